@@ -1,0 +1,211 @@
+//! What the framework costs: nanoseconds per frame and hop, and the throughput of a flowgraph of
+//! five blocks that do nothing (or copy), against the same work in a bare loop.
+//!
+//! `cargo bench -p fxgraph --bench hop`
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use fxgraph::counter::Counters;
+use fxgraph::frame::{HostAllocator, Pool};
+use fxgraph::kind::Waker;
+use fxgraph::runtime::edge::Edge;
+use fxgraph::runtime::{Assembly, Options, Part, PartOutput, Thread, start};
+use fxgraph::{
+    Axis, Block, BlockError, Clock, Dtype, Frame, Io, Next, PortType, Ports, Summary, ValidityType,
+};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BLOCKS: usize = 5;
+/// Source, five blocks, sink.
+const HOPS: usize = BLOCKS + 1;
+const DEPTH: usize = 8;
+const REPEATS: usize = 3;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    Pass,
+    Copy,
+}
+
+struct Source(u64);
+
+#[fxgraph::async_trait]
+impl Block for Source {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while self.0 > 0 {
+            let Some(frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            io.outputs[0].push(frame);
+            self.0 -= 1;
+        }
+        Ok(Next::Finished)
+    }
+}
+
+struct NoOp(Work);
+
+#[fxgraph::async_trait]
+impl Block for NoOp {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room() && io.inputs[0].queued() > 0 {
+            if self.0 == Work::Pass {
+                let frame = io.inputs[0].pop().unwrap();
+                io.outputs[0].pass(frame);
+                continue;
+            }
+            let Some(mut output) = io.outputs[0].take() else { break };
+            let input = io.inputs[0].pop().unwrap();
+            output.header_mut().continue_from(input.header());
+            output.as_mut_slice::<u8>().copy_from_slice(input.as_slice());
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+struct Sink;
+
+#[fxgraph::async_trait]
+impl Block for Sink {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while let Some(frame) = io.inputs[0].pop() {
+            black_box(frame.header().sequence);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+fn port(bytes: usize) -> PortType {
+    PortType {
+        dtype: Dtype::U8,
+        axes: vec![Axis::new("sample", bytes)],
+        clock: Clock {
+            adc_sample_rate_hz: 1e9,
+            sync_time_seconds: 0.0,
+            samples_per_frame: bytes as u64,
+        },
+        band: None,
+        validity: ValidityType::flags(vec![]),
+    }
+}
+
+fn pool(frames: usize, bytes: usize) -> Arc<Pool> {
+    Pool::new(&HostAllocator, frames, bytes, 1).unwrap()
+}
+
+fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
+    let mut parts: Vec<Part> = Vec::new();
+    for number in 0..BLOCKS + 2 {
+        let (first, last) = (number == 0, number == BLOCKS + 1);
+        let block: Box<dyn Block> = match number {
+            0 => Box::new(Source(frames)),
+            _ if last => Box::new(Sink),
+            _ => Box::new(NoOp(work)),
+        };
+        let mut inputs = Vec::new();
+        if let Some(before) = parts.last_mut() {
+            let edge = Edge::new(DEPTH);
+            before.outputs[0].edges.push(Arc::clone(&edge));
+            inputs.push(edge);
+        }
+        // Frames that pass through are all the source's own.
+        let pool = match work {
+            Work::Pass => first.then(|| pool(HOPS * DEPTH + BLOCKS + 2, bytes)),
+            Work::Copy => (!last).then(|| pool(DEPTH + 2, bytes)),
+        };
+        let outputs = if last { vec![] } else { vec![PartOutput { edges: vec![], pool }] };
+        parts.push(Part {
+            name: format!("block {number}"),
+            kind: "no_op",
+            block,
+            counters: Counters::default(),
+            summary: Summary::default(),
+            wake: Waker::default(),
+            ports: Ports {
+                inputs: inputs.iter().map(|_| port(bytes)).collect(),
+                outputs: outputs.iter().map(|_| port(bytes)).collect(),
+            },
+            inputs,
+            outputs,
+            thread,
+        });
+    }
+    Assembly { name: "hop".to_owned(), parts }
+}
+
+fn flowgraph(work: Work, bytes: usize, frames: u64, workers: usize, thread: Thread) -> Duration {
+    let options = Options { workers, config_id: 0 };
+    let report = start(assembly(work, bytes, frames, thread), options).unwrap().wait();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert_eq!(report.stats[BLOCKS + 1].frames_in, frames);
+    report.elapsed
+}
+
+/// The same takes, copies and shares, one after the other, with neither queues nor threads.
+fn bare_loop(work: Work, bytes: usize, frames: u64) -> Duration {
+    let pools: Vec<_> = (0..HOPS).map(|_| pool(DEPTH + 2, bytes)).collect();
+    let began = Instant::now();
+    for _ in 0..frames {
+        let mut frame: Arc<Frame> = pools[0].take().unwrap().freeze();
+        for pool in &pools[1..] {
+            if work == Work::Copy {
+                let mut output = pool.take().unwrap();
+                output.header_mut().continue_from(frame.header());
+                output.as_mut_slice::<u8>().copy_from_slice(frame.as_slice());
+                frame = output.freeze();
+            }
+            frame = black_box(frame);
+        }
+    }
+    began.elapsed()
+}
+
+fn best(run: impl Fn() -> Duration) -> f64 {
+    (0..REPEATS).map(|_| run().as_secs_f64()).fold(f64::INFINITY, f64::min)
+}
+
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{}, {cores} cores", name.map_or("unknown processor", str::trim))
+}
+
+fn main() {
+    println!("machine: {}", machine());
+    println!("source, {BLOCKS} blocks, sink: {HOPS} hops; best of {REPEATS}\n");
+    println!(
+        "| work | frame | runs on | frames/s | ns per frame and hop | GB/s per hop | of the bare loop |"
+    );
+    println!("|---|---:|---|---:|---:|---:|---:|");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (work, bytes, frames) in [
+        (Work::Pass, 4096, 300_000),
+        (Work::Copy, 4096, 200_000),
+        (Work::Copy, 1 << 17, 20_000),
+        (Work::Copy, 1 << 20, 2_000),
+        (Work::Copy, 1 << 23, 200),
+    ] {
+        let bare = best(|| bare_loop(work, bytes, frames));
+        let shared = |workers| best(|| flowgraph(work, bytes, frames, workers, Thread::Shared));
+        let own = || best(|| flowgraph(work, bytes, frames, 1, Thread::Own { core: None }));
+        let rows = [
+            ("bare loop".to_owned(), bare),
+            ("1 worker".to_owned(), shared(1)),
+            (format!("{cores} workers"), shared(cores)),
+            ("own threads".to_owned(), own()),
+        ];
+        for (place, seconds) in rows {
+            let word = if work == Work::Pass { "pass" } else { "copy" };
+            let hops = frames as f64 * HOPS as f64;
+            println!(
+                "| {word} | {} KiB | {place} | {:.0} | {:.0} | {:.2} | {:.0} % |",
+                bytes / 1024,
+                frames as f64 / seconds,
+                seconds * 1e9 / hops,
+                frames as f64 * bytes as f64 / seconds / 1e9,
+                100.0 * bare / seconds,
+            );
+        }
+    }
+}

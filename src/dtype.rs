@@ -1,0 +1,128 @@
+//! What one element of a frame's payload is.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Element type of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// Two's-complement integers of 2 to 16 bits, packed back to back with the
+    /// most significant bit first (what digitisers send).
+    Packed(u8),
+    /// 8-bit unsigned integer.
+    U8,
+    /// 8-bit signed integer.
+    I8,
+    /// 16-bit signed integer.
+    I16,
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit signed integer.
+    I64,
+    /// Single-precision float.
+    F32,
+    /// Double-precision float.
+    F64,
+    /// Complex of two 4-bit integers in one byte, real part in the high nibble.
+    Ci4,
+    /// Complex of two 8-bit integers.
+    Ci8,
+    /// Complex of two 32-bit integers.
+    Ci32,
+    /// Complex of two single-precision floats.
+    Cf32,
+}
+
+impl Dtype {
+    /// Bits of one element; a complex number is one element.
+    #[must_use]
+    pub const fn bits(self) -> usize {
+        match self {
+            Self::Packed(bits) => bits as usize,
+            Self::U8 | Self::I8 | Self::Ci4 => 8,
+            Self::I16 | Self::Ci8 => 16,
+            Self::I32 | Self::F32 => 32,
+            Self::I64 | Self::F64 | Self::Ci32 | Self::Cf32 => 64,
+        }
+    }
+
+    /// Bytes that `count` elements take, rounded up to whole bytes.
+    #[must_use]
+    pub const fn bytes(self, count: usize) -> usize {
+        (self.bits() * count).div_ceil(8)
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Packed(bits) => return write!(f, "i{bits}p"),
+            Self::U8 => "u8",
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Ci4 => "ci4",
+            Self::Ci8 => "ci8",
+            Self::Ci32 => "ci32",
+            Self::Cf32 => "cf32",
+        };
+        f.write_str(name)
+    }
+}
+
+/// A word that names no [`Dtype`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a data type")]
+pub struct UnknownDtype(pub String);
+
+impl FromStr for Dtype {
+    type Err = UnknownDtype;
+
+    fn from_str(s: &str) -> Result<Self, UnknownDtype> {
+        let packed = s.strip_prefix('i').and_then(|s| s.strip_suffix('p'));
+        if let Some(bits) = packed.and_then(|bits| bits.parse().ok())
+            && (2..=16).contains(&bits)
+        {
+            return Ok(Self::Packed(bits));
+        }
+        let plain = [
+            Self::U8,
+            Self::I8,
+            Self::I16,
+            Self::I32,
+            Self::I64,
+            Self::F32,
+            Self::F64,
+            Self::Ci4,
+            Self::Ci8,
+            Self::Ci32,
+            Self::Cf32,
+        ];
+        plain
+            .into_iter()
+            .find(|dtype| dtype.to_string() == s)
+            .ok_or_else(|| UnknownDtype(s.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for dtype in [Dtype::Packed(10), Dtype::Ci4, Dtype::Cf32, Dtype::I64] {
+            assert_eq!(dtype.to_string().parse(), Ok(dtype));
+        }
+        assert!("i17p".parse::<Dtype>().is_err());
+    }
+
+    #[test]
+    fn packed_bytes_round_up() {
+        assert_eq!(Dtype::Packed(10).bytes(4096), 5120);
+        assert_eq!(Dtype::Packed(3).bytes(3), 2);
+    }
+}

@@ -1,0 +1,157 @@
+//! From a plan to blocks, pools and edges that the runtime can start.
+
+use super::Plan;
+use crate::block::{Block, BlockError};
+use crate::frame::{HostAllocator, OutOfMemory, Pool};
+use crate::kind::{Configured, Env, PortPool, Ports};
+use crate::runtime::assembly::{Assembly, Part, PartOutput, Thread};
+use crate::runtime::edge::Edge;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Why a plan could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A block could not be made.
+    #[error("`{block}` cannot be built")]
+    Block {
+        /// Name of the block.
+        block: String,
+        /// Why.
+        source: BlockError,
+    },
+    /// There is not enough memory.
+    #[error("no memory for the frames of `{block}`")]
+    Memory {
+        /// Name of the block.
+        block: String,
+        /// What was asked for.
+        source: OutOfMemory,
+    },
+}
+
+/// A block besides those of the flowgraph that reads one of its outputs: a test's tap.
+pub struct Probe {
+    /// Name shown in reports; no block of the flowgraph may have it.
+    pub name: String,
+    /// Block and output port to read.
+    pub source: (usize, usize),
+    /// What reads. It may keep one frame besides those in its queue.
+    pub block: Box<dyn Block>,
+    /// Frames that wait for it at most.
+    pub queue: usize,
+}
+
+impl Plan {
+    /// Builds every block, pool and edge. Nothing is started.
+    pub fn build(&self) -> Result<Assembly, BuildError> {
+        self.build_with(Vec::new())
+    }
+
+    /// [`build`](Self::build) with readers added.
+    pub fn build_with(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+        // Blocks first: one that cannot be made says so before memory is taken.
+        let mut parts =
+            self.blocks.iter().map(|block| self.part(block)).collect::<Result<Vec<Part>, _>>()?;
+        for (reader, block) in self.blocks.iter().enumerate() {
+            for (source, port) in &block.inputs {
+                let edge = Edge::new(block.queue);
+                parts[reader].inputs.push(Arc::clone(&edge));
+                parts[*source].outputs[*port].edges.push(edge);
+            }
+        }
+        for (index, block) in self.blocks.iter().enumerate() {
+            for (port, kind) in block.ports.outputs.iter().enumerate() {
+                if self.pool_of(index, port) != PortPool::Own {
+                    continue;
+                }
+                let probed: usize = probes
+                    .iter()
+                    .filter(|probe| self.origin(probe.source) == (index, port))
+                    .map(|probe| probe.queue + 2)
+                    .sum();
+                let frames = self.pool_frames(index, port).saturating_add(probed);
+                let units = kind.validity.units();
+                let pool = Pool::new(&HostAllocator, frames, kind.frame_bytes(), units)
+                    .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+                parts[index].outputs[port].pool = Some(pool);
+            }
+        }
+        for probe in probes {
+            let (source, port) = probe.source;
+            let edge = Edge::new(probe.queue);
+            parts[source].outputs[port].edges.push(Arc::clone(&edge));
+            let env = Env::detached(&probe.name);
+            parts.push(Part {
+                name: probe.name,
+                kind: "probe",
+                block: probe.block,
+                counters: env.counters,
+                summary: env.summary,
+                wake: env.wake,
+                inputs: vec![edge],
+                outputs: Vec::new(),
+                ports: Ports {
+                    inputs: vec![self.blocks[source].ports.outputs[port].clone()],
+                    outputs: Vec::new(),
+                },
+                thread: Thread::Shared,
+            });
+        }
+        Ok(Assembly { name: self.name.clone(), parts })
+    }
+
+    /// The output whose pool the frames of `port` come from.
+    fn origin(&self, port: (usize, usize)) -> (usize, usize) {
+        match self.pool_of(port.0, port.1) {
+            PortPool::Own => port,
+            PortPool::PassThrough(input) => {
+                self.blocks[port.0].inputs.get(input).map_or(port, |source| self.origin(*source))
+            }
+        }
+    }
+
+    fn part(&self, block: &super::PlannedBlock) -> Result<Part, BuildError> {
+        let env = Env {
+            name: block.name.clone(),
+            implementation: block.implementation,
+            config_hash: self.config_hash.clone(),
+            resolved_yaml: Arc::clone(&self.resolved_yaml),
+            ..Env::detached(&block.name)
+        };
+        let built = guarded(block.configured.as_ref(), &block.ports, &env)
+            .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
+        Ok(Part {
+            name: block.name.clone(),
+            kind: block.kind,
+            block: built,
+            counters: env.counters,
+            summary: env.summary,
+            wake: env.wake,
+            inputs: Vec::new(),
+            outputs: block
+                .ports
+                .outputs
+                .iter()
+                .map(|_| PartOutput { edges: Vec::new(), pool: None })
+                .collect(),
+            ports: block.ports.clone(),
+            thread: block.thread,
+        })
+    }
+}
+
+fn guarded(
+    configured: &dyn Configured,
+    ports: &Ports,
+    env: &Env,
+) -> Result<Box<dyn Block>, BlockError> {
+    catch_unwind(AssertUnwindSafe(|| configured.build(ports, env))).unwrap_or_else(|cause| {
+        let text = cause
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| cause.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        Err(BlockError::new(format!("it panicked: {text}")))
+    })
+}

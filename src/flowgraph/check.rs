@@ -1,0 +1,308 @@
+//! From written-out blocks to checked ones: parameters read, ports known from source to sink.
+
+use super::expand::Instance;
+use super::plan::PlannedBlock;
+use super::resolve::{Feed, port_name};
+use super::value::{Node, Problem, ReadError, Reader, Value};
+use crate::diagnostic::{Diagnostic, Span, codes};
+use crate::kind::{At, Configured, KindEntry, Ports, Refusal};
+use crate::port::{Axis, Origin, PortType};
+use std::sync::Arc;
+
+/// Bytes of one frame.
+const MAX_FRAME_BYTES: u128 = 1 << 40;
+
+/// All blocks, checked; those that are wrong, and all behind them, are `None`.
+pub(super) fn check(
+    instances: &[Instance<'_>],
+    feeds: &[Option<Vec<Feed>>],
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<Option<PlannedBlock>> {
+    let mut found: Vec<Option<Arc<dyn Configured>>> = Vec::new();
+    for instance in instances {
+        let configured = instance.parameters.as_ref().and_then(|node| {
+            let read = configure(instance.kind, node, instance.owner);
+            read.map_err(|errors| {
+                for mut problem in errors {
+                    problem.blocks.push(instance.name.clone());
+                    problems.push(problem);
+                }
+            })
+            .ok()
+        });
+        found.push(configured.map(Arc::from));
+    }
+    let order = order(instances, feeds, problems);
+    let mut planned: Vec<Option<PlannedBlock>> = (0..instances.len()).map(|_| None).collect();
+    for index in order {
+        let (Some(configured), Some(feeds)) = (&found[index], &feeds[index]) else { continue };
+        let block = plan_block(&instances[index], configured, feeds, &planned, instances, problems);
+        planned[index] = block;
+    }
+    planned
+}
+
+/// Reads the parameters of a block; on trouble, everything that can be said at once.
+pub(super) fn configure(
+    kind: &KindEntry,
+    node: &Node,
+    owner: Span,
+) -> Result<Box<dyn Configured>, Vec<Diagnostic>> {
+    let mut error = match (kind.configure)(Reader::new(node, owner)) {
+        Ok(configured) => return Ok(configured),
+        Err(error) => error,
+    };
+    let mut problems = Vec::new();
+    let mut rest = node.clone();
+    let mut removed: Vec<(String, Span)> = Vec::new();
+    // What is wrong is taken away and the rest read again, to see more errors. Only what surely
+    // is not a consequence of the removal counts.
+    for _ in 0..32 {
+        let is_consequence = match &error.problem {
+            Problem::MissingKey(key) => removed.iter().any(|(gone, _)| gone == key),
+            Problem::Value => !removed.is_empty(),
+            // A value from which something was taken.
+            _ => removed.iter().any(|(_, gone)| error.span.is_some_and(|span| holds(span, *gone))),
+        };
+        if !is_consequence {
+            problems.push(diagnostic(kind, &error, owner));
+        }
+        let Some(span) = error.span else { break };
+        let Some(key) = take_away(&mut rest, span) else { break };
+        removed.push((key, span));
+        match (kind.configure)(Reader::new(&rest, owner)) {
+            Ok(_) => break,
+            Err(next) => error = next,
+        }
+    }
+    Err(problems)
+}
+
+fn diagnostic(kind: &KindEntry, error: &ReadError, owner: Span) -> Diagnostic {
+    let message = match &error.problem {
+        Problem::UnknownKey(key) => format!("`{}` has no parameter `{key}`", kind.name),
+        Problem::MissingKey(key) => format!("`{}` needs the parameter `{key}`", kind.name),
+        _ => error.message.clone(),
+    };
+    let help = error.help.clone().or_else(|| match error.problem {
+        Problem::MissingKey(_) | Problem::UnknownKey(_) => {
+            Some(format!("`fxgraph list {}` shows its parameters", kind.name))
+        }
+        _ => None,
+    });
+    Diagnostic::error(error.code(), error.span.unwrap_or(owner), message)
+        .label(error.label.clone())
+        .maybe_help(help)
+}
+
+fn holds(outer: Span, inner: Span) -> bool {
+    outer.file == inner.file && outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// Removes the innermost entry of a mapping whose key or value lies at `span`; its key.
+fn take_away(node: &mut Node, span: Span) -> Option<String> {
+    let entries = match &mut node.value {
+        Value::Map(entries) => entries,
+        Value::List(items) => {
+            return items.iter_mut().find_map(|item| take_away(item, span));
+        }
+        _ => return None,
+    };
+    let position =
+        entries.iter().position(|(key, value)| key.span == span || holds(value.span, span))?;
+    if let Some(inner) = take_away(&mut entries[position].1, span) {
+        return Some(inner);
+    }
+    Some(entries.remove(position).0.text)
+}
+
+/// Blocks in an order in which everything that feeds a block stands before it; circles are
+/// complained about and left out, with all behind them.
+fn order(
+    instances: &[Instance<'_>],
+    feeds: &[Option<Vec<Feed>>],
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<usize> {
+    let sources = |block: usize| feeds[block].iter().flatten().map(|feed| feed.block);
+    let mut waits: Vec<usize> = (0..instances.len()).map(|b| sources(b).count()).collect();
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); instances.len()];
+    for block in 0..instances.len() {
+        sources(block).for_each(|source| readers[source].push(block));
+    }
+    let mut order: Vec<usize> = (0..instances.len()).filter(|block| waits[*block] == 0).collect();
+    let mut next = 0;
+    while next < order.len() {
+        for reader in &readers[order[next]] {
+            waits[*reader] -= 1;
+            if waits[*reader] == 0 {
+                order.push(*reader);
+            }
+        }
+        next += 1;
+    }
+    let mut is_told = vec![false; instances.len()];
+    for start in 0..instances.len() {
+        if waits[start] == 0 || is_told[start] {
+            continue;
+        }
+        // Walking against the flow through blocks that wait always ends in a circle.
+        let mut way: Vec<(usize, Span)> = Vec::new();
+        let mut at = start;
+        let circle = loop {
+            if let Some(first) = way.iter().position(|(block, _)| *block == at) {
+                break &way[first..];
+            }
+            let feed = feeds[at].iter().flatten().find(|feed| waits[feed.block] > 0);
+            let Some(feed) = feed else { break &[][..] };
+            way.push((at, feed.span));
+            at = feed.block;
+        };
+        let is_new = circle.iter().all(|(block, _)| !is_told[*block]);
+        for (block, _) in &way {
+            is_told[*block] = true;
+        }
+        let Some((_, span)) = circle.first().filter(|_| is_new) else { continue };
+        let mut names: Vec<String> =
+            circle.iter().rev().map(|(block, _)| format!("`{}`", instances[*block].name)).collect();
+        names.extend(names.first().cloned());
+        let message = format!("blocks feed each other in a circle: {}", names.join(" -> "));
+        let mut problem =
+            Diagnostic::error(codes::CYCLE, *span, message).label("this closes the circle");
+        for (_, other) in circle[1..].iter().filter(|(_, other)| other != span) {
+            problem = problem.note(*other, "part of the circle");
+        }
+        problems.push(problem);
+    }
+    order
+}
+
+fn plan_block(
+    instance: &Instance<'_>,
+    configured: &Arc<dyn Configured>,
+    feeds: &[Feed],
+    planned: &[Option<PlannedBlock>],
+    instances: &[Instance<'_>],
+    problems: &mut Vec<Diagnostic>,
+) -> Option<PlannedBlock> {
+    let mut inputs = Vec::new();
+    for feed in feeds {
+        let source = planned[feed.block].as_ref()?;
+        let Some(port) = source.ports.outputs.get(feed.port) else {
+            let name = port_name(instances[feed.block].kind.outputs, feed.port);
+            let count = source.ports.outputs.len();
+            problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_PORT,
+                    feed.span,
+                    format!("`{}` has no output `{name}`", source.name),
+                )
+                .label("no such output")
+                .help(format!("with its parameters it has {count} of them")),
+            );
+            return None;
+        };
+        inputs.push(port.clone());
+    }
+    let refused = |refusals: Vec<Refusal>| -> Vec<Diagnostic> {
+        refusals.into_iter().map(|r| refusal(r, instance, feeds, &inputs)).collect()
+    };
+    let mut outputs = match configured.ports(&inputs) {
+        Ok(outputs) => outputs,
+        Err(refusals) => {
+            problems.extend(refused(refusals));
+            return None;
+        }
+    };
+    for port in &mut outputs {
+        let axes = port.axes.iter_mut().chain(&mut port.validity.axes);
+        for axis in axes {
+            if let Origin::Parameter(path) = axis.origin {
+                axis.origin = Origin::Span(parameter_span(instance, path));
+            }
+        }
+        if frame_bytes(port).is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
+            let mut problem = Diagnostic::error(
+                codes::MEMORY,
+                instance.key,
+                format!("one frame of `{}` needs more than 1 TiB", instance.kind.name),
+            )
+            .label("too large");
+            problem.blocks.push(instance.name.clone());
+            problems.push(problem);
+            return None;
+        }
+    }
+    let input_names = (0..inputs.len()).map(|i| port_name(instance.kind.inputs, i)).collect();
+    let output_names = (0..outputs.len()).map(|i| port_name(instance.kind.outputs, i)).collect();
+    let ports = Ports { inputs, outputs };
+    let parameters = instance.parameters.as_ref().map(|node| match &node.value {
+        Value::Null => serde_json::Value::Object(serde_json::Map::new()),
+        value => value.to_json(),
+    });
+    Some(PlannedBlock {
+        name: instance.name.clone(),
+        kind: instance.kind.name,
+        templates: instance.templates.clone(),
+        parameters: parameters.unwrap_or_default(),
+        configured: Arc::clone(configured),
+        resources: configured.resources(&ports),
+        ports,
+        input_names,
+        output_names,
+        inputs: feeds.iter().map(|feed| (feed.block, feed.port)).collect(),
+        thread: instance.thread,
+        queue: instance.queue,
+        device: "cpu",
+        implementation: instance.implementation,
+        span: instance.key,
+    })
+}
+
+fn frame_bytes(port: &PortType) -> Option<u128> {
+    let elements = |axes: &[Axis]| {
+        axes.iter().try_fold(1u128, |product, axis| product.checked_mul(axis.len as u128))
+    };
+    let payload = elements(&port.axes)?.checked_mul(port.dtype.bits() as u128)? / 8;
+    payload.checked_add(elements(&port.validity.axes)?.checked_mul(4)?)
+}
+
+/// Where a parameter is given, or else where it would be.
+fn parameter_span(instance: &Instance<'_>, path: &str) -> Span {
+    let given = instance.parameters.as_ref().and_then(|node| node.at(path));
+    given.map_or(instance.kind_span, |node| node.span)
+}
+
+fn refusal(
+    refusal: Refusal,
+    instance: &Instance<'_>,
+    feeds: &[Feed],
+    inputs: &[PortType],
+) -> Diagnostic {
+    let place = |at: &At| match at {
+        At::Block => instance.key,
+        At::Parameter(path) => parameter_span(instance, path),
+        At::Input(input) => feeds.get(*input).map_or(instance.key, |feed| feed.span),
+        At::InputAxis(input, name) => {
+            let reference = feeds.get(*input).map_or(instance.key, |feed| feed.span);
+            let axis = inputs.get(*input).and_then(|port| {
+                port.axes.iter().chain(&port.validity.axes).find(|axis| axis.name == *name)
+            });
+            match axis.map(|axis| &axis.origin) {
+                Some(Origin::Span(span)) => *span,
+                _ => reference,
+            }
+        }
+    };
+    let mut problem = Diagnostic::error(refusal.code, place(&refusal.at), refusal.message)
+        .label(refusal.label)
+        .maybe_help(refusal.help);
+    for (at, text) in &refusal.notes {
+        let span = place(at);
+        // Two labels under one place would read twice.
+        if Some(span) != problem.span {
+            problem = problem.note(span, text.clone());
+        }
+    }
+    problem.blocks.push(instance.name.clone());
+    problem
+}

@@ -1,0 +1,406 @@
+//! One file's tree as flowgraph, parameters, templates and blocks.
+
+use super::value::{Key, Node, Value};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+
+/// A parameter of a flowgraph or template, as declared.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    pub(super) key: Key,
+    pub(super) default: Option<Node>,
+    pub(super) doc: Option<String>,
+    pub(super) minimum: Option<Node>,
+    pub(super) maximum: Option<Node>,
+}
+
+/// A template, as defined.
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    pub(super) key: Key,
+    pub(super) inputs: Vec<Key>,
+    pub(super) parameters: Vec<Declared>,
+    pub(super) blocks: Vec<Entry>,
+    pub(super) outputs: Vec<(Key, Node)>,
+}
+
+/// An entry of `blocks:`.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    pub(super) what: Option<What>,
+    /// The key `input` or `inputs` and what stands there.
+    pub(super) inputs: Option<(Span, Vec<Node>)>,
+    /// Something else stands there, which was said.
+    pub(super) has_wrong_inputs: bool,
+    pub(super) parameters: Option<(Key, Node)>,
+    pub(super) replicate: Option<Node>,
+    pub(super) thread: Option<Node>,
+    pub(super) queue: Option<Node>,
+    pub(super) device: Option<Node>,
+    pub(super) implementation: Option<Node>,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Kind(Node),
+    Template(Node),
+}
+
+/// A file, read. Parts that are wrong are left out and complained about.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    pub(super) name: Option<String>,
+    pub(super) doc: Option<String>,
+    pub(super) parameters: Vec<Declared>,
+    pub(super) includes: Vec<Node>,
+    pub(super) templates: Vec<Template>,
+    pub(super) blocks: Vec<Entry>,
+    pub(super) tests: Vec<Node>,
+}
+
+type Problems = Vec<Diagnostic>;
+
+/// "expected a list, found `x`" at `node`.
+pub(super) fn wrong_type(node: &Node, expected: &str) -> Diagnostic {
+    let found = node.value.quoted();
+    Diagnostic::error(codes::WRONG_TYPE, node.span, format!("expected {expected}, found {found}"))
+        .label(format!("expected {expected}"))
+}
+
+/// The entries of a mapping; nothing counts as an empty one.
+pub(super) fn map<'a>(node: &'a Node, problems: &mut Problems) -> &'a [(Key, Node)] {
+    match &node.value {
+        Value::Map(entries) => entries,
+        Value::Null => &[],
+        _ => {
+            problems.push(wrong_type(node, "a mapping"));
+            &[]
+        }
+    }
+}
+
+pub(super) fn list<'a>(node: &'a Node, problems: &mut Problems) -> &'a [Node] {
+    match &node.value {
+        Value::List(items) => items,
+        Value::Null => &[],
+        _ => {
+            problems.push(wrong_type(node, "a list"));
+            &[]
+        }
+    }
+}
+
+pub(super) fn text(node: &Node, problems: &mut Problems) -> Option<String> {
+    if node.text().is_none() {
+        problems.push(wrong_type(node, "text"));
+    }
+    node.text().map(str::to_owned)
+}
+
+pub(super) fn unknown_key(key: &Key, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(codes::UNKNOWN_KEY, key.span, format!("unknown key `{}`", key.text))
+        .label("nothing reads this")
+        .maybe_help(suggest(&key.text, "key", known))
+}
+
+/// Whether `text` may name a block, parameter, port or template.
+pub(super) fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether `key` may be a name; complains if not.
+fn name(key: &Key, problems: &mut Problems) -> bool {
+    let good = is_name(&key.text);
+    if !good {
+        problems.push(
+            Diagnostic::error(codes::BAD_NAME, key.span, format!("`{}` is not a name", key.text))
+                .label("not a name")
+                .help("names have letters, digits and `_`, and do not begin with a digit"),
+        );
+    }
+    good
+}
+
+/// A file that is included gives templates and parameters only.
+pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> Document {
+    let mut document = Document::default();
+    let known: &[&str] = if is_main {
+        &["flowgraph", "doc", "parameters", "include", "templates", "blocks", "tests"]
+    } else {
+        &["doc", "parameters", "include", "templates"]
+    };
+    for (key, node) in map(root, problems) {
+        match key.text.as_str() {
+            "doc" => document.doc = text(node, problems),
+            "parameters" => document.parameters = declarations(node, problems),
+            "include" => document.includes = list(node, problems).to_vec(),
+            "templates" => {
+                for (key, node) in map(node, problems) {
+                    if name(key, problems) {
+                        document.templates.push(template(key, node, problems));
+                    }
+                }
+            }
+            "flowgraph" if is_main => document.name = text(node, problems),
+            "blocks" if is_main => document.blocks = entries(node, problems),
+            "tests" if is_main => document.tests = list(node, problems).to_vec(),
+            other => {
+                let mut problem = unknown_key(key, known);
+                if matches!(other, "flowgraph" | "blocks" | "tests") {
+                    problem.help =
+                        vec!["an included file gives templates and parameters only".to_owned()];
+                }
+                problems.push(problem);
+            }
+        }
+    }
+    let start = Span { end: root.span.start, ..root.span };
+    if is_main
+        && root.entry("flowgraph").is_none()
+        && matches!(root.value, Value::Map(_) | Value::Null)
+    {
+        problems.push(
+            Diagnostic::error(codes::MISSING_KEY, start, "the key `flowgraph` is missing")
+                .label("here")
+                .help("begin the file with `flowgraph: its_name`"),
+        );
+    }
+    if is_main
+        && document.blocks.is_empty()
+        && root.entry("blocks").is_none()
+        && root.entry("flowgraph").is_some()
+    {
+        problems.push(
+            Diagnostic::error(codes::MISSING_KEY, start, "the key `blocks` is missing")
+                .label("a flowgraph without blocks does nothing"),
+        );
+    }
+    document
+}
+
+fn declarations(node: &Node, problems: &mut Problems) -> Vec<Declared> {
+    let mut declared = Vec::new();
+    for (key, node) in map(node, problems) {
+        if !name(key, problems) {
+            continue;
+        }
+        if key.text == "index" {
+            problems.push(
+                Diagnostic::error(codes::BAD_NAME, key.span, "`index` cannot be a parameter")
+                    .label("taken")
+                    .help("`index` is the number of the copy inside `replicate`"),
+            );
+            continue;
+        }
+        let mut parameter =
+            Declared { key: key.clone(), default: None, doc: None, minimum: None, maximum: None };
+        match &node.value {
+            Value::Null => {}
+            Value::Map(entries) => {
+                for (key, node) in entries {
+                    match key.text.as_str() {
+                        "default" if node.value != Value::Null => {
+                            parameter.default = Some(node.clone());
+                        }
+                        "default" => {}
+                        "doc" => parameter.doc = text(node, problems),
+                        "minimum" => parameter.minimum = Some(node.clone()),
+                        "maximum" => parameter.maximum = Some(node.clone()),
+                        _ => problems
+                            .push(unknown_key(key, &["default", "doc", "minimum", "maximum"])),
+                    }
+                }
+            }
+            _ => parameter.default = Some(node.clone()),
+        }
+        declared.push(parameter);
+    }
+    declared
+}
+
+fn template(key: &Key, node: &Node, problems: &mut Problems) -> Template {
+    let mut template = Template {
+        key: key.clone(),
+        inputs: Vec::new(),
+        parameters: Vec::new(),
+        blocks: Vec::new(),
+        outputs: Vec::new(),
+    };
+    for (key, node) in map(node, problems) {
+        match key.text.as_str() {
+            "doc" => drop(text(node, problems)),
+            "inputs" => {
+                for node in list(node, problems) {
+                    let Some(text) = text(node, problems) else { continue };
+                    let key = Key { text, span: node.span };
+                    if !name(&key, problems) {
+                        continue;
+                    }
+                    if let Some(first) = template.inputs.iter().find(|k| k.text == key.text) {
+                        problems.push(doubled("input", &key, first.span));
+                        continue;
+                    }
+                    template.inputs.push(key);
+                }
+            }
+            "parameters" => template.parameters = declarations(node, problems),
+            "blocks" => template.blocks = entries(node, problems),
+            "outputs" => {
+                for (key, node) in map(node, problems) {
+                    if name(key, problems) && text(node, problems).is_some() {
+                        template.outputs.push((key.clone(), node.clone()));
+                    }
+                }
+            }
+            _ => {
+                let known = ["doc", "inputs", "parameters", "blocks", "outputs"];
+                problems.push(unknown_key(key, &known));
+            }
+        }
+    }
+    for block in &template.blocks {
+        if let Some(input) = template.inputs.iter().find(|input| input.text == block.key.text) {
+            problems.push(doubled("name", &block.key, input.span));
+        }
+    }
+    template
+}
+
+pub(super) fn doubled(what: &str, key: &Key, first: Span) -> Diagnostic {
+    Diagnostic::error(codes::DOUBLED, key.span, format!("the {what} `{}` is given twice", key.text))
+        .label("again here")
+        .note(first, "first here")
+}
+
+fn entries(node: &Node, problems: &mut Problems) -> Vec<Entry> {
+    let entries = map(node, problems);
+    let mut good = Vec::new();
+    for (key, node) in entries {
+        if name(key, problems) {
+            good.push(entry(key, node, problems));
+        }
+    }
+    good
+}
+
+const ENTRY_KEYS: [&str; 10] = [
+    "kind",
+    "template",
+    "input",
+    "inputs",
+    "parameters",
+    "replicate",
+    "thread",
+    "queue",
+    "device",
+    "implementation",
+];
+
+#[allow(clippy::too_many_lines, reason = "one arm per key")]
+fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
+    let mut entry = Entry {
+        key: key.clone(),
+        what: None,
+        inputs: None,
+        has_wrong_inputs: false,
+        parameters: None,
+        replicate: None,
+        thread: None,
+        queue: None,
+        device: None,
+        implementation: None,
+    };
+    let mut claimed: Option<Span> = None;
+    for (key, node) in map(node, problems) {
+        match key.text.as_str() {
+            "kind" | "template" => {
+                if let Some(first) = claimed {
+                    problems.push(
+                        Diagnostic::error(
+                            codes::DOUBLED,
+                            key.span,
+                            "a block has either a `kind` or a `template`",
+                        )
+                        .label("a second one")
+                        .note(first, "first here"),
+                    );
+                    continue;
+                }
+                claimed = Some(key.span);
+                if text(node, problems).is_some() {
+                    let node = node.clone();
+                    let is_kind = key.text == "kind";
+                    entry.what =
+                        Some(if is_kind { What::Kind(node) } else { What::Template(node) });
+                }
+            }
+            "input" | "inputs" => {
+                if let Some((first, _)) = entry.inputs {
+                    let problem = "`input` and `inputs` are the same, give one of them";
+                    problems.push(
+                        Diagnostic::error(codes::DOUBLED, key.span, problem)
+                            .label("again here")
+                            .note(first, "first here"),
+                    );
+                    continue;
+                }
+                let references = match &node.value {
+                    Value::List(items) if key.text == "inputs" => items.clone(),
+                    Value::Text(_) => vec![node.clone()],
+                    _ => {
+                        let expected = if key.text == "input" {
+                            "a reference like `block` or `block.port`"
+                        } else {
+                            "a list of references"
+                        };
+                        problems.push(wrong_type(node, expected));
+                        entry.has_wrong_inputs = true;
+                        continue;
+                    }
+                };
+                entry.inputs = Some((key.span, references));
+            }
+            "parameters" => entry.parameters = Some((key.clone(), node.clone())),
+            "replicate" => entry.replicate = Some(node.clone()),
+            "thread" => entry.thread = Some(node.clone()),
+            "queue" => entry.queue = Some(node.clone()),
+            "device" => entry.device = Some(node.clone()),
+            "implementation" => entry.implementation = Some(node.clone()),
+            _ => problems.push(unknown_key(key, &ENTRY_KEYS)),
+        }
+    }
+    if claimed.is_none() && matches!(node.value, Value::Map(_) | Value::Null) {
+        problems.push(
+            Diagnostic::error(
+                codes::MISSING_KEY,
+                key.span,
+                format!("`{}` has neither a `kind` nor a `template`", key.text),
+            )
+            .label("what is it?"),
+        );
+    }
+    if let Some(What::Template(_)) = entry.what {
+        let only_blocks = [
+            ("thread", &entry.thread),
+            ("queue", &entry.queue),
+            ("device", &entry.device),
+            ("implementation", &entry.implementation),
+        ];
+        for (word, _) in only_blocks.iter().filter(|(_, value)| value.is_some()) {
+            if let Some((key, _)) = node.entry(word) {
+                problems.push(
+                    Diagnostic::error(
+                        codes::UNKNOWN_KEY,
+                        key.span,
+                        format!("`{word}` belongs to blocks with a `kind`"),
+                    )
+                    .label("nothing reads this")
+                    .help("give it to the blocks inside the template"),
+                );
+            }
+        }
+    }
+    entry
+}

@@ -1,0 +1,188 @@
+//! Pictures of a plan: a model of what to show, and three ways to write it.
+
+use super::Plan;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// What a picture shows, apart from how it is written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drawing {
+    /// Name of the flowgraph.
+    pub name: String,
+    /// Blocks.
+    pub nodes: Vec<Node>,
+    /// Uses of templates, each before those inside it.
+    pub groups: Vec<Group>,
+    /// Edges.
+    pub edges: Vec<Edge>,
+}
+
+/// A block.
+#[derive(Clone, Debug, Serialize)]
+pub struct Node {
+    /// Name in the flowgraph.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Index of the group it stands in.
+    pub group: Option<usize>,
+}
+
+/// A use of a template.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// Name of the use.
+    pub name: String,
+    /// Name of the template.
+    pub template: String,
+    /// Index of the group around it.
+    pub parent: Option<usize>,
+}
+
+/// An edge.
+#[derive(Clone, Debug, Serialize)]
+pub struct Edge {
+    /// Index of the block that writes.
+    pub from: usize,
+    /// Name of its output.
+    pub output: String,
+    /// Index of the block that reads.
+    pub to: usize,
+    /// Name of its input.
+    pub input: String,
+    /// What flows.
+    pub carries: String,
+    /// Bytes per second of real time.
+    pub bytes_per_second: f64,
+}
+
+impl Drawing {
+    /// The picture of `plan`.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut nodes = Vec::new();
+        let mut edges = Vec::new();
+        for (to, block) in plan.blocks.iter().enumerate() {
+            let mut group = None;
+            for (name, template) in &block.templates {
+                let known = groups.iter().position(|known| known.name == *name);
+                group = Some(known.unwrap_or_else(|| {
+                    let (name, template) = (name.clone(), template.clone());
+                    groups.push(Group { name, template, parent: group });
+                    groups.len() - 1
+                }));
+            }
+            nodes.push(Node { name: block.name.clone(), kind: block.kind.to_owned(), group });
+            for (input, (from, port)) in block.inputs.iter().enumerate() {
+                let source = &plan.blocks[*from];
+                let carries = &source.ports.outputs[*port];
+                edges.push(Edge {
+                    from: *from,
+                    output: source.output_names[*port].clone(),
+                    to,
+                    input: block.input_names[input].clone(),
+                    carries: carries.to_string(),
+                    bytes_per_second: carries.bytes_per_second(),
+                });
+            }
+        }
+        Self { name: plan.name.clone(), nodes, groups, edges }
+    }
+
+    /// Mermaid, as Markdown pages show it.
+    #[must_use]
+    pub fn mermaid(&self) -> String {
+        let mut text = String::from("flowchart LR\n");
+        self.blocks(None, 1, &mut text, &|this, text, indent, what| match what {
+            What::Open(group) => {
+                let Group { name, template, .. } = &this.groups[group];
+                let label = mermaid_text(&format!("{name}: {template}"));
+                let _ = writeln!(text, "{indent}subgraph g{group}[\"{label}\"]");
+            }
+            What::Close => {
+                let _ = writeln!(text, "{indent}end");
+            }
+            What::Block(block) => {
+                let Node { name, kind, .. } = &this.nodes[block];
+                let (name, kind) = (mermaid_text(name), mermaid_text(kind));
+                let _ = writeln!(text, "{indent}b{block}[\"{name}<br><i>{kind}</i>\"]");
+            }
+        });
+        for edge in &self.edges {
+            let label = mermaid_text(&edge.carries);
+            let _ = writeln!(text, "  b{} -->|\"{label}\"| b{}", edge.from, edge.to);
+        }
+        text
+    }
+
+    /// DOT, for Graphviz.
+    #[must_use]
+    pub fn dot(&self) -> String {
+        let mut text = format!("digraph {} {{\n", quoted(&self.name));
+        text.push_str("  rankdir=LR;\n  node [shape=box];\n");
+        self.blocks(None, 1, &mut text, &|this, text, indent, what| match what {
+            What::Open(group) => {
+                let Group { name, template, .. } = &this.groups[group];
+                let label = quoted(&format!("{name}: {template}"));
+                let _ =
+                    writeln!(text, "{indent}subgraph cluster_{group} {{\n{indent}  label={label};");
+            }
+            What::Close => {
+                let _ = writeln!(text, "{indent}}}");
+            }
+            What::Block(block) => {
+                let Node { name, kind, .. } = &this.nodes[block];
+                let label = quoted(&format!("{name}\n{kind}"));
+                let _ = writeln!(text, "{indent}b{block} [label={label}];");
+            }
+        });
+        for edge in &self.edges {
+            let label = quoted(&edge.carries);
+            let _ = writeln!(text, "  b{} -> b{} [label={label}];", edge.from, edge.to);
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// JSON, for programs.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Calls `write` for everything in `group`, from the outside in.
+    fn blocks(
+        &self,
+        group: Option<usize>,
+        depth: usize,
+        text: &mut String,
+        write: &dyn Fn(&Self, &mut String, &str, What),
+    ) {
+        let indent = "  ".repeat(depth);
+        for (index, _) in self.groups.iter().enumerate().filter(|(_, g)| g.parent == group) {
+            write(self, text, &indent, What::Open(index));
+            self.blocks(Some(index), depth + 1, text, write);
+            write(self, text, &indent, What::Close);
+        }
+        for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.group == group) {
+            write(self, text, &indent, What::Block(index));
+        }
+    }
+}
+
+enum What {
+    Open(usize),
+    Close,
+    Block(usize),
+}
+
+/// Text between quotes in Mermaid.
+fn mermaid_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A quoted string of DOT.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}

@@ -1,0 +1,446 @@
+//! Templates and `replicate` written out: entries of the file to single blocks.
+
+use super::Sources;
+use super::document::{Document, Entry, Template, What, wrong_type};
+use super::parameters::{Given, evaluate};
+use super::scope::{Names, Substitution};
+use super::value::{Key, Node, Value};
+use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest};
+use crate::kind::{KindEntry, Registry};
+use crate::runtime::assembly::Thread;
+
+/// Blocks and uses of templates in one flowgraph.
+pub(super) const MAX_BLOCKS: usize = 10_000;
+/// Templates inside each other.
+const MAX_TEMPLATES_DEEP: usize = 32;
+/// Frames that one queue holds.
+const MAX_QUEUE: i128 = 4096;
+const DEFAULT_QUEUE: usize = 4;
+
+/// One block, written out; its references are not resolved yet.
+pub(super) struct Instance<'r> {
+    pub(super) name: String,
+    pub(super) kind: &'r KindEntry,
+    pub(super) templates: Vec<(String, String)>,
+    /// Computed; `None` if some expression could not be.
+    pub(super) parameters: Option<Node>,
+    /// The key `parameters`, or else the kind: where missing parameters are missed.
+    pub(super) owner: Span,
+    pub(super) key: Span,
+    pub(super) kind_span: Span,
+    /// References, and the scope in which they are meant.
+    pub(super) inputs: Option<Vec<Node>>,
+    pub(super) scope: usize,
+    pub(super) thread: Thread,
+    pub(super) queue: usize,
+    pub(super) implementation: &'static str,
+}
+
+/// What a name in a scope stands for.
+#[derive(Clone, Copy)]
+pub(super) enum Item {
+    Block(usize),
+    Scope(usize),
+}
+
+/// All copies under one name.
+pub(super) struct Member {
+    pub(super) key: Key,
+    pub(super) copies: Vec<Item>,
+    pub(super) is_replicated: bool,
+    /// It could not be written out, which was said already.
+    pub(super) is_broken: bool,
+}
+
+/// The flowgraph, or one use of a template.
+pub(super) struct Scope {
+    pub(super) parent: Option<usize>,
+    /// Full name of the use, empty for the flowgraph.
+    pub(super) name: String,
+    pub(super) key: Span,
+    pub(super) inputs: Vec<Key>,
+    /// References in the parent, one or more for each input.
+    pub(super) given: Option<Vec<Node>>,
+    pub(super) outputs: Vec<(Key, Option<Node>)>,
+    pub(super) members: Vec<Member>,
+}
+
+/// Writes out a document.
+pub(super) struct Expansion<'a, 'r> {
+    pub(super) registry: &'r Registry,
+    pub(super) sources: &'a Sources,
+    pub(super) templates: &'a [Template],
+    pub(super) problems: &'a mut Vec<Diagnostic>,
+    pub(super) blocks: Vec<Instance<'r>>,
+    pub(super) scopes: Vec<Scope>,
+    /// The flowgraph's own parameters: what every template sees besides its own.
+    globals: Names,
+    count: usize,
+    /// Templates being written out, from the outside in.
+    way: Vec<String>,
+}
+
+impl<'a, 'r> Expansion<'a, 'r> {
+    pub(super) fn new(
+        registry: &'r Registry,
+        sources: &'a Sources,
+        document: &'a Document,
+        problems: &'a mut Vec<Diagnostic>,
+    ) -> Self {
+        Self {
+            registry,
+            sources,
+            templates: &document.templates,
+            problems,
+            blocks: Vec::new(),
+            scopes: Vec::new(),
+            globals: Names::default(),
+            count: 0,
+            way: Vec::new(),
+        }
+    }
+
+    /// Writes out the flowgraph itself.
+    pub(super) fn run(&mut self, document: &Document, names: &Names) {
+        self.scopes.push(Scope {
+            parent: None,
+            name: String::new(),
+            key: Span::default(),
+            inputs: Vec::new(),
+            given: None,
+            outputs: Vec::new(),
+            members: Vec::new(),
+        });
+        self.globals = names.clone();
+        self.entries(&document.blocks, 0, names, &[]);
+    }
+
+    fn compute(&mut self, node: &Node, names: &Names) -> Option<Node> {
+        Substitution { names, sources: self.sources, problems: self.problems }.node(node)
+    }
+
+    fn entries(
+        &mut self,
+        entries: &[Entry],
+        scope: usize,
+        names: &Names,
+        templates: &[(String, String)],
+    ) {
+        for entry in entries {
+            let member = self.member(entry, scope, names, templates);
+            self.scopes[scope].members.push(member);
+        }
+    }
+
+    fn member(
+        &mut self,
+        entry: &Entry,
+        scope: usize,
+        names: &Names,
+        templates: &[(String, String)],
+    ) -> Member {
+        let mut member = Member {
+            key: entry.key.clone(),
+            copies: Vec::new(),
+            is_replicated: entry.replicate.is_some(),
+            is_broken: entry.what.is_none(),
+        };
+        let count = match &entry.replicate {
+            None => Some(1),
+            Some(node) => self.replicate(node, names),
+        };
+        let Some(count) = count else {
+            member.is_broken = true;
+            return member;
+        };
+        let local = match &self.scopes[scope].name {
+            outer if outer.is_empty() => entry.key.text.clone(),
+            outer => format!("{outer}.{}", entry.key.text),
+        };
+        for copy in 0..count {
+            self.count += 1;
+            if self.count > MAX_BLOCKS {
+                if self.count == MAX_BLOCKS + 1 {
+                    let message = format!("more than {MAX_BLOCKS} blocks");
+                    self.problems.push(Diagnostic::error(codes::LIMIT, entry.key.span, message));
+                }
+                member.is_broken = true;
+                break;
+            }
+            let mut names = names.clone();
+            let name = if member.is_replicated {
+                names.set("index", Some(super::expression::Scalar::Int(copy as i128)));
+                format!("{local}[{copy}]")
+            } else {
+                local.clone()
+            };
+            let item = match &entry.what {
+                Some(What::Kind(kind)) => self.block(entry, kind, name, scope, &names, templates),
+                Some(What::Template(template)) => {
+                    self.template(entry, template, name, scope, &names, templates)
+                }
+                None => None,
+            };
+            match item {
+                Some(item) => member.copies.push(item),
+                None => member.is_broken = true,
+            }
+        }
+        member
+    }
+
+    fn replicate(&mut self, node: &Node, names: &Names) -> Option<usize> {
+        let value = self.compute(node, names)?;
+        match value.value {
+            Value::Int(count) if (1..=MAX_BLOCKS as i128).contains(&count) => Some(count as usize),
+            _ => {
+                let message = format!(
+                    "`replicate` is a whole number from 1 to {MAX_BLOCKS}, found {}",
+                    value.value.quoted()
+                );
+                self.problems.push(
+                    Diagnostic::error(codes::REPLICATE, node.span, message).label("not a count"),
+                );
+                None
+            }
+        }
+    }
+
+    fn inputs(&mut self, entry: &Entry, names: &Names) -> Option<Vec<Node>> {
+        if entry.has_wrong_inputs {
+            return None;
+        }
+        let Some((_, nodes)) = &entry.inputs else { return Some(Vec::new()) };
+        let mut all = Some(Vec::new());
+        for node in nodes {
+            let reference = self.compute(node, names).filter(|computed| {
+                let is_text = computed.text().is_some();
+                if !is_text {
+                    self.problems
+                        .push(wrong_type(node, "a reference like `block` or `block.port`"));
+                }
+                is_text
+            });
+            all = all.zip(reference).map(|(mut all, reference)| {
+                all.push(reference);
+                all
+            });
+        }
+        all
+    }
+
+    fn block(
+        &mut self,
+        entry: &Entry,
+        kind_node: &Node,
+        name: String,
+        scope: usize,
+        names: &Names,
+        templates: &[(String, String)],
+    ) -> Option<Item> {
+        let word = self.compute(kind_node, names)?;
+        let word = word.value.plain();
+        let inputs = self.inputs(entry, names);
+        let parameters = match &entry.parameters {
+            Some((_, node)) => self.compute(node, names),
+            None => Some(Node::new(Value::Map(Vec::new()), entry.key.span)),
+        };
+        let thread = self.thread(entry, names);
+        let queue = self.queue(entry, names);
+        let device = self.device(entry, names);
+        let Some(kind) = self.registry.get(&word) else {
+            let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
+            let help = match nearest(&word, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`fxgraph list` shows all kinds".to_owned(),
+            };
+            self.problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_KIND,
+                    kind_node.span,
+                    format!("there is no kind `{word}`"),
+                )
+                .label("no such kind")
+                .help(help),
+            );
+            return None;
+        };
+        let implementation = self.implementation(entry, names, kind);
+        // A block whose parameters are fine is checked on, even if its thread is misspelt.
+        let is_fine = thread.is_some() && queue.is_some() && device;
+        self.blocks.push(Instance {
+            name,
+            kind,
+            templates: templates.to_vec(),
+            parameters,
+            owner: entry.parameters.as_ref().map_or(kind_node.span, |(key, _)| key.span),
+            key: entry.key.span,
+            kind_span: kind_node.span,
+            inputs,
+            scope,
+            thread: thread.unwrap_or_default(),
+            queue: queue.unwrap_or(DEFAULT_QUEUE),
+            implementation: implementation.filter(|_| is_fine).unwrap_or("cpu"),
+        });
+        Some(Item::Block(self.blocks.len() - 1))
+    }
+
+    fn thread(&mut self, entry: &Entry, names: &Names) -> Option<Thread> {
+        let Some(node) = &entry.thread else { return Some(Thread::Shared) };
+        let value = self.compute(node, names)?;
+        match &value.value {
+            Value::Text(word) if word == "shared" => return Some(Thread::Shared),
+            Value::Text(word) if word == "own" => return Some(Thread::Own { core: None }),
+            Value::Map(entries) if entries.len() == 1 && entries[0].0.text == "core" => {
+                if let Value::Int(core @ 0..=4095) = entries[0].1.value {
+                    return Some(Thread::Own { core: Some(core as usize) });
+                }
+            }
+            _ => {}
+        }
+        self.problems.push(wrong_type(node, "`shared`, `own` or `{core: N}`"));
+        None
+    }
+
+    fn queue(&mut self, entry: &Entry, names: &Names) -> Option<usize> {
+        let Some(node) = &entry.queue else { return Some(DEFAULT_QUEUE) };
+        let value = self.compute(node, names)?;
+        match value.value {
+            Value::Int(depth) if (1..=MAX_QUEUE).contains(&depth) => Some(depth as usize),
+            _ => {
+                let expected = format!("a whole number from 1 to {MAX_QUEUE}");
+                self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
+                None
+            }
+        }
+    }
+
+    fn device(&mut self, entry: &Entry, names: &Names) -> bool {
+        let Some(node) = &entry.device else { return true };
+        let Some(value) = self.compute(node, names) else { return false };
+        if value.text() == Some("cpu") {
+            return true;
+        }
+        self.problems.push(
+            Diagnostic::error(
+                codes::UNKNOWN_DEVICE,
+                node.span,
+                format!("there is no device {}", value.value.quoted()),
+            )
+            .label("no such device")
+            .help("this build knows `cpu` only"),
+        );
+        false
+    }
+
+    fn implementation(
+        &mut self,
+        entry: &Entry,
+        names: &Names,
+        kind: &KindEntry,
+    ) -> Option<&'static str> {
+        let known: Vec<&'static str> = kind.implementations.iter().map(|form| form.name).collect();
+        let Some(node) = &entry.implementation else { return known.first().copied() };
+        let value = self.compute(node, names)?;
+        let found = known.iter().find(|name| value.text() == Some(name));
+        if found.is_none() {
+            let word = value.value.plain();
+            self.problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_IMPLEMENTATION,
+                    node.span,
+                    format!("`{}` has no implementation `{word}`", kind.name),
+                )
+                .label("no such implementation")
+                .maybe_help(suggest(&word, "implementation", &known)),
+            );
+        }
+        found.copied()
+    }
+
+    fn template(
+        &mut self,
+        entry: &Entry,
+        node: &Node,
+        name: String,
+        scope: usize,
+        names: &Names,
+        templates: &[(String, String)],
+    ) -> Option<Item> {
+        let word = self.compute(node, names)?.value.plain();
+        let Some(template) = self.templates.iter().find(|t| t.key.text == word) else {
+            let known: Vec<&str> = self.templates.iter().map(|t| t.key.text.as_str()).collect();
+            let help = suggest(&word, "template", &known)
+                .or_else(|| Some("this flowgraph has no templates".to_owned()));
+            self.problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_TEMPLATE,
+                    node.span,
+                    format!("there is no template `{word}`"),
+                )
+                .label("no such template")
+                .maybe_help(help),
+            );
+            return None;
+        };
+        if self.way.contains(&word) {
+            self.problems.push(
+                Diagnostic::error(
+                    codes::TEMPLATE_CYCLE,
+                    node.span,
+                    format!("the template `{word}` contains itself"),
+                )
+                .label("closes the circle")
+                .note(template.key.span, "the template"),
+            );
+            return None;
+        }
+        if self.way.len() >= MAX_TEMPLATES_DEEP {
+            let message = format!("templates nested more than {MAX_TEMPLATES_DEEP} deep");
+            self.problems.push(Diagnostic::error(codes::LIMIT, node.span, message));
+            return None;
+        }
+        let given = self.inputs(entry, names);
+        let values = self.template_parameters(entry, template, names);
+        self.scopes.push(Scope {
+            parent: Some(scope),
+            name: name.clone(),
+            key: entry.key.span,
+            inputs: template.inputs.clone(),
+            given,
+            outputs: Vec::new(),
+            members: Vec::new(),
+        });
+        let inner = self.scopes.len() - 1;
+        let outputs = template
+            .outputs
+            .iter()
+            .map(|(key, node)| (key.clone(), self.compute(node, &values)))
+            .collect();
+        self.scopes[inner].outputs = outputs;
+        let mut path = templates.to_vec();
+        path.push((name, word.clone()));
+        self.way.push(word);
+        self.entries(&template.blocks, inner, &values, &path);
+        self.way.pop();
+        Some(Item::Scope(inner))
+    }
+
+    /// The names that a template's blocks see: the flowgraph's parameters, the template's own, and
+    /// `index`.
+    fn template_parameters(&mut self, entry: &Entry, template: &Template, names: &Names) -> Names {
+        let mut given = Vec::new();
+        if let Some((_, node)) = &entry.parameters {
+            for (key, node) in super::document::map(node, self.problems) {
+                given.push((key.clone(), self.compute(node, names)));
+            }
+        }
+        let place = entry.parameters.as_ref().map_or(entry.key.span, |(key, _)| key.span);
+        let given = Given::Entries(&given, place);
+        let mut outer = self.globals.clone();
+        if let Some((index, value)) = names.0.iter().find(|(name, _)| name == "index") {
+            outer.set(index, value.clone());
+        }
+        evaluate(&template.parameters, &given, &outer, self.sources, self.problems)
+    }
+}

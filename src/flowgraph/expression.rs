@@ -1,0 +1,151 @@
+//! Arithmetic in `${...}`.
+//!
+//! Our own evaluator, because the maintained ones under permissive licences either compute in
+//! floats or say nothing of the place of an error; see src/adr/002-yaml.md.
+
+mod eval;
+mod parse;
+
+pub(super) use eval::evaluate;
+
+/// A value while it is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Scalar {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Scalar>),
+}
+
+/// What went wrong at which bytes of the expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Problem {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) message: String,
+    /// The name nobody knows, if that is it.
+    pub(super) unknown: Option<String>,
+    /// The value could not be had, and that was said already.
+    pub(super) silent: bool,
+}
+
+impl Problem {
+    fn new((start, end): (usize, usize), message: impl Into<String>) -> Self {
+        Self { start, end, message: message.into(), unknown: None, silent: false }
+    }
+}
+
+/// An expression with the bytes it stands at.
+#[derive(Debug)]
+struct Term {
+    form: Form,
+    at: (usize, usize),
+}
+
+#[derive(Debug)]
+enum Form {
+    Value(Scalar),
+    Name(String),
+    Unary(&'static str, Box<Term>),
+    Binary(&'static str, Box<Term>, Box<Term>),
+    Choice { condition: Box<Term>, yes: Box<Term>, no: Box<Term> },
+    Call(String, Vec<Term>),
+    Index(Box<Term>, Box<Term>),
+    List(Vec<Term>),
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn eval(text: &str) -> Result<Scalar, Problem> {
+        evaluate(text, &mut |name: &str| match name {
+            "channels" => Ok(Scalar::Int(1024)),
+            "rate_hz" => Ok(Scalar::Float(1.712e9)),
+            "hosts" => Ok(Scalar::List(vec![Scalar::Text("a".into()), Scalar::Text("b".into())])),
+            _ => Err(None),
+        })
+    }
+
+    #[test]
+    fn whole_numbers_are_exact() {
+        for (text, value) in [
+            ("1 + 2 * 3", 7),
+            ("(1 + 2) * 3", 9),
+            ("-2 ** 2", -4),
+            ("2 ** 3 ** 2", 512),
+            ("7 // 2", 3),
+            ("-7 // 2", -4),
+            ("-7 % 3", 2),
+            ("channels / 4", 256),
+            ("2 ** 62 + 1", (1 << 62) + 1),
+            ("min(3, 1, 2)", 1),
+            ("floor(2.9)", 2),
+            ("ceil(2.1)", 3),
+            ("round(2.5)", 3),
+            ("log2(channels)", 10),
+            ("abs(-3)", 3),
+            ("len(hosts)", 2),
+            ("1 if channels > 4 else 2", 1),
+            ("0x10", 16),
+            ("1e3 // 1", 1000),
+        ] {
+            let found = eval(text).unwrap();
+            let found = match found {
+                Scalar::Float(value) if value.fract() == 0.0 => Scalar::Int(value as i128),
+                other => other,
+            };
+            assert_eq!(found, Scalar::Int(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_sorts_of_values() {
+        assert_eq!(eval("7 / 2").unwrap(), Scalar::Float(3.5));
+        assert_eq!(eval("sqrt(16)").unwrap(), Scalar::Float(4.0));
+        assert_eq!(eval("rate_hz / 2").unwrap(), Scalar::Float(8.56e8));
+        assert_eq!(eval("'a' + \"b\"").unwrap(), Scalar::Text("ab".into()));
+        assert_eq!(eval("hosts[1]").unwrap(), Scalar::Text("b".into()));
+        assert_eq!(eval("not (1 < 2) or 3 == 3.0").unwrap(), Scalar::Bool(true));
+        assert_eq!(eval("false and 1 / 0 == 0").unwrap(), Scalar::Bool(false));
+    }
+
+    #[test]
+    fn errors_know_their_place() {
+        for (text, place, message) in [
+            ("channels // 0", "0", "division by 0"),
+            ("1 + ", "", "the expression ends too early"),
+            ("1 + nothing", "nothing", "no parameter `nothing`"),
+            ("(1 + 2", "", "the expression ends too early"),
+            ("1 $ 2", "$", "`$` has no meaning here"),
+            ("2 ** 64 * 2", "2 ** 64", "the result does not fit 64 bits"),
+            ("'a' * 2", "'a' * 2", "`*` cannot be applied to text and a whole number"),
+            ("sqrt(0 - 1)", "sqrt(0 - 1)", "the result is not a number"),
+            ("hosts[2]", "2", "the list has 2 values, the index counts from 0"),
+            ("frob(2)", "frob", "no function `frob`"),
+            ("1 2", "2", "`2` stands after the end of the expression"),
+        ] {
+            let problem = eval(text).unwrap_err();
+            assert!(problem.message.contains(message), "{text}: {}", problem.message);
+            assert_eq!(&text[problem.start..problem.end], place, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[-+*/%().,a-z0-9<>=!'\" \\[\\]{}$äx]{0,60}") {
+            let _ = eval(&text);
+        }
+
+        #[test]
+        fn sums_and_products_are_those_of_the_integers(a in -1_000_000i64..1_000_000, b in 1i64..1_000_000) {
+            let (wide_a, wide_b) = (i128::from(a), i128::from(b));
+            prop_assert_eq!(eval(&format!("{a} * {b} + {b}")).unwrap(), Scalar::Int(wide_a * wide_b + wide_b));
+            prop_assert_eq!(eval(&format!("({a}) // {b}")).unwrap(), Scalar::Int(wide_a.div_euclid(wide_b)));
+            prop_assert_eq!(eval(&format!("({a}) % {b}")).unwrap(), Scalar::Int(wide_a.rem_euclid(wide_b)));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Files, and the files that they include.
+
+use super::Sources;
+use super::document::{Declared, Document, Template, document, doubled, text};
+use super::parse::{MAX_BYTES, parse};
+use super::value::Key;
+use crate::diagnostic::{Diagnostic, Span, codes};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Files of one flowgraph.
+const MAX_FILES: usize = 64;
+
+/// The text of a file, or why it cannot be had; never more than the limit.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|error| reason(&error))?;
+    let is_file = file.metadata().is_ok_and(|data| data.is_file());
+    if !is_file {
+        return Err("it is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
+    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
+}
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "reading it is not permitted".to_owned(),
+        _ => error.to_string().to_lowercase(),
+    }
+}
+
+/// The main file's document with the parameters and templates of all included files in it.
+pub(super) fn gather(
+    main: u32,
+    sources: &mut Sources,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Document> {
+    let mut all = load_file(main, true, sources, problems)?;
+    let parameters = std::mem::take(&mut all.parameters);
+    let templates = std::mem::take(&mut all.templates);
+    let mut visit = Visit {
+        sources,
+        problems,
+        done: Vec::new(),
+        parameters: Vec::new(),
+        templates: Vec::new(),
+    };
+    let path = visit.path(main);
+    let mut way = vec![path];
+    let includes = all.includes.clone();
+    visit.includes(main, &includes, &mut way);
+    visit.parameters(parameters);
+    visit.templates(templates);
+    (all.parameters, all.templates) = (visit.parameters, visit.templates);
+    Some(all)
+}
+
+fn load_file(
+    file: u32,
+    is_main: bool,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Document> {
+    let text = &sources.get(file)?.text;
+    match parse(file, text) {
+        Ok(root) => Some(document(&root, is_main, problems)),
+        Err(found) => {
+            problems.extend(found);
+            None
+        }
+    }
+}
+
+struct Visit<'a> {
+    sources: &'a mut Sources,
+    problems: &'a mut Vec<Diagnostic>,
+    /// Files that need no second visit.
+    done: Vec<PathBuf>,
+    parameters: Vec<Declared>,
+    templates: Vec<Template>,
+}
+
+impl Visit<'_> {
+    fn path(&self, file: u32) -> PathBuf {
+        let path = self.sources.get(file).map(|source| source.path.clone()).unwrap_or_default();
+        path.canonicalize().unwrap_or(path)
+    }
+
+    fn includes(&mut self, file: u32, includes: &[super::value::Node], way: &mut Vec<PathBuf>) {
+        let folder = self
+            .sources
+            .get(file)
+            .and_then(|source| source.path.parent().map(Path::to_path_buf))
+            .unwrap_or_default();
+        for node in includes {
+            let Some(relative) = text(node, self.problems) else { continue };
+            self.include(&folder.join(&relative), &relative, node.span, way);
+        }
+    }
+
+    fn include(&mut self, path: &Path, relative: &str, span: Span, way: &mut Vec<PathBuf>) {
+        let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if way.contains(&canonical) {
+            self.problems.push(
+                Diagnostic::error(
+                    codes::INCLUDE_CYCLE,
+                    span,
+                    format!("`{relative}` includes this file, directly or through others"),
+                )
+                .label("closes the circle")
+                .help("move what both need to a third file"),
+            );
+            return;
+        }
+        // Two files may include the same third one.
+        if self.done.contains(&canonical) {
+            return;
+        }
+        if self.sources.iter().count() >= MAX_FILES {
+            let message = format!("more than {MAX_FILES} files");
+            self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
+            return;
+        }
+        let text = match read(path) {
+            Ok(text) => text,
+            Err(reason) => {
+                self.problems.push(
+                    Diagnostic::error(
+                        codes::UNREADABLE,
+                        span,
+                        format!("cannot read `{}`: {reason}", path.display()),
+                    )
+                    .label("included here")
+                    .help("included paths are relative to the file that includes them"),
+                );
+                return;
+            }
+        };
+        self.done.push(canonical.clone());
+        let file = self.sources.add(path, text);
+        let Some(document) = load_file(file, false, self.sources, self.problems) else { return };
+        way.push(canonical);
+        self.includes(file, &document.includes, way);
+        way.pop();
+        self.parameters(document.parameters);
+        self.templates(document.templates);
+    }
+
+    fn parameters(&mut self, more: Vec<Declared>) {
+        for parameter in more {
+            let known = self.parameters.iter().map(|p| &p.key);
+            if let Some(problem) = clash("parameter", &parameter.key, known) {
+                self.problems.push(problem);
+            } else {
+                self.parameters.push(parameter);
+            }
+        }
+    }
+
+    fn templates(&mut self, more: Vec<Template>) {
+        for template in more {
+            let known = self.templates.iter().map(|t| &t.key);
+            if let Some(problem) = clash("template", &template.key, known) {
+                self.problems.push(problem);
+            } else {
+                self.templates.push(template);
+            }
+        }
+    }
+}
+
+fn clash<'a>(
+    what: &str,
+    key: &Key,
+    mut known: impl Iterator<Item = &'a Key>,
+) -> Option<Diagnostic> {
+    known.find(|k| k.text == key.text).map(|first| doubled(what, key, first.span))
+}

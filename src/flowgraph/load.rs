@@ -1,0 +1,237 @@
+//! All steps in order.
+
+use super::document::Document;
+use super::expand::{Expansion, Instance};
+use super::parameters::{Given, evaluate};
+use super::plan::{ParameterInfo, Plan, PlannedBlock};
+use super::resolve::Resolver;
+use super::scope::{Names, Substitution, to_value};
+use super::test_spec::TestSpec;
+use super::{Loaded, Sources, check, include, test_read};
+use crate::Registry;
+use crate::diagnostic::{Diagnostic, Severity, codes, tidy};
+use crate::runtime::assembly::Thread;
+use serde_json::{Map, Value as Json, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
+#[must_use]
+pub fn load(path: &Path, set: &[(String, String)], registry: &Registry) -> Loaded {
+    match include::read(path) {
+        Ok(text) => load_text(path, &text, set, registry),
+        Err(reason) => {
+            let message = format!("cannot read `{}`: {reason}", path.display());
+            let problem = Diagnostic::nowhere(codes::UNREADABLE, message);
+            Loaded { sources: Sources::default(), result: Err(vec![problem]) }
+        }
+    }
+}
+
+/// [`load`] of a text that is called `name`; includes are looked for beside that name.
+#[must_use]
+pub fn load_text(
+    name: impl AsRef<Path>,
+    text: &str,
+    set: &[(String, String)],
+    registry: &Registry,
+) -> Loaded {
+    let mut sources = Sources::default();
+    let main = sources.add(name.as_ref(), text);
+    let mut problems = Vec::new();
+    let document = include::gather(main, &mut sources, &mut problems);
+    let plan =
+        document.and_then(|document| plan(&document, set, registry, &sources, &mut problems));
+    let mut problems = tidy(problems);
+    let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
+    let result = match plan {
+        Some(mut plan) if !is_wrong => {
+            plan.warnings = problems;
+            Ok(plan)
+        }
+        _ => {
+            if problems.is_empty() {
+                // Every step that gives up says why; this is for the one that forgot.
+                problems.push(Diagnostic::nowhere(codes::YAML, "the flowgraph cannot be read"));
+            }
+            Err(problems)
+        }
+    };
+    Loaded { sources, result }
+}
+
+fn plan(
+    document: &Document,
+    set: &[(String, String)],
+    registry: &Registry,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Plan> {
+    let given = Given::Set(set);
+    let names = evaluate(&document.parameters, &given, &Names::default(), sources, problems);
+    let mut expansion = Expansion::new(registry, sources, document, problems);
+    expansion.run(document, &names);
+    let (blocks, scopes) = (expansion.blocks, expansion.scopes);
+    let feeds = Resolver::new(&blocks, &scopes, problems).run();
+    let planned = check::check(&blocks, &feeds, problems);
+    bound_twice(&planned, &blocks, problems);
+    let tests = tests(document, &names, sources, problems);
+    // A block may be missing because an expression failed: that was said then.
+    let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
+    let parameters = document.parameters.iter().map(|declared| {
+        let name = &declared.key.text;
+        let value = names.0.iter().find(|(known, _)| known == name).and_then(|(_, v)| v.as_ref());
+        ParameterInfo {
+            name: name.clone(),
+            value: value.map_or(Json::Null, |value| to_value(value).to_json()),
+            doc: declared.doc.clone(),
+            is_set: set.iter().any(|(set, _)| set == name),
+        }
+    });
+    let mut plan = Plan {
+        name: document.name.clone().unwrap_or_default(),
+        doc: document.doc.clone(),
+        parameters: parameters.collect(),
+        blocks,
+        tests,
+        warnings: Vec::new(),
+        resolved_yaml: "".into(),
+        config_hash: String::new(),
+    };
+    let resolved = serde_yaml::to_string(&resolved(&plan)).unwrap_or_default();
+    for byte in Sha256::digest(resolved.as_bytes()) {
+        let _ = write!(plan.config_hash, "{byte:02x}");
+    }
+    plan.resolved_yaml = Arc::from(resolved);
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        // What else seems wrong may come from that.
+        return None;
+    }
+    unread(&plan, problems);
+    // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
+    if set.is_empty() {
+        let as_written = plan.tests.iter().filter(|test| test.set.is_empty());
+        problems.extend(as_written.flat_map(|test| plan.check_taps(test)));
+    }
+    Some(plan)
+}
+
+fn tests(
+    document: &Document,
+    names: &Names,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<TestSpec> {
+    let mut tests: Vec<TestSpec> = Vec::new();
+    for node in &document.tests {
+        let node = Substitution { names, sources, problems }.node(node);
+        let Some(test) = node.and_then(|node| test_read::test(&node, problems)) else { continue };
+        if let Some(first) = tests.iter().find(|known| known.name == test.name) {
+            let message = format!("two tests are called `{}`", test.name);
+            problems.push(
+                Diagnostic::error(codes::DOUBLED, test.span, message)
+                    .label("again here")
+                    .note(first.span, "first here"),
+            );
+        }
+        let declared: Vec<&str> = document.parameters.iter().map(|p| p.key.text.as_str()).collect();
+        for (name, _) in test.set.iter().filter(|(name, _)| !declared.contains(&name.as_str())) {
+            let message = format!("the test sets `{name}`, which is not a parameter");
+            problems.push(
+                Diagnostic::error(codes::UNKNOWN_PARAMETER, test.span, message)
+                    .label("in this test")
+                    .maybe_help(crate::diagnostic::suggest(name, "parameter", &declared)),
+            );
+        }
+        tests.push(test);
+    }
+    tests
+}
+
+fn bound_twice(
+    planned: &[Option<PlannedBlock>],
+    instances: &[Instance<'_>],
+    problems: &mut Vec<Diagnostic>,
+) {
+    let mut seen: Vec<(&str, usize)> = Vec::new();
+    for (index, block) in planned.iter().enumerate() {
+        for socket in block.iter().flat_map(|block| &block.resources.binds) {
+            if let Some((_, first)) = seen.iter().find(|(known, _)| known == socket) {
+                let (one, two) = (&instances[*first], &instances[index]);
+                let message = if *first == index {
+                    format!("`{}` binds {socket} twice", two.name)
+                } else {
+                    format!("`{}` and `{}` both bind {socket}", one.name, two.name)
+                };
+                let mut problem = Diagnostic::error(codes::BOUND_TWICE, two.key, message)
+                    .label("binds it again")
+                    .help("give each its own port or address");
+                if one.key != two.key {
+                    problem = problem.note(one.key, "bound here");
+                }
+                problems.push(problem);
+            } else {
+                seen.push((socket, index));
+            }
+        }
+    }
+}
+
+fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
+    let mut is_read: Vec<Vec<bool>> =
+        plan.blocks.iter().map(|block| vec![false; block.ports.outputs.len()]).collect();
+    for (source, port) in plan.blocks.iter().flat_map(|block| &block.inputs) {
+        is_read[*source][*port] = true;
+    }
+    for (block, is_read) in plan.blocks.iter().zip(is_read) {
+        for (port, _) in is_read.iter().enumerate().filter(|(_, is_read)| !**is_read) {
+            let message = format!(
+                "nobody reads the output `{}` of `{}`",
+                block.output_names[port], block.kind
+            );
+            let mut problem = Diagnostic::warning(codes::UNREAD_OUTPUT, block.span, message)
+                .label("its frames are made for nothing")
+                .help("connect it, or end it in a `null_sink` if that is meant");
+            problem.blocks.push(block.name.clone());
+            problems.push(problem);
+        }
+    }
+}
+
+/// The flowgraph as it runs: everything computed, nothing defaulted away.
+fn resolved(plan: &Plan) -> Json {
+    let parameters: Map<String, Json> =
+        plan.parameters.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+    let blocks: Map<String, Json> = plan
+        .blocks
+        .iter()
+        .map(|block| {
+            let inputs: Vec<String> = block
+                .inputs
+                .iter()
+                .map(|(source, port)| {
+                    let source = &plan.blocks[*source];
+                    format!("{}.{}", source.name, source.output_names[*port])
+                })
+                .collect();
+            let thread = match block.thread {
+                Thread::Shared => json!("shared"),
+                Thread::Own { core: None } => json!("own"),
+                Thread::Own { core: Some(core) } => json!({ "core": core }),
+            };
+            let value = json!({
+                "kind": block.kind,
+                "inputs": inputs,
+                "parameters": block.parameters,
+                "thread": thread,
+                "queue": block.queue,
+                "device": block.device,
+                "implementation": block.implementation,
+            });
+            (block.name.clone(), value)
+        })
+        .collect();
+    json!({ "flowgraph": plan.name, "parameters": parameters, "blocks": blocks })
+}

@@ -1,0 +1,268 @@
+//! Every code's message as the user sees it, and a ledger of single bad values.
+
+use std::fmt::Write as _;
+
+use super::load_text;
+use super::test_kinds::registry;
+use crate::diagnostic::{Severity, Style, all_explanations, render_all};
+
+/// A file for each code that triggers it, at least.
+const EXAMPLES: [(&str, &str); 34] = [
+    ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
+    (
+        "E0102",
+        "flowgraph: g\nblocks:\n  a: {kind: source, replicate: 200}\ntemplates: {t: {blocks: {b: {kind: source, replicate: 200}}}}\n",
+    ),
+    ("E0103", "flowgraph: g\ninclude: [no_such_file.yaml]\nblocks: {a: {kind: source}}\n"),
+    (
+        "E0105",
+        "flowgraph: g\nblocks:\n  a:\n    kind: source\n    parameters:\n      channels: 16\n      level: 1\n      channels: 32\n",
+    ),
+    (
+        "E0106",
+        "flowgraph: g\nblock: {}\nblocks:\n  a:\n    kind: filter\n    input: s\n    parameter: {}\n    parameters: {tabs: 16, taps: 16}\n  s: {kind: source}\n",
+    ),
+    (
+        "E0107",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  a:\n    kind: filter\n    input: s\n    parameters:\n      window: hann\n  b: {input: a}\n",
+    ),
+    (
+        "E0108",
+        "flowgraph: g\nblocks:\n  s: {kind: source, parameters: {channels: many, level: yes}, queue: deep}\n  o: {kind: sink, input: {a: s}, thread: mine}\n",
+    ),
+    ("E0109", "flowgraph: g\nparameters: {n-1: 3, index: 4}\nblocks:\n  2nd: {kind: source}\n"),
+    (
+        "E0110",
+        "flowgraph: g\nparameters: {n: 0}\nblocks:\n  a: {kind: source, parameters: {channels: \"${2 * (8 // n)}\"}}\n  b: {kind: source, parameters: {channels: \"${2 +}\", level: \"${1 + 2\"}}\n",
+    ),
+    (
+        "E0111",
+        "flowgraph: g\nparameters: {channels: 16}\nblocks:\n  a: {kind: source, parameters: {channels: \"${chanels}\", level: \"${index}\"}}\n",
+    ),
+    (
+        "E0112",
+        "flowgraph: g\nparameters:\n  channels: {default: 8, minimum: 16}\nblocks:\n  a: {kind: source, parameters: {channels: \"${channels}\"}}\n",
+    ),
+    (
+        "E0113",
+        "flowgraph: g\nparameters:\n  a: \"${b + 1}\"\n  b: \"${a * 2}\"\nblocks:\n  s: {kind: source, parameters: {channels: \"${a}\"}}\n",
+    ),
+    ("E0114", "flowgraph: g\nblocks:\n  s: {kind: sauce}\n  o: {kind: sink, input: s}\n"),
+    ("E0115", "flowgraph: g\ntemplates: {station: {}}\nblocks:\n  s: {template: stations}\n"),
+    (
+        "E0116",
+        "flowgraph: g\ntemplates:\n  a: {blocks: {x: {template: b}}}\n  b: {blocks: {x: {template: a}}}\nblocks:\n  s: {template: a}\n",
+    ),
+    (
+        "E0117",
+        "flowgraph: g\nblocks:\n  s: {kind: source, replicate: 0}\n  t: {kind: source, replicate: \"${1 / 2}\"}\n",
+    ),
+    (
+        "E0118",
+        "flowgraph: g\nblocks:\n  dig: {kind: source, replicate: 2}\n  a: {kind: sink, input: dug}\n  b: {kind: sink, input: dig}\n  c: {kind: sink, input: \"dig[2]\"}\n  d: {kind: sink, input: \"a[0]\"}\n",
+    ),
+    (
+        "E0119",
+        "flowgraph: g\ntemplates:\n  t: {inputs: [x], blocks: {p: {kind: pass, input: x.y}}, outputs: {vis: p}}\nblocks:\n  s: {kind: source}\n  a: {kind: sink, input: s.pol2}\n  t: {template: t, input: s}\n  b: {kind: sink, input: t.viz}\n  c: {kind: sink, input: a}\n",
+    ),
+    (
+        "E0120",
+        "flowgraph: g\ntemplates:\n  t: {inputs: [x, y], blocks: {p: {kind: join, inputs: [x, y]}}, outputs: {vis: p}}\nblocks:\n  s: {kind: source}\n  o: {kind: sink}\n  u: {template: t, input: s}\n",
+    ),
+    (
+        "E0121",
+        "flowgraph: g\nblocks:\n  s: {kind: source, input: o}\n  t: {kind: source, replicate: 3}\n  o: {kind: sink, inputs: [\"t[*]\"]}\n",
+    ),
+    (
+        "E0122",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  f: {kind: filter, inputs: [s.pol0, s.pol0], parameters: {taps: 2}}\n",
+    ),
+    (
+        "E0123",
+        "flowgraph: g\nblocks:\n  a: {kind: pass, input: c}\n  b: {kind: pass, input: a}\n  c: {kind: pass, input: b}\n  o: {kind: sink, input: c}\n",
+    ),
+    ("E0124", "flowgraph: g\nblocks:\n  s: {kind: source, device: \"cuda:0\"}\n"),
+    ("E0125", "flowgraph: g\nblocks:\n  s: {kind: source, implementation: fused}\n"),
+    (
+        "E0126",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\ntests:\n  - {name: one, run: {frames: 0}, expect: [{tap: s, frames: 1, equals: 0}]}\n  - {name: two, expect: []}\n  - {name: three, expect: [{tap: s, peek: {axis: channel, at: 1}}]}\n",
+    ),
+    (
+        "E0201",
+        "flowgraph: g\nparameters: {taps: 12}\nblocks:\n  s: {kind: source, replicate: 3}\n  f: {kind: filter, replicate: 3, input: \"s[${index}]\", parameters: {taps: \"${taps}\"}}\n  o: {kind: sink, replicate: 3, input: \"f[${index}]\"}\n",
+    ),
+    (
+        "E0202",
+        "flowgraph: g\nblocks:\n  r: {kind: receiver, parameters: {port: 1, address: here}}\n  o: {kind: sink, input: r}\n",
+    ),
+    (
+        "E0203",
+        "flowgraph: g\nblocks:\n  s:\n    kind: source\n    parameters:\n      channels: 999\n  f:\n    kind: filter\n    input: s\n    parameters: {taps: 16}\n",
+    ),
+    (
+        "E0204",
+        "flowgraph: g\nblocks:\n  s: {kind: source, replicate: 3}\n  j: {kind: join, inputs: [\"s[*]\"]}\n",
+    ),
+    (
+        "E0205",
+        "flowgraph: g\nblocks:\n  a: {kind: source}\n  b: {kind: source, parameters: {channels: 32}}\n  j: {kind: join, inputs: [a, b]}\n",
+    ),
+    (
+        "E0301",
+        "flowgraph: g\nblocks:\n  a: {kind: receiver, parameters: {port: 7148, address: 127.0.0.1}}\n  b: {kind: receiver, parameters: {port: 7148, address: 127.0.0.1}}\n",
+    ),
+    (
+        "E0302",
+        "flowgraph: g\nblocks:\n  a: {kind: source, parameters: {channels: 1000000000000000}}\n",
+    ),
+    ("E0303", "flowgraph: g\nblocks:\n  a: {kind: source}\n  o: {kind: sink, input: a}\n"),
+    ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
+];
+
+fn shown(text: &str) -> (String, Vec<String>) {
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = match loaded.result {
+        Ok(plan) => plan.warnings,
+        Err(problems) => problems,
+    };
+    let codes = problems.iter().map(|problem| problem.code.to_owned()).collect();
+    (render_all(&problems, &loaded.sources, Style::Plain), codes)
+}
+
+#[test]
+fn every_code_has_its_message_and_its_page() {
+    for (code, text) in EXAMPLES {
+        let text = match code {
+            "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
+            // Needs files of its own, below.
+            "E0104" => continue,
+            _ => text.to_owned(),
+        };
+        let (message, codes) = shown(&text);
+        assert!(codes.iter().any(|found| found == code), "{code} is not in\n{message}");
+        insta::assert_snapshot!(code, message);
+    }
+    for (code, _) in all_explanations() {
+        assert!(EXAMPLES.iter().any(|(known, _)| *known == code), "{code} has no example");
+    }
+    assert_eq!(all_explanations().count(), EXAMPLES.len());
+}
+
+#[test]
+fn files_that_include_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let main = folder.path().join("main.yaml");
+    std::fs::write(&main, "flowgraph: g\ninclude: [part.yaml]\nblocks: {s: {kind: source}}\n")
+        .unwrap();
+    std::fs::write(folder.path().join("part.yaml"), "include: [main.yaml]\n").unwrap();
+    let loaded = super::load(&main, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    let text = render_all(&problems, &loaded.sources, Style::Plain);
+    let place = folder.path().to_string_lossy().into_owned();
+    insta::assert_snapshot!("E0104", text.replace(&place, "FOLDER"));
+}
+
+/// Values once given for `filter`'s parameters, and what is said about them. Whoever finds a bad
+/// message adds it here with the one it should have been.
+#[test]
+fn ledger_of_values_that_cannot_be_read() {
+    let mut ledger = String::new();
+    for parameters in [
+        "{taps: many}",
+        "{taps: -1}",
+        "{taps: 1.5}",
+        "{taps: 99999999999}",
+        "{taps: }",
+        "{taps: [1]}",
+        "{taps: \"16\"}",
+        "{taps: 1e3}",
+        "{taps: 16, window: han}",
+        "{taps: 16, window: 3}",
+        "{taps: 16, window: {hann: 2}}",
+        "{tap: 16, windows: hann}",
+        "{taps: x, windows: hann}",
+        "[16]",
+        "16",
+        "",
+    ] {
+        let text = format!(
+            "flowgraph: g\nblocks:\n  s: {{kind: source}}\n  f:\n    kind: filter\n    input: s\n    parameters: {parameters}\n"
+        );
+        let loaded = load_text("example.yaml", &text, &[], &registry());
+        let _ = writeln!(ledger, "{parameters}");
+        for problem in loaded.result.err().unwrap_or_default() {
+            let at = problem.span.map(|span| loaded.sources.text(span).to_owned());
+            let _ = writeln!(
+                ledger,
+                "    {} at `{}`: {}; {}",
+                problem.code,
+                at.unwrap_or_default(),
+                problem.message,
+                problem.help.join("; ")
+            );
+        }
+    }
+    insta::assert_snapshot!("ledger", ledger);
+    for phrase in
+        ["usize", "u32", "struct", "variant", "untagged", "invalid type", "serde", "field"]
+    {
+        assert!(!ledger.contains(phrase), "the ledger says `{phrase}`");
+    }
+}
+
+#[test]
+fn what_set_gets_wrong_is_said_at_the_declaration() {
+    let text = "flowgraph: g\nparameters: {antennas: {default: 4, maximum: 8}}\nblocks: {s: {kind: source}}\n";
+    let mut shown = String::new();
+    for (name, value) in
+        [("antennas", "four"), ("antennas", "9"), ("antenas", "2"), ("antennas", "[")]
+    {
+        let set = [(name.to_owned(), value.to_owned())];
+        let loaded = load_text("example.yaml", text, &set, &registry());
+        let problems = loaded.result.err().unwrap();
+        shown.push_str(&render_all(&problems, &loaded.sources, Style::Plain));
+    }
+    insta::assert_snapshot!("set", shown);
+}
+
+#[test]
+fn all_errors_show_at_once_and_nothing_twice() {
+    let text = "flowgraph: g
+blocks:
+  a: {kind: source, parameters: {channels: 12}}
+  b: {kind: filter, input: a, parameters: {taps: 3}}
+  c: {kind: filter, input: b, parameters: {taps: 5}}
+  d: {kind: sink, input: c}
+  e: {kind: sink, input: nothing}
+  f: {kind: pass, input: e}
+";
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    // Both of `b`, none of `c` and `d` behind it, then `e`, then `f`, which reads a sink.
+    let found: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(found, ["E0203", "E0201", "E0118", "E0119"]);
+    assert!(problems.is_sorted_by_key(|problem| problem.span));
+    assert!(problems.iter().all(|problem| problem.severity == Severity::Error));
+}
+
+#[test]
+fn colours_do_not_change_the_words() {
+    let (_, text) = EXAMPLES[5];
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    let plain = render_all(&problems, &loaded.sources, Style::Plain);
+    let coloured = render_all(&problems, &loaded.sources, Style::Coloured);
+    assert!(coloured.contains('\u{1b}'));
+    let mut stripped = String::new();
+    let mut rest = coloured.as_str();
+    while let Some(start) = rest.find('\u{1b}') {
+        stripped.push_str(&rest[..start]);
+        let end = rest[start..].find('m').unwrap();
+        rest = &rest[start + end + 1..];
+    }
+    stripped.push_str(rest);
+    assert_eq!(stripped, plain);
+    let json = crate::diagnostic::to_json(&problems[0], &loaded.sources);
+    assert_eq!(json["code"], problems[0].code);
+    assert_eq!(json["place"]["file"], "example.yaml");
+}

@@ -1,0 +1,49 @@
+//! Flowgraph files: from text to a checked plan.
+//!
+//! [`load`] does it all and answers with a [`Plan`] or with every problem at once.
+
+mod build;
+mod check;
+mod document;
+pub mod draw;
+mod expand;
+mod expression;
+mod include;
+mod load;
+mod parameters;
+mod parse;
+mod plan;
+mod resolve;
+mod schema;
+mod scope;
+mod sources;
+mod test_read;
+mod test_spec;
+pub mod value;
+
+pub use crate::runtime::assembly::Thread;
+pub use build::{BuildError, Probe};
+pub use load::{load, load_text};
+pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};
+pub use schema::schema;
+pub use sources::{Source, Sources};
+pub use test_spec::{Check, Expect, Run, Tap, TestSpec};
+
+use crate::diagnostic::Diagnostic;
+
+/// What [`load`] found.
+pub struct Loaded {
+    /// The files, for [`render`](crate::diagnostic::render()).
+    pub sources: Sources,
+    /// The plan, or what is wrong, sorted by place.
+    pub result: Result<Plan, Vec<Diagnostic>>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod messages;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod properties;
+#[cfg(test)]
+mod test_kinds;

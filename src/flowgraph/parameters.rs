@@ -1,0 +1,305 @@
+//! Values of declared parameters: given, set or defaulted.
+
+use super::Sources;
+use super::document::Declared;
+use super::expression::Scalar;
+use super::parse::parse;
+use super::scope::{Names, Substitution, to_scalar};
+use super::value::{Key, Node, Value};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+
+/// Parameters of one flowgraph or template.
+const MAX_PARAMETERS: usize = 1000;
+
+/// Where values other than the defaults come from.
+pub(super) enum Given<'a> {
+    /// `--set name=value`.
+    Set(&'a [(String, String)]),
+    /// The entries of `parameters:` where a template is used, computed; and the place to blame for a
+    /// missing one.
+    Entries(&'a [(Key, Option<Node>)], Span),
+}
+
+/// The values of `declared` over the names in `outer`.
+pub(super) fn evaluate(
+    declared: &[Declared],
+    given: &Given<'_>,
+    outer: &Names,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) -> Names {
+    let mut names = outer.clone();
+    if let Some(parameter) = declared.get(MAX_PARAMETERS) {
+        let message = format!("more than {MAX_PARAMETERS} parameters");
+        problems.push(Diagnostic::error(codes::LIMIT, parameter.key.span, message));
+        return names;
+    }
+    unknown(declared, given, problems);
+    let mut waiting: Vec<&Declared> = Vec::new();
+    for parameter in declared {
+        #[allow(clippy::single_match_else, reason = "two cases of one weight")]
+        match value_given(parameter, given, problems) {
+            Some(value) => {
+                let value = value.and_then(|node| checked(parameter, &node, problems));
+                names.set(&parameter.key.text, value);
+            }
+            None => {
+                // Hides a name outside until its own value is known.
+                names.0.retain(|(name, _)| *name != parameter.key.text);
+                waiting.push(parameter);
+            }
+        }
+    }
+    defaults(waiting, given, &mut names, sources, problems);
+    for parameter in declared {
+        in_range(parameter, given, &names, sources, problems);
+    }
+    names
+}
+
+fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnostic>) {
+    let known: Vec<&str> = declared.iter().map(|p| p.key.text.as_str()).collect();
+    match given {
+        Given::Set(set) => {
+            for (name, _) in set.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+                let message = format!("`--set {name}`: the flowgraph has no such parameter");
+                problems.push(
+                    Diagnostic::nowhere(codes::UNKNOWN_PARAMETER, message).maybe_help(suggest(
+                        name,
+                        "parameter",
+                        &known,
+                    )),
+                );
+            }
+        }
+        Given::Entries(entries, _) => {
+            for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+                let message = format!("the template has no parameter `{}`", key.text);
+                problems.push(
+                    Diagnostic::error(codes::UNKNOWN_PARAMETER, key.span, message)
+                        .label("not known there")
+                        .maybe_help(suggest(&key.text, "parameter", &known)),
+                );
+            }
+        }
+    }
+}
+
+/// The value given to a parameter, `Some(None)` if it was wrong and that has been said.
+#[allow(clippy::option_option, reason = "not given, and given but wrong, differ")]
+fn value_given(
+    parameter: &Declared,
+    given: &Given<'_>,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Option<Node>> {
+    let name = &parameter.key.text;
+    match given {
+        Given::Entries(entries, _) => {
+            entries.iter().find(|(key, _)| key.text == *name).map(|(_, node)| node.clone())
+        }
+        Given::Set(set) => {
+            let (_, text) = set.iter().rev().find(|(known, _)| known == name)?;
+            let span = parameter.key.span;
+            let is_text = parameter.default.as_ref().and_then(Node::text);
+            if is_text.is_some_and(|default| !default.contains("${")) {
+                return Some(Some(Node::new(Value::Text(text.clone()), span)));
+            }
+            if let Ok(node) = parse(span.file, text) {
+                return Some(Some(placed(node, span)));
+            }
+            problems.push(
+                Diagnostic::error(
+                    codes::WRONG_TYPE,
+                    span,
+                    format!("`--set {name}={text}`: the value cannot be read"),
+                )
+                .label("declared here"),
+            );
+            Some(None)
+        }
+    }
+}
+
+/// A value from outside the files, put at a place in them.
+fn placed(node: Node, span: Span) -> Node {
+    let value = match node.value {
+        Value::List(items) => {
+            Value::List(items.into_iter().map(|item| placed(item, span)).collect())
+        }
+        other => other,
+    };
+    Node::new(value, span)
+}
+
+fn class(value: &Scalar) -> &'static str {
+    match value {
+        Scalar::Bool(_) => "true or false",
+        Scalar::Int(_) | Scalar::Float(_) => "a number",
+        Scalar::Text(_) => "text",
+        Scalar::List(_) => "a list",
+    }
+}
+
+/// The value, if it is of the same sort as the default.
+fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Scalar> {
+    let name = &parameter.key.text;
+    let Some(value) = to_scalar(node) else {
+        problems.push(
+            Diagnostic::error(
+                codes::WRONG_TYPE,
+                node.span,
+                format!("the parameter `{name}` cannot be {}", node.value.sort()),
+            )
+            .label("a number, text, true or false, or a list of them"),
+        );
+        return None;
+    };
+    let default = parameter
+        .default
+        .as_ref()
+        .filter(|default| default.text().is_none_or(|text| !text.contains("${")));
+    let wanted = default.and_then(to_scalar).map(|default| class(&default));
+    if wanted.is_none_or(|wanted| wanted == class(&value)) {
+        return Some(value);
+    }
+    let wanted = wanted.unwrap_or_default();
+    problems.push(
+        Diagnostic::error(
+            codes::WRONG_TYPE,
+            node.span,
+            format!("the parameter `{name}`: expected {wanted}, found {}", node.value.quoted()),
+        )
+        .label(format!("expected {wanted}"))
+        .help("a parameter keeps the sort of its default"),
+    );
+    None
+}
+
+/// Computes defaults, which may use each other, in as many rounds as it takes.
+fn defaults(
+    mut waiting: Vec<&Declared>,
+    given: &Given<'_>,
+    names: &mut Names,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) {
+    loop {
+        let before = waiting.len();
+        let pending: Vec<String> = waiting.iter().map(|p| p.key.text.clone()).collect();
+        waiting.retain(|parameter| {
+            let Some(default) = &parameter.default else {
+                problems.push(missing(parameter, given));
+                names.set(&parameter.key.text, None);
+                return false;
+            };
+            let mut found = Vec::new();
+            let node = Substitution { names, sources, problems: &mut found }.node(default);
+            let waits = found.iter().any(|problem| {
+                problem.code == codes::UNKNOWN_PARAMETER
+                    && problem.span.is_some_and(|s| pending.iter().any(|p| p == sources.text(s)))
+            });
+            if waits {
+                return true;
+            }
+            problems.append(&mut found);
+            let value = node.and_then(|node| checked(parameter, &node, problems));
+            names.set(&parameter.key.text, value);
+            false
+        });
+        if waiting.is_empty() {
+            return;
+        }
+        if waiting.len() == before {
+            break;
+        }
+    }
+    let first = waiting[0];
+    let mut problem = Diagnostic::error(
+        codes::PARAMETER_CYCLE,
+        first.key.span,
+        format!("the default of `{}` needs its own value", first.key.text),
+    )
+    .label("needs itself, directly or through others");
+    for other in &waiting[1..] {
+        problem = problem.note(other.key.span, "part of the circle, or waits for it");
+    }
+    problems.push(problem);
+    for parameter in waiting {
+        names.set(&parameter.key.text, None);
+    }
+}
+
+fn missing(parameter: &Declared, given: &Given<'_>) -> Diagnostic {
+    let name = &parameter.key.text;
+    match given {
+        Given::Set(_) => Diagnostic::error(
+            codes::MISSING_KEY,
+            parameter.key.span,
+            format!("the parameter `{name}` has no default and is not set"),
+        )
+        .label("needs a value")
+        .help(format!("give it with `--set {name}=...`, or write a default")),
+        Given::Entries(_, span) => Diagnostic::error(
+            codes::MISSING_KEY,
+            *span,
+            format!("the template's parameter `{name}` has no default and is not given"),
+        )
+        .label(format!("`{name}` belongs in its `parameters`"))
+        .note(parameter.key.span, "declared here"),
+    }
+}
+
+fn number(value: &Scalar) -> Option<f64> {
+    match value {
+        Scalar::Int(value) => Some(*value as f64),
+        Scalar::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn in_range(
+    parameter: &Declared,
+    given: &Given<'_>,
+    names: &Names,
+    sources: &Sources,
+    problems: &mut Vec<Diagnostic>,
+) {
+    let name = &parameter.key.text;
+    let value = names.0.iter().find(|(known, _)| known == name).and_then(|(_, v)| v.clone());
+    let limits = [("minimum", &parameter.minimum), ("maximum", &parameter.maximum)];
+    for (word, limit) in limits {
+        let Some(node) = limit else { continue };
+        let limit = Substitution { names, sources, problems }.node(node);
+        let Some(limit) = limit else { continue };
+        let Some(bound) = to_scalar(&limit).as_ref().and_then(number) else {
+            problems.push(super::document::wrong_type(node, "a number"));
+            continue;
+        };
+        let Some(found) = value.as_ref().and_then(number) else { continue };
+        let is_out = if word == "minimum" { found < bound } else { found > bound };
+        if !is_out {
+            continue;
+        }
+        let shown = value.as_ref().map(|v| super::scope::to_value(v).plain()).unwrap_or_default();
+        let side = if word == "minimum" { "below" } else { "above" };
+        let message = format!(
+            "the parameter `{name}` is {shown}, {side} its {word} of {}",
+            limit.value.plain()
+        );
+        let place = match given {
+            Given::Set(set) if set.iter().any(|(set, _)| set == name) => parameter.key.span,
+            Given::Set(_) => parameter.default.as_ref().map_or(parameter.key.span, |d| d.span),
+            Given::Entries(entries, _) => entries
+                .iter()
+                .find(|(key, _)| key.text == *name)
+                .and_then(|(_, node)| node.as_ref())
+                .or(parameter.default.as_ref())
+                .map_or(parameter.key.span, |node| node.span),
+        };
+        problems.push(
+            Diagnostic::error(codes::PARAMETER_RANGE, place, message)
+                .label(format!("{side} the {word}"))
+                .note(node.span, format!("the {word}")),
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! Text to a tree of values with their places.
+
+use super::value::{Key, Node, Value};
+use crate::diagnostic::{Diagnostic, Span, codes};
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use std::collections::{HashMap, HashSet};
+
+/// Bytes of one file.
+pub(super) const MAX_BYTES: usize = 1 << 20;
+/// Values inside each other. Recursive walks over the tree rely on it.
+const MAX_DEPTH: usize = 64;
+/// Values of one file, those behind aliases counted as often as they are used.
+const MAX_NODES: usize = 200_000;
+
+/// A mapping or list that is being read.
+struct Open {
+    value: Value,
+    start: usize,
+    anchor: usize,
+    key: Option<Key>,
+    /// Keys seen so far, with the place of the first.
+    seen: HashMap<String, Span>,
+    count: usize,
+    depth: usize,
+}
+
+/// A finished value with what it weighs.
+#[derive(Clone)]
+struct Done {
+    node: Node,
+    count: usize,
+    depth: usize,
+}
+
+struct Builder<'a> {
+    file: u32,
+    text: &'a str,
+    /// Byte offset of each character: the parser counts characters.
+    offsets: Vec<u32>,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Done>,
+    /// Values kept behind anchors; anchors inside each other keep theirs again.
+    anchored: usize,
+    doubled: HashSet<Span>,
+    root: Option<Done>,
+    problems: Vec<Diagnostic>,
+}
+
+/// The tree of `text`, or what is wrong with it.
+pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
+    if text.len() > MAX_BYTES {
+        let problem = Diagnostic::error(
+            codes::LIMIT,
+            Span { file, start: 0, end: 0 },
+            format!("the file has {} bytes, more than the limit of {MAX_BYTES}", text.len()),
+        );
+        return Err(vec![problem]);
+    }
+    let offsets = text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]);
+    let mut builder = Builder {
+        file,
+        text,
+        offsets: offsets.collect(),
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        anchored: 0,
+        doubled: HashSet::new(),
+        root: None,
+        problems: Vec::new(),
+    };
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        match event {
+            Ok((event, span)) => {
+                let range = (span.start.index(), span.end.index());
+                if let Err(problem) = builder.event(event, range) {
+                    builder.problems.push(*problem);
+                    return Err(builder.problems);
+                }
+            }
+            Err(error) => {
+                let at = error.marker().index();
+                let span = builder.span(at, at + 1);
+                builder.problems.push(
+                    Diagnostic::error(codes::YAML, span, format!("not YAML: {}", error.info()))
+                        .label("the parser lost its way here")
+                        .help("look at the indentation, quotes and brackets here and before"),
+                );
+                return Err(builder.problems);
+            }
+        }
+    }
+    let end = builder.span(0, 0);
+    match builder.root {
+        Some(done) if builder.problems.is_empty() => Ok(done.node),
+        None if builder.problems.is_empty() => Ok(Node::new(Value::Null, end)),
+        _ => Err(builder.problems),
+    }
+}
+
+impl Builder<'_> {
+    fn span(&self, start: usize, end: usize) -> Span {
+        let byte = |at: usize| self.offsets[at.min(self.offsets.len() - 1)];
+        Span { file: self.file, start: byte(start), end: byte(end).max(byte(start)) }
+    }
+
+    /// The span of a value whose reported end may lie after trailing space and comments.
+    fn trimmed(&self, start: usize, end: usize) -> Span {
+        let mut span = self.span(start, end);
+        if let Some(text) = self.text.get(span.start as usize..span.end as usize) {
+            span.end = span.start + text.trim_end().len() as u32;
+        }
+        span
+    }
+
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        (start, end): (usize, usize),
+    ) -> Result<(), Box<Diagnostic>> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let span = self.trimmed(start, end);
+                if tag.is_some() {
+                    return Err(Box::new(tag_problem(span)));
+                }
+                let value = match style {
+                    ScalarStyle::Plain => Value::from_plain(&text),
+                    _ => Value::Text(text.into_owned()),
+                };
+                let done = Done { node: Node::new(value, span), count: 1, depth: 1 };
+                self.keep(anchor, &done)?;
+                self.add(done)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.start(Value::List(Vec::new()), start, anchor, tag.is_some())
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.start(Value::Map(Vec::new()), start, anchor, tag.is_some())
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.finish(end),
+            Event::Alias(anchor) => {
+                let span = self.span(start, end);
+                let Some(mut done) = self.anchors.get(&anchor).cloned() else {
+                    let problem =
+                        Diagnostic::error(codes::YAML, span, "an alias inside its own anchor");
+                    return Err(Box::new(problem));
+                };
+                // Errors about scalars point at the use, those inside at what is used.
+                if !matches!(done.node.value, Value::List(_) | Value::Map(_)) {
+                    done.node.span = span;
+                }
+                self.add(done)
+            }
+            Event::DocumentStart(_) if self.root.is_some() => {
+                let problem = Diagnostic::error(
+                    codes::YAML,
+                    self.span(start, end),
+                    "a second document begins here",
+                )
+                .label("one file is one flowgraph");
+                Err(Box::new(problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(
+        &mut self,
+        value: Value,
+        start: usize,
+        anchor: usize,
+        has_tag: bool,
+    ) -> Result<(), Box<Diagnostic>> {
+        let span = self.span(start, start + 1);
+        if has_tag {
+            return Err(Box::new(tag_problem(span)));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(Box::new(too_deep(span)));
+        }
+        let (key, seen) = (None, HashMap::new());
+        self.open.push(Open { value, start, anchor, key, seen, count: 1, depth: 1 });
+        Ok(())
+    }
+
+    fn finish(&mut self, end: usize) -> Result<(), Box<Diagnostic>> {
+        let Some(open) = self.open.pop() else { return Ok(()) };
+        let span = self.trimmed(open.start, end);
+        let done = Done { node: Node::new(open.value, span), count: open.count, depth: open.depth };
+        self.keep(open.anchor, &done)?;
+        self.add(done)
+    }
+
+    /// Keeps an anchored value for its aliases.
+    fn keep(&mut self, anchor: usize, done: &Done) -> Result<(), Box<Diagnostic>> {
+        if anchor == 0 {
+            return Ok(());
+        }
+        self.anchored += done.count;
+        if self.anchored > MAX_NODES {
+            return Err(Box::new(too_many(done.node.span)));
+        }
+        self.anchors.insert(anchor, done.clone());
+        Ok(())
+    }
+
+    /// Puts a finished value where it belongs.
+    fn add(&mut self, done: Done) -> Result<(), Box<Diagnostic>> {
+        let total = done.count + self.open.iter().map(|open| open.count).sum::<usize>();
+        if total > MAX_NODES {
+            return Err(Box::new(too_many(done.node.span)));
+        }
+        if self.open.len() + done.depth > MAX_DEPTH + 1 {
+            return Err(Box::new(too_deep(done.node.span)));
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(done);
+            return Ok(());
+        };
+        open.count += done.count;
+        open.depth = open.depth.max(done.depth + 1);
+        match &mut open.value {
+            Value::List(items) => items.push(done.node),
+            Value::Map(entries) => match open.key.take() {
+                Some(key) => {
+                    if let Some(first) = open.seen.get(&key.text) {
+                        if self.doubled.insert(key.span) {
+                            self.problems.push(
+                                Diagnostic::error(
+                                    codes::DOUBLED,
+                                    key.span,
+                                    format!("the key `{}` stands twice", key.text),
+                                )
+                                .label("again here")
+                                .note(*first, "first here")
+                                .help("keep one of them"),
+                            );
+                        }
+                    } else {
+                        open.seen.insert(key.text.clone(), key.span);
+                        entries.push((key, done.node));
+                    }
+                }
+                None => match done.node.value {
+                    Value::List(_) | Value::Map(_) => {
+                        let problem = Diagnostic::error(
+                            codes::YAML,
+                            done.node.span,
+                            "a key must be one word or number",
+                        )
+                        .help("an expression like `${x}` needs quotes around it");
+                        return Err(Box::new(problem));
+                    }
+                    scalar => {
+                        open.key = Some(Key { text: scalar.plain(), span: done.node.span });
+                    }
+                },
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn too_deep(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::LIMIT, span, format!("nested more than {MAX_DEPTH} deep"))
+}
+
+fn too_many(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::LIMIT, span, format!("more than {MAX_NODES} values, aliases followed"))
+}
+
+fn tag_problem(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::YAML, span, "flowgraph files have no tags")
+        .help("leave out the word that begins with `!`")
+}

@@ -1,0 +1,273 @@
+//! JSON Schema of flowgraph files, for editors.
+
+use crate::kind::{KindEntry, Registry};
+use serde_json::{Map, Value as Json, json};
+
+/// What names look like.
+const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+/// A text that is one expression.
+const EXPRESSION: &str = "^\\$\\{.*\\}$";
+
+/// The schema of flowgraph files made of the kinds in `registry`; it refuses unknown keys.
+#[must_use]
+pub fn schema(registry: &Registry) -> Json {
+    let mut definitions = Map::new();
+    definitions.insert(
+        "expression".to_owned(),
+        json!({ "type": "string", "pattern": EXPRESSION, "description": "arithmetic over parameters" }),
+    );
+    for kind in registry.iter() {
+        definitions.insert(format!("{}_parameters", kind.name), parameters(kind));
+    }
+    definitions.insert("parameter".to_owned(), parameter());
+    definitions.insert("block".to_owned(), block(registry));
+    definitions.insert("blocks".to_owned(), named(&json!({ "$ref": "#/$defs/block" })));
+    definitions.insert("template".to_owned(), template());
+    definitions.insert("test".to_owned(), test());
+    let text = json!({ "type": "string" });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "fxgraph flowgraph",
+        "type": "object",
+        "properties": {
+            "flowgraph": { "type": "string", "description": "name of the flowgraph" },
+            "doc": text,
+            "include": { "type": ["array", "null"], "items": text,
+                "description": "files with templates and parameters, relative to this one" },
+            "parameters": named(&json!({ "$ref": "#/$defs/parameter" })),
+            "templates": named(&json!({ "$ref": "#/$defs/template" })),
+            "blocks": { "$ref": "#/$defs/blocks" },
+            "tests": { "type": ["array", "null"], "items": { "$ref": "#/$defs/test" } },
+        },
+        // A file without `flowgraph` is one that others include.
+        "anyOf": [
+            { "required": ["flowgraph", "blocks"] },
+            { "not": { "anyOf": [{ "required": ["flowgraph"] }, { "required": ["blocks"] }] } },
+        ],
+        "additionalProperties": false,
+        "$defs": definitions,
+    })
+}
+
+fn named(value: &Json) -> Json {
+    json!({
+        "type": ["object", "null"],
+        "propertyNames": { "pattern": NAME },
+        "additionalProperties": value,
+    })
+}
+
+fn parameter() -> Json {
+    let value = json!({ "type": ["number", "string", "boolean", "array"] });
+    let bound = json!({ "type": ["number", "string"] });
+    json!({
+        "anyOf": [
+            { "type": ["number", "string", "boolean", "array", "null"] },
+            {
+                "type": "object",
+                "properties": {
+                    "default": value,
+                    "doc": { "type": "string" },
+                    "minimum": bound,
+                    "maximum": bound,
+                },
+                "additionalProperties": false,
+            },
+        ],
+    })
+}
+
+fn or_expression(schema: &Json) -> Json {
+    json!({ "anyOf": [schema, { "$ref": "#/$defs/expression" }] })
+}
+
+fn block(registry: &Registry) -> Json {
+    let count = |maximum: u32| {
+        or_expression(&json!({ "type": "integer", "minimum": 1, "maximum": maximum }))
+    };
+    let names: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
+    let branches: Vec<Json> = registry
+        .iter()
+        .map(|kind| {
+            let forms: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
+            let parameters = format!("#/$defs/{}_parameters", kind.name);
+            json!({
+                "if": { "properties": { "kind": { "const": kind.name } }, "required": ["kind"] },
+                "then": { "properties": {
+                    "parameters": { "$ref": parameters },
+                    "implementation": { "enum": forms },
+                } },
+            })
+        })
+        .collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "kind": { "enum": names },
+            "template": { "type": "string", "pattern": NAME },
+            "input": { "type": "string" },
+            "inputs": { "type": ["array", "string"], "items": { "type": "string" } },
+            "parameters": { "type": ["object", "null"] },
+            "replicate": count(10_000),
+            "thread": { "anyOf": [
+                { "enum": ["shared", "own"] },
+                {
+                    "type": "object",
+                    "properties": { "core": or_expression(&json!({ "type": "integer", "minimum": 0 })) },
+                    "required": ["core"],
+                    "additionalProperties": false,
+                },
+                { "$ref": "#/$defs/expression" },
+            ] },
+            "queue": count(4096),
+            "device": { "enum": ["cpu"] },
+            "implementation": { "type": "string" },
+        },
+        "oneOf": [{ "required": ["kind"] }, { "required": ["template"] }],
+        "allOf": branches,
+        "additionalProperties": false,
+    })
+}
+
+fn template() -> Json {
+    json!({
+        "type": "object",
+        "properties": {
+            "doc": { "type": "string" },
+            "inputs": { "type": ["array", "null"], "items": { "type": "string", "pattern": NAME } },
+            "parameters": named(&json!({ "$ref": "#/$defs/parameter" })),
+            "blocks": { "$ref": "#/$defs/blocks" },
+            "outputs": named(&json!({ "type": "string" })),
+        },
+        "additionalProperties": false,
+    })
+}
+
+fn test() -> Json {
+    let number = or_expression(&json!({ "type": "number" }));
+    let whole = or_expression(&json!({ "type": "integer", "minimum": 0 }));
+    let element = json!({ "anyOf": [
+        { "type": "number" },
+        { "type": "array", "items": number, "minItems": 2, "maxItems": 2 },
+        { "$ref": "#/$defs/expression" },
+    ] });
+    let object = |required: &[&str], properties: Json| {
+        json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        })
+    };
+    let near =
+        object(&["tolerance"], json!({ "close_to": number, "value": number, "tolerance": number }));
+    let checks = json!({
+        "tap": { "type": "string" },
+        "peak": object(&["axis", "at"], json!({
+            "axis": { "type": "string" }, "at": number, "tolerance": number })),
+        "rms": near,
+        "mean": near,
+        "equals": element,
+        "close_to": object(&["value", "tolerance"], json!({ "value": element, "tolerance": number })),
+        "validity": { "anyOf": [
+            { "enum": ["full", "none"] },
+            number,
+            object(&["fraction", "tolerance"], json!({ "fraction": number, "tolerance": number })),
+        ] },
+        "frames": whole,
+        "same_as": { "type": "string" },
+        "phase": object(&["radians", "tolerance"], json!({
+            "at": { "type": "object", "additionalProperties": whole },
+            "radians": number, "tolerance": number })),
+    });
+    let mut expect = object(&["tap"], checks);
+    // The tap and exactly one check.
+    expect["minProperties"] = json!(2);
+    expect["maxProperties"] = json!(2);
+    object(
+        &["name", "expect"],
+        json!({
+            "name": { "type": "string" },
+            "set": { "type": ["object", "null"] },
+            "run": {
+                "type": "object",
+                "properties": { "frames": whole, "seconds": number },
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": false,
+            },
+            "expect": { "type": "array", "items": expect, "minItems": 1 },
+        }),
+    )
+}
+
+/// The schema of a kind's parameters, changed so that expressions may stand for values.
+fn parameters(kind: &KindEntry) -> Json {
+    let mut schema = (kind.schema)().to_value();
+    // Its own definitions stay inside it; references to them are made to point there.
+    let inner = schema.as_object_mut().and_then(|object| object.remove("$defs"));
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+    }
+    let prefix = format!("#/$defs/{}_parameters/$defs/", kind.name);
+    let mut schema = lenient(schema, &prefix);
+    if let Some(Json::Object(inner)) = inner {
+        let inner: Map<String, Json> =
+            inner.into_iter().map(|(name, schema)| (name, lenient(schema, &prefix))).collect();
+        schema["$defs"] = Json::Object(inner);
+    }
+    // All parameters may be left out together if none is required.
+    if schema.get("required").is_none() && schema.get("type") == Some(&json!("object")) {
+        schema["type"] = json!(["object", "null"]);
+    }
+    schema
+}
+
+/// `schema` with `${...}` allowed wherever a number, true or false, or one of several words stands.
+fn lenient(schema: Json, prefix: &str) -> Json {
+    let Json::Object(mut object) = schema else { return schema };
+    if let Some(Json::String(reference)) = object.get_mut("$ref") {
+        *reference = reference.replace("#/$defs/", prefix);
+    }
+    for key in ["properties", "patternProperties"] {
+        if let Some(Json::Object(properties)) = object.get_mut(key) {
+            for value in properties.values_mut() {
+                *value = lenient(value.take(), prefix);
+            }
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(value) = object.get_mut(key) {
+            *value = lenient(value.take(), prefix);
+        }
+    }
+    for key in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+        if let Some(Json::Array(items)) = object.get_mut(key) {
+            for value in items {
+                *value = lenient(value.take(), prefix);
+            }
+        }
+    }
+    // The reader takes `1e6` and integers alike; formats like `uint32` say nothing to editors.
+    object.remove("format");
+    let words: Vec<&str> = match object.get("type") {
+        Some(Json::String(word)) => vec![word],
+        Some(Json::Array(words)) => words.iter().filter_map(Json::as_str).collect(),
+        _ => Vec::new(),
+    };
+    // A list may also be one expression that gives it.
+    let is_value =
+        words.iter().any(|word| matches!(*word, "number" | "integer" | "boolean" | "array"));
+    if !is_value && !object.contains_key("enum") {
+        return Json::Object(object);
+    }
+    // The description stays outside, where editors look for it.
+    let mut outside = Map::new();
+    for key in ["description", "default", "title"] {
+        if let Some(value) = object.remove(key) {
+            outside.insert(key.to_owned(), value);
+        }
+    }
+    outside.insert("anyOf".to_owned(), json!([object, { "$ref": "#/$defs/expression" }]));
+    Json::Object(outside)
+}

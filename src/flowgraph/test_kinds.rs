@@ -1,0 +1,229 @@
+//! Small kinds for the tests of this module.
+
+use crate::block::{Block, BlockError};
+use crate::diagnostic::codes;
+use crate::{
+    At, Axis, Clock, Dtype, Env, Kind, KindEntry, PortNames, PortPool, PortType, Ports, Refusal,
+    Registry, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub(super) fn registry() -> Registry {
+    Registry::new(vec![
+        KindEntry::of::<Source>(),
+        KindEntry::of::<Receiver>(),
+        KindEntry::of::<Filter>(),
+        KindEntry::of::<Pass>(),
+        KindEntry::of::<Join>(),
+        KindEntry::of::<Sink>(),
+    ])
+}
+
+fn port(channels: usize) -> PortType {
+    PortType {
+        dtype: Dtype::Ci8,
+        axes: vec![Axis::new("channel", channels).from_parameter("channels"), Axis::new("pol", 2)],
+        clock: Clock {
+            adc_sample_rate_hz: 1e9,
+            sync_time_seconds: 0.0,
+            samples_per_frame: channels as u64,
+        },
+        band: None,
+        validity: ValidityType::flags(vec![]),
+    }
+}
+
+struct Nothing;
+
+#[crate::async_trait]
+impl Block for Nothing {
+    async fn work(&mut self, _: &mut crate::Io<'_>) -> Result<crate::Next, BlockError> {
+        Ok(crate::Next::Finished)
+    }
+}
+
+macro_rules! kind {
+    ($type:ident $name:literal $inputs:expr, $outputs:expr) => {
+        const NAME: &'static str = $name;
+        const DOC: &'static str = concat!("# ", $name);
+        const INPUTS: PortNames = $inputs;
+        const OUTPUTS: PortNames = $outputs;
+
+        fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
+            Ok(Box::new(Nothing))
+        }
+    };
+}
+
+/// Shape of a window.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Window {
+    Hann,
+    Rectangular,
+}
+
+fn sixteen() -> usize {
+    16
+}
+
+/// Two polarisations.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    /// Channels.
+    #[serde(default = "sixteen")]
+    channels: usize,
+    /// Loudness.
+    #[serde(default)]
+    #[allow(dead_code)]
+    level: f64,
+}
+
+impl Kind for Source {
+    kind!(Source "source" PortNames::Fixed(&[]), PortNames::Fixed(&["pol0", "pol1"]));
+
+    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        if self.channels == 0 {
+            let at = At::Parameter("channels");
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, "no channels at all");
+            return Err(vec![refusal.label("at least 1")]);
+        }
+        Ok(vec![port(self.channels), port(self.channels)])
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { host_bytes: 1000, ..Resources::default() }
+    }
+}
+
+/// Binds a socket.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Receiver {
+    port: u16,
+    address: String,
+}
+
+impl Kind for Receiver {
+    kind!(Receiver "receiver" PortNames::Fixed(&[]), PortNames::Numbered("stream"));
+
+    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let dtype = if self.port == 1 { Dtype::F32 } else { Dtype::I16 };
+        Ok(vec![PortType { dtype, ..port(16) }])
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        let binds = vec![format!("{}:{}", self.address, self.port)];
+        Resources { binds, ..Resources::default() }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Filter {
+    taps: u32,
+    #[allow(dead_code)]
+    window: Option<Window>,
+}
+
+impl Kind for Filter {
+    kind!(Filter "filter"
+        PortNames::Optional { names: &["pol0", "pol1"], required: 1 },
+        PortNames::Fixed(&["output"]));
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        if !self.taps.is_power_of_two() {
+            let message = format!("`filter` needs a power of two of taps, not {}", self.taps);
+            let at = At::Parameter("taps");
+            let near = self.taps.next_power_of_two();
+            refusals.push(
+                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                    .help(format!("{} and {near} are the nearest", near / 2)),
+            );
+        }
+        let channels = inputs[0].axis_len("channel").unwrap_or(0);
+        if !channels.is_multiple_of(8) {
+            refusals.push(
+                Refusal::new(
+                    codes::INPUT_AXIS,
+                    At::Input(0),
+                    "`filter` needs a channel count divisible by 8",
+                )
+                .note(At::InputAxis(0, "channel"), "the channel axis comes from here")
+                .help("992 and 1000 are the nearest"),
+            );
+        }
+        if refusals.is_empty() { Ok(vec![inputs[0].clone()]) } else { Err(refusals) }
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { holds: vec![2], ..Resources::default() }
+    }
+}
+
+/// Hands frames on.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Pass {}
+
+impl Kind for Pass {
+    kind!(Pass "pass" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(inputs.to_vec())
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Join {}
+
+impl Kind for Join {
+    kind!(Join "join" PortNames::Numbered("input"), PortNames::Fixed(&["output"]));
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        if inputs.len() == 3 {
+            let message = "three streams do not join to whole frames";
+            return Err(vec![Refusal::new(codes::RATE, At::Block, message)]);
+        }
+        match inputs.iter().position(|port| *port != inputs[0]) {
+            None => Ok(vec![inputs[0].clone()]),
+            Some(other) => Err(vec![
+                Refusal::new(codes::INPUTS_DIFFER, At::Input(other), "inputs of `join` differ")
+                    .label("other than the first")
+                    .note(At::Input(0), "the first"),
+            ]),
+        }
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { fills: vec![3], ..Resources::default() }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Sink {}
+
+impl Kind for Sink {
+    kind!(Sink "sink" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let bits = inputs[0].dtype.bits();
+        if bits == 16 {
+            return Ok(vec![]);
+        }
+        Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), "`sink` takes ci8 only")])
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources::default()
+    }
+}

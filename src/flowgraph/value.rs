@@ -1,0 +1,198 @@
+//! YAML values with their places.
+
+mod read;
+
+pub use read::{Problem, ReadError, Reader};
+
+use crate::diagnostic::Span;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The value.
+    pub value: Value,
+    /// Where.
+    pub span: Span,
+}
+
+/// A key of a mapping and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The key.
+    pub text: String,
+    /// Where.
+    pub span: Span,
+}
+
+/// A value of a flowgraph file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number from `i64::MIN` to `u64::MAX`.
+    Int(i128),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<Node>),
+    /// A mapping; keys are distinct, in order of the file.
+    Map(Vec<(Key, Node)>),
+}
+
+/// Range of [`Value::Int`].
+pub const INT_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
+
+impl Value {
+    /// The value that YAML's core schema sees in an unquoted scalar.
+    #[must_use]
+    pub fn from_plain(text: &str) -> Self {
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => return Self::Null,
+            "true" | "True" | "TRUE" => return Self::Bool(true),
+            "false" | "False" | "FALSE" => return Self::Bool(false),
+            ".inf" | ".Inf" | ".INF" | "+.inf" => return Self::Float(f64::INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => return Self::Float(f64::NEG_INFINITY),
+            ".nan" | ".NaN" | ".NAN" => return Self::Float(f64::NAN),
+            _ => {}
+        }
+        let radix = |digits: &str, radix| i128::from_str_radix(digits, radix).ok();
+        let int = match text.get(..2) {
+            Some("0x") if !text[2..].starts_with(['+', '-']) => radix(&text[2..], 16),
+            Some("0o") if !text[2..].starts_with(['+', '-']) => radix(&text[2..], 8),
+            _ => text.parse().ok(),
+        };
+        if let Some(int) = int.filter(|int| INT_RANGE.contains(int)) {
+            return Self::Int(int);
+        }
+        // Rust also reads words like `infinity`, which are text in YAML.
+        let is_number = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+            && text.contains(|c: char| c.is_ascii_digit())
+            && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
+        match text.parse() {
+            Ok(number) if is_number => Self::Float(number),
+            _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    /// What sort of value it is, for messages.
+    #[must_use]
+    pub fn sort(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "true or false",
+            Self::Int(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a mapping",
+        }
+    }
+
+    /// The value as messages quote it: scalars in backticks, the rest by its sort.
+    #[must_use]
+    pub fn quoted(&self) -> String {
+        match self {
+            Self::Text(text) if text.chars().count() > 40 => {
+                let start: String = text.chars().take(37).collect();
+                format!("`{start}...`")
+            }
+            Self::Null | Self::List(_) | Self::Map(_) => self.sort().to_owned(),
+            Self::Text(text) if !matches!(Self::from_plain(text), Self::Text(_)) => {
+                format!("the text `{text}`")
+            }
+            scalar => format!("`{}`", scalar.plain()),
+        }
+    }
+
+    /// Scalars as text.
+    #[must_use]
+    pub fn plain(&self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::Bool(value) => value.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Float(value) => float_text(*value),
+            Self::Text(text) => text.clone(),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(|item| item.value.plain()).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Self::Map(_) => self.sort().to_owned(),
+        }
+    }
+
+    /// The value for programs; what JSON has no number for becomes text.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::Bool(*value),
+            Self::Int(value) => match (u64::try_from(*value), i64::try_from(*value)) {
+                (Ok(value), _) => value.into(),
+                (_, Ok(value)) => value.into(),
+                _ => value.to_string().into(),
+            },
+            Self::Float(value) => serde_json::Number::from_f64(*value)
+                .map_or_else(|| float_text(*value).into(), Json::Number),
+            Self::Text(text) => text.clone().into(),
+            Self::List(items) => items.iter().map(|item| item.value.to_json()).collect(),
+            Self::Map(entries) => Json::Object(
+                entries
+                    .iter()
+                    .map(|(key, node)| (key.text.clone(), node.value.to_json()))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// A float as YAML writes it.
+fn float_text(value: f64) -> String {
+    if value.is_nan() {
+        ".nan".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { ".inf".to_owned() } else { "-.inf".to_owned() }
+    } else {
+        format!("{value:?}")
+    }
+}
+
+impl Node {
+    /// A value at `span`.
+    #[must_use]
+    pub fn new(value: Value, span: Span) -> Self {
+        Self { value, span }
+    }
+
+    /// The entry `key` of a mapping.
+    #[must_use]
+    pub fn entry(&self, key: &str) -> Option<&(Key, Self)> {
+        match &self.value {
+            Value::Map(entries) => entries.iter().find(|(known, _)| known.text == key),
+            _ => None,
+        }
+    }
+
+    /// The value at a path of keys and list indices with dots between them.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<&Self> {
+        path.split('.').try_fold(self, |node, step| match &node.value {
+            Value::List(items) => items.get(step.parse::<usize>().ok()?),
+            _ => node.entry(step).map(|(_, value)| value),
+        })
+    }
+
+    /// Text, if it is text.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}

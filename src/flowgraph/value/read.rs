@@ -1,0 +1,486 @@
+//! Serde types out of a tree with places.
+//!
+//! Types are read from the tree itself, not from text, so that every error knows the innermost value it
+//! is about. The messages are made here from what the type asked for: serde's own name
+//! Rust types.
+
+use super::{Key, Node, Value};
+use crate::diagnostic::{Span, codes, suggest};
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeSeed, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, VariantAccess, Visitor,
+};
+use std::fmt;
+
+/// Reads serde types out of a value with its place.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    node: &'a Node,
+    /// The key under which the value stands: where a key missing in it is missed.
+    owner: Span,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of `node`, which stands under the key at `owner`.
+    #[must_use]
+    pub fn new(node: &'a Node, owner: Span) -> Self {
+        Self { node, owner }
+    }
+}
+
+/// Which sort of problem it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// A key that the type does not have.
+    UnknownKey(String),
+    /// A key that the type needs.
+    MissingKey(String),
+    /// A value of another sort.
+    WrongType,
+    /// What the type itself has to say.
+    Value,
+}
+
+/// What could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ReadError {
+    /// Sort of problem.
+    pub problem: Problem,
+    /// What is wrong.
+    pub message: String,
+    /// Label under the place.
+    pub label: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// Where, as far as it is known.
+    pub span: Option<Span>,
+}
+
+impl ReadError {
+    fn new(problem: Problem, message: impl Into<String>, label: impl Into<String>) -> Self {
+        Self { problem, message: message.into(), label: label.into(), help: None, span: None }
+    }
+
+    fn expected(expected: &str, found: &str) -> Self {
+        Self::new(
+            Problem::WrongType,
+            format!("expected {expected}, found {found}"),
+            format!("expected {expected}"),
+        )
+    }
+
+    fn at(mut self, span: Span) -> Self {
+        self.span.get_or_insert(span);
+        self
+    }
+
+    /// The diagnostics' code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self.problem {
+            Problem::UnknownKey(_) => codes::UNKNOWN_KEY,
+            Problem::MissingKey(_) => codes::MISSING_KEY,
+            Problem::WrongType => codes::WRONG_TYPE,
+            Problem::Value => codes::PARAMETER_OUT_OF_RANGE,
+        }
+    }
+}
+
+/// What serde says a type expects, in the user's words.
+fn expected_words(said: &str) -> String {
+    let word = said.trim();
+    match word {
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "integer" => "a whole number".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number from 0 on".to_owned(),
+        "f32" | "f64" | "floating point" => "a number".to_owned(),
+        "a boolean" | "bool" | "boolean" => "true or false".to_owned(),
+        "a string" | "string" | "a borrowed string" | "str" | "path string" => "text".to_owned(),
+        "a character" | "char" => "one character".to_owned(),
+        "a sequence" | "sequence" | "an array" => "a list".to_owned(),
+        "a map" | "map" => "a mapping".to_owned(),
+        "unit" | "()" | "null" => "nothing".to_owned(),
+        _ if word.starts_with("a nonzero") => "a number that is not 0".to_owned(),
+        _ if word.starts_with("struct ") || word.contains("internally tagged") => {
+            "a mapping".to_owned()
+        }
+        _ if word.contains("tuple of ") || word.contains("array of length") => {
+            let count: String = word.chars().filter(char::is_ascii_digit).collect();
+            format!("a list of {count} values")
+        }
+        _ if word.contains("enum ") || word.contains("variant ") => "one of the choices".to_owned(),
+        _ if word.contains("struct ") => "a list of values".to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+impl de::Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let message = message.to_string();
+        if message.contains("untagged enum") || message.contains("did not match any variant") {
+            let message = "the value has none of the forms that fit here";
+            return Self::new(Problem::WrongType, message, "another form is needed");
+        }
+        Self::new(Problem::Value, message, "refused here")
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Bool(value) => format!("`{value}`"),
+            Unexpected::Unsigned(value) => format!("`{value}`"),
+            Unexpected::Signed(value) => format!("`{value}`"),
+            Unexpected::Float(value) => format!("`{value:?}`"),
+            Unexpected::Char(value) => format!("`{value}`"),
+            Unexpected::Str(value) => Value::Text(value.to_owned()).quoted(),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Map | Unexpected::StructVariant => "a mapping".to_owned(),
+            Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
+            _ => "something else".to_owned(),
+        };
+        Self::expected(&expected_words(&expected.to_string()), &found)
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
+        let expected = expected_words(&expected.to_string());
+        Self::expected(&expected, &format!("{length} value{}", if length == 1 { "" } else { "s" }))
+    }
+
+    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
+        let message = format!("`{found}` is not one of the choices");
+        let mut error = Self::new(Problem::WrongType, message, "not one of the choices");
+        error.help = suggest(found, "choice", known);
+        error
+    }
+
+    fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
+        let problem = Problem::UnknownKey(found.to_owned());
+        let mut error = Self::new(problem, format!("unknown key `{found}`"), "nothing reads this");
+        error.help = suggest(found, "key", known);
+        error
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(
+            Problem::MissingKey(field.to_owned()),
+            format!("the key `{field}` is missing"),
+            format!("`{field}` belongs in here"),
+        )
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        Self::new(Problem::Value, format!("`{field}` is given twice"), "given twice")
+    }
+}
+
+impl Reader<'_> {
+    fn expected(self, expected: &str) -> ReadError {
+        ReadError::expected(expected, &self.node.value.quoted()).at(self.node.span)
+    }
+
+    /// The whole number here, if it lies from `low` to `high`.
+    fn int(self, low: i128, high: i128) -> Result<i128, ReadError> {
+        let value = match self.node.value {
+            Value::Int(value) => value,
+            // `1e6` is a whole number to a user.
+            Value::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => value as i128,
+            _ => return Err(self.expected("a whole number")),
+        };
+        if (low..=high).contains(&value) {
+            return Ok(value);
+        }
+        let range = match (low, high) {
+            (0, high) if value < 0 && high > 1_000_000 => "a whole number from 0 on".to_owned(),
+            _ => format!("a whole number from {low} to {high}"),
+        };
+        Err(self.expected(&range))
+    }
+
+    fn done<T>(self, result: Result<T, ReadError>) -> Result<T, ReadError> {
+        result.map_err(|error| match error.problem {
+            Problem::MissingKey(_) => error.at(self.owner),
+            _ => error.at(self.node.span),
+        })
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($method:ident $visit:ident $type:ident),*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+            let value = self.int(i128::from($type::MIN), i128::from($type::MAX))?;
+            self.done(visitor.$visit(value as $type))
+        }
+    )*};
+}
+
+impl<'de> de::Deserializer<'de> for Reader<'_> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let result = match &self.node.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Int(value) => match (u64::try_from(*value), i64::try_from(*value)) {
+                (Ok(value), _) => visitor.visit_u64(value),
+                (_, Ok(value)) => visitor.visit_i64(value),
+                _ => Err(self.expected("a smaller whole number")),
+            },
+            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(items) => {
+                visitor.visit_seq(Items { items: items.iter(), owner: self.owner })
+            }
+            Value::Map(entries) => {
+                visitor.visit_map(Entries { entries: entries.iter(), next: None })
+            }
+        };
+        self.done(result)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.node.value {
+            Value::Bool(_) => self.deserialize_any(visitor),
+            _ => Err(self.expected("true or false")),
+        }
+    }
+
+    whole_numbers! {
+        deserialize_i8 visit_i8 i8, deserialize_i16 visit_i16 i16, deserialize_i32 visit_i32 i32,
+        deserialize_i64 visit_i64 i64, deserialize_u8 visit_u8 u8, deserialize_u16 visit_u16 u16,
+        deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.node.value {
+            Value::Int(value) => self.done(visitor.visit_f64(value as f64)),
+            Value::Float(value) => self.done(visitor.visit_f64(value)),
+            _ => Err(self.expected("a number")),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match &self.node.value {
+            Value::Text(text) => self.done(visitor.visit_str(text)),
+            _ => Err(self.expected("text")),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.node.value {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.done(visitor.visit_newtype_struct(self))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.node.value {
+            Value::List(_) => self.deserialize_any(visitor),
+            _ => Err(self.expected("a list")),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match &self.node.value {
+            Value::List(items) if items.len() == length => self.deserialize_any(visitor),
+            Value::List(items) => {
+                let found = format!("{} of them", items.len());
+                Err(ReadError::expected(&format!("a list of {length} values"), &found)
+                    .at(self.node.span))
+            }
+            _ => Err(self.expected(&format!("a list of {length} values"))),
+        }
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.node.value {
+            Value::Map(_) => self.deserialize_any(visitor),
+            // `parameters:` with nothing after it.
+            Value::Null => self.done(visitor.visit_map(Entries { entries: [].iter(), next: None })),
+            _ => Err(self.expected("a mapping")),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let access = match &self.node.value {
+            Value::Text(text) => Choice { name: text, name_span: self.node.span, content: None },
+            Value::Map(entries) if entries.len() == 1 => Choice {
+                name: &entries[0].0.text,
+                name_span: entries[0].0.span,
+                content: Some(Reader::new(&entries[0].1, entries[0].0.span)),
+            },
+            _ => {
+                let known: Vec<String> = variants.iter().map(|name| format!("`{name}`")).collect();
+                return Err(self.expected(&format!("one of {}", known.join(", "))));
+            }
+        };
+        self.done(visitor.visit_enum(access))
+    }
+
+    serde::forward_to_deserialize_any! {
+        i128 u128 char bytes byte_buf unit unit_struct identifier ignored_any
+    }
+}
+
+struct Items<'a> {
+    items: std::slice::Iter<'a, Node>,
+    owner: Span,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some(node) = self.items.next() else { return Ok(None) };
+        let owner = match node.value {
+            Value::Map(_) => node.span,
+            _ => self.owner,
+        };
+        seed.deserialize(Reader::new(node, owner)).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+struct Entries<'a> {
+    entries: std::slice::Iter<'a, (Key, Node)>,
+    next: Option<(&'a Key, &'a Node)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = ReadError;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
+        let Some((key, node)) = self.entries.next() else { return Ok(None) };
+        self.next = Some((key, node));
+        let deserializer: StrDeserializer<'_, ReadError> = key.text.as_str().into_deserializer();
+        seed.deserialize(deserializer).map(Some).map_err(|error| error.at(key.span))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ReadError> {
+        match self.next.take() {
+            Some((key, node)) => seed.deserialize(Reader::new(node, key.span)),
+            None => Err(de::Error::custom("a value was asked for before its key")),
+        }
+    }
+}
+
+struct Choice<'a> {
+    name: &'a str,
+    name_span: Span,
+    content: Option<Reader<'a>>,
+}
+
+impl<'de, 'a> EnumAccess<'de> for Choice<'a> {
+    type Error = ReadError;
+    type Variant = Content<'a>;
+
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, Content<'a>), ReadError> {
+        let deserializer: StrDeserializer<'_, ReadError> = self.name.into_deserializer();
+        let value = seed.deserialize(deserializer).map_err(|error| error.at(self.name_span))?;
+        Ok((value, Content { name: self.name, content: self.content }))
+    }
+}
+
+struct Content<'a> {
+    name: &'a str,
+    content: Option<Reader<'a>>,
+}
+
+impl<'a> Content<'a> {
+    fn reader(self) -> Result<Reader<'a>, ReadError> {
+        let found = format!("`{}` alone", self.name);
+        self.content.ok_or_else(|| {
+            ReadError::expected(&format!("`{{{}: ...}}` with its details", self.name), &found)
+        })
+    }
+}
+
+impl<'de> VariantAccess<'de> for Content<'_> {
+    type Error = ReadError;
+
+    fn unit_variant(self) -> Result<(), ReadError> {
+        match self.content {
+            None => Ok(()),
+            Some(reader) if reader.node.value == Value::Null => Ok(()),
+            Some(reader) => Err(reader.expected(&format!("`{}` alone", self.name))),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {
+        seed.deserialize(self.reader()?)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        de::Deserializer::deserialize_tuple(self.reader()?, length, visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        de::Deserializer::deserialize_map(self.reader()?, visitor)
+    }
+}

@@ -1,0 +1,372 @@
+//! Frames and the pools their storage comes from.
+//!
+//! A block takes a [`FrameMut`] from its output's pool, fills it and pushes it; from then
+//! on it is an `Arc<Frame>` that any number of readers share. When the last reader drops
+//! it, on whatever path, the storage goes home to the pool and the pool's owner is woken.
+
+use bytemuck::{AnyBitPattern, NoUninit};
+use concurrent_queue::ConcurrentQueue;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What a frame says about its payload.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    /// Counts the frames pushed on this port, from 0, without gaps.
+    pub sequence: u64,
+    /// ADC samples since sync time of the first element; set by the block.
+    pub timestamp: u64,
+    /// Configuration that made the frame.
+    pub config_id: u64,
+    /// One count per unit of the port's [`ValidityType`](crate::port::ValidityType), row-major.
+    pub validity: Vec<u32>,
+    /// Small tables that blocks pass on along the way.
+    pub annotations: Annotations,
+}
+
+/// Small named tables of numbers that travel with a frame: per spectrum, per heap or per
+/// polarisation, never per sample.
+#[derive(Clone, Debug, Default)]
+pub struct Annotations(Vec<(&'static str, Vec<f64>)>);
+
+impl Annotations {
+    /// The table `name`, row-major; empty if nobody set it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &[f64] {
+        self.0.iter().find(|(key, _)| *key == name).map_or(&[], |(_, values)| values)
+    }
+
+    /// The table `name`, resized to `len` zeros. Keeps its allocation from frame to frame.
+    pub fn reset(&mut self, name: &'static str, len: usize) -> &mut [f64] {
+        let index = self.0.iter().position(|(key, _)| *key == name).unwrap_or_else(|| {
+            self.0.push((name, Vec::new()));
+            self.0.len() - 1
+        });
+        let values = &mut self.0[index].1;
+        values.clear();
+        values.resize(len, 0.0);
+        values
+    }
+
+    /// Every table that holds something.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
+        self.0.iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (*k, v.as_slice()))
+    }
+
+    /// Takes over the tables of `other`, reusing allocations.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.clear();
+        for (name, values) in other.iter() {
+            self.reset(name, values.len()).copy_from_slice(values);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.iter_mut().for_each(|(_, values)| values.clear());
+    }
+}
+
+/// Something a device does later; devices implement it on their events.
+pub trait Event: Send + Sync {
+    /// Whether it has happened.
+    fn is_done(&self) -> bool;
+}
+
+/// Memory of a device that is not the host.
+pub trait DeviceBuffer: Send + Sync {
+    /// Size in bytes.
+    fn len_bytes(&self) -> usize;
+    /// The device's own type, for its blocks to get at.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// Where a payload lives.
+pub enum Storage {
+    /// Host memory; `u128` words keep every element type aligned.
+    Host(Box<[u128]>),
+    /// Memory of a device.
+    Device(Box<dyn DeviceBuffer>),
+}
+
+/// Makes the storage of a pool: host memory, pinned memory, a device's memory.
+pub trait Allocator: Send + Sync {
+    /// Storage of at least `bytes` bytes.
+    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory>;
+}
+
+/// Storage could not be had.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot allocate {bytes} bytes of {memory} memory")]
+pub struct OutOfMemory {
+    /// What was asked for.
+    pub bytes: usize,
+    /// `host`, `pinned`, `cuda:0`, ...
+    pub memory: String,
+}
+
+/// Ordinary host memory.
+pub struct HostAllocator;
+
+impl Allocator for HostAllocator {
+    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
+        let words = bytes.div_ceil(size_of::<u128>());
+        let mut memory = Vec::new();
+        memory
+            .try_reserve_exact(words)
+            .map_err(|_| OutOfMemory { bytes, memory: "host".to_owned() })?;
+        memory.resize(words, 0);
+        Ok(Storage::Host(memory.into_boxed_slice()))
+    }
+}
+
+/// What goes round between pool and frames.
+struct Slot {
+    storage: Storage,
+    header: Header,
+    /// After this the payload may be read.
+    ready: Option<Arc<dyn Event>>,
+    /// After these the storage may be written again.
+    last_use: Mutex<Vec<Arc<dyn Event>>>,
+}
+
+/// A fixed set of equal buffers.
+pub struct Pool {
+    free: ConcurrentQueue<Box<Slot>>,
+    frame_bytes: usize,
+    validity_units: usize,
+    size: usize,
+    owner: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Pool {
+    /// `count` buffers of `frame_bytes` from `allocator`, with `validity_units` counts each.
+    pub fn new(
+        allocator: &dyn Allocator,
+        count: usize,
+        frame_bytes: usize,
+        validity_units: usize,
+    ) -> Result<Arc<Self>, OutOfMemory> {
+        let free = ConcurrentQueue::bounded(count.max(1));
+        for _ in 0..count {
+            let slot = Slot {
+                storage: allocator.allocate(frame_bytes)?,
+                header: Header::default(),
+                ready: None,
+                last_use: Mutex::default(),
+            };
+            // The queue holds `count`, so there is room.
+            let _ = free.push(Box::new(slot));
+        }
+        Ok(Arc::new(Self {
+            free,
+            frame_bytes,
+            validity_units,
+            size: count,
+            owner: OnceLock::new(),
+        }))
+    }
+
+    /// Calls `wake` whenever a buffer comes home; the first call wins.
+    pub fn on_return(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.owner.set(Box::new(wake));
+    }
+
+    /// An unused buffer, its validity all 0 and its payload whatever it was, or `None` if all are in flight.
+    #[must_use]
+    pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
+        let mut slot = self.free.pop().ok()?;
+        slot.ready = None;
+        slot.header.sequence = 0;
+        slot.header.timestamp = 0;
+        slot.header.validity.clear();
+        slot.header.validity.resize(self.validity_units, 0);
+        slot.header.annotations.clear();
+        Some(FrameMut(Frame { slot: Some(slot), home: Arc::clone(self) }))
+    }
+
+    /// Buffers in the pool, in flight or not.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Buffers not in flight.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Payload bytes of each frame.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+}
+
+/// A frame that readers share. Read-only.
+pub struct Frame {
+    /// `None` only while dropping.
+    slot: Option<Box<Slot>>,
+    home: Arc<Pool>,
+}
+
+/// A frame that one block is filling.
+pub struct FrameMut(Frame);
+
+impl Frame {
+    fn slot(&self) -> &Slot {
+        self.slot.as_ref().expect("a frame has its slot until it is dropped")
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.slot().header
+    }
+
+    /// Where the payload lives.
+    #[must_use]
+    pub fn storage(&self) -> &Storage {
+        &self.slot().storage
+    }
+
+    /// After this event the payload may be read; `None` says now.
+    #[must_use]
+    pub fn ready(&self) -> Option<&Arc<dyn Event>> {
+        self.slot().ready.as_ref()
+    }
+
+    /// Says that the storage may be written again only after `event`.
+    pub fn add_last_use(&self, event: Arc<dyn Event>) {
+        self.slot().last_use.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// The payload as `T`s. Empty if it is not in host memory.
+    #[must_use]
+    pub fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
+        match &self.slot().storage {
+            Storage::Host(words) => {
+                let bytes: &[u8] = bytemuck::cast_slice(words);
+                whole_elements(&bytes[..self.home.frame_bytes])
+            }
+            Storage::Device(_) => &[],
+        }
+    }
+}
+
+/// `bytes` as `T`s; a tail that fills no `T` is left out.
+fn whole_elements<T: AnyBitPattern>(bytes: &[u8]) -> &[T] {
+    let whole = bytes.len() / size_of::<T>() * size_of::<T>();
+    bytemuck::cast_slice(&bytes[..whole])
+}
+
+impl FrameMut {
+    /// The header, to fill in.
+    pub fn header_mut(&mut self) -> &mut Header {
+        &mut self.slot_mut().header
+    }
+
+    fn slot_mut(&mut self) -> &mut Slot {
+        self.0.slot.as_mut().expect("a frame has its slot until it is dropped")
+    }
+
+    /// The payload as `T`s, to fill in. Empty if it is not in host memory.
+    pub fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
+        self.parts_mut().1
+    }
+
+    /// Header and payload at once.
+    pub fn parts_mut<T: AnyBitPattern + NoUninit>(&mut self) -> (&mut Header, &mut [T]) {
+        let frame_bytes = self.0.home.frame_bytes;
+        let slot = self.slot_mut();
+        let payload = match &mut slot.storage {
+            Storage::Host(words) => {
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+                let whole = frame_bytes / size_of::<T>() * size_of::<T>();
+                bytemuck::cast_slice_mut(&mut bytes[..whole])
+            }
+            Storage::Device(_) => &mut [],
+        };
+        (&mut slot.header, payload)
+    }
+
+    /// Says that the payload may be read only after `event`.
+    pub fn set_ready(&mut self, event: Arc<dyn Event>) {
+        self.slot_mut().ready = Some(event);
+    }
+
+    /// Events of the buffer's former readers; the writer's device waits for them first.
+    pub fn take_last_use(&mut self) -> Vec<Arc<dyn Event>> {
+        let last_use = self.slot_mut().last_use.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(last_use)
+    }
+
+    /// Marks every validity unit with `count`.
+    pub fn fill_validity(&mut self, count: u32) {
+        self.header_mut().validity.fill(count);
+    }
+
+    /// No more writing: a frame that can be shared.
+    ///
+    /// The `Arc` is the one small allocation a frame makes; a safe count of its readers is worth it.
+    #[must_use]
+    pub fn freeze(self) -> Arc<Frame> {
+        Arc::new(self.0)
+    }
+}
+
+impl Deref for FrameMut {
+    type Target = Frame;
+    fn deref(&self) -> &Frame {
+        &self.0
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // The queue holds all buffers of the pool, so there is room.
+            let _ = self.home.free.push(slot);
+            if let Some(wake) = self.home.owner.get() {
+                wake();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_goes_home_when_the_last_reader_drops() {
+        let pool = Pool::new(&HostAllocator, 1, 64, 1).unwrap();
+        let frame = pool.take().unwrap().freeze();
+        let reader = Arc::clone(&frame);
+        assert!(pool.take().is_none());
+        drop(frame);
+        assert!(pool.take().is_none());
+        drop(reader);
+        assert_eq!(pool.available(), 1);
+    }
+
+    #[test]
+    fn a_recycled_frame_starts_without_validity_and_annotations() {
+        let pool = Pool::new(&HostAllocator, 1, 64, 2).unwrap();
+        let mut frame = pool.take().unwrap();
+        frame.fill_validity(1);
+        frame.header_mut().annotations.reset("power", 2)[1] = 3.0;
+        drop(frame);
+        let frame = pool.take().unwrap();
+        assert_eq!(frame.header().validity, [0, 0]);
+        assert!(frame.header().annotations.get("power").is_empty());
+    }
+
+    #[test]
+    fn payloads_are_seen_as_any_element_type() {
+        let pool = Pool::new(&HostAllocator, 1, 10, 0).unwrap();
+        let mut frame = pool.take().unwrap();
+        assert_eq!(frame.as_mut_slice::<u8>().len(), 10);
+        assert_eq!(frame.as_slice::<f32>().len(), 2);
+    }
+}

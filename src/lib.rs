@@ -1,0 +1,37 @@
+//! fxgraph: a dataflow framework whose blocks are the stages of a radio telescope's signal chain.
+//!
+//! The framework names no block, no signal processing and no protocol. The life of a flowgraph:
+//! text, tree with places, expressions and templates expanded, parameters read, ports checked
+//! from source to sink, plan, build, start, run, draining stop.
+//!
+//! # Layout
+//! - [`dtype`], [`port`]: what flows through a port
+//! - [`frame`]: frames and the pools of their storage
+//! - [`block`]: what a running block does
+//! - [`kind`]: what can be said of a block before it runs; the registry
+//! - [`counter`], [`summary`]: what blocks count, and what they say at the end
+//! - [`diagnostic`]: errors that point at the line
+//! - [`flowgraph`]: the YAML, from text to plan
+//! - [`runtime`]: FutureSDR underneath; the only room that names it
+
+pub mod block;
+pub mod counter;
+pub mod diagnostic;
+pub mod dtype;
+pub mod flowgraph;
+pub mod frame;
+pub mod kind;
+pub mod port;
+pub mod runtime;
+pub mod summary;
+
+pub use async_trait::async_trait;
+pub use block::{Block, BlockError, Input, Io, Next, Output};
+pub use counter::{Counter, Counters};
+pub use dtype::Dtype;
+pub use frame::{Frame, FrameMut, Header};
+pub use kind::{
+    At, Configured, Env, Kind, KindEntry, PortNames, PortPool, Ports, Refusal, Registry, Resources,
+};
+pub use port::{Axis, Band, Clock, PortType, ValidityType};
+pub use summary::Summary;

@@ -1,0 +1,173 @@
+//! What flows through a port: dtype x named axes x clock, checked before anything runs.
+
+use crate::Dtype;
+use std::fmt;
+
+/// Where an axis got its length, for diagnostics that point there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere a user could look.
+    #[default]
+    Unknown,
+    /// A parameter of the block that declares the port.
+    Parameter(&'static str),
+    /// A place in a flowgraph file; the framework turns `Parameter` into this.
+    Span(crate::diagnostic::Span),
+}
+
+/// One named axis of a payload.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The field's name: `antenna`, `channel`, `pol`, `spectrum`, `sample`, `baseline`, ...
+    pub name: &'static str,
+    /// Number of elements.
+    pub len: usize,
+    /// Where the length was decided.
+    pub origin: Origin,
+}
+
+impl Axis {
+    /// An axis of `len` elements.
+    #[must_use]
+    pub const fn new(name: &'static str, len: usize) -> Self {
+        Self { name, len, origin: Origin::Unknown }
+    }
+
+    /// The same axis, its length decided by `parameter` of the block that declares it.
+    #[must_use]
+    pub fn from_parameter(mut self, parameter: &'static str) -> Self {
+        self.origin = Origin::Parameter(parameter);
+        self
+    }
+}
+
+impl PartialEq for Axis {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.len == other.len
+    }
+}
+
+/// How frames relate to the ADC that took the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// Samples per second of the ADC.
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0, in seconds.
+    pub sync_time_seconds: f64,
+    /// ADC samples by which the timestamp advances from one frame to the next.
+    pub samples_per_frame: u64,
+}
+
+impl Clock {
+    /// Frames per second.
+    #[must_use]
+    pub fn frames_per_second(&self) -> f64 {
+        self.adc_sample_rate_hz / self.samples_per_frame as f64
+    }
+}
+
+/// The part of the band that a `channel` axis covers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Channels of the whole band.
+    pub channels: usize,
+    /// Index, in the whole band, of the first channel of the axis.
+    pub first_channel: usize,
+    /// Frequency at the centre of the whole band (channel `channels / 2`), in Hz.
+    pub centre_hz: f64,
+    /// Width of the whole band in Hz.
+    pub bandwidth_hz: f64,
+}
+
+/// The units of a frame that can be lost one by one.
+///
+/// A frame's header carries one count per element of `axes` (row-major):
+/// 0 says missing, `full` says whole, anything between that a part contributed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidityType {
+    /// Axes of the counts; a name that the payload has too cuts that axis into equal parts.
+    pub axes: Vec<Axis>,
+    /// Count of a unit to which everything contributed.
+    pub full: u32,
+}
+
+impl ValidityType {
+    /// One flag (0 or 1) per unit.
+    #[must_use]
+    pub fn flags(axes: Vec<Axis>) -> Self {
+        Self { axes, full: 1 }
+    }
+
+    /// Number of units.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.axes.iter().map(|axis| axis.len).product()
+    }
+}
+
+/// What flows through a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortType {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Axes, slowest first; their order is the memory layout.
+    pub axes: Vec<Axis>,
+    /// Sample clock and frame step.
+    pub clock: Clock,
+    /// Frequencies of the `channel` axis, once there is one.
+    pub band: Option<Band>,
+    /// What can be lost one by one.
+    pub validity: ValidityType,
+}
+
+impl PortType {
+    /// Elements in one frame.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.axes.iter().map(|axis| axis.len).product()
+    }
+
+    /// Payload bytes of one frame.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.dtype.bytes(self.elements())
+    }
+
+    /// Payload bytes per second of real time.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.frame_bytes() as f64 * self.clock.frames_per_second()
+    }
+
+    /// Length of the axis `name`, if the payload has it.
+    #[must_use]
+    pub fn axis_len(&self, name: &str) -> Option<usize> {
+        self.axes.iter().find(|axis| axis.name == name).map(|axis| axis.len)
+    }
+
+    /// ADC samples from one element of the axis `name` to the next: for `spectrum`
+    /// the spectrum step, for `sample` 1.
+    #[must_use]
+    pub fn samples_per(&self, name: &str) -> Option<u64> {
+        self.axis_len(name).map(|len| self.clock.samples_per_frame / len as u64)
+    }
+}
+
+impl fmt::Display for PortType {
+    /// `ci8 [antenna 80][channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.dtype)?;
+        for axis in &self.axes {
+            write!(f, "[{} {}]", axis.name, axis.len)?;
+        }
+        let rate = self.clock.adc_sample_rate_hz;
+        let (scaled, unit) = match rate {
+            r if r >= 1e9 => (r / 1e9, "GS/s"),
+            r if r >= 1e6 => (r / 1e6, "MS/s"),
+            r if r >= 1e3 => (r / 1e3, "kS/s"),
+            r => (r, "S/s"),
+        };
+        let scaled = (scaled * 1e6).round() / 1e6;
+        write!(f, " @ {scaled} {unit} / {}", self.clock.samples_per_frame)
+    }
+}

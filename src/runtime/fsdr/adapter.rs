@@ -1,0 +1,192 @@
+//! The one FutureSDR kernel: it hosts any [`Block`] and keeps its faults to itself.
+//!
+//! FutureSDR forgets the cause of an error, skips the end of a block that failed and waits for
+//! ever for one that panicked. So it never sees any of that: whatever a block does, its adapter
+//! finishes in good order and the cause is kept in the [`Run`].
+
+use super::attend::{Call, Outcome, attend, chain, panic_text};
+use super::port::{InPort, OutPort};
+use crate::block::{Block, Input, Io, Next, Output};
+use crate::runtime::assembly::{Part, PartOutput};
+use crate::runtime::edge::{Edge, FrameReader, FrameWriter};
+use crate::runtime::report::State;
+use crate::runtime::run::{Cell, Gate, Run};
+use futuresdr::runtime::dev::{
+    BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
+};
+use futuresdr::runtime::{Result, Timer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// After this time a busy block lets others have its worker thread.
+const SLICE: Duration = Duration::from_micros(200);
+
+/// A block between FutureSDR and its edges.
+#[derive(futuresdr::runtime::macros::Block)]
+pub(super) struct Adapter {
+    #[input]
+    inputs: Vec<InPort>,
+    #[output]
+    outputs: Vec<OutPort>,
+    /// `None` once the block has ended.
+    hosted: Option<Hosted>,
+    run: Arc<Run>,
+    cell: Arc<Cell>,
+    slice_began: Instant,
+}
+
+struct Hosted {
+    block: Box<dyn Block>,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+}
+
+impl Hosted {
+    /// Everyone who read its outputs has ended, so it works for nobody.
+    fn is_abandoned(&self) -> bool {
+        let mut written = self.outputs.iter().filter_map(|o| o.writer.is_abandoned()).peekable();
+        written.peek().is_some() && written.all(|abandoned| abandoned)
+    }
+
+    fn begin_turn(&mut self) {
+        self.inputs.iter_mut().for_each(|input| input.reader.begin_turn());
+        self.outputs.iter_mut().for_each(|output| output.writer.begin_turn());
+    }
+
+    fn wants_another_turn(&self) -> bool {
+        self.inputs.iter().any(|input| input.reader.wants_another_turn())
+            || self.outputs.iter().any(|output| output.writer.wants_another_turn())
+    }
+}
+
+impl Adapter {
+    pub fn new(part: Part, config_id: u64, run: Arc<Run>, cell: Arc<Cell>) -> Self {
+        let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
+        let writing = |output: &PartOutput| Output {
+            writer: FrameWriter::new(output.edges.clone(), output.pool.clone(), config_id),
+        };
+        let hosted = Hosted {
+            inputs: part.inputs.iter().map(reading).collect(),
+            outputs: part.outputs.iter().map(writing).collect(),
+            block: part.block,
+        };
+        Self {
+            inputs: part.inputs.into_iter().map(InPort::new).collect(),
+            outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),
+            hosted: Some(hosted),
+            run,
+            cell,
+            slice_began: Instant::now(),
+        }
+    }
+
+    /// Lets other blocks run if this one had its worker thread for long: FutureSDR itself goes
+    /// back to its executor only when a block has nothing to do.
+    async fn share_the_thread(&mut self) {
+        let now = Instant::now();
+        if now - self.slice_began > SLICE {
+            self.slice_began = now;
+            let mut yielded = false;
+            std::future::poll_fn(|context| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+
+    /// Ends the block: neighbours first, so that they go on while it finishes.
+    async fn end(&mut self) {
+        let Some(Hosted { mut block, inputs, outputs }) = self.hosted.take() else { return };
+        self.note_pushed(&outputs);
+        drop(outputs);
+        drop(inputs);
+        let finished = attend(&self.run, &self.cell, Call::Finish, block.finish()).await;
+        self.note(finished);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(block))) {
+            self.run.fail(&self.cell, panic_text(panic.as_ref()), true);
+        }
+        self.cell.set_state(State::Finished);
+    }
+
+    fn note_pushed(&self, outputs: &[Output]) {
+        for (number, output) in outputs.iter().enumerate() {
+            self.cell.set_pushed(number, output.writer.pushed());
+        }
+    }
+
+    /// Keeps the cause if `outcome` is bad.
+    fn note<T>(&self, outcome: Outcome<T>) -> Option<T> {
+        match outcome {
+            Outcome::Done(value) => return Some(value),
+            Outcome::Failed(error) => self.run.fail(&self.cell, chain(&error), false),
+            Outcome::Panicked(text) => self.run.fail(&self.cell, text, true),
+            Outcome::Aborted => {}
+        }
+        None
+    }
+}
+
+impl Kernel for Adapter {
+    async fn init(&mut self, _: &mut MessageOutputs, _: &mut BlockMeta) -> Result<()> {
+        if let Some(hosted) = &mut self.hosted {
+            let started = attend(&self.run, &self.cell, Call::Start, hosted.block.start()).await;
+            self.note(started);
+        }
+        self.run.arrive(&self.cell);
+        Ok(())
+    }
+
+    async fn work(
+        &mut self,
+        io: &mut WorkIo,
+        _: &mut MessageOutputs,
+        _: &mut BlockMeta,
+    ) -> Result<()> {
+        io.block_on = None;
+        match self.run.gate() {
+            Gate::Closed => return Ok(()),
+            Gate::Open => {}
+            Gate::Cancelled => {
+                io.finished = true;
+                return Ok(());
+            }
+        }
+        self.share_the_thread().await;
+        let (run, cell) = (&self.run, &self.cell);
+        let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
+        if run.is_aborting() || hosted.is_abandoned() {
+            io.finished = true;
+            return Ok(());
+        }
+        hosted.begin_turn();
+        let Hosted { block, inputs, outputs } = hosted;
+        let mut ports = Io { inputs, outputs, stopping: run.is_stopping() };
+        let outcome = attend(run, cell, Call::Work, block.work(&mut ports)).await;
+        cell.count_work();
+        if let Some(hosted) = &self.hosted {
+            self.note_pushed(&hosted.outputs);
+            // Also a block that waits for a time: it may wait for nothing but its next turn.
+            io.call_again = hosted.wants_another_turn();
+        }
+        match self.note(outcome) {
+            Some(Next::Wait) => {}
+            Some(Next::Again) => io.call_again = true,
+            Some(Next::After(time)) => io.block_on(async move {
+                Timer::after(time).await;
+            }),
+            Some(Next::Finished) | None => io.finished = true,
+        }
+        Ok(())
+    }
+
+    async fn deinit(&mut self, _: &mut MessageOutputs, _: &mut BlockMeta) -> Result<()> {
+        self.end().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls a block's own code so that nothing it does gets past the caller.
+
+use crate::block::BlockError;
+use crate::runtime::run::{Cell, Run};
+use std::any::Any;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Instant;
+
+/// What of a block is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Start,
+    /// Counts as busy time.
+    Work,
+    /// Goes through also when the run is aborted: files are to be left readable.
+    Finish,
+}
+
+/// How a call ended.
+pub(super) enum Outcome<T> {
+    Done(T),
+    Failed(BlockError),
+    Panicked(String),
+    /// The run was aborted while the call awaited something.
+    Aborted,
+}
+
+/// Runs `future` to its end, to its panic or to an abort of the run.
+pub(super) async fn attend<T>(
+    run: &Run,
+    cell: &Cell,
+    call: Call,
+    future: impl Future<Output = Result<T, BlockError>>,
+) -> Outcome<T> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| {
+        let began = Instant::now();
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        if call == Call::Work {
+            cell.add_busy(began.elapsed());
+        }
+        match polled {
+            Ok(Poll::Ready(Ok(value))) => Poll::Ready(Outcome::Done(value)),
+            Ok(Poll::Ready(Err(error))) => Poll::Ready(Outcome::Failed(error)),
+            Err(panic) => Poll::Ready(Outcome::Panicked(panic_text(panic.as_ref()))),
+            Ok(Poll::Pending) if call == Call::Finish => Poll::Pending,
+            Ok(Poll::Pending) => {
+                // First where to find us, then the question: an abort in between finds us.
+                cell.waits_as(context.waker());
+                if run.is_aborting() { Poll::Ready(Outcome::Aborted) } else { Poll::Pending }
+            }
+        }
+    })
+    .await
+}
+
+/// What a panic says.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it gave no reason".to_owned())
+}
+
+/// An error and everything that caused it.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,101 @@
+//! The only room that names FutureSDR.
+//!
+//! A port to another release touches these four files and nothing else. Frames do not travel
+//! through FutureSDR: its ports connect blocks and carry wake-ups, frames go through
+//! [`Edge`](super::edge::Edge)s.
+
+mod adapter;
+mod attend;
+mod port;
+mod scheduler;
+
+use super::assembly::{Assembly, Connection, Options, Thread};
+use super::report::StartError;
+use super::run::Run;
+use adapter::Adapter;
+use futuresdr::runtime::scheduler::Scheduler;
+use futuresdr::runtime::{BlockId, Flowgraph, Runtime, config};
+use scheduler::{Guard, OwnThread};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Starts `assembly` and returns when every block has started or failed to.
+pub(super) fn launch(
+    assembly: Assembly,
+    connections: &[Connection],
+    options: Options,
+    run: &Arc<Run>,
+) -> Result<(), StartError> {
+    // FutureSDR panics on settings that it cannot read.
+    std::panic::catch_unwind(configure).map_err(|_| {
+        let advice = "a config.toml here or a FUTURESDR_ variable sets one of its settings wrongly";
+        StartError::Runtime(advice.to_owned())
+    })?;
+    let mut threads = HashMap::new();
+    let mut flowgraph = Flowgraph::new();
+    let mut ids: Vec<BlockId> = Vec::with_capacity(assembly.parts.len());
+    for (part, cell) in assembly.parts.into_iter().zip(&run.cells) {
+        let own = match part.thread {
+            Thread::Shared => None,
+            Thread::Own { core } => Some(OwnThread::spawn(&part.name, core)?),
+        };
+        for pool in part.outputs.iter().filter_map(|output| output.pool.as_ref()) {
+            let wake = part.wake.clone();
+            pool.on_return(move || wake.wake());
+        }
+        let adapter = Adapter::new(part, options.config_id, Arc::clone(run), Arc::clone(cell));
+        let id = flowgraph.add(adapter).id();
+        if let Some(own) = own {
+            threads.insert(id, own);
+        }
+        ids.push(id);
+    }
+    for &Connection { from, output, to, input } in connections {
+        flowgraph
+            .stream_dyn(
+                ids[from],
+                format!("outputs[{output}]"),
+                ids[to],
+                format!("inputs[{input}]"),
+            )
+            .map_err(|error| StartError::Runtime(error.to_string()))?;
+    }
+
+    let workers = match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    };
+    let runtime = Runtime::with_scheduler(Guard::new(workers, threads, Arc::clone(run)));
+    let running =
+        runtime.start(flowgraph).map_err(|error| StartError::Runtime(error.to_string()))?;
+    let run = Arc::clone(run);
+    let scheduler = runtime.scheduler().clone();
+    scheduler
+        .spawn(async move {
+            let result = running.wait_async().await;
+            drop(runtime);
+            run.set_ended(result.err().map(|error| error.to_string()));
+        })
+        .detach();
+    Ok(())
+}
+
+/// Takes FutureSDR's global settings out of the hands of its configuration files and variables.
+fn configure() {
+    // Its control port listens on a fixed port for everyone; ours does not need it.
+    config::set("ctrlport_enable", false);
+    // It installs a subscriber if there is none; that one is to say nothing.
+    config::set("log_level", "off");
+    config::set("queue_size", 8192);
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fault_10_no_control_port_is_opened_and_nothing_is_logged_unasked() {
+        super::configure();
+        let settings = super::config::config();
+        assert!(!settings.ctrlport_enable);
+        assert_eq!(settings.log_level.to_string(), "off");
+    }
+}

@@ -1,0 +1,121 @@
+//! FutureSDR's scheduler with a guard around each block, and threads for the blocks that ask.
+
+use crate::runtime::report::StartError;
+use crate::runtime::run::Run;
+use futuresdr::futures::FutureExt;
+use futuresdr::runtime::channel::mpsc::Sender;
+use futuresdr::runtime::channel::oneshot;
+use futuresdr::runtime::dev::Block;
+use futuresdr::runtime::scheduler::{Scheduler, SmolScheduler, Task};
+use futuresdr::runtime::{BlockId, FlowgraphMessage};
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Ended = (BlockId, Box<dyn Block>);
+
+/// A thread that waits for its block.
+pub(super) struct OwnThread(mpsc::Sender<Job>);
+
+impl OwnThread {
+    /// The thread of `block`, bound to `core` if asked.
+    pub fn spawn(block: &str, core: Option<usize>) -> Result<Self, StartError> {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let place = core.map(|id| cores.iter().copied().find(|core| core.id == id).ok_or(id));
+        let place = place.transpose().map_err(|core| StartError::NoSuchCore {
+            block: block.to_owned(),
+            core,
+            offered: cores.iter().map(|core| core.id).collect(),
+        })?;
+        let (sender, jobs) = mpsc::channel::<Job>();
+        std::thread::Builder::new()
+            // The system's thread names end at a zero byte.
+            .name(block.replace('\0', ""))
+            .spawn(move || {
+                if place.is_some_and(|core| !core_affinity::set_for_current(core)) {
+                    tracing::warn!("the thread could not be bound to core {place:?}");
+                }
+                if let Ok(job) = jobs.recv() {
+                    async_io::block_on(job);
+                }
+            })
+            .map_err(|source| StartError::NoThread { block: block.to_owned(), source })?;
+        Ok(Self(sender))
+    }
+}
+
+/// The scheduler of one run.
+#[derive(Clone)]
+pub(super) struct Guard {
+    shared: SmolScheduler,
+    threads: Arc<Mutex<HashMap<BlockId, OwnThread>>>,
+    run: Arc<Run>,
+}
+
+impl Guard {
+    pub fn new(workers: usize, threads: HashMap<BlockId, OwnThread>, run: Arc<Run>) -> Self {
+        let shared = SmolScheduler::new(workers, false);
+        Self { shared, threads: Arc::new(Mutex::new(threads)), run }
+    }
+
+    fn spawn_block(&self, block: Box<dyn Block>, main: Sender<FlowgraphMessage>) -> Task<Ended> {
+        let thread =
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).remove(&block.id());
+        let job = guarded(block, main, Arc::clone(&self.run));
+        let Some(thread) = thread else { return self.shared.spawn(job) };
+        let (done, ended) = oneshot::channel();
+        let job = Box::pin(async move {
+            let _ = done.send(job.await);
+        });
+        // The thread waits for exactly this job.
+        let _ = thread.0.send(job);
+        self.shared.spawn(async move { ended.await.expect("a guarded block always comes back") })
+    }
+}
+
+/// The whole life of a block. The adapter catches what the block itself does wrong; a panic that
+/// still comes here would end a worker thread, and with it the process.
+async fn guarded(
+    mut block: Box<dyn Block>,
+    main: Sender<FlowgraphMessage>,
+    run: Arc<Run>,
+) -> Ended {
+    let id = block.id();
+    let panicked = AssertUnwindSafe(block.run(main.clone())).catch_unwind().await.is_err();
+    let cell = &run.cells[id.0];
+    if panicked {
+        run.fail(cell, "the runtime failed around this block".to_owned(), true);
+    }
+    run.arrive(cell);
+    if panicked {
+        let _ = main.send(FlowgraphMessage::BlockError { block_id: id }).await;
+    }
+    (id, block)
+}
+
+impl Scheduler for Guard {
+    fn run_flowgraph(
+        &self,
+        blocks: Vec<Box<dyn Block>>,
+        main: &Sender<FlowgraphMessage>,
+    ) -> Vec<Task<Ended>> {
+        for block in &blocks {
+            let notifier = block.inbox().notifier();
+            self.run.cells[block.id().0].wake.set(move || notifier.notify());
+        }
+        blocks.into_iter().map(|block| self.spawn_block(block, main.clone())).collect()
+    }
+
+    fn spawn<T: Send + 'static>(&self, f: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        self.shared.spawn(f)
+    }
+
+    fn spawn_blocking<T: Send + 'static>(
+        &self,
+        f: impl Future<Output = T> + Send + 'static,
+    ) -> Task<T> {
+        self.shared.spawn_blocking(f)
+    }
+}

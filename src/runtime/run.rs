@@ -1,0 +1,239 @@
+//! What all blocks of a run share with those who watch it.
+
+use super::assembly::Part;
+use super::edge::Edge;
+use super::report::{BlockStats, Failure, Queue, Report, State};
+use crate::counter::Counters;
+use crate::kind::Waker;
+use crate::summary::Summary;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether blocks may work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Not before every block has started.
+    Closed,
+    /// All have started.
+    Open,
+    /// One could not start, so none works.
+    Cancelled,
+}
+
+/// One run of a flowgraph.
+pub(super) struct Run {
+    pub cells: Vec<Arc<Cell>>,
+    starting: AtomicUsize,
+    gate: AtomicU8,
+    stopping: AtomicBool,
+    aborting: AtomicBool,
+    failures: Mutex<Vec<Failure>>,
+    opened: OnceLock<Instant>,
+    ended: Mutex<Option<Duration>>,
+    end: Condvar,
+}
+
+/// One block of a run.
+pub(super) struct Cell {
+    pub name: String,
+    kind: &'static str,
+    /// Has the block's `work` called.
+    pub wake: Waker,
+    /// The task of the block while it awaits something inside one of its own calls.
+    waiting: Mutex<Option<std::task::Waker>>,
+    arrived: AtomicBool,
+    state: AtomicU8,
+    inputs: Vec<(Arc<Edge>, u64)>,
+    /// Frames pushed and the bytes of each.
+    outputs: Vec<(AtomicU64, u64)>,
+    busy_nanoseconds: AtomicU64,
+    works: AtomicU64,
+    counters: Counters,
+    summary: Summary,
+}
+
+const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, State::Failed];
+const GATES: [Gate; 3] = [Gate::Closed, Gate::Open, Gate::Cancelled];
+
+/// A panic elsewhere leaves plain data behind, which is still worth reading.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cell {
+    pub fn new(part: &Part) -> Arc<Self> {
+        let inputs = part.inputs.iter().cloned();
+        let in_bytes = part.ports.inputs.iter().map(|port| port.frame_bytes() as u64);
+        let out_bytes = part.ports.outputs.iter().map(|port| port.frame_bytes() as u64);
+        Arc::new(Self {
+            name: part.name.clone(),
+            kind: part.kind,
+            wake: part.wake.clone(),
+            waiting: Mutex::default(),
+            arrived: AtomicBool::new(false),
+            state: AtomicU8::new(State::Starting as u8),
+            inputs: inputs.zip(in_bytes).collect(),
+            outputs: out_bytes.map(|bytes| (AtomicU64::new(0), bytes)).collect(),
+            busy_nanoseconds: AtomicU64::new(0),
+            works: AtomicU64::new(0),
+            counters: part.counters.clone(),
+            summary: part.summary.clone(),
+        })
+    }
+
+    pub fn set_pushed(&self, output: usize, frames: u64) {
+        self.outputs[output].0.store(frames, Ordering::Relaxed);
+    }
+
+    pub fn add_busy(&self, time: Duration) {
+        self.busy_nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub fn count_work(&self) {
+        self.works.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Keeps the task of a block that awaits inside a call, so that an abort reaches it there.
+    pub fn waits_as(&self, task: &std::task::Waker) {
+        lock(&self.waiting).replace(task.clone());
+    }
+
+    /// A failed block stays failed.
+    pub fn set_state(&self, state: State) {
+        self.state.fetch_max(state as u8, Ordering::AcqRel);
+    }
+
+    fn stats(&self) -> BlockStats {
+        let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
+        let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
+        let queue = |edge: &Edge| Queue { queued: edge.queued(), depth: edge.depth() };
+        BlockStats {
+            name: self.name.clone(),
+            kind: self.kind,
+            state: STATES[usize::from(self.state.load(Ordering::Acquire))],
+            frames_in: ins().map(|(frames, _)| frames).sum(),
+            frames_out: outs().map(|(frames, _)| frames).sum(),
+            bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
+            bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
+            busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
+            works: self.works.load(Ordering::Relaxed),
+            queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
+            counters: self.counters.list(),
+            summary: self.summary.get(),
+        }
+    }
+}
+
+impl Run {
+    pub fn new(cells: Vec<Arc<Cell>>) -> Arc<Self> {
+        Arc::new(Self {
+            starting: AtomicUsize::new(cells.len()),
+            gate: AtomicU8::new(if cells.is_empty() { Gate::Open } else { Gate::Closed } as u8),
+            cells,
+            stopping: AtomicBool::new(false),
+            aborting: AtomicBool::new(false),
+            failures: Mutex::default(),
+            opened: OnceLock::new(),
+            ended: Mutex::default(),
+            end: Condvar::new(),
+        })
+    }
+
+    pub fn gate(&self) -> Gate {
+        GATES[usize::from(self.gate.load(Ordering::Acquire))]
+    }
+
+    /// The block has started, or failed to; the last one opens the gate or cancels the run.
+    pub fn arrive(&self, cell: &Cell) {
+        if cell.arrived.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if self.starting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let gate = if self.failures().is_empty() { Gate::Open } else { Gate::Cancelled };
+            if gate == Gate::Open {
+                self.cells.iter().for_each(|cell| cell.set_state(State::Running));
+            }
+            let _ = self.opened.set(Instant::now());
+            self.gate.store(gate as u8, Ordering::Release);
+            self.wake_all();
+        }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub fn is_aborting(&self) -> bool {
+        self.aborting.load(Ordering::Acquire)
+    }
+
+    pub fn request_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub fn abort(&self) {
+        self.aborting.store(true, Ordering::Release);
+        self.request_stop();
+        for cell in &self.cells {
+            if let Some(task) = lock(&cell.waiting).take() {
+                task.wake();
+            }
+        }
+    }
+
+    fn wake_all(&self) {
+        self.cells.iter().for_each(|cell| cell.wake.wake());
+    }
+
+    /// Keeps the cause and stops the run: what is queued behind the block still flows out.
+    pub fn fail(&self, cell: &Cell, cause: String, panic: bool) {
+        tracing::error!(block = cell.name, "{cause}");
+        lock(&self.failures).push(Failure { block: cell.name.clone(), cause, panic });
+        cell.set_state(State::Failed);
+        self.request_stop();
+    }
+
+    pub fn failures(&self) -> Vec<Failure> {
+        lock(&self.failures).clone()
+    }
+
+    pub fn stats(&self) -> Vec<BlockStats> {
+        self.cells.iter().map(|cell| cell.stats()).collect()
+    }
+
+    /// Nothing of the run is left; `fault` says what the runtime underneath has to complain of.
+    pub fn set_ended(&self, fault: Option<String>) {
+        let mut failures = lock(&self.failures);
+        if let (Some(cause), true) = (fault, failures.is_empty()) {
+            failures.push(Failure { block: "runtime".to_owned(), cause, panic: false });
+        }
+        drop(failures);
+        let elapsed = self.opened.get().map_or(Duration::ZERO, Instant::elapsed);
+        lock(&self.ended).get_or_insert(elapsed);
+        self.end.notify_all();
+    }
+
+    pub fn is_ended(&self) -> bool {
+        lock(&self.ended).is_some()
+    }
+
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        let (ended, _) = self
+            .end
+            .wait_timeout_while(lock(&self.ended), timeout, |ended| ended.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        ended.is_some()
+    }
+
+    pub fn wait(&self) -> Report {
+        let ended = self
+            .end
+            .wait_while(lock(&self.ended), |ended| ended.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let elapsed = ended.unwrap_or_default();
+        drop(ended);
+        Report { failures: self.failures(), stats: self.stats(), elapsed }
+    }
+}

@@ -1,0 +1,125 @@
+//! How runs end.
+
+use super::*;
+
+#[test]
+fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
+    let mut net = Net::default();
+    let src = net.add("src", &[], 1, source(u64::MAX));
+    let pushed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&pushed);
+    // Never takes anything, and would not hear of a draining stop either.
+    net.add("stuck", &[src], 0, move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(Next::Wait)
+    });
+    let log = net.log.clone();
+    let pool = net.parts[src].outputs[0].pool.clone().unwrap();
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    reach(&pushed, 1);
+    running.request_stop();
+    assert!(!running.wait_timeout(Duration::from_millis(20)));
+    running.abort();
+    let report = ended(running);
+    assert!(report.failures.is_empty());
+    assert_eq!(log.count("finish"), 2);
+    assert_eq!(pool.available(), pool.size());
+}
+
+#[test]
+fn a_run_that_is_forgotten_is_aborted() {
+    let mut net = Net::default();
+    let src = net.add("src", &[], 1, source(u64::MAX));
+    net.add("out", &[src], 0, Seen::default().sink());
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    drop(running);
+    assert!(handle.wait_timeout(Duration::from_mins(1)));
+}
+
+#[test]
+fn a_failed_finish_is_reported_and_the_others_finish() {
+    let mut net = Net::default();
+    let full = || Err(BlockError::new("disk is full"));
+    net.hooks("file", Box::new(|| Ok(())), Box::new(full));
+    let src = net.add("src", &[], 1, source(100));
+    net.add("out", &[src], 0, Seen::default().sink());
+    let log = net.log.clone();
+    let report = net.run(TWO_WORKERS);
+    assert_eq!(report.failures[0].to_string(), "`file` failed: disk is full");
+    assert_eq!(log.count("finish"), 3);
+}
+
+#[test]
+fn no_block_works_before_all_have_started() {
+    let mut net = Net::default();
+    let ready = Arc::new(AtomicU64::new(0));
+    for i in 0..8 {
+        let ready = Arc::clone(&ready);
+        net.add(&format!("src[{i}]"), &[], 0, move |_| match ready.load(Ordering::SeqCst) {
+            1 => Ok(Next::Finished),
+            _ => Err(BlockError::new("too early")),
+        });
+    }
+    let late = move || {
+        std::thread::sleep(Duration::from_millis(50));
+        ready.store(1, Ordering::SeqCst);
+        Ok(())
+    };
+    net.hooks("late", Box::new(late), Box::new(|| Ok(())));
+    assert_eq!(net.run(TWO_WORKERS).failures, []);
+}
+
+#[test]
+fn an_empty_flowgraph_ends_at_once() {
+    let report = Net::default().run(ONE_WORKER);
+    assert!(report.failures.is_empty() && report.stats.is_empty());
+}
+
+#[test]
+fn many_short_runs_leave_no_thread_behind() {
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+    let run = || {
+        let mut net = Net::default();
+        let src = net.add("src", &[], 1, source(5));
+        net.add("out", &[src], 0, Seen::default().sink());
+        net.parts[src].thread = Thread::Own { core: None };
+        assert!(net.run(TWO_WORKERS).failures.is_empty());
+    };
+    run();
+    let before = threads();
+    (0..60).for_each(|_| run());
+    // Other tests run beside this one; 60 runs with three threads each would show.
+    let began = std::time::Instant::now();
+    while threads() > before + 60 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{before} threads became {}", threads());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_block_that_pushes_as_long_as_it_can_still_hears_of_the_end() {
+    for readers in 0..2 {
+        let mut net = Net::default();
+        let pushed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&pushed);
+        let src = net.add("src", &[], 1, move |io| {
+            while let Some(frame) = io.outputs[0].take() {
+                io.outputs[0].push(frame);
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(if io.stopping { Next::Finished } else { Next::Wait })
+        });
+        if readers == 1 {
+            // Swallows as fast as anything can be pushed.
+            net.add("out", &[src], 0, |io| {
+                while io.inputs[0].pop().is_some() {}
+                Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+            });
+        }
+        let running = start(net.assembly(), ONE_WORKER).unwrap();
+        reach(&pushed, 1_000);
+        running.request_stop();
+        assert!(ended(running).failures.is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! Which thread a block runs on, and who may keep whom from running.
+
+use super::*;
+use crate::runtime::StartError;
+use std::sync::atomic::AtomicBool;
+use std::thread::ThreadId;
+
+/// Notes the threads its three calls come on.
+struct Where(Arc<Mutex<Vec<ThreadId>>>, u32);
+
+impl Where {
+    fn note(&self) {
+        self.0.lock().unwrap().push(std::thread::current().id());
+    }
+}
+
+#[crate::async_trait]
+impl Block for Where {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        self.note();
+        Ok(())
+    }
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        self.note();
+        self.1 += 1;
+        Ok(match self.1 {
+            50 => Next::Finished,
+            n if n % 2 == 0 => Next::Again,
+            _ => Next::After(Duration::from_micros(50)),
+        })
+    }
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.note();
+        Ok(())
+    }
+}
+
+#[test]
+fn fault_08_a_block_with_its_own_thread_never_leaves_it() {
+    let core = core_affinity::get_core_ids().unwrap()[0].id;
+    let mut net = Net::default();
+    let threads: Vec<Arc<Mutex<Vec<ThreadId>>>> = (0..2).map(|_| Arc::default()).collect();
+    for (i, threads) in threads.iter().enumerate() {
+        let block = Box::new(Where(Arc::clone(threads), 0));
+        net.add_block(&format!("block {i}"), &[], 0, block);
+        net.parts[i].thread = Thread::Own { core: (i == 1).then_some(core) };
+    }
+    assert!(net.run(ONE_WORKER).failures.is_empty());
+    let of = |i: usize| threads[i].lock().unwrap().clone();
+    for i in 0..2 {
+        assert_eq!(of(i).len(), 52);
+        assert!(of(i).iter().all(|thread| *thread == of(i)[0]));
+    }
+    assert_ne!(of(0)[0], of(1)[0]);
+}
+
+#[test]
+fn a_core_that_is_not_there_is_refused_before_anything_starts() {
+    let mut net = Net::default();
+    net.add("rx", &[], 0, |_| Ok(Next::Finished));
+    net.parts[0].thread = Thread::Own { core: Some(100_000) };
+    let log = net.log.clone();
+    let error = start(net.assembly(), ONE_WORKER).err().unwrap();
+    assert!(matches!(error, StartError::NoSuchCore { core: 100_000, .. }), "{error}");
+    assert_eq!(log.count("start"), 0);
+}
+
+#[test]
+fn a_block_that_computes_keeps_no_own_thread_from_running() {
+    let free = Arc::new(AtomicBool::new(false));
+    let mut net = Net::default();
+    let waits = Arc::clone(&free);
+    // Holds the only worker until the other block has worked.
+    net.add("heavy", &[], 0, move |_| {
+        let began = std::time::Instant::now();
+        while !waits.load(Ordering::SeqCst) {
+            if began.elapsed() > Duration::from_secs(30) {
+                return Err(BlockError::new("the other block never ran"));
+            }
+            std::hint::spin_loop();
+        }
+        Ok(Next::Finished)
+    });
+    let mut works = 0;
+    net.add("rx", &[], 0, move |_| {
+        works += 1;
+        if works < 5 {
+            return Ok(Next::After(Duration::from_millis(1)));
+        }
+        free.store(true, Ordering::SeqCst);
+        Ok(Next::Finished)
+    });
+    net.parts[1].thread = Thread::Own { core: None };
+    assert_eq!(net.run(ONE_WORKER).failures, []);
+}
+
+#[test]
+fn a_block_that_always_wants_more_leaves_room_for_others_on_its_worker() {
+    let done = Arc::new(AtomicBool::new(false));
+    let mut net = Net::default();
+    let end = Arc::clone(&done);
+    net.add("greedy", &[], 0, move |_| {
+        Ok(if end.load(Ordering::SeqCst) { Next::Finished } else { Next::Again })
+    });
+    net.add("modest", &[], 0, move |_| {
+        done.store(true, Ordering::SeqCst);
+        Ok(Next::Finished)
+    });
+    assert!(net.run(ONE_WORKER).failures.is_empty());
+}
+
+#[test]
+fn a_block_is_woken_from_any_thread() {
+    let mut net = Net::default();
+    let told = Arc::new(AtomicU64::new(0));
+    let (works, asked) = (Arc::new(AtomicU64::new(0)), Arc::clone(&told));
+    let count = Arc::clone(&works);
+    net.add("rx", &[], 0, move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(if asked.load(Ordering::SeqCst) == 1 { Next::Finished } else { Next::Wait })
+    });
+    let wake = net.parts[0].wake.clone();
+    let running = start(net.assembly(), ONE_WORKER).unwrap();
+    reach(&works, 1);
+    std::thread::spawn(move || {
+        told.store(1, Ordering::SeqCst);
+        wake.wake();
+    })
+    .join()
+    .unwrap();
+    assert!(ended(running).failures.is_empty());
+}
