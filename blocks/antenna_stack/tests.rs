@@ -1,0 +1,165 @@
+//! Every byte that comes in says where it belongs.
+#![allow(clippy::unwrap_used)]
+
+use super::cpu::Stack;
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Band, Clock, Counters, Next};
+
+const HEAPS: usize = 2;
+const CHANNELS: usize = 4;
+const CELL: usize = 3 * 2;
+
+fn port() -> PortType {
+    PortType {
+        dtype: Dtype::Ci8,
+        axes: vec![
+            Axis::new("heap", HEAPS),
+            Axis::new("channel", CHANNELS),
+            Axis::new("spectrum", 3),
+            Axis::new("pol", 2),
+        ],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 48 },
+        band: Some(Band { channels: 4, first_channel: 0, centre_hz: 2.5e5, bandwidth_hz: 5e5 }),
+        validity: ValidityType::flags(vec![Axis::new("heap", HEAPS)]),
+    }
+}
+
+/// The value that stands at a place.
+fn value(time: u64, antenna: usize, heap: usize, channel: usize, i: usize) -> u16 {
+    ((time / 48) as usize * 1000 + antenna * 300 + heap * 100 + channel * 20 + i + 1) as u16
+}
+
+struct Bench {
+    harness: Harness,
+    counters: Counters,
+    channels: std::ops::Range<usize>,
+}
+
+impl Bench {
+    fn new(antennas: usize, parameters: &AntennaStack) -> Self {
+        let inputs = vec![port(); antennas];
+        let outputs = parameters.ports(&inputs).unwrap();
+        let ports = Ports { inputs, outputs };
+        let counters = Counters::default();
+        let stack = Box::new(Stack::new(parameters, &ports, &counters));
+        let harness = Harness::new(stack, &ports, 8).unwrap();
+        let first = parameters.first_channel;
+        let channels = first..first + parameters.channels_of(CHANNELS);
+        Self { harness, counters, channels }
+    }
+
+    fn send(&mut self, antenna: usize, time: u64, validity: [u32; HEAPS]) {
+        assert!(self.harness.send(antenna, |frame| {
+            let (header, payload) = frame.parts_mut::<u16>();
+            header.timestamp = time;
+            header.validity.copy_from_slice(&validity);
+            for (n, x) in payload.iter_mut().enumerate() {
+                let (heap, channel) = (n / CELL / CHANNELS, n / CELL % CHANNELS);
+                *x = value(time, antenna, heap, channel, n % CELL);
+            }
+        }));
+    }
+
+    fn run(&mut self) -> Next {
+        Harness::block_on(self.harness.run()).unwrap()
+    }
+
+    /// Time and validity of the next frame, its payload checked.
+    fn receive(&mut self, antennas: usize) -> Option<(u64, Vec<u32>)> {
+        let frame = self.harness.receive(0)?;
+        let (time, validity) = (frame.header().timestamp, frame.header().validity.clone());
+        let mut payload = frame.as_slice::<u16>().iter();
+        for heap in 0..HEAPS {
+            for antenna in 0..antennas {
+                for channel in self.channels.clone() {
+                    for i in 0..CELL {
+                        let there = validity[heap * antennas + antenna] == 1;
+                        let expected =
+                            if there { value(time, antenna, heap, channel, i) } else { 0 };
+                        assert_eq!(*payload.next().unwrap(), expected);
+                    }
+                }
+            }
+        }
+        assert!(payload.next().is_none());
+        Some((time, validity))
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.counters.list().iter().map(|c| c.counter.get()).collect()
+    }
+}
+
+#[test]
+fn every_antenna_and_channel_lands_in_its_place() {
+    let parameters = AntennaStack { first_channel: 1, channels: Some(2), window: None };
+    let mut bench = Bench::new(3, &parameters);
+    for time in [48, 96] {
+        (0..3).for_each(|antenna| bench.send(antenna, time, [1, 1]));
+    }
+    assert_eq!(bench.run(), Next::Wait);
+    assert_eq!(bench.receive(3), Some((48, vec![1; 6])));
+    assert_eq!(bench.receive(3), Some((96, vec![1; 6])));
+    assert_eq!(bench.counts(), [0, 0]);
+    let output = &parameters.ports(&[port(), port()]).unwrap()[0];
+    assert_eq!(output.band.unwrap().first_channel, 1);
+    assert_eq!(
+        output.to_string(),
+        "ci8 [heap 2][antenna 2][channel 2][spectrum 3][pol 2] @ 1 MS/s / 48"
+    );
+}
+
+#[test]
+fn lost_heaps_and_lost_frames_are_marked_and_nothing_else() {
+    let mut bench = Bench::new(2, &AntennaStack::default());
+    bench.send(0, 0, [1, 0]);
+    bench.send(1, 0, [1, 1]);
+    bench.send(0, 96, [1, 1]);
+    bench.send(1, 48, [1, 1]);
+    bench.run();
+    assert_eq!(bench.receive(2), Some((0, vec![1, 1, 0, 1])));
+    assert_eq!(bench.receive(2), Some((48, vec![0, 1, 0, 1])));
+    // Antenna 1 may still send 96, so nothing goes out before its stream ends.
+    assert_eq!(bench.receive(2), None);
+    bench.harness.end(0);
+    bench.harness.end(1);
+    assert_eq!(bench.run(), Next::Finished);
+    assert_eq!(bench.receive(2), Some((96, vec![1, 0, 1, 0])));
+    assert_eq!(bench.counts(), [4, 0]);
+}
+
+#[test]
+fn a_silent_antenna_is_given_up_after_the_window_and_is_late_afterwards() {
+    let mut bench = Bench::new(2, &AntennaStack { window: Some(2), ..AntennaStack::default() });
+    bench.send(0, 0, [1, 1]);
+    assert_eq!(bench.run(), Next::Wait);
+    assert_eq!(bench.receive(2), None);
+    bench.send(0, 48, [1, 1]);
+    bench.run();
+    assert_eq!(bench.receive(2), Some((0, vec![1, 0, 1, 0])));
+    assert_eq!(bench.receive(2), None);
+    bench.send(1, 0, [1, 1]);
+    bench.send(1, 48, [1, 1]);
+    bench.run();
+    assert_eq!(bench.receive(2), Some((48, vec![1; 4])));
+    assert_eq!(bench.counts(), [2, 1]);
+}
+
+#[test]
+fn inputs_that_differ_and_channels_that_do_not_exist_are_refused() {
+    let mut other = port();
+    other.clock.samples_per_frame = 96;
+    let parameters = AntennaStack { first_channel: 2, channels: Some(usize::MAX), window: Some(0) };
+    let codes_of = |refusals: Vec<Refusal>| refusals.iter().map(|r| r.code).collect::<Vec<_>>();
+    let refused = codes_of(parameters.ports(&[port(), other]).unwrap_err());
+    assert_eq!(
+        refused,
+        [codes::INPUTS_DIFFER, codes::PARAMETER_OUT_OF_RANGE, codes::PARAMETER_OUT_OF_RANGE]
+    );
+    let mut digitiser = port();
+    digitiser.axes = vec![Axis::new("sample", 8)];
+    digitiser.dtype = Dtype::Packed(10);
+    let refused = codes_of(AntennaStack::default().ports(&[digitiser]).unwrap_err());
+    assert_eq!(refused, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
+}

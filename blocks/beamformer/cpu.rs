@@ -1,0 +1,197 @@
+//! Which heaps go where, and how the channels are shared among threads.
+
+use super::Beamformer;
+use super::form::{Form, Scratch};
+use crate::dither::{self, Dither};
+use crate::stacked::{self, Stacked};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+use num_complex::Complex32;
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// The beamformer on the processor.
+pub(super) struct Cpu {
+    former: Former,
+    workers: Vec<Worker>,
+    pool: Option<rayon::ThreadPool>,
+    /// Input and output frame being worked on, and the first heap that is not done.
+    frames: Option<(Arc<Frame>, FrameMut, usize)>,
+    /// Clamped values of that frame, `[heap][beam]`.
+    saturated: Vec<f64>,
+    values_saturated: Counter,
+    heaps_incomplete: Counter,
+}
+
+/// What all threads read.
+struct Former {
+    form: Form,
+    shape: Stacked,
+    /// `[channel][beam][antenna]`.
+    weights: Vec<Complex32>,
+    /// Polarisation of each beam.
+    pols: Vec<usize>,
+    dither_seed: Option<u64>,
+    first_channel: usize,
+    channels_per_worker: usize,
+}
+
+/// What one thread has for itself.
+struct Worker {
+    scratch: Scratch,
+    /// Its channels of one heap, `[beam][channel][spectrum]`.
+    output: Vec<[i8; 2]>,
+    /// Values clamped in this heap, per beam.
+    saturated: Vec<u64>,
+}
+
+/// Bytes of `threads` workers.
+pub(super) fn worker_bytes(shape: &Stacked, beams: usize, threads: usize) -> usize {
+    let channels = shape.channels.div_ceil(threads.max(1));
+    let rows = 16 * shape.spectra + 8 * beams * shape.spectra + 8 * beams;
+    threads.saturating_mul(rows + 2 * beams * channels * shape.spectra)
+}
+
+impl Cpu {
+    pub(super) fn new(
+        parameters: &Beamformer,
+        shape: Stacked,
+        weights: Vec<Complex32>,
+        first_channel: usize,
+        threads: usize,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let beams = parameters.beams.len();
+        let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
+        let workers = shape.channels.div_ceil(channels_per_worker);
+        let worker = |_| Worker {
+            scratch: Scratch::new(shape.spectra, beams),
+            output: vec![[0; 2]; beams * channels_per_worker * shape.spectra],
+            saturated: vec![0; beams],
+        };
+        let forms = Form::available();
+        Ok(Self {
+            former: Former {
+                form: forms.last().copied().unwrap_or(Form::Portable),
+                shape,
+                weights,
+                pols: parameters.beams.iter().map(|beam| beam.pol).collect(),
+                dither_seed: (parameters.dither == Dither::Uniform)
+                    .then_some(parameters.dither_seed),
+                first_channel,
+                channels_per_worker,
+            },
+            workers: (0..workers).map(worker).collect(),
+            pool: stacked::pool(workers)?,
+            frames: None,
+            saturated: vec![0.0; shape.heaps * beams],
+            values_saturated: env.counters.count(
+                "values_saturated",
+                "Complex values of beams that did not fit 8 bits and were clamped; lower the gain.",
+            ),
+            heaps_incomplete: env.counters.count(
+                "heaps_incomplete",
+                "Heaps to which not all antennas contributed; look for lost packets upstream.",
+            ),
+        })
+    }
+
+    fn heap(&mut self, input: &Frame, output: &mut FrameMut, heap: usize) {
+        let Self { former, workers, pool, .. } = self;
+        let shape = former.shape;
+        let valid = &input.header().validity[heap * shape.antennas..][..shape.antennas];
+        let timestamp = input.header().timestamp;
+        let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
+        let payload = input.as_slice();
+        let work = |(index, worker): (usize, &mut Worker)| {
+            former.channels(worker, index, payload, heap, valid, timestamp);
+        };
+        match pool {
+            Some(pool) => pool.install(|| workers.par_iter_mut().enumerate().for_each(work)),
+            None => workers.iter_mut().enumerate().for_each(work),
+        }
+        let beams = former.pols.len();
+        let (header, payload) = output.parts_mut::<[i8; 2]>();
+        let row = shape.channels * shape.spectra;
+        let part = former.channels_per_worker * shape.spectra;
+        let rows = payload[heap * beams * row..][..beams * row].chunks_exact_mut(row);
+        for (beam, row) in rows.enumerate() {
+            for (worker, row) in workers.iter().zip(row.chunks_mut(part)) {
+                row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
+            }
+        }
+        header.validity[heap] = valid.iter().filter(|&&v| v != 0).count() as u32;
+        self.heaps_incomplete.add(u64::from(valid.contains(&0)));
+        for beam in 0..beams {
+            let saturated = workers.iter().map(|worker| worker.saturated[beam]).sum();
+            self.values_saturated.add(saturated);
+            self.saturated[heap * beams + beam] = saturated as f64;
+        }
+    }
+}
+
+impl Former {
+    /// All beams of the channels of worker `index`.
+    fn channels(
+        &self,
+        worker: &mut Worker,
+        index: usize,
+        payload: &[u8],
+        heap: usize,
+        valid: &[u32],
+        timestamp: u64,
+    ) {
+        let Stacked { spectra, antennas, channels, .. } = self.shape;
+        let beams = self.pols.len();
+        let first = index * self.channels_per_worker;
+        let last = channels.min(first + self.channels_per_worker);
+        worker.saturated.fill(0);
+        if valid.iter().all(|&v| v == 0) {
+            worker.output.fill([0; 2]);
+            return;
+        }
+        for channel in first..last {
+            let rows = (0..antennas)
+                .filter(|&a| valid[a] != 0)
+                .map(|a| (a, self.shape.row(payload, heap, a, channel)));
+            let weights = &self.weights[channel * beams * antennas..][..beams * antennas];
+            self.form.add(&self.shape, rows, weights, &self.pols, &mut worker.scratch);
+            for beam in 0..beams {
+                let place = [timestamp, (self.first_channel + channel) as u64, beam as u64];
+                let dither_key = self.dither_seed.map(|seed| dither::key(seed, &place));
+                let at = (beam * self.channels_per_worker + channel - first) * spectra;
+                let output = &mut worker.output[at..][..spectra];
+                worker.saturated[beam] +=
+                    self.form.quantise(dither_key, &worker.scratch, beam, output);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    /// One heap per call: large frames do not keep others waiting.
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let (input, mut output, heap) = if let Some(frames) = self.frames.take() {
+            frames
+        } else {
+            if io.inputs[0].peek().is_none() {
+                let ended = io.inputs[0].ended();
+                return Ok(if ended { Next::Finished } else { Next::Wait });
+            }
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+            output.header_mut().continue_from(input.header());
+            (input, output, 0)
+        };
+        self.heap(&input, &mut output, heap);
+        if heap + 1 < self.former.shape.heaps {
+            self.frames = Some((input, output, heap + 1));
+        } else {
+            let saturated = &self.saturated;
+            let annotations = &mut output.header_mut().annotations;
+            annotations.reset("saturated", saturated.len()).copy_from_slice(saturated);
+            io.outputs[0].push(output);
+        }
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,378 @@
+#![allow(clippy::unwrap_used)]
+
+use super::accumulate::{Accumulator, MISSING};
+use super::definition::{correlate, product};
+use super::kernel::Kernel;
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Counters, Next};
+
+const SHAPE: Stacked = Stacked {
+    heaps: 2,
+    antennas: 3,
+    channels: 2,
+    spectra: 16,
+    samples_per_spectrum: 8,
+    k_major: false,
+    four_bit: false,
+};
+/// ADC samples of a heap of `SHAPE`.
+const STEP: u64 = 128;
+
+pub(crate) fn port(shape: &Stacked) -> PortType {
+    let heap = || Axis::new("heap", shape.heaps);
+    let antenna = || Axis::new("antenna", shape.antennas);
+    let (spectrum, pol) = (Axis::new("spectrum", shape.spectra), Axis::new("pol", 2));
+    let last = if shape.k_major { [pol, spectrum] } else { [spectrum, pol] };
+    let first = [heap(), antenna(), Axis::new("channel", shape.channels)];
+    PortType {
+        dtype: if shape.four_bit { Dtype::Ci4 } else { Dtype::Ci8 },
+        axes: first.into_iter().chain(last).collect(),
+        clock: Clock {
+            adc_sample_rate_hz: 1e6,
+            sync_time_seconds: 0.0,
+            samples_per_frame: shape.heaps as u64 * shape.samples_per_heap(),
+        },
+        band: None,
+        validity: ValidityType::flags(vec![heap(), antenna()]),
+    }
+}
+
+/// Reproducible bytes, -128 among them.
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn shapes() -> impl Iterator<Item = Stacked> {
+    let antennas = [1, 3, 4, 5, 8, 9, 17];
+    antennas.into_iter().flat_map(|antennas| {
+        [(false, false), (false, true), (true, false), (true, true)].map(|(k_major, four_bit)| {
+            // Spectra that fill whole blocks, parts of one, and an odd number.
+            let spectra = [37, 256, 300][(antennas + usize::from(k_major)) % 3];
+            Stacked { antennas, k_major, four_bit, spectra, channels: 3, ..SHAPE }
+        })
+    })
+}
+
+#[test]
+fn every_kernel_equals_the_definition_for_every_shape_and_layout() {
+    for shape in shapes() {
+        let payload = noise(shape.frame_bytes(), 7);
+        // Some antennas lack some heaps; antenna 1 lacks both.
+        let valid: Vec<u32> = (0..shape.heaps * shape.antennas)
+            .map(|i| u32::from(i % 5 != 3 && i % shape.antennas != 1))
+            .collect();
+        let products = 4 * shape.baselines() * shape.channels;
+        let mut expected = vec![[0i64; 2]; products];
+        for heap in 0..shape.heaps {
+            let valid = &valid[heap * shape.antennas..][..shape.antennas];
+            correlate(&shape, &payload, heap, |a| valid[a] != 0, &mut expected);
+        }
+        for kernel in Kernel::available() {
+            for threads in [1, 2] {
+                let mut fast = Accumulator::new(shape, kernel, threads).unwrap();
+                let mut output = vec![[0x5a5a_5a5a; 2]; products];
+                // Twice, to see that a dump leaves nothing behind.
+                for _ in 0..2 {
+                    output.fill([0x5a5a_5a5a; 2]);
+                    fast.add(&payload, 0..2, &valid);
+                    fast.dump(&vec![1; shape.baselines()], &mut output);
+                }
+                let output: Vec<_> = output.iter().map(|v| v.map(i64::from)).collect();
+                assert!(output == expected, "{kernel:?} {shape:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_are_exact_beyond_32_bits_and_clamped_on_output() {
+    // The most negative number everywhere: each spectrum adds 2 x 128 x 128 to every real part.
+    let shape = Stacked { heaps: 1, antennas: 5, channels: 1, spectra: 40_000, ..SHAPE };
+    let payload = vec![0x80; shape.frame_bytes()];
+    let products = 4 * shape.baselines();
+    for kernel in Kernel::available() {
+        let mut fast = Accumulator::new(shape, kernel, 1).unwrap();
+        let mut output = vec![[7; 2]; products];
+        fast.add(&payload, 0..1, &[1; 5]);
+        assert_eq!(fast.dump(&[1; 15], &mut output), 0);
+        assert!(output.iter().all(|&v| v == [40_000 * 32_768, 0]), "{kernel:?}");
+        fast.add(&payload, 0..1, &[1; 5]);
+        fast.add(&payload, 0..1, &[1; 5]);
+        assert_eq!(fast.dump(&[1; 15], &mut output), products as u64);
+        assert!(output.iter().all(|&v| v == [i32::MAX, 0]), "{kernel:?}");
+        // The sums come back from beyond the range: e(0) and e(1) of opposite signs.
+        let mut opposite = payload.clone();
+        for (index, byte) in opposite.iter_mut().enumerate() {
+            // -128 has no opposite; 127 in antenna 0.
+            if index < shape.row_bytes() {
+                *byte = 127;
+            }
+        }
+        for payload in [&payload, &payload, &opposite, &opposite] {
+            fast.add(payload, 0..1, &[1; 5]);
+        }
+        fast.dump(&[1; 15], &mut output);
+        let cross = 2 * 40_000 * (32_768 - 2 * 128 * 127);
+        assert_eq!(output[product(0, 0, 1, 0)], [cross, 0], "{kernel:?}");
+    }
+}
+
+#[test]
+fn one_heap_longer_than_the_32_bit_sums_is_exact() {
+    let shape = Stacked { heaps: 1, antennas: 1, channels: 1, spectra: 70_001, ..SHAPE };
+    let mut payload = vec![0x80; shape.frame_bytes()];
+    // Brings the total back below 2^31: the last spectra do not contribute to polarisation 0.
+    for spectrum in payload.chunks_exact_mut(4).skip(65_535) {
+        spectrum[..2].fill(0);
+    }
+    for kernel in Kernel::available() {
+        let mut fast = Accumulator::new(shape, kernel, 1).unwrap();
+        let mut output = [[0; 2]; 4];
+        fast.add(&payload, 0..1, &[1]);
+        assert_eq!(fast.dump(&[1], &mut output), 1);
+        let full = 65_535 * 32_768;
+        assert_eq!(output, [[full, 0], [full, 0], [full, 0], [i32::MAX, 0]], "{kernel:?}");
+    }
+}
+
+#[test]
+fn the_products_of_an_antenna_with_itself_are_hermitian() {
+    let payload = noise(SHAPE.frame_bytes(), 3);
+    let mut sums = vec![[0; 2]; 4 * SHAPE.baselines() * SHAPE.channels];
+    correlate(&SHAPE, &payload, 0, |_| true, &mut sums);
+    for a in 0..SHAPE.antennas {
+        let [re, im] = sums[product(a, 1, a, 0)];
+        assert_eq!(sums[product(a, 0, a, 1)], [re, -im]);
+        assert_eq!(sums[product(a, 0, a, 0)][1], 0);
+        assert!(sums[product(a, 1, a, 1)][0] > 0);
+    }
+}
+
+/// A correlator in a harness, its dumps as (timestamp, validity, products).
+struct Run {
+    shape: Stacked,
+    harness: Harness,
+    counters: Counters,
+}
+
+type DumpSeen = (u64, Vec<u32>, Vec<[i32; 2]>);
+
+impl Run {
+    fn new(shape: Stacked, spectra_per_dump: u64) -> Self {
+        let kind = Correlator { spectra_per_dump: Some(spectra_per_dump), ..Default::default() };
+        let input = port(&shape);
+        let output = kind.ports(std::slice::from_ref(&input)).unwrap();
+        let ports = Ports { inputs: vec![input], outputs: output };
+        let counters = Counters::default();
+        let block = kind.build(&ports, &env(&counters)).unwrap();
+        Self { shape, harness: Harness::new(block, &ports, 1).unwrap(), counters }
+    }
+
+    /// Sends a frame and collects the dumps that come.
+    fn send(&mut self, timestamp: u64, valid: &[u32], payload: &[u8], dumps: &mut Vec<DumpSeen>) {
+        let sent = self.harness.send(0, |frame| {
+            frame.header_mut().timestamp = timestamp;
+            frame.header_mut().validity.copy_from_slice(valid);
+            frame.as_mut_slice().copy_from_slice(payload);
+        });
+        assert!(sent);
+        self.drain(dumps);
+    }
+
+    fn drain(&mut self, dumps: &mut Vec<DumpSeen>) -> Next {
+        loop {
+            let next = Harness::block_on(self.harness.run()).unwrap();
+            let Some(frame) = self.harness.receive(0) else { return next };
+            let header = frame.header();
+            dumps.push((header.timestamp, header.validity.clone(), frame.as_slice().to_vec()));
+        }
+    }
+
+    fn end(mut self, dumps: &mut Vec<DumpSeen>) -> Counters {
+        self.harness.end(0);
+        assert_eq!(self.drain(dumps), Next::Finished);
+        self.counters
+    }
+}
+
+pub(crate) fn env(counters: &Counters) -> Env {
+    Env { counters: counters.clone(), ..Env::detached("block") }
+}
+
+pub(crate) fn count(counters: &Counters, name: &str) -> u64 {
+    counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
+}
+
+/// Runs frames `(timestamp, validity, seed)` and holds every dump against the definition.
+fn check(
+    shape: Stacked,
+    heaps_per_dump: u64,
+    frames: &[(u64, Vec<u32>, u64)],
+) -> (Vec<u64>, Counters) {
+    let mut run = Run::new(shape, heaps_per_dump * shape.spectra as u64);
+    let mut dumps = Vec::new();
+    for (timestamp, valid, seed) in frames {
+        run.send(*timestamp, valid, &noise(shape.frame_bytes(), *seed), &mut dumps);
+    }
+    let shape_of_run = run.shape;
+    let counters = run.end(&mut dumps);
+    for (start, counts, products) in &dumps {
+        let mut sums = vec![[0i64; 2]; products.len()];
+        let mut expected_counts = vec![0; shape_of_run.baselines()];
+        for (timestamp, valid, seed) in frames {
+            let payload = noise(shape.frame_bytes(), *seed);
+            for heap in 0..shape.heaps {
+                let at = timestamp + heap as u64 * STEP;
+                if !(*start..start + heaps_per_dump * STEP).contains(&at) {
+                    continue;
+                }
+                let valid = &valid[heap * shape.antennas..][..shape.antennas];
+                correlate(&shape, &payload, heap, |a| valid[a] != 0, &mut sums);
+                for a2 in 0..shape.antennas {
+                    for a1 in 0..=a2 {
+                        expected_counts[product(a1, 0, a2, 0) / 4] += valid[a1] * valid[a2];
+                    }
+                }
+            }
+        }
+        assert_eq!(*counts, expected_counts);
+        for (index, (value, sum)) in products.iter().zip(&sums).enumerate() {
+            let baseline = index / 4 % shape.baselines();
+            let expected = match counts[baseline] {
+                0 => MISSING,
+                _ => sum.map(|s| s as i32),
+            };
+            assert_eq!(*value, expected, "dump {start} product {index}");
+        }
+    }
+    (dumps.iter().map(|dump| dump.0).collect(), counters)
+}
+
+#[test]
+fn dumps_lie_at_absolute_multiples_whatever_the_frames_are() {
+    let all = vec![1; 6];
+    // Frames of 2 heaps, dumps of 1, 2, 3 and 5.
+    for heaps in [1u64, 2, 3, 5] {
+        let frames: Vec<_> = (0..9).map(|i| (i * 2 * STEP, all.clone(), i)).collect();
+        let (dumps, counters) = check(SHAPE, heaps, &frames);
+        let expected: Vec<u64> = (0..18u64.div_ceil(heaps)).map(|i| i * heaps * STEP).collect();
+        assert_eq!(dumps, expected);
+        let incomplete = u64::from(18 % heaps != 0);
+        assert_eq!(count(&counters, "dumps_incomplete"), incomplete, "{heaps}");
+    }
+}
+
+#[test]
+fn a_dump_that_began_before_the_stream_is_not_put_out() {
+    let all = vec![1; 6];
+    let frames: Vec<_> = (4..10).map(|i| (i * 2 * STEP, all.clone(), i)).collect();
+    let (dumps, counters) = check(SHAPE, 3, &frames);
+    assert_eq!(dumps, [9, 12, 15, 18].map(|heap| heap * STEP));
+    assert_eq!(count(&counters, "heaps_before_first_dump"), 1);
+}
+
+#[test]
+fn missing_antennas_and_gaps_lower_the_counts_of_their_baselines_only() {
+    let frames = vec![
+        (0, vec![1, 1, 1, 1, 0, 1], 1),
+        (2 * STEP, vec![0, 1, 1, 0, 1, 1], 2),
+        // 4..6 never came.
+        (6 * STEP, vec![0, 0, 1, 0, 0, 0], 3),
+        // A whole dump of 4 heaps, 8..12, never came.
+        (12 * STEP, vec![1; 6], 4),
+        (14 * STEP, vec![1; 6], 5),
+    ];
+    let (dumps, counters) = check(SHAPE, 4, &frames);
+    assert_eq!(dumps, [0, 4 * STEP, 12 * STEP]);
+    assert_eq!(count(&counters, "dumps_incomplete"), 2);
+    assert_eq!(count(&counters, "dumps"), 3);
+}
+
+#[test]
+fn frames_with_times_that_lie_back_are_left_out_and_counted() {
+    let all = vec![1; 6];
+    let mut run = Run::new(SHAPE, 2 * 16);
+    let mut dumps = Vec::new();
+    let payload = noise(SHAPE.frame_bytes(), 1);
+    for timestamp in [2 * STEP, 2 * STEP, 0, 4 * STEP, u64::MAX - 5] {
+        run.send(timestamp, &all, &payload, &mut dumps);
+    }
+    let counters = run.end(&mut dumps);
+    assert_eq!(dumps[0].0, 2 * STEP);
+    assert_eq!(dumps[0].1, [2; 6]);
+    assert_eq!(dumps[1].0, 4 * STEP);
+    assert_eq!(count(&counters, "heaps_late"), 4);
+}
+
+#[test]
+fn a_stream_without_valid_data_ends_without_a_partial_dump() {
+    let (dumps, _) = check(SHAPE, 3, &[(0, vec![0; 6], 1)]);
+    assert!(dumps.is_empty());
+    let (dumps, _) = check(SHAPE, 2, &[(0, vec![0; 6], 1)]);
+    assert_eq!(dumps, [0]);
+}
+
+fn refused(kind: &Correlator, input: &PortType) -> Vec<Refusal> {
+    kind.ports(std::slice::from_ref(input)).unwrap_err()
+}
+
+#[test]
+fn a_dump_of_broken_heaps_is_refused_with_the_nearest_lengths() {
+    let kind = Correlator { spectra_per_dump: Some(40), ..Default::default() };
+    let refusals = refused(&kind, &port(&SHAPE));
+    assert_eq!(refusals.len(), 1);
+    assert_eq!(refusals[0].help.as_deref(), Some("32 and 48 are the nearest"));
+    let kind = Correlator { spectra_per_dump: Some(5), ..Default::default() };
+    let refusals = refused(&kind, &port(&SHAPE));
+    assert_eq!(refusals[0].help.as_deref(), Some("16 is the nearest"));
+}
+
+#[test]
+fn senseless_parameters_are_refused() {
+    let input = port(&SHAPE);
+    let none = Correlator::default();
+    for kind in [
+        none.clone(),
+        Correlator { spectra_per_dump: Some(0), ..none.clone() },
+        Correlator { spectra_per_dump: Some(u64::MAX - 15), ..none.clone() },
+        Correlator { spectra_per_dump: Some(16), dump_seconds: Some(1.0), ..none.clone() },
+        Correlator { dump_seconds: Some(-1.0), ..none.clone() },
+        Correlator { dump_seconds: Some(f64::NAN), ..none.clone() },
+        Correlator { dump_seconds: Some(1e300), ..none.clone() },
+        Correlator { spectra_per_dump: Some(16), threads: Some(0), ..none.clone() },
+    ] {
+        assert_eq!(refused(&kind, &input).len(), 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn all_problems_of_an_input_are_named_at_once() {
+    let kind = Correlator { spectra_per_dump: Some(16), threads: Some(0), ..Default::default() };
+    let mut input = port(&SHAPE);
+    input.dtype = Dtype::Cf32;
+    input.axes[4].len = 1;
+    input.clock.samples_per_frame = 31;
+    assert_eq!(refused(&kind, &input).len(), 4);
+    input.axes.swap(1, 2);
+    assert!(refused(&kind, &input).iter().any(|r| r.message.contains("[heap][channel]")));
+}
+
+#[test]
+fn seconds_are_rounded_to_whole_heaps() {
+    // A heap lasts 128 us.
+    for (seconds, heaps) in [(1e-9, 1), (500e-6, 4), (1.0, 7813)] {
+        let kind = Correlator { dump_seconds: Some(seconds), ..Default::default() };
+        let output = &kind.ports(&[port(&SHAPE)]).unwrap()[0];
+        assert_eq!(output.clock.samples_per_frame, heaps * STEP);
+        assert_eq!(u64::from(output.validity.full), heaps);
+        assert_eq!(output.axes.iter().map(|axis| axis.len).collect::<Vec<_>>(), [2, 6, 4]);
+    }
+}

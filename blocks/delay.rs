@@ -1,0 +1,259 @@
+//! Delay models: pure arithmetic, no samples.
+//!
+//! A sample that arrived at t is to appear at t + d. The model is made of linear pieces:
+//! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
+//! before the first piece there is neither delay nor phase.
+
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Refusal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::f64::consts::TAU;
+
+/// Largest delay rate, in seconds per second.
+pub const MAX_RATE: f64 = 2.56e-9;
+/// Largest fringe rate, in radians per second.
+pub const MAX_PHASE_RATE_RADIANS_PER_SECOND: f64 = 49.22;
+/// Largest delay unless the block's parameters say otherwise, in seconds.
+pub const MAX_DELAY_SECONDS: f64 = 79.53e-6;
+
+/// One linear piece of a delay model, as a parameter.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Piece {
+    /// First ADC sample (since sync time) for which the piece holds; until the next piece starts.
+    pub start_samples: u64,
+    /// Delay at the start of the piece, in ADC samples. Give this or `delay_seconds`.
+    pub delay_samples: Option<f64>,
+    /// Delay at the start of the piece, in seconds. Give this or `delay_samples`.
+    pub delay_seconds: Option<f64>,
+    /// Change of the delay in seconds per second (or samples per sample).
+    pub rate: f64,
+    /// Phase of the centre of the band at the start of the piece, in radians.
+    pub phase_radians: f64,
+    /// Change of the phase in radians per second.
+    pub phase_rate_radians_per_second: f64,
+}
+
+impl Piece {
+    /// Why the piece cannot be used, pointing at `parameter`.
+    #[must_use]
+    pub fn refusals(
+        &self,
+        parameter: &'static str,
+        adc_sample_rate_hz: f64,
+        max_delay_seconds: f64,
+    ) -> Vec<Refusal> {
+        let refuse = |message: String, help: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+                .help(help)
+        };
+        let mut refusals = Vec::new();
+        if self.delay_samples.is_some() && self.delay_seconds.is_some() {
+            refusals.push(refuse(
+                "a delay is given both in samples and in seconds".to_owned(),
+                "keep one of `delay_samples` and `delay_seconds`".to_owned(),
+            ));
+        }
+        let delay_seconds = self.delay_seconds(adc_sample_rate_hz);
+        let limited = [
+            ("delay", "s", delay_seconds, max_delay_seconds),
+            ("delay rate", "s/s", self.rate, MAX_RATE),
+            (
+                "fringe rate",
+                "rad/s",
+                self.phase_rate_radians_per_second,
+                MAX_PHASE_RATE_RADIANS_PER_SECOND,
+            ),
+        ];
+        for (what, unit, value, limit) in limited {
+            // Written so that NaN is refused too.
+            let within = value.abs() <= limit;
+            if !within {
+                refusals.push(refuse(
+                    format!("a {what} of {value:e} {unit} is beyond range"),
+                    format!("the range is -{limit:e} to {limit:e} {unit}"),
+                ));
+            }
+        }
+        if !self.phase_radians.is_finite() {
+            refusals.push(refuse(
+                "a phase is not a number".to_owned(),
+                "give the phase in radians".to_owned(),
+            ));
+        }
+        refusals
+    }
+
+    fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {
+        let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
+        self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
+    }
+}
+
+/// What the model says for one output spectrum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delay {
+    /// Whole samples, rounded half to even.
+    pub coarse_samples: i64,
+    /// The rest, -1/2 to 1/2 sample.
+    pub fine_samples: f64,
+    /// Phase of the centre of the band, in turns (0 to 1), the quarter turns of the coarse delay
+    /// included.
+    pub phase_turns: f64,
+}
+
+/// A piece in the model's own units.
+#[derive(Clone, Copy, Debug)]
+struct Linear {
+    start: u64,
+    delay_samples: f64,
+    rate: f64,
+    phase_turns: f64,
+    phase_turns_per_sample: f64,
+}
+
+/// The delay model of one polarisation.
+#[derive(Clone, Debug)]
+pub struct DelayModel {
+    adc_sample_rate_hz: f64,
+    /// By start time.
+    pieces: Vec<Linear>,
+}
+
+impl DelayModel {
+    /// A model without delay.
+    #[must_use]
+    pub fn new(adc_sample_rate_hz: f64) -> Self {
+        Self { adc_sample_rate_hz, pieces: Vec::new() }
+    }
+
+    /// A model of these pieces, queued in order.
+    #[must_use]
+    pub fn of(adc_sample_rate_hz: f64, pieces: &[Piece]) -> Self {
+        let mut model = Self::new(adc_sample_rate_hz);
+        pieces.iter().for_each(|piece| model.queue(piece));
+        model
+    }
+
+    /// Adds a piece; it replaces those that start at or after it.
+    pub fn queue(&mut self, piece: &Piece) {
+        let start = piece.start_samples;
+        self.pieces.retain(|known| known.start < start);
+        self.pieces.push(Linear {
+            start,
+            delay_samples: piece
+                .delay_samples
+                .unwrap_or_else(|| piece.delay_seconds.unwrap_or(0.0) * self.adc_sample_rate_hz),
+            rate: piece.rate,
+            phase_turns: piece.phase_radians / TAU,
+            phase_turns_per_sample: piece.phase_rate_radians_per_second
+                / TAU
+                / self.adc_sample_rate_hz,
+        });
+    }
+
+    /// The delay for the spectrum with timestamp `t`.
+    #[must_use]
+    pub fn at(&self, t: u64) -> Delay {
+        let after = self.pieces.partition_point(|piece| piece.start <= t);
+        let Some(piece) = after.checked_sub(1).map(|last| self.pieces[last]) else {
+            return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
+        };
+        let dt = (t - piece.start) as f64;
+        let delay = piece.delay_samples + piece.rate * dt;
+        let coarse = delay.round_ties_even();
+        // A coarse delay of c samples turns the centre of the band by c quarter cycles.
+        let quarter_turns = coarse.rem_euclid(4.0) / 4.0;
+        let phase = piece.phase_turns + piece.phase_turns_per_sample * dt;
+        Delay {
+            coarse_samples: coarse as i64,
+            fine_samples: delay - coarse,
+            phase_turns: (phase.rem_euclid(1.0) + quarter_turns).rem_euclid(1.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(start_samples: u64, delay_samples: f64) -> Piece {
+        Piece { start_samples, delay_samples: Some(delay_samples), ..Piece::default() }
+    }
+
+    #[test]
+    fn coarse_rounds_half_to_even_and_fine_is_the_rest() {
+        for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
+            let got = DelayModel::of(1e9, &[piece(0, delay)]).at(12345);
+            assert_eq!(got.coarse_samples, coarse, "delay {delay}");
+            assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn each_coarse_sample_turns_the_centre_by_a_quarter() {
+        for (delay, turns) in [(1.0, 0.25), (2.0, 0.5), (-1.0, 0.75), (4.0, 0.0), (-6.0, 0.5)] {
+            let got = DelayModel::of(1e9, &[piece(0, delay)]).at(0).phase_turns;
+            assert!((got - turns).abs() < 1e-12, "delay {delay}: {got} turns");
+        }
+    }
+
+    #[test]
+    fn pieces_hold_from_their_start_until_the_next() {
+        let model = DelayModel::of(1e9, &[piece(100, 3.0), piece(200, 5.0)]);
+        let coarse: Vec<i64> =
+            [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
+        assert_eq!(coarse, [0, 3, 3, 5, 5]);
+    }
+
+    #[test]
+    fn a_new_piece_replaces_those_queued_at_or_after_its_start() {
+        let mut model = DelayModel::of(1e9, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
+        model.queue(&piece(200, 7.0));
+        assert_eq!(model.at(250).coarse_samples, 7);
+        assert_eq!(model.at(350).coarse_samples, 7);
+        assert_eq!(model.at(150).coarse_samples, 1);
+    }
+
+    #[test]
+    fn rates_stay_exact_after_two_days() {
+        let rate_hz = 1.712e9;
+        let start = 172_800 * 1_712_000_000_u64;
+        let model = DelayModel::of(
+            rate_hz,
+            &[Piece {
+                start_samples: start,
+                delay_seconds: Some(1e-6),
+                rate: 2.56e-9,
+                phase_radians: 1.0,
+                phase_rate_radians_per_second: -49.0,
+                ..Piece::default()
+            }],
+        );
+        let dt_samples = 1_712_000_000_u64;
+        let got = model.at(start + dt_samples);
+        let delay = (1e-6 + 2.56e-9) * rate_hz;
+        assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-9);
+        let phase = (1.0 - 49.0) / TAU + delay.round() * 0.25;
+        let difference = (got.phase_turns - phase).rem_euclid(1.0);
+        assert!(difference.min(1.0 - difference) < 1e-9);
+    }
+
+    #[test]
+    fn what_is_beyond_range_is_refused() {
+        let bad = [
+            Piece { delay_seconds: Some(80e-6), ..Piece::default() },
+            Piece { delay_samples: Some(f64::NAN), ..Piece::default() },
+            Piece { delay_samples: Some(1.0), delay_seconds: Some(1e-9), ..Piece::default() },
+            Piece { rate: -2.6e-9, ..Piece::default() },
+            Piece { phase_rate_radians_per_second: 50.0, ..Piece::default() },
+            Piece { phase_radians: f64::INFINITY, ..Piece::default() },
+        ];
+        for piece in bad {
+            assert_eq!(piece.refusals("delays", 1.712e9, MAX_DELAY_SECONDS).len(), 1, "{piece:?}");
+        }
+        let good = Piece { delay_seconds: Some(-79.5e-6), rate: 2.5e-9, ..Piece::default() };
+        assert!(good.refusals("delays", 1.712e9, MAX_DELAY_SECONDS).is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! Signals with a known answer.
+#![allow(clippy::unwrap_used)]
+
+use super::cpu::{Digitiser, Pace};
+use super::*;
+use fxgraph::Next;
+use fxgraph::runtime::edge::Harness;
+use num_complex::Complex64;
+use serde_json::{Value, json};
+use std::f64::consts::TAU;
+use std::time::{Duration, Instant};
+
+fn parameters(mut json: Value) -> DigitiserSimulator {
+    let defaults = [
+        ("samples_per_frame", json!(1024)),
+        ("samples_per_heap", json!(256)),
+        ("period_samples", json!(4096)),
+        ("adc_sample_rate_hz", json!(4096.0)),
+        ("frames", json!(4)),
+    ];
+    for (key, value) in defaults {
+        json.as_object_mut().unwrap().entry(key).or_insert(value);
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+/// Unpacks bit by bit, the slow way.
+fn unpack(bytes: &[u8], bits: usize) -> Vec<i64> {
+    let bit = |i: usize| i64::from(bytes[i / 8] >> (7 - i % 8) & 1);
+    let value = |n: usize| (0..bits).fold(0i64, |v, i| v << 1 | bit(n * bits + i));
+    let signed = |v: i64| if v >> (bits - 1) == 1 { v - (1 << bits) } else { v };
+    (0..bytes.len() * 8 / bits).map(|n| signed(value(n))).collect()
+}
+
+/// All samples of both polarisations.
+fn run(parameters: &DigitiserSimulator) -> [Vec<i64>; 2] {
+    let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
+    let program = parameters.program().unwrap();
+    let block = Digitiser::new(parameters.clone(), program, &Env::detached("dig"));
+    let mut harness = Harness::new(Box::new(block), &ports, 2).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    let mut samples = [vec![], vec![]];
+    loop {
+        let next = Harness::block_on(harness.run()).unwrap();
+        for (pol, samples) in samples.iter_mut().enumerate() {
+            while let Some(frame) = harness.receive(pol) {
+                assert!(frame.header().validity.iter().all(|v| *v == 1));
+                let at = samples.len() as u64 + parameters.first_timestamp;
+                assert_eq!(frame.header().timestamp, at);
+                samples.extend(unpack(frame.as_slice(), usize::from(parameters.bits)));
+            }
+        }
+        if next == Next::Finished {
+            return samples;
+        }
+    }
+}
+
+#[test]
+fn a_tone_without_dither_is_the_rounded_cosine_at_every_width() {
+    for bits in [2u8, 3, 7, 8, 10, 12, 16] {
+        let text = "nodither(cw(0.9, 129.4)); nodither(cw(2, 3))";
+        let [pol0, pol1] = run(&parameters(json!({"signals": text, "bits": bits})));
+        let full = f64::from((1i32 << (bits - 1)) - 1);
+        let expected = |t: usize, a: f64, cycles: f64| {
+            (a * full * (TAU * cycles * t as f64 / 4096.0).cos()).clamp(-full, full)
+        };
+        assert_eq!(pol0.len(), 4096);
+        for t in 0..4096 {
+            // 129.4 Hz is rounded to 129 whole cycles of the period.
+            assert!((pol0[t] as f64 - expected(t, 0.9, 129.0)).abs() < 0.5001, "{bits} {t}");
+            assert!((pol1[t] as f64 - expected(t, 2.0, 3.0)).abs() < 0.5001);
+        }
+    }
+}
+
+#[test]
+fn frames_run_on_seamlessly_from_any_timestamp_and_over_periods_shorter_than_a_frame() {
+    let text = "nodither(cw(0.5, 16)); nodither(comb(1, 32))";
+    let [whole, comb] = run(&parameters(json!({"signals": text, "frames": 8})));
+    assert_eq!(whole[..4096], whole[4096..]);
+    let later = parameters(json!({"signals": text, "first_timestamp": 2048, "frames": 2}));
+    assert_eq!(run(&later)[0], whole[2048..4096]);
+    let short = parameters(json!({"signals": text, "period_samples": 256, "frames": 8}));
+    assert_eq!(run(&short)[0], whole);
+    assert_eq!(comb.iter().step_by(128).sum::<i64>(), comb.iter().sum::<i64>());
+    assert_eq!(comb[..128].iter().sum::<i64>(), 511);
+}
+
+#[test]
+fn noise_has_its_level_and_is_shared_only_where_a_seed_is_given() {
+    let run_of = |antenna: usize, text: &str| {
+        run(&parameters(
+            json!({"signals": text, "antenna": antenna, "frames": 64, "period_samples": 65536}),
+        ))
+    };
+    let correlation = |a: &[i64], b: &[i64]| {
+        let dot = |x: &[i64], y: &[i64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<i64>() as f64;
+        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+    };
+    let a = run_of(0, "wgn(0.1)");
+    let power = a[0].iter().map(|v| v * v).sum::<i64>() as f64 / a[0].len() as f64;
+    assert!((power.sqrt() / 51.1 - 1.0).abs() < 0.02);
+    assert!(correlation(&a[0], &a[1]).abs() < 0.02);
+    assert!(correlation(&a[0], &run_of(1, "wgn(0.1)")[0]).abs() < 0.02);
+    let shared = |antenna| run_of(antenna, "wgn(0.1, 5)");
+    assert!(correlation(&shared(0)[0], &shared(1)[0]) > 0.99);
+    let same = run_of(0, "n = wgn(0.1); n; n");
+    assert!(correlation(&same[0], &same[1]) > 0.99);
+}
+
+#[test]
+fn a_fractional_delay_turns_phases_by_exactly_that_slope() {
+    let delay = 3.3;
+    let text =
+        format!("x = 1.5 * multicw(4, 0.1, 0, 300, 400); nodither(x); nodither(delay(x, {delay}))");
+    let [plain, delayed] = run(&parameters(json!({"signals": text, "bits": 16})));
+    for tone in [300, 700, 1100, 1500] {
+        let line = |signal: &[i64]| -> Complex64 {
+            let turn = |t: usize| -TAU * ((tone * t) % 4096) as f64 / 4096.0;
+            signal.iter().enumerate().map(|(t, v)| Complex64::cis(turn(t)) * *v as f64).sum()
+        };
+        let ratio = line(&delayed) / line(&plain);
+        let expected = Complex64::cis(-TAU * f64::from(tone as u32) / 4096.0 * delay);
+        assert!((ratio - expected).norm() < 1e-3, "{tone}: {ratio} {expected}");
+    }
+}
+
+#[test]
+fn antennas_see_the_source_with_the_geometric_delay_of_their_place() {
+    // One metre and a sample rate that makes it 4.25 samples.
+    let rate = 4.25 * crate::geometry::SPEED_OF_LIGHT;
+    let see = |antenna: usize, polarised: f64| {
+        run(&parameters(json!({
+            "bits": 16, "antenna": antenna, "adc_sample_rate_hz": rate,
+            "antennas_enu_metres": [[0, 0, 0], [1, 0, 0]],
+            "source": {"azimuth_degrees": 90.0, "elevation_degrees": 0.0, "amplitude": 0.1,
+                "seed": 3, "polarised_fraction": polarised},
+        })))
+    };
+    let (origin, east) = (see(0, 0.0), see(1, 0.0));
+    for (a, b) in [(&origin[0], &east[0]), (&origin[1], &east[1])] {
+        for k in [100usize, 901, 1777] {
+            // The source's own spectrum cancels in the quotient.
+            let line = |signal: &[i64]| -> Complex64 {
+                let turn = |t: usize| -TAU * ((k * t) % 4096) as f64 / 4096.0;
+                signal.iter().enumerate().map(|(t, v)| Complex64::cis(turn(t)) * *v as f64).sum()
+            };
+            // East is nearer, so the wave is there 4.25 samples earlier.
+            let expected = Complex64::cis(TAU * k as f64 / 4096.0 * 4.25);
+            assert!((line(b) / line(a) - expected).norm() < 0.02);
+        }
+    }
+    let cross = |s: &[Vec<i64>; 2]| {
+        let dot = |x: &[i64], y: &[i64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<i64>() as f64;
+        dot(&s[0], &s[1]) / dot(&s[0], &s[0])
+    };
+    assert!(cross(&origin).abs() < 0.1);
+    assert!((cross(&see(0, 1.0)) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn a_duration_is_whole_frames_and_limits_them() {
+    let p = parameters(json!({"duration_seconds": 0.6}));
+    assert_eq!(p.frame_limit(), Some(3));
+    assert_eq!(run(&p)[1].len(), 3 * 1024);
+}
+
+#[test]
+fn a_stalled_stream_catches_up_without_a_burst() {
+    let start = Instant::now();
+    let mut pace = Pace::new(0.01, start);
+    let after_stall = start + Duration::from_secs(1);
+    let (mut frame, mut now) = (0, after_stall);
+    while now < after_stall + Duration::from_secs(1) {
+        let wait = pace.wait(frame, now);
+        if wait.is_zero() {
+            pace.sent(frame, now);
+            frame += 1;
+        }
+        now += wait.max(Duration::from_micros(1));
+    }
+    assert!((108..=112).contains(&frame), "{frame} frames in a second of 100");
+}
+
+#[test]
+fn bad_parameters_are_refused_all_at_once_with_help() {
+    let bad = parameters(json!({
+        "bits": 11, "samples_per_frame": 1000, "period_samples": 3000, "first_timestamp": 1,
+        "signals": "cw(1, 2); cww(1)", "adc_sample_rate_hz": 0.0, "duration_seconds": -1.0,
+        "source": {"azimuth_degrees": 0, "elevation_degrees": 0, "amplitude": 1, "polarised_fraction": 2},
+    }));
+    let refusals = bad.ports(&[]).unwrap_err();
+    let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
+    for parameter in [
+        "bits",
+        "samples_per_frame",
+        "first_timestamp",
+        "signals",
+        "adc_sample_rate_hz",
+        "duration_seconds",
+        "antenna",
+        "source.polarised_fraction",
+    ] {
+        assert!(at.contains(&At::Parameter(parameter)), "{parameter} in {at:?}");
+    }
+    let signals = refusals.iter().find(|r| r.at == At::Parameter("signals")).unwrap();
+    assert_eq!(signals.label, "at `cww`, column 11 of the text");
+    let huge = parameters(json!({
+        "samples_per_frame": u64::MAX, "samples_per_heap": u64::MAX, "period_samples": u64::MAX,
+    }));
+    assert!(huge.ports(&[]).is_err());
+    let zero =
+        parameters(json!({"samples_per_frame": 0, "samples_per_heap": 0, "period_samples": 0}));
+    assert!(zero.ports(&[]).is_err());
+}

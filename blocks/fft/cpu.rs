@@ -1,0 +1,65 @@
+//! The block on the CPU.
+
+use super::Shape;
+use crate::parallel::Threads;
+use crate::real_fft::RealFixup;
+use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use num_complex::Complex32;
+use rustfft::FftPlanner;
+use std::sync::Arc;
+
+/// The running block.
+pub struct Cpu {
+    /// Transform of N/unzip complex numbers.
+    plan: Arc<dyn rustfft::Fft<f32>>,
+    /// The step to the real transform; with `unzip`, `postproc` does it.
+    fixup: Option<RealFixup>,
+    threads: Threads,
+    /// Scratch of each thread.
+    scratches: Vec<Vec<Complex32>>,
+}
+
+impl Cpu {
+    pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
+        let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
+        let threads = Threads::new(threads)?;
+        let scratch = vec![Complex32::default(); plan.get_immutable_scratch_len()];
+        Ok(Self {
+            plan,
+            fixup: (shape.unzip == 1).then(|| RealFixup::new(shape.channels)),
+            scratches: vec![scratch; threads.count()],
+            threads,
+        })
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.inputs[0].ended() {
+            return Ok(Next::Finished);
+        }
+        if io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        let (header, spectra) = output.parts_mut::<Complex32>();
+        header.continue_from(input.header());
+        header.validity.copy_from_slice(&input.header().validity);
+        // Pairs of reals are the complex numbers z_i = x_{2i} + j x_{2i+1}.
+        let series: &[Complex32] = input.as_slice();
+        let len = self.plan.len();
+        self.threads.each(spectra, len, &mut self.scratches, |first, spectra, scratch| {
+            let series = series[first * len..].chunks_exact(len);
+            for (series, spectrum) in series.zip(spectra.chunks_exact_mut(len)) {
+                self.plan.process_immutable_with_scratch(series, spectrum, scratch);
+                if let Some(fixup) = &self.fixup {
+                    fixup.apply(spectrum);
+                }
+            }
+        });
+        io.outputs[0].push(output);
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,126 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::parallel::MAX_THREADS;
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Axis, Band, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Resources,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of the block `fft`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fft {
+    /// Threads that transform, 0 for all cores. The default is 1, because a flowgraph of many
+    /// blocks already uses the cores; give more where one antenna alone is too much for a core.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
+}
+
+fn default_threads() -> usize {
+    1
+}
+
+/// The lengths of an input's axes.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    pols: usize,
+    spectra: usize,
+    unzip: usize,
+    /// Channels of the whole spectrum.
+    channels: usize,
+}
+
+impl Shape {
+    /// The shape of a real or an unzipped input, if it is one.
+    fn of(input: &PortType) -> Option<Self> {
+        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+        let lens: Vec<usize> = input.axes.iter().map(|axis| axis.len).collect();
+        match (input.dtype, names.as_slice(), lens.as_slice()) {
+            (Dtype::F32, ["pol", "spectrum", "sample"], &[pols, spectra, samples]) => {
+                Some(Self { pols, spectra, unzip: 1, channels: samples / 2 })
+            }
+            (
+                Dtype::Cf32,
+                ["pol", "spectrum", "unzip", "sample"],
+                &[pols, spectra, unzip, samples],
+            ) => Some(Self { pols, spectra, unzip, channels: unzip * samples }),
+            _ => None,
+        }
+    }
+}
+
+impl Kind for Fft {
+    const NAME: &'static str = "fft";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        if self.threads > MAX_THREADS {
+            let message = format!("{} threads are too many", self.threads);
+            let at = At::Parameter("threads");
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            refusals
+                .push(refusal.help(format!("up to {MAX_THREADS} are possible; 0 takes all cores")));
+        }
+        let input = &inputs[0];
+        let shape = Shape::of(input);
+        match shape {
+            None => {
+                let message = format!("`fft` cannot transform `{input}`");
+                refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(
+                    "it takes f32 [pol][spectrum][sample] or cf32 [pol][spectrum][unzip][sample]",
+                ));
+            }
+            Some(shape) if !shape.channels.is_power_of_two() || shape.channels < 4 => {
+                let message = format!("`fft` cannot make {} channels", shape.channels);
+                let at = At::InputAxis(0, "sample");
+                let help = "the number of channels must be a power of two, at least 4";
+                refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
+            }
+            Some(_) => {}
+        }
+        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let mut output = input.clone();
+        output.dtype = Dtype::Cf32;
+        if let Some(last) = output.axes.last_mut() {
+            let origin = last.origin.clone();
+            *last = Axis::new("channel", shape.channels / shape.unzip);
+            last.origin = origin;
+        }
+        output.band.get_or_insert(Band {
+            channels: shape.channels,
+            first_channel: 0,
+            centre_hz: input.clock.adc_sample_rate_hz / 4.0,
+            bandwidth_hz: input.clock.adc_sample_rate_hz / 2.0,
+        });
+        Ok(vec![output])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Some(shape) = Shape::of(&ports.inputs[0]) else { return Resources::default() };
+        let transforms = (shape.pols * shape.spectra) as f64;
+        let channels = shape.channels as f64;
+        Resources {
+            // Twiddles of the plan, and scratch.
+            host_bytes: 4 * 8 * shape.channels,
+            operations_per_frame: transforms * 5.0 * channels * channels.log2(),
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, ports: &Ports, _env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let shape = Shape::of(&ports.inputs[0])
+            .ok_or_else(|| BlockError::new("the input of `fft` is neither real nor unzipped"))?;
+        Ok(Box::new(cpu::Cpu::new(shape, self.threads)?))
+    }
+}

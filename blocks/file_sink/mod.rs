@@ -1,0 +1,67 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod recorder;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What stands for the first timestamp in a path.
+const PLACEHOLDER: &str = "{timestamp}";
+
+/// Parameters of `file_sink`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSink {
+    /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
+    /// timestamp. Folders are made.
+    pub path: String,
+    /// Frames to write at most; those after them are taken and dropped.
+    pub max_frames: Option<u64>,
+    /// Frames per file, after which the next file is begun; `path` must contain `{timestamp}`.
+    pub frames_per_file: Option<u64>,
+}
+
+impl Kind for FileSink {
+    const NAME: &'static str = "file_sink";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        let refuse = |parameter, message: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+        };
+        let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
+        if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
+            let message = format!("`{}` names no NumPy file", self.path);
+            refusals.push(refuse("path", message).help("the name must end in .npy or .npz"));
+        }
+        if self.frames_per_file == Some(0) {
+            refusals.push(refuse("frames_per_file", "a file holds at least 1 frame".to_owned()));
+        }
+        if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {
+            let message = "each file would overwrite the one before".to_owned();
+            refusals.push(
+                refuse("path", message)
+                    .note(At::Parameter("frames_per_file"), "several files are asked for here")
+                    .help("put {timestamp} into the name"),
+            );
+        }
+        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources::default()
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Sink::new(self.clone(), &ports.inputs[0], env)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! One recording: its arrays and its side file.
+
+use crate::recording::npy::Writer;
+use crate::recording::side_file::{SideFile, layout, row_shape};
+use fxgraph::{BlockError, Frame, PortType};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+/// How often the side file is brought up to date.
+const SIDE_FILE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A recording that grows.
+pub struct Recorder {
+    path: PathBuf,
+    /// Folder of the arrays until a `.npz` is put together.
+    parts: Option<PathBuf>,
+    data: Writer,
+    timestamp: Writer,
+    validity: Writer,
+    annotations: Vec<(&'static str, Writer)>,
+    /// Bytes of a row that is being put together.
+    row: Vec<u8>,
+    side: SideFile,
+    side_written: Instant,
+}
+
+/// An error at `path`.
+fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
+    let path = path.display().to_string();
+    move |error| BlockError::new(format!("cannot write {path}: {error}")).because(error)
+}
+
+impl Recorder {
+    /// A new recording at `path`, which ends in `.npy` or `.npz`.
+    pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(at(folder))?;
+        }
+        let zipped = path.extension().is_some_and(|extension| extension == "npz");
+        let parts = zipped.then(|| PathBuf::from(format!("{}.parts", path.display())));
+        if let Some(parts) = &parts {
+            fs::create_dir_all(parts).map_err(at(parts))?;
+            // Shows now, not at the end of the run, that the name can be written.
+            File::create(&path).map_err(at(&path))?;
+        }
+        let create = |name: &str, descr, shape: Vec<usize>, bytes| {
+            let file = array_path(&path, parts.as_deref(), name);
+            Writer::create(&file, descr, shape, bytes).map_err(at(&file))
+        };
+        let units = port.validity.axes.iter().map(|axis| axis.len).collect();
+        let data = create("data", layout(port.dtype).0, row_shape(port), port.frame_bytes())?;
+        let timestamp = create("timestamp", "<u8", vec![], size_of::<u64>())?;
+        let validity_bytes = port.validity.units() * size_of::<u32>();
+        let validity = create("validity", "<u4", units, validity_bytes)?;
+        let mut recorder = Self {
+            path,
+            parts,
+            data,
+            timestamp,
+            validity,
+            annotations: Vec::new(),
+            row: Vec::new(),
+            side,
+            side_written: Instant::now(),
+        };
+        for name in ["data", "timestamp", "validity"] {
+            recorder.name_array(name);
+        }
+        recorder.write_side_file()?;
+        Ok(recorder)
+    }
+
+    /// Frames that are whole on disk.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.side.frames
+    }
+
+    fn name_array(&mut self, name: &str) {
+        let file = array_path(&self.path, self.parts.as_deref(), name);
+        let file_name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.side.arrays.insert(name.to_owned(), file_name.unwrap_or_default());
+    }
+
+    /// Appends a frame to all arrays.
+    pub fn append(&mut self, frame: &Frame) -> Result<(), BlockError> {
+        let header = frame.header();
+        let time = header.timestamp;
+        self.row.clear();
+        self.row.extend(header.validity.iter().flat_map(|count| count.to_le_bytes()));
+        self.validity.append(&self.row).map_err(at(self.validity.path()))?;
+        self.timestamp.append(&time.to_le_bytes()).map_err(at(self.timestamp.path()))?;
+        self.append_annotations(frame)?;
+        // Last, so that every frame in the data array has its row in the others.
+        self.data.append(frame.as_slice::<u8>()).map_err(at(self.data.path()))?;
+        if self.side.frames == 0 {
+            let clock = &self.side.clock;
+            let seconds = time as f64 / clock.adc_sample_rate_hz + clock.sync_time_seconds;
+            self.side.first_timestamp = Some(time);
+            self.side.start_unix_seconds = Some(seconds);
+        }
+        self.side.frames += 1;
+        if self.side_written.elapsed() > SIDE_FILE_INTERVAL {
+            self.write_side_file()?;
+        }
+        Ok(())
+    }
+
+    fn append_annotations(&mut self, frame: &Frame) -> Result<(), BlockError> {
+        let all = &frame.header().annotations;
+        for (name, values) in all.iter() {
+            if self.annotations.iter().any(|(known, _)| *known == name) {
+                continue;
+            }
+            let file = array_path(&self.path, self.parts.as_deref(), name);
+            let bytes = size_of_val(values);
+            let writer =
+                Writer::create(&file, "<f8", vec![values.len()], bytes).map_err(at(&file))?;
+            self.annotations.push((name, writer));
+            self.name_array(name);
+        }
+        for (name, writer) in &mut self.annotations {
+            let values = all.get(name);
+            let row_bytes = writer.row_bytes();
+            // Frames before the table first appeared, and those without it, say not a number.
+            while writer.rows() < self.side.frames + 1 {
+                self.row.clear();
+                if writer.rows() == self.side.frames {
+                    self.row.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                }
+                while self.row.len() < row_bytes {
+                    self.row.extend(f64::NAN.to_le_bytes());
+                }
+                writer.append(&self.row).map_err(at(writer.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the side file in one step, so that a reader never sees half of it.
+    fn write_side_file(&mut self) -> Result<(), BlockError> {
+        let path = PathBuf::from(format!("{}.json", self.path.display()));
+        let draft = PathBuf::from(format!("{}.json.new", self.path.display()));
+        let text = serde_json::to_string_pretty(&self.side)
+            .map_err(|error| BlockError::new("cannot describe the recording").because(error))?;
+        fs::write(&draft, text + "\n").map_err(at(&draft))?;
+        fs::rename(&draft, &path).map_err(at(&path))?;
+        self.side_written = Instant::now();
+        Ok(())
+    }
+
+    /// Closes all files; `complete` says whether the stream had ended.
+    pub fn close(mut self, complete: bool) -> Result<(), BlockError> {
+        let annotations = self.annotations.iter().map(|(_, writer)| writer);
+        for writer in [&self.data, &self.timestamp, &self.validity].into_iter().chain(annotations) {
+            // A pipe or a device has nothing to wait for.
+            let _ = writer.sync();
+        }
+        if let Some(parts) = self.parts.take() {
+            self.zip(&parts)?;
+            fs::remove_dir_all(&parts).map_err(at(&parts))?;
+        }
+        self.side.complete = complete;
+        self.write_side_file()
+    }
+
+    /// Puts the arrays together to the `.npz`.
+    fn zip(&self, parts: &Path) -> Result<(), BlockError> {
+        let path = &self.path;
+        let mut zip = ZipWriter::new(File::create(path).map_err(at(path))?);
+        for file_name in self.side.arrays.values() {
+            let part = parts.join(file_name);
+            let mut from = File::open(&part).map_err(at(&part))?;
+            let len = from.metadata().map_err(at(&part))?.len();
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored)
+                .large_file(len >= u64::from(u32::MAX));
+            zip.start_file(file_name, options).map_err(|error| at(path)(error.into()))?;
+            io::copy(&mut from, &mut zip).map_err(at(path))?;
+        }
+        let file = zip.finish().map_err(|error| at(path)(error.into()))?;
+        file.sync_all().map_err(at(path))
+    }
+}
+
+/// File of the array `name` of the recording at `path`.
+fn array_path(path: &Path, parts: Option<&Path>, name: &str) -> PathBuf {
+    match parts {
+        Some(parts) => parts.join(format!("{name}.npy")),
+        None if name == "data" => path.to_owned(),
+        None => path.with_extension(format!("{name}.npy")),
+    }
+}

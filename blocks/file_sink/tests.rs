@@ -1,0 +1,145 @@
+//! What stands in the files, read by hand.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::recording::npy::Header;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Band, Clock, Dtype, ValidityType};
+use std::fs::{self, File};
+use std::path::Path;
+
+fn port() -> PortType {
+    PortType {
+        dtype: Dtype::Ci32,
+        axes: vec![Axis::new("channel", 3), Axis::new("baseline", 2)],
+        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 50.0, samples_per_frame: 8 },
+        band: Some(Band { channels: 4, first_channel: 1, centre_hz: 250.0, bandwidth_hz: 500.0 }),
+        validity: ValidityType { axes: vec![Axis::new("baseline", 2)], full: 9 },
+    }
+}
+
+/// Records `frames` frames at `path`; ends the stream or breaks off.
+fn record(path: &str, frames: u64, per_file: Option<u64>, end: bool) -> Result<(), BlockError> {
+    let sink = FileSink { path: path.to_owned(), max_frames: Some(5), frames_per_file: per_file };
+    assert!(sink.ports(&[port()]).is_ok());
+    let ports = Ports { inputs: vec![port()], outputs: vec![] };
+    let mut harness =
+        Harness::new(sink.build(&ports, &Env::detached("out")).unwrap(), &ports, 16).unwrap();
+    Harness::block_on(async {
+        harness.start().await?;
+        for n in 0..frames {
+            assert!(harness.send(0, |frame| {
+                let header = frame.header_mut();
+                header.timestamp = 80 + 8 * n;
+                header.validity.copy_from_slice(&[9, n as u32]);
+                if n > 0 {
+                    header.annotations.reset("saturated", 1)[0] = n as f64;
+                }
+                let values = frame.as_mut_slice::<i32>();
+                (0..).zip(values).for_each(|(i, value)| *value = i + 100 * n as i32);
+            }));
+        }
+        if end {
+            harness.end(0);
+        }
+        harness.run().await?;
+        harness.finish().await
+    })
+}
+
+fn load(path: &Path) -> (Header, Vec<u8>) {
+    let header = Header::read(&File::open(path).unwrap(), 0).unwrap();
+    let data = fs::read(path).unwrap().split_off(header.data_offset as usize);
+    (header, data)
+}
+
+fn side(path: &str) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(format!("{path}.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn an_array_and_its_companions_hold_every_frame_and_the_side_file_explains_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/vis.npy").display().to_string();
+    record(&path, 3, None, true).unwrap();
+    let (header, data) = load(Path::new(&path));
+    assert_eq!((header.descr.as_str(), header.shape), ("<i4", vec![3, 3, 2, 2]));
+    let value = |n: usize| i32::from_le_bytes(data[4 * n..][..4].try_into().unwrap());
+    assert!((0..36).all(|n| value(n) == (n % 12 + n / 12 * 100) as i32));
+    let (header, data) = load(&folder.path().join("new/vis.timestamp.npy"));
+    assert_eq!(header.shape, [3]);
+    assert_eq!(data.iter().step_by(8).copied().collect::<Vec<_>>(), [80, 88, 96]);
+    let (header, data) = load(&folder.path().join("new/vis.validity.npy"));
+    assert_eq!(header.shape, [3, 2]);
+    assert_eq!(data.iter().step_by(4).copied().collect::<Vec<_>>(), [9, 0, 9, 1, 9, 2]);
+    let (_, data) = load(&folder.path().join("new/vis.saturated.npy"));
+    let values: Vec<f64> =
+        data.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+    assert!(values[0].is_nan());
+    assert_eq!(values[1..], [1.0, 2.0]);
+    let side = side(&path);
+    assert_eq!(side["complete"], true);
+    assert_eq!(side["frames"], 3);
+    assert_eq!(side["start_unix_seconds"], 50.08);
+    // Channel 1 of four over 500 Hz with channel 2 at 250 Hz.
+    assert_eq!(
+        (&side["axes"][0]["first"], &side["axes"][0]["step"]),
+        (&125.0.into(), &125.0.into())
+    );
+    assert_eq!(side["axes"][0]["unit"], "Hz");
+}
+
+#[test]
+fn an_archive_holds_the_same_arrays_and_leaves_no_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npz").display().to_string();
+    record(&path, 2, None, true).unwrap();
+    let mut zip = zip::ZipArchive::new(File::open(&path).unwrap()).unwrap();
+    let mut names: Vec<String> = zip.file_names().map(str::to_owned).collect();
+    names.sort();
+    assert_eq!(names, ["data.npy", "saturated.npy", "timestamp.npy", "validity.npy"]);
+    assert_eq!(zip.by_name("data.npy").unwrap().size(), 512 + 2 * 48);
+    assert!(!folder.path().join("vis.npz.parts").exists());
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_readable_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npy").display().to_string();
+    record(&path, 2, None, false).unwrap();
+    assert_eq!(load(Path::new(&path)).0.shape[0], 2);
+    assert_eq!(side(&path)["complete"], false);
+}
+
+#[test]
+fn files_are_rotated_and_named_by_their_first_frame_up_to_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v_{timestamp}.npy").display().to_string();
+    record(&path, 7, Some(2), true).unwrap();
+    let frames = |time: u32| load(&folder.path().join(format!("v_{time}.npy"))).0.shape[0];
+    assert_eq!([frames(80), frames(96), frames(112)], [2, 2, 1]);
+}
+
+#[test]
+fn a_full_disk_and_a_folder_that_cannot_be_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = folder.path().join("full.npy");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let error = record(&full.display().to_string(), 1, None, true).unwrap_err().to_string();
+    assert!(error.contains("full.npy") && error.contains("No space left"), "{error}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let under = file.join("a.npy").display().to_string();
+    assert!(record(&under, 1, None, true).unwrap_err().to_string().contains("/file"));
+}
+
+#[test]
+fn paths_that_cannot_work_are_refused() {
+    let refusals = |path: &str, per_file| {
+        let sink = FileSink { path: path.to_owned(), max_frames: None, frames_per_file: per_file };
+        sink.ports(&[port()]).map_err(|refusals| refusals.len())
+    };
+    assert_eq!(refusals("a.txt", None), Err(1));
+    assert_eq!(refusals("out/.npy", None), Err(1));
+    assert_eq!(refusals("a.npy", Some(0)), Err(2));
+}

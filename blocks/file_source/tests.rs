@@ -1,0 +1,136 @@
+//! What `file_sink` wrote comes back bit for bit; what lies is refused.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::file_sink::FileSink;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Band, Clock, Dtype, Frame, Next, ValidityType};
+use std::fs;
+use std::sync::Arc;
+
+fn port(dtype: Dtype) -> PortType {
+    PortType {
+        dtype,
+        axes: vec![Axis::new("channel", 24), Axis::new("pol", 2)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 3.5, samples_per_frame: 8 },
+        band: Some(Band { channels: 64, first_channel: 8, centre_hz: 2.5e5, bandwidth_hz: 5e5 }),
+        validity: ValidityType { axes: vec![Axis::new("pol", 2)], full: 9 },
+    }
+}
+
+fn byte(n: usize, i: usize) -> u8 {
+    (n * 31 + i * 7) as u8
+}
+
+fn record(path: &str, dtype: Dtype) {
+    let sink = FileSink { path: path.to_owned(), max_frames: None, frames_per_file: None };
+    let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
+    let block = sink.build(&ports, &Env::detached("out")).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    Harness::block_on(async {
+        harness.start().await.unwrap();
+        for n in 0..3usize {
+            assert!(harness.send(0, |frame| {
+                let (header, payload) = frame.parts_mut::<u8>();
+                header.timestamp = (1 << 40) + 16 * n as u64;
+                header.validity.copy_from_slice(&[9, n as u32]);
+                if n > 0 {
+                    header.annotations.reset("saturated", 2)[1] = n as f64;
+                }
+                payload.iter_mut().enumerate().for_each(|(i, b)| *b = byte(n, i));
+            }));
+        }
+        harness.end(0);
+        harness.run().await.unwrap();
+        harness.finish().await.unwrap();
+    });
+}
+
+fn source(path: &str) -> FileSource {
+    FileSource { path: path.to_owned(), frames: None, raw: None }
+}
+
+/// Plays everything, or says why not.
+fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let ports = Ports { inputs: vec![], outputs: source.ports(&[]).map_err(first)? };
+    let block = source.build(&ports, &Env::detached("in")).unwrap();
+    let mut harness = Harness::new(block, &ports, 8).unwrap();
+    let next = Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await
+    });
+    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
+    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    Ok((ports.outputs[0].clone(), frames))
+}
+
+#[test]
+fn every_type_comes_back_bit_for_bit_from_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    for dtype in [Dtype::Packed(10), Dtype::Ci4, Dtype::Ci8, Dtype::Ci32, Dtype::Cf32, Dtype::I16] {
+        for extension in ["npy", "npz"] {
+            let path = folder.path().join(format!("a.{extension}")).display().to_string();
+            record(&path, dtype);
+            let (played, frames) = play(&source(&path)).unwrap();
+            assert_eq!(played, port(dtype));
+            assert_eq!(frames.len(), 3);
+            for (n, frame) in frames.iter().enumerate() {
+                assert_eq!(frame.header().timestamp, (1 << 40) + 16 * n as u64);
+                assert_eq!(frame.header().validity, [9, n as u32]);
+                let mut bytes = frame.as_slice::<u8>().iter().enumerate();
+                assert!(bytes.all(|(i, b)| *b == byte(n, i)));
+                let saturated = frame.header().annotations.get("saturated");
+                assert_eq!(saturated, if n == 0 { vec![] } else { vec![0.0, n as f64] });
+            }
+        }
+    }
+}
+
+#[test]
+fn plain_data_is_cut_into_whole_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.bin");
+    fs::write(&path, (0..45u8).collect::<Vec<_>>()).unwrap();
+    let raw = serde_json::json!({
+        "dtype": "i10p", "axes": [{"name": "sample", "len": 8}], "samples_per_frame": 8,
+        "first_timestamp": 80, "header_bytes": 3,
+    });
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    let source = FileSource { path: path.display().to_string(), frames: Some(3), raw };
+    let (_, frames) = play(&source).unwrap();
+    let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>()[0]);
+    assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(80, 3), (88, 13), (96, 23)]);
+    assert_eq!(play(&FileSource { frames: None, ..source }).unwrap().1.len(), 4);
+}
+
+#[test]
+fn files_that_lie_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npy");
+    let name = path.display().to_string();
+    assert!(play(&source(&name)).err().unwrap().contains("a.npy.json"));
+    record(&name, Dtype::Ci8);
+    let refused = |change: &dyn Fn()| {
+        change();
+        let error = play(&source(&name)).err().unwrap();
+        assert!(error.contains("a.npy"), "{error}");
+        record(&name, Dtype::Ci8);
+        error
+    };
+    let truncate = || fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(700).unwrap();
+    assert!(refused(&truncate).contains("promises 3 frames but holds 1"));
+    assert!(refused(&|| fs::write(&path, "hello").unwrap()).contains("within its header"));
+    let side = folder.path().join("a.npy.json");
+    let edit = |from: &str, to: &str| {
+        let text = fs::read_to_string(&side).unwrap();
+        assert!(text.contains(from));
+        fs::write(&side, text.replace(from, to)).unwrap();
+    };
+    assert!(refused(&|| edit("\"len\": 24", "\"len\": 25")).contains("shape"));
+    assert!(refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615")).contains("too long"));
+    assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("elements are |i1"));
+    assert!(refused(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
+    assert!(refused(&|| edit("{", "[")).contains("is no side file"));
+    assert!(play(&source("no/such.bin")).err().unwrap().contains("no recording"));
+}

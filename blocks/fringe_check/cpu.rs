@@ -1,0 +1,200 @@
+//! Sums dumps, then compares.
+
+use super::FringeCheck;
+use super::fringe::{Expected, Measured, measure};
+use fxgraph::{
+    Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
+};
+use num_complex::Complex64;
+use std::fmt::Write;
+
+/// Most baselines in the table; of more the worst are shown.
+const MAX_ROWS: usize = 20;
+
+/// The running block.
+pub struct Check {
+    parameters: FringeCheck,
+    band: Option<Band>,
+    channels: usize,
+    baselines: usize,
+    /// `[baseline][channel]`, both parallel-hand products added.
+    sums: Vec<Complex64>,
+    summary: Summary,
+    dumps: Counter,
+    missing: Counter,
+}
+
+/// One line of the table.
+struct Row {
+    antennas: (usize, usize),
+    expected: Expected,
+    measured: Option<Measured>,
+}
+
+impl Row {
+    /// Absolute deviation; a baseline without signal is as far off as can be.
+    fn deviation(&self) -> f64 {
+        self.measured.map_or(180.0, |measured| measured.deviation_degrees.abs())
+    }
+}
+
+impl Check {
+    /// A check of `input`.
+    pub fn new(parameters: FringeCheck, input: &PortType, env: &Env) -> Self {
+        let (channels, baselines) = (input.axes[0].len, input.axes[1].len);
+        Self {
+            parameters,
+            band: input.band,
+            channels,
+            baselines,
+            sums: vec![Complex64::ZERO; channels * baselines],
+            summary: env.summary.clone(),
+            dumps: env.counters.count("dumps", "Dumps summed."),
+            missing: env.counters.loss(
+                "baselines_missing",
+                "Baselines of dumps without any data: look for losses upstream.",
+            ),
+        }
+    }
+
+    fn add(&mut self, frame: &Frame) {
+        self.dumps.add(1);
+        let validity = &frame.header().validity;
+        self.missing.add(validity.iter().filter(|count| **count == 0).count() as u64);
+        let cells = frame.as_slice::<[[i32; 2]; 4]>();
+        for (n, products) in cells.iter().enumerate() {
+            let (channel, baseline) = (n / self.baselines, n % self.baselines);
+            if validity.get(baseline).is_some_and(|count| *count == 0) {
+                continue;
+            }
+            // Products 0 and 3: both antennas' polarisation 0, both polarisation 1.
+            for [re, im] in [products[0], products[3]] {
+                let value = Complex64::new(f64::from(re), f64::from(im));
+                self.sums[baseline * self.channels + channel] += value;
+            }
+        }
+    }
+
+    fn expected(&self, a1: usize, a2: usize) -> Expected {
+        let parameters = &self.parameters;
+        let delay = |a: usize| parameters.source.delay_seconds(parameters.antennas_enu_metres[a]);
+        let applied = |list: &[f64], a: usize| list.get(a).copied().unwrap_or(0.0);
+        let difference = |list: &[f64]| applied(list, a1) - applied(list, a2);
+        Expected {
+            delay_seconds: delay(a1) - delay(a2),
+            applied_seconds: difference(&parameters.applied_delays_seconds),
+            applied_radians: difference(&parameters.applied_phases_radians),
+        }
+    }
+
+    /// All baselines between two antennas.
+    fn rows(&self, band: &Band) -> Vec<Row> {
+        let width = band.bandwidth_hz / band.channels as f64;
+        let from_centre = |c: usize| (band.first_channel + c) as f64 - (band.channels / 2) as f64;
+        // The lowest channel of a real-sampled band carries the digitisers' offsets.
+        let first = usize::from(band.first_channel == 0 && self.channels > 1);
+        let hz: Vec<f64> =
+            (first..self.channels).map(|c| band.centre_hz + from_centre(c) * width).collect();
+        let mut rows = Vec::new();
+        for a2 in 0..self.parameters.antennas_enu_metres.len() {
+            for a1 in 0..a2 {
+                let baseline = a2 * (a2 + 1) / 2 + a1;
+                let all = &self.sums[baseline * self.channels..][..self.channels];
+                let expected = self.expected(a1, a2);
+                let measured = measure(&all[first..], &hz, band.centre_hz, &expected);
+                rows.push(Row { antennas: (a1, a2), expected, measured });
+            }
+        }
+        rows
+    }
+
+    /// Writes the table and gives the verdict.
+    fn conclude(&self) -> Result<(), BlockError> {
+        let Some(band) = &self.band else { return Ok(()) };
+        let mut rows = self.rows(band);
+        let most = self.parameters.max_phase_error_degrees;
+        if self.dumps.get() == 0 {
+            self.summary.set("no visibilities came\n");
+            return most.map_or(Ok(()), |_| Err(BlockError::new("no visibilities came to check")));
+        }
+        rows.sort_by(|a, b| b.deviation().total_cmp(&a.deviation()));
+        let worst = rows.first().map(|row| (row.antennas, row.deviation()));
+        let left_out = rows.len().saturating_sub(MAX_ROWS);
+        rows.truncate(MAX_ROWS);
+        rows.sort_by_key(|row| (row.antennas.1, row.antennas.0));
+        self.summary.set(self.table(&rows, left_out, worst, band));
+        match (worst, most) {
+            (Some(((a1, a2), deviation)), Some(most)) if deviation > most => {
+                Err(BlockError::new(format!(
+                    "the phase of baseline {a1}-{a2} is off by {deviation:.2} degrees, {most} are allowed"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn table(
+        &self,
+        rows: &[Row],
+        left_out: usize,
+        worst: Option<((usize, usize), f64)>,
+        band: &Band,
+    ) -> String {
+        let centre = band.centre_hz;
+        let mut text = format!(
+            "fringes of {} antennas, {} channels, {} dumps; phases at {:.3} MHz\n",
+            self.parameters.antennas_enu_metres.len(),
+            self.channels,
+            self.dumps.get(),
+            centre / 1e6
+        );
+        text += "baseline     delay [ns]              phase [deg]                coherence\n";
+        text += "           expected  measured    expected  measured  deviation\n";
+        for Row { antennas: (a1, a2), expected, measured } in rows {
+            let baseline = format!("{a1}-{a2}");
+            let delay = (expected.delay_seconds + expected.applied_seconds) * 1e9;
+            let phase = wrapped(expected.phase(centre, centre).to_degrees());
+            // Writing to a string cannot fail.
+            let _ = match measured {
+                None => writeln!(text, "{baseline:<8} {delay:>10.3}  no signal {phase:>11.2}"),
+                Some(found) => writeln!(
+                    text,
+                    "{baseline:<8} {delay:>10.3} {:>9.3} {phase:>11.2} {:>9.2} {:>10.2} {:>9.1} %",
+                    found.delay_seconds * 1e9,
+                    wrapped(phase + found.deviation_degrees),
+                    found.deviation_degrees,
+                    found.coherence * 100.0
+                ),
+            };
+        }
+        if left_out > 0 {
+            let _ = writeln!(text, "({left_out} baselines with smaller deviations)");
+        }
+        if let Some(((a1, a2), deviation)) = worst {
+            let _ = write!(text, "largest deviation {deviation:.2} degrees on baseline {a1}-{a2}");
+        }
+        if let Some(most) = self.parameters.max_phase_error_degrees {
+            let _ = write!(text, ", {most} allowed");
+        }
+        text + "\n"
+    }
+}
+
+/// An angle between -180 and 180 degrees.
+fn wrapped(degrees: f64) -> f64 {
+    180.0 - (180.0 - degrees).rem_euclid(360.0)
+}
+
+#[async_trait]
+impl Block for Check {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while let Some(frame) = io.inputs[0].pop() {
+            self.add(&frame);
+        }
+        if !io.inputs[0].ended() {
+            return Ok(Next::Wait);
+        }
+        self.conclude()?;
+        Ok(Next::Finished)
+    }
+}

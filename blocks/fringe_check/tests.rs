@@ -1,0 +1,148 @@
+//! Visibilities made from the definition, with errors put in on purpose.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Band, Clock, ValidityType};
+use num_complex::Complex64;
+use std::f64::consts::TAU;
+
+const CHANNELS: usize = 256;
+const PLACES: [[f64; 3]; 3] = [[0.0, 0.0, 0.0], [31.0, 5.0, 0.0], [-12.0, 40.0, 1.0]];
+const SKY: Direction = Direction { azimuth_degrees: 40.0, elevation_degrees: 60.0 };
+
+fn input() -> PortType {
+    PortType {
+        dtype: Dtype::Ci32,
+        axes: vec![
+            Axis::new("channel", CHANNELS),
+            Axis::new("baseline", 6),
+            Axis::new("product", 4),
+        ],
+        clock: Clock {
+            adc_sample_rate_hz: 1.712e9,
+            sync_time_seconds: 0.0,
+            samples_per_frame: 512,
+        },
+        band: Some(Band {
+            channels: CHANNELS,
+            first_channel: 0,
+            centre_hz: 428e6,
+            bandwidth_hz: 856e6,
+        }),
+        validity: ValidityType { axes: vec![Axis::new("baseline", 6)], full: 1 },
+    }
+}
+
+/// Runs a check on fringes with `extra_seconds` more at antenna 2, turned by `extra_degrees`.
+fn check(
+    parameters: &FringeCheck,
+    extra_seconds: f64,
+    extra_degrees: f64,
+) -> (String, Result<(), String>) {
+    assert!(parameters.ports(&[input()]).is_ok());
+    let ports = Ports { inputs: vec![input()], outputs: vec![] };
+    let env = Env::detached("check");
+    let block = parameters.build(&ports, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    harness.send(0, |frame| {
+        frame.fill_validity(1);
+        let cells = frame.as_mut_slice::<[[i32; 2]; 4]>();
+        for (n, cell) in cells.iter_mut().enumerate() {
+            let (channel, baseline) = (n / 6, n % 6);
+            let hz = channel as f64 * 856e6 / CHANNELS as f64;
+            let a2 = [0, 1, 1, 2, 2, 2][baseline];
+            let a1 = baseline - a2 * (a2 + 1) / 2;
+            let field = |a: usize| {
+                let extra = if a == 2 { extra_seconds } else { 0.0 };
+                let turn = if a == 2 { extra_degrees.to_radians() } else { 0.0 };
+                Complex64::cis(turn - TAU * hz * (SKY.delay_seconds(PLACES[a]) + extra))
+            };
+            let v = field(a1) * field(a2).conj() * 1e6;
+            *cell = [[v.re as i32, v.im as i32]; 4];
+        }
+    });
+    harness.end(0);
+    let result = Harness::block_on(harness.run()).map(|_| ()).map_err(|e| e.to_string());
+    (env.summary.get(), result)
+}
+
+fn parameters() -> FringeCheck {
+    FringeCheck {
+        antennas_enu_metres: PLACES.to_vec(),
+        source: SKY,
+        applied_delays_seconds: vec![],
+        applied_phases_radians: vec![],
+        max_phase_error_degrees: Some(1.0),
+    }
+}
+
+#[test]
+fn expected_fringes_pass_and_the_table_names_every_baseline() {
+    let (summary, result) = check(&parameters(), 0.0, 0.0);
+    assert_eq!(result, Ok(()));
+    for row in ["0-1 ", "0-2 ", "1-2 ", "100.0 %", "largest deviation 0.0"] {
+        assert!(summary.contains(row), "{row} in\n{summary}");
+    }
+}
+
+#[test]
+fn a_wrong_phase_fails_and_is_measured() {
+    let (summary, result) = check(&parameters(), 0.0, 30.0);
+    assert!(result.unwrap_err().contains("is off by 30.00 degrees, 1 are allowed"));
+    assert!(summary.contains("30.00"), "{summary}");
+}
+
+#[test]
+fn a_delay_error_shows_in_the_measured_delay() {
+    let (summary, result) = check(&parameters(), 20e-9, 0.0);
+    assert!(result.is_err());
+    let line = summary.lines().find(|line| line.starts_with("0-2")).unwrap();
+    let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!((numbers[1] - numbers[0] + 20.0).abs() < 0.01, "{line}");
+}
+
+#[test]
+fn applied_delays_turn_the_band_about_its_centre() {
+    // An F-engine that applied -tau and the centre's phase has only the applied phase left to show.
+    let delays: Vec<f64> = PLACES.iter().map(|place| -SKY.delay_seconds(*place)).collect();
+    let mut with = parameters();
+    with.applied_delays_seconds.clone_from(&delays);
+    with.applied_phases_radians = vec![0.0, 0.1, 0.2];
+    let expected = fringe::Expected {
+        delay_seconds: -delays[0] + delays[1],
+        applied_seconds: delays[0] - delays[1],
+        applied_radians: -0.1,
+    };
+    let flat = |hz: f64| expected.phase(hz, 428e6);
+    let turn = Complex64::cis(flat(1e8) - flat(7e8));
+    assert!((turn - 1.0).norm() < 1e-6);
+    assert!(check(&with, 0.0, 0.0).1.is_err());
+}
+
+#[test]
+fn a_run_without_visibilities_fails_only_if_something_was_demanded() {
+    for (most, fails) in [(Some(1.0), true), (None, false)] {
+        let mut parameters = parameters();
+        parameters.max_phase_error_degrees = most;
+        let ports = Ports { inputs: vec![input()], outputs: vec![] };
+        let block = parameters.build(&ports, &Env::detached("check")).unwrap();
+        let mut harness = Harness::new(block, &ports, 4).unwrap();
+        harness.end(0);
+        assert_eq!(Harness::block_on(harness.run()).is_err(), fails);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut bad = parameters();
+    bad.antennas_enu_metres.pop();
+    bad.applied_delays_seconds = vec![0.0];
+    bad.max_phase_error_degrees = Some(-1.0);
+    assert_eq!(bad.ports(&[input()]).unwrap_err().len(), 3);
+    let mut other = input();
+    other.axes.pop();
+    other.dtype = Dtype::Ci8;
+    other.band = None;
+    assert_eq!(parameters().ports(&[other]).unwrap_err().len(), 3);
+}

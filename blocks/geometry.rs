@@ -1,0 +1,46 @@
+//! Where antennas stand and when a wave front reaches them.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Speed of light in vacuum, in metres per second.
+pub const SPEED_OF_LIGHT: f64 = 299_792_458.0;
+
+/// A direction on the sky as seen from the array.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Direction {
+    /// Azimuth in degrees, from north through east.
+    pub azimuth_degrees: f64,
+    /// Elevation above the horizon in degrees.
+    pub elevation_degrees: f64,
+}
+
+impl Direction {
+    /// Time after the array's origin at which a plane wave from here reaches `enu_metres`
+    /// (east, north, up): `-(b . s) / c`, negative for antennas nearer to the source.
+    #[must_use]
+    pub fn delay_seconds(self, enu_metres: [f64; 3]) -> f64 {
+        let (azimuth, elevation) =
+            (self.azimuth_degrees.to_radians(), self.elevation_degrees.to_radians());
+        let towards =
+            [azimuth.sin() * elevation.cos(), azimuth.cos() * elevation.cos(), elevation.sin()];
+        let along: f64 = enu_metres.iter().zip(towards).map(|(b, s)| b * s).sum();
+        -along / SPEED_OF_LIGHT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_antenna_towards_the_source_hears_it_first() {
+        let east = Direction { azimuth_degrees: 90.0, elevation_degrees: 0.0 };
+        let delay = east.delay_seconds([SPEED_OF_LIGHT, 0.0, 0.0]);
+        assert!((delay + 1.0).abs() < 1e-12);
+        assert!(east.delay_seconds([0.0, 1e6, 1e6]).abs() < 1e-12);
+        let zenith = Direction { azimuth_degrees: 12.0, elevation_degrees: 90.0 };
+        assert!((zenith.delay_seconds([5.0, 5.0, -SPEED_OF_LIGHT]) - 1.0).abs() < 1e-6);
+    }
+}

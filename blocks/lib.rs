@@ -1,0 +1,58 @@
+//! The blocks of fxgraph, one folder each. They use the framework's public API only, as
+//! anyone's own blocks would.
+//!
+//! Adding a block: its folder, and two adjacent lines below.
+
+pub mod antenna_stack;
+mod axes;
+pub mod beamformer;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod chain;
+pub mod correlator;
+pub mod delay;
+pub mod digitiser_simulator;
+pub mod dither;
+pub mod fft;
+pub mod file_sink;
+pub mod file_source;
+pub mod fringe_check;
+mod geometry;
+pub mod null_sink;
+pub mod null_source;
+pub mod packed;
+pub mod parallel;
+pub mod pfb;
+pub mod pol_aligner;
+pub mod postproc;
+mod random;
+pub mod real_fft;
+mod recording;
+pub mod spead;
+pub mod spead_sink;
+pub mod spead_source;
+pub mod stacked;
+
+use fxgraph::KindEntry;
+
+/// All kinds in this crate.
+#[must_use]
+pub fn kinds() -> Vec<KindEntry> {
+    vec![
+        KindEntry::of::<antenna_stack::AntennaStack>(),
+        KindEntry::of::<beamformer::Beamformer>(),
+        KindEntry::of::<correlator::Correlator>(),
+        KindEntry::of::<digitiser_simulator::DigitiserSimulator>(),
+        KindEntry::of::<fft::Fft>(),
+        KindEntry::of::<file_sink::FileSink>(),
+        KindEntry::of::<file_source::FileSource>(),
+        KindEntry::of::<fringe_check::FringeCheck>(),
+        KindEntry::of::<null_sink::NullSink>(),
+        KindEntry::of::<null_source::NullSource>(),
+        KindEntry::of::<pfb::Pfb>(),
+        KindEntry::of::<pol_aligner::PolAligner>(),
+        KindEntry::of::<postproc::Postproc>(),
+        KindEntry::of::<spead_sink::SpeadSink>(),
+        KindEntry::of::<spead_source::SpeadSource>(),
+    ]
+}

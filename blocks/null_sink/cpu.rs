@@ -1,0 +1,41 @@
+//! Where frames end.
+
+use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+
+/// The running block.
+pub struct Sink {
+    full: Vec<u32>,
+    frames: Counter,
+    missing: Counter,
+}
+
+impl Sink {
+    /// A sink for `inputs`.
+    pub fn new(inputs: &[PortType], counters: &Counters) -> Self {
+        Self {
+            full: inputs.iter().map(|port| port.validity.full).collect(),
+            frames: counters.count("frames_dropped_here", "Frames taken; not a loss."),
+            missing: counters.count(
+                "units_missing",
+                "Validity units without all their data: look for losses upstream.",
+            ),
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Sink {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        for (input, full) in io.inputs.iter_mut().zip(&self.full) {
+            while let Some(frame) = input.pop() {
+                self.frames.add(1);
+                let missing = frame.header().validity.iter().filter(|v| *v < full).count();
+                self.missing.add(missing as u64);
+            }
+        }
+        if io.inputs.iter().all(fxgraph::Input::ended) {
+            return Ok(Next::Finished);
+        }
+        Ok(Next::Wait)
+    }
+}

@@ -1,0 +1,278 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+
+use crate::axes;
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
+    Refusal, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Largest frame the block makes: larger ones are surely a mistake.
+const MAX_FRAME_BYTES: usize = 1 << 32;
+
+/// Parameters of `null_source`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NullSource {
+    /// Element type: `i10p` (packed 10-bit), `u8`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `ci4`, `ci8`, `ci32`, `cf32`.
+    pub dtype: String,
+    /// Axes of a frame, slowest first.
+    pub axes: Vec<AxisParameter>,
+    /// Axes of the validity flags; without any there is one flag per frame.
+    #[serde(default)]
+    pub validity_axes: Vec<AxisParameter>,
+    /// Validity count of a whole unit.
+    #[serde(default = "default_full")]
+    pub validity_full: u32,
+    /// ADC samples from one frame to the next.
+    pub samples_per_frame: u64,
+    /// ADC sample rate in Hz.
+    #[serde(default = "default_rate")]
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0 in seconds.
+    #[serde(default)]
+    pub sync_time_seconds: f64,
+    /// Timestamp of the first frame, in ADC samples.
+    #[serde(default)]
+    pub first_timestamp: u64,
+    /// Number of frames; without it the source goes on until the flowgraph stops.
+    pub frames: Option<u64>,
+    /// What stands in the frames.
+    #[serde(default)]
+    pub pattern: Pattern,
+    /// Selects the random numbers.
+    #[serde(default)]
+    pub seed: u64,
+    /// Frequencies of the channel axis.
+    pub band: Option<BandParameter>,
+}
+
+/// One axis.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AxisParameter {
+    /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product` or `beam`.
+    pub name: String,
+    /// Number of elements.
+    pub len: usize,
+}
+
+/// Frequencies of a channel axis.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BandParameter {
+    /// Channels of the whole band.
+    pub channels: usize,
+    /// Index of the first channel of the axis in the whole band.
+    #[serde(default)]
+    pub first_channel: usize,
+    /// Frequency at the centre of the whole band, in Hz.
+    pub centre_hz: f64,
+    /// Width of the whole band in Hz.
+    pub bandwidth_hz: f64,
+}
+
+/// What stands in the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// Bytes that count up modulo 251, on from frame to frame.
+    Counter,
+    /// Random values.
+    Random,
+    /// Whatever was in the buffer: costs nothing, for measuring what is downstream.
+    Untouched,
+}
+
+fn default_rate() -> f64 {
+    1.712e9
+}
+
+fn default_full() -> u32 {
+    1
+}
+
+/// Reads a list of axes; what is wrong goes to `refusals`.
+fn read_axes(
+    list: &[AxisParameter],
+    parameter: &'static str,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<Axis> {
+    let mut out: Vec<Axis> = Vec::new();
+    for axis in list {
+        let refuse = |message: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+        };
+        match axes::known(&axis.name) {
+            None => refusals.push(
+                refuse(format!("there is no axis `{}`", axis.name))
+                    .help(format!("axes are called {}", axes::NAMES.join(", "))),
+            ),
+            Some(name) if out.iter().any(|other| other.name == name) => {
+                refusals.push(refuse(format!("axis `{name}` stands twice")));
+            }
+            Some(name) if axis.len == 0 => {
+                refusals
+                    .push(refuse(format!("axis `{name}` has no elements")).help("1 is the least"));
+            }
+            Some(name) => out.push(Axis::new(name, axis.len).from_parameter(parameter)),
+        }
+    }
+    out
+}
+
+/// Product of the lengths, if it is no larger than `limit`.
+fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
+    let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
+    (product <= limit).then_some(product)
+}
+
+impl Kind for NullSource {
+    const NAME: &'static str = "null_source";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&[]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        let refuse = |parameter, message: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+        };
+        let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
+            refusals.push(refuse("dtype", unknown.to_string()).help(
+                "types are i10p (packed, 2 to 16 bits), u8, i8, i16, i32, i64, f32, f64, ci4, ci8, ci32, cf32",
+            ));
+            Dtype::U8
+        });
+        let axes = read_axes(&self.axes, "axes", &mut refusals);
+        let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
+        if checked_elements(&axes, MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
+            refusals.push(refuse("axes", "a frame would be larger than 4 GiB".to_owned()));
+        }
+        if checked_elements(&validity_axes, 1 << 24).is_none() {
+            refusals.push(refuse("validity_axes", "more than 16777216 flags per frame".to_owned()));
+        }
+        if self.validity_full == 0 {
+            refusals.push(refuse("validity_full", "a whole unit must count at least 1".to_owned()));
+        }
+        if self.samples_per_frame == 0 {
+            refusals.push(
+                refuse("samples_per_frame", "a frame takes no time".to_owned())
+                    .help("1 is the least"),
+            );
+        }
+        if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
+            refusals.push(refuse(
+                "adc_sample_rate_hz",
+                format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
+            ));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        Ok(vec![PortType {
+            dtype,
+            axes,
+            clock: Clock {
+                adc_sample_rate_hz: self.adc_sample_rate_hz,
+                sync_time_seconds: self.sync_time_seconds,
+                samples_per_frame: self.samples_per_frame,
+            },
+            band: self.band.map(|band| Band {
+                channels: band.channels,
+                first_channel: band.first_channel,
+                centre_hz: band.centre_hz,
+                bandwidth_hz: band.bandwidth_hz,
+            }),
+            validity: ValidityType { axes: validity_axes, full: self.validity_full },
+        }])
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources::default()
+    }
+
+    fn build(&self, ports: &Ports, _env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Source::new(self, &ports.outputs[0])))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::{Next, runtime::edge::Harness};
+
+    fn parameters(json: serde_json::Value) -> NullSource {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn run(source: &NullSource) -> Vec<(u64, Vec<u8>)> {
+        let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
+        let block = Box::new(cpu::Source::new(source, &ports.outputs[0]));
+        let mut harness = Harness::new(block, &ports, 2).unwrap();
+        let mut frames = Vec::new();
+        loop {
+            let next = Harness::block_on(harness.run()).unwrap();
+            while let Some(frame) = harness.receive(0) {
+                assert!(frame.header().validity.iter().all(|v| *v == source.validity_full));
+                frames.push((frame.header().timestamp, frame.as_slice::<u8>().to_vec()));
+            }
+            if next == Next::Finished {
+                return frames;
+            }
+        }
+    }
+
+    #[test]
+    fn makes_exactly_the_frames_asked_for_with_a_running_counter() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i16", "axes": [{"name": "sample", "len": 100}], "samples_per_frame": 50,
+            "frames": 5, "first_timestamp": 7, "pattern": "counter",
+        }));
+        let frames = run(&source);
+        assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), [7, 57, 107, 157, 207]);
+        let mut bytes = frames.iter().flat_map(|f| &f.1).enumerate();
+        assert!(bytes.all(|(i, b)| i % 251 == usize::from(*b)));
+    }
+
+    #[test]
+    fn random_complex_bytes_leave_out_the_value_that_cannot_be_conjugated() {
+        for dtype in ["ci8", "ci4"] {
+            let source = parameters(serde_json::json!({
+                "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
+                "frames": 2, "pattern": "random",
+            }));
+            let frames = run(&source);
+            assert_ne!(frames[0].1, frames[1].1);
+            assert_eq!(frames, run(&source));
+            let bytes = || frames.iter().flat_map(|f| f.1.iter().copied());
+            if dtype == "ci8" {
+                assert!(bytes().all(|b| b != 0x80));
+            } else {
+                assert!(bytes().all(|b| b >> 4 != 8 && b & 15 != 8));
+            }
+        }
+    }
+
+    #[test]
+    fn every_bad_parameter_is_refused_at_once() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i99", "axes": [{"name": "chanel", "len": 1}, {"name": "pol", "len": 0}],
+            "samples_per_frame": 0, "adc_sample_rate_hz": -1.0,
+        }));
+        assert_eq!(source.ports(&[]).unwrap_err().len(), 5);
+        let huge = parameters(serde_json::json!({
+            "dtype": "u8", "axes": [{"name": "pol", "len": u64::MAX}, {"name": "sample", "len": u64::MAX}],
+            "samples_per_frame": 1,
+        }));
+        assert_eq!(huge.ports(&[]).unwrap_err().len(), 1);
+    }
+}

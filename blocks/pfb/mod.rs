@@ -1,0 +1,348 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod fir;
+mod history;
+mod pol;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod weights;
+
+use crate::delay::{self, Piece};
+use crate::packed::WIDTHS;
+use crate::parallel::MAX_THREADS;
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
+    Refusal, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use weights::weights;
+
+/// Most channels of the band.
+pub const MAX_CHANNELS: usize = 1 << 20;
+/// Most taps of the filter.
+pub const MAX_TAPS: usize = 64;
+/// Largest delay in either direction that is ever buffered, in samples.
+pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
+/// Bytes that a frame of the default size has at most.
+const FRAME_BYTES: usize = 4 << 20;
+/// A frame never gets larger than this.
+const MAX_FRAME_BYTES: usize = 4 << 30;
+
+/// Shape of the window that the sinc of the filter is multiplied with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// A raised cosine, sin^2(pi i / (W - 1)).
+    #[default]
+    Hann,
+    /// 1 everywhere.
+    Rect,
+}
+
+/// Parameters of the block `pfb`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pfb {
+    /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
+    pub channels: usize,
+    /// Taps of the filter: spectra over which a window extends.
+    #[serde(default = "default_taps")]
+    pub taps: usize,
+    /// Window that shapes the filter.
+    #[serde(default)]
+    pub window: Window,
+    /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
+    /// gives a plain Fourier transform.
+    #[serde(default = "default_w_cutoff")]
+    pub w_cutoff: f64,
+    /// Interleaved complex series into which each spectrum's samples are cut, a power of two; 1
+    /// leaves them as they are. `postproc` puts the transforms together again.
+    #[serde(default = "default_unzip")]
+    pub unzip: usize,
+    /// Spectra per output frame. By default a power of two such that frames take about 4 MiB
+    /// and stay in the caches, from 16 to 256.
+    #[serde(default)]
+    pub spectra_per_frame: Option<usize>,
+    /// Delay model of each polarisation: a list of linear pieces for each input. Without it
+    /// there is no delay.
+    #[serde(default)]
+    pub delays: Vec<Vec<Piece>>,
+    /// Largest delay in either direction, in seconds; decides how many samples are kept.
+    /// Spectra whose delay grows beyond it are marked invalid.
+    #[serde(default = "default_max_delay_seconds")]
+    pub max_delay_seconds: f64,
+    /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
+    /// quarter of the sample rate.
+    #[serde(default)]
+    pub centre_hz: Option<f64>,
+    /// Threads that filter, 0 for all cores. The default is 1, because a flowgraph of many
+    /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
+    /// is too much for a core.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
+}
+
+fn default_taps() -> usize {
+    16
+}
+fn default_w_cutoff() -> f64 {
+    1.0
+}
+fn default_unzip() -> usize {
+    1
+}
+fn default_max_delay_seconds() -> f64 {
+    delay::MAX_DELAY_SECONDS
+}
+fn default_threads() -> usize {
+    1
+}
+
+impl Pfb {
+    /// Samples from one spectrum to the next.
+    fn step(&self) -> usize {
+        2 * self.channels
+    }
+
+    fn spectra(&self, pols: usize) -> usize {
+        let spectrum_bytes = self.step() * size_of::<f32>() * pols.max(1);
+        let fitting = (FRAME_BYTES / spectrum_bytes).next_power_of_two();
+        self.spectra_per_frame.unwrap_or(fitting.clamp(16, 256))
+    }
+
+    /// Samples that a window may move to either side, a multiple of 8.
+    fn max_delay_samples(&self, clock: &Clock) -> usize {
+        if self.delays.iter().all(Vec::is_empty) {
+            return 0;
+        }
+        let samples = (self.max_delay_seconds * clock.adc_sample_rate_hz).ceil();
+        (samples as usize + 1).next_multiple_of(8)
+    }
+
+    fn parameter_refusals(&self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |name, message: String, help: String| {
+            let at = At::Parameter(name);
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            refusals.push(refusal.help(help));
+        };
+        if !self.channels.is_power_of_two() || !(4..=MAX_CHANNELS).contains(&self.channels) {
+            refuse(
+                "channels",
+                format!(
+                    "`pfb` needs a number of channels that is a power of two, not {}",
+                    self.channels
+                ),
+                nearest_powers(self.channels, 4, MAX_CHANNELS),
+            );
+        }
+        if !(1..=MAX_TAPS).contains(&self.taps) {
+            refuse(
+                "taps",
+                format!("`pfb` cannot filter with {} taps", self.taps),
+                format!("1 to {MAX_TAPS} taps are possible, 16 are usual"),
+            );
+        }
+        if !(0.0..=MAX_TAPS as f64).contains(&self.w_cutoff) {
+            refuse(
+                "w_cutoff",
+                format!("a cut-off of {} channels is out of range", self.w_cutoff),
+                format!("0 to {MAX_TAPS} are possible, 1 is usual"),
+            );
+        }
+        let most = (self.channels / 4).clamp(1, 16);
+        if !self.unzip.is_power_of_two() || self.unzip > most {
+            refuse(
+                "unzip",
+                format!(
+                    "a spectrum of {} channels cannot be cut into {} series",
+                    self.channels, self.unzip
+                ),
+                nearest_powers(self.unzip, 1, most),
+            );
+        }
+        if self.threads > MAX_THREADS {
+            refuse(
+                "threads",
+                format!("{} threads are too many", self.threads),
+                format!("up to {MAX_THREADS} are possible; 0 takes all cores"),
+            );
+        }
+        if self.centre_hz.is_some_and(|hz| !hz.is_finite()) {
+            refuse(
+                "centre_hz",
+                "the centre of the band is not a number".to_owned(),
+                "leave it out for a quarter of the sample rate".to_owned(),
+            );
+        }
+        refusals
+    }
+
+    fn frame_refusals(&self, pols: usize) -> Vec<Refusal> {
+        let spectrum_bytes = self.step() * size_of::<f32>() * pols.max(1);
+        let most = MAX_FRAME_BYTES / spectrum_bytes;
+        let spectra = self.spectra(pols);
+        if (1..=most).contains(&spectra) {
+            return Vec::new();
+        }
+        let at = At::Parameter("spectra_per_frame");
+        let message = format!("a frame cannot have {spectra} spectra");
+        let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+        vec![refusal.help(format!("1 to {most} are possible with {} channels", self.channels))]
+    }
+
+    fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+        let refuse = |name, message: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message)
+        };
+        let mut refusals = Vec::new();
+        if !self.delays.is_empty() && self.delays.len() != inputs.len() {
+            let message = format!(
+                "there are delay models for {} polarisations, but {} inputs",
+                self.delays.len(),
+                inputs.len()
+            );
+            let help = "give one list of pieces for each input, empty for no delay";
+            refusals.push(refuse("delays", message).help(help));
+        }
+        let rate_hz = inputs[0].clock.adc_sample_rate_hz;
+        let max = self.max_delay_seconds;
+        if !(0.0..=MAX_DELAY_SAMPLES).contains(&(max * rate_hz)) {
+            let message = format!("delays of up to {max} seconds cannot be buffered");
+            let help = format!("up to {:e} are possible", MAX_DELAY_SAMPLES / rate_hz);
+            refusals.push(refuse("max_delay_seconds", message).help(help));
+        }
+        for piece in self.delays.iter().flatten() {
+            refusals.extend(piece.refusals("delays", rate_hz, max));
+        }
+        refusals
+    }
+}
+
+/// Advice that names the powers of two around `value` within the limits.
+fn nearest_powers(value: usize, least: usize, most: usize) -> String {
+    let value = value.clamp(least, most);
+    let above = value.next_power_of_two();
+    let below = if above == value { value } else { above / 2 };
+    if below == above {
+        format!("{below} is the nearest")
+    } else {
+        format!("{below} and {above} are the nearest")
+    }
+}
+
+fn input_refusals(inputs: &[PortType]) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let known = matches!(input.dtype, Dtype::Packed(bits) if WIDTHS.contains(&bits));
+        if !known && input.dtype != Dtype::I16 {
+            let message = format!("`pfb` cannot read {} samples", input.dtype);
+            let help = "it takes i16 and packed samples of 2 to 10, 12 or 16 bits (`i10p`)";
+            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help));
+        }
+        let samples = input.axis_len("sample").filter(|_| input.axes.len() == 1);
+        let heaps = input.validity.units();
+        match samples {
+            Some(n) if n > 0 && heaps > 0 && n % (8 * heaps) == 0 => {
+                if input.clock.samples_per_frame != n as u64 {
+                    let message = "the frames of `pfb`'s input do not follow each other without gap or overlap";
+                    refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
+                }
+            }
+            Some(n) => refusals.push(
+                Refusal::new(
+                    codes::INPUT_AXIS,
+                    At::InputAxis(i, "sample"),
+                    format!("`pfb` cannot read frames of {n} samples in {heaps} heaps"),
+                )
+                .help("each heap needs a multiple of 8 samples"),
+            ),
+            None => refusals.push(
+                Refusal::new(codes::INPUT_AXIS, At::Input(i), "`pfb` reads one series of samples")
+                    .help("its input needs one axis, `sample`"),
+            ),
+        }
+        let rate_hz = input.clock.adc_sample_rate_hz;
+        if !(rate_hz > 0.0 && rate_hz.is_finite()) {
+            let message = format!("a sample rate of {rate_hz} Hz cannot work");
+            refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
+        }
+        let first = &inputs[0].clock;
+        if rate_hz.to_bits() != first.adc_sample_rate_hz.to_bits()
+            || input.clock.sync_time_seconds.to_bits() != first.sync_time_seconds.to_bits()
+        {
+            let message = "the polarisations have different clocks";
+            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
+            refusals.push(refusal.help("both must have one sample rate and one sync time"));
+        }
+    }
+    refusals
+}
+
+impl Kind for Pfb {
+    const NAME: &'static str = "pfb";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = self.parameter_refusals();
+        refusals.extend(input_refusals(inputs));
+        if refusals.is_empty() {
+            refusals.extend(self.frame_refusals(inputs.len()));
+            refusals.extend(self.delay_refusals(inputs));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let clock = inputs[0].clock;
+        let spectra = self.spectra(inputs.len());
+        let pol = Axis::new("pol", inputs.len());
+        let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
+        let mut axes = vec![pol.clone(), spectrum.clone()];
+        let dtype = if self.unzip == 1 {
+            axes.push(Axis::new("sample", self.step()).from_parameter("channels"));
+            Dtype::F32
+        } else {
+            axes.push(Axis::new("unzip", self.unzip).from_parameter("unzip"));
+            let part = self.channels / self.unzip;
+            axes.push(Axis::new("sample", part).from_parameter("channels"));
+            Dtype::Cf32
+        };
+        Ok(vec![PortType {
+            dtype,
+            axes,
+            clock: Clock { samples_per_frame: (spectra * self.step()) as u64, ..clock },
+            band: Some(Band {
+                channels: self.channels,
+                first_channel: 0,
+                centre_hz: self.centre_hz.unwrap_or(clock.adc_sample_rate_hz / 4.0),
+                bandwidth_hz: clock.adc_sample_rate_hz / 2.0,
+            }),
+            validity: ValidityType::flags(vec![pol, spectrum]),
+        }])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let (pols, spectra) = (ports.inputs.len(), self.spectra(ports.inputs.len()));
+        let max_delay = self.max_delay_samples(&ports.inputs[0].clock);
+        let batch = cpu::batch(self.step(), spectra, self.threads);
+        let history = cpu::history_samples(self.step(), self.taps, batch, max_delay);
+        let window = self.step() * self.taps;
+        Resources {
+            host_bytes: pols * (2 * history + 32 * spectra) + 4 * window,
+            holds: vec![1; pols],
+            operations_per_frame: 2.0 * (pols * spectra * window) as f64,
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Cpu::new(self, ports, env)?))
+    }
+}

@@ -1,0 +1,331 @@
+use super::{Pfb, Window, weights};
+use crate::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
+use fxgraph::{Dtype, Kind, PortType};
+use serde_json::json;
+
+/// Spectra by polarisation: timestamp, validity, filtered samples.
+fn rows(out: &Out) -> Vec<Vec<(u64, bool, Vec<f32>)>> {
+    let pols = out.port.axis_len("pol").unwrap();
+    let per_frame = out.port.axis_len("spectrum").unwrap();
+    let step = out.port.samples_per("spectrum").unwrap() as usize;
+    let mut all = vec![Vec::new(); pols];
+    for frame in &out.frames {
+        assert_eq!(frame.timestamp % (per_frame * step) as u64, 0, "absolute multiples");
+        let values: Vec<f32> = frame.values();
+        for (i, row) in values.chunks_exact(step).enumerate() {
+            let t = frame.timestamp + (i % per_frame * step) as u64;
+            all[i / per_frame].push((t, frame.validity[i] == 1, row.to_vec()));
+        }
+    }
+    all
+}
+
+fn table(out: &Out, name: &str) -> Vec<f64> {
+    let mut sums: Vec<f64> = Vec::new();
+    for frame in &out.frames {
+        let values = frame.annotations.get(name);
+        sums.resize(values.len(), 0.0);
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    }
+    sums
+}
+
+#[test]
+fn weights_follow_their_formula_and_have_unit_energy() {
+    for (window, hann) in [(Window::Hann, true), (Window::Rect, false)] {
+        for cutoff in [0.0, 0.7, 1.0] {
+            let got = weights(64, 16, window, cutoff);
+            let expected = chain::weights(64, 16, hann, cutoff);
+            let close = got.iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-8);
+            assert!(close, "{window:?} {cutoff}");
+            let energy: f64 = got.iter().map(|w| f64::from(*w).powi(2)).sum();
+            assert!((energy - 1.0).abs() < 1e-6);
+        }
+    }
+}
+
+#[test]
+fn an_impulse_brings_out_the_taps() {
+    let (step, taps, at) = (16, 4, 16 * 10 + 5);
+    let mut samples = vec![0; 1024];
+    samples[at] = 100;
+    let out = pfb(
+        json!({"channels": 8, "taps": taps, "spectra_per_frame": 4}),
+        &[Digitised::new(samples)],
+    );
+    let w = chain::weights(step, taps, true, 1.0);
+    for (t, valid, row) in &rows(&out)[0] {
+        for (s, y) in row.iter().enumerate() {
+            let i = at as i64 - *t as i64;
+            let hit = *valid && (0..(step * taps) as i64).contains(&i) && i as usize % step == s;
+            let expected = if hit { 100.0 * w[i as usize] } else { 0.0 };
+            assert!((f64::from(*y) - expected).abs() < 1e-4, "t {t} s {s}: {y} {expected}");
+        }
+    }
+}
+
+#[test]
+fn agrees_with_a_double_precision_filter_for_every_width_and_size() {
+    let widths = crate::packed::WIDTHS.into_iter().map(|bits| (bits, 16, 8));
+    let sizes = [(10, 4, 16), (10, 64, 1), (10, 256, 16), (12, 32, 3)];
+    for (bits, channels, taps) in widths.chain(sizes) {
+        let samples = noise(u64::from(bits), 16384, f64::from(1 << (bits - 1)) / 3.0, bits);
+        let pol = Digitised { bits, ..Digitised::new(samples.clone()) };
+        let out = pfb(json!({"channels": channels, "taps": taps, "spectra_per_frame": 8}), &[pol]);
+        let step = 2 * channels;
+        let w = chain::weights(step, taps, true, 1.0);
+        let mut compared = 0;
+        for (t, valid, row) in rows(&out)[0].iter().filter(|(_, valid, _)| *valid) {
+            let expected = filtered(&samples[*t as usize..], &w, step);
+            for (y, e) in row.iter().zip(&expected) {
+                let tolerance = 1e-5 * e.abs() + 1e-6 * f64::from(1_u32 << bits);
+                assert!((f64::from(*y) - e).abs() <= tolerance, "{bits} bits: {y} {e}");
+            }
+            compared += usize::from(*valid);
+        }
+        assert_eq!(compared, 16384 / step - taps + 1);
+    }
+}
+
+#[test]
+fn unzip_cuts_the_pairs_into_interleaved_series() {
+    let pol = Digitised::new(noise(1, 8192, 100.0, 10));
+    let parameters = |n: usize| json!({"channels": 64, "spectra_per_frame": 8, "unzip": n});
+    let plain = rows(&pfb(parameters(1), std::slice::from_ref(&pol)));
+    for n in [2, 4, 16] {
+        let out = pfb(parameters(n), std::slice::from_ref(&pol));
+        assert_eq!(out.port.dtype, Dtype::Cf32);
+        for ((_, _, plain), (_, _, row)) in plain[0].iter().zip(&rows(&out)[0]) {
+            for i in 0..64 {
+                let at = 2 * ((i % n) * (64 / n) + i / n);
+                assert_eq!(row[at..at + 2], plain[2 * i..2 * i + 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_window_starts_at_the_timestamp_less_the_coarse_delay() {
+    let samples: Vec<i16> = (0..8192).map(|i| (i * 37 % 1000 - 500) as i16).collect();
+    let delay = json!([[{"delay_samples": 5.4}], [
+        {"delay_samples": -17.0}, {"start_samples": 4000, "delay_samples": 30.5}
+    ]]);
+    let out = pfb(
+        json!({"channels": 16, "taps": 1, "w_cutoff": 0, "window": "rect",
+            "spectra_per_frame": 16, "delays": delay}),
+        &[Digitised::new(samples.clone()), Digitised::new(samples.clone())],
+    );
+    let w = chain::weights(32, 1, false, 0.0);
+    for (pol, rows) in rows(&out).iter().enumerate() {
+        for (t, valid, row) in rows {
+            let coarse = if pol == 0 {
+                5
+            } else if *t < 4000 {
+                -17
+            } else {
+                30
+            };
+            let from = *t as i64 - coarse;
+            let is_there = from >= 0 && from + 32 <= 8192;
+            assert_eq!(*valid, is_there, "pol {pol} t {t}");
+            if is_there {
+                let expected = filtered(&samples[from as usize..], &w, 32);
+                assert!(row.iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-3));
+            }
+        }
+    }
+    let fine = out.frames[0].annotations.get("fine_delay_samples");
+    assert!((fine[0] - 0.4).abs() < 1e-9 && fine[16].abs() < 1e-9);
+    let phase = out.frames[0].annotations.get("phase_turns");
+    assert!((phase[0] - 0.25).abs() < 1e-9 && (phase[16] - 0.75).abs() < 1e-9);
+}
+
+#[test]
+fn a_lost_heap_marks_exactly_the_spectra_whose_windows_touch_it() {
+    let (step, taps) = (32, 4);
+    let samples = noise(2, 16384, 100.0, 10);
+    let good = Digitised::new(samples.clone());
+    let mut bad = good.clone();
+    bad.lost_heaps = vec![9, 10, 40];
+    bad.lost_frames = vec![5, 6];
+    let out =
+        pfb(json!({"channels": 16, "taps": taps, "spectra_per_frame": 16}), &[good, bad.clone()]);
+    let is_lost =
+        |i: usize| bad.lost_heaps.contains(&(i / 256)) || bad.lost_frames.contains(&(i / 1024));
+    let rows = rows(&out);
+    let mut lost = 0;
+    for (pol, rows) in rows.iter().enumerate() {
+        for (t, valid, row) in rows {
+            let window = *t as usize..*t as usize + step * taps;
+            let touches = pol == 1 && window.clone().any(is_lost);
+            let expected = window.end <= samples.len() && !touches;
+            assert_eq!(*valid, expected, "pol {pol} t {t}");
+            assert!(*valid || row.iter().all(|y| *y == 0.0), "nothing stale in lost spectra");
+            lost += u64::from(touches);
+        }
+    }
+    assert_eq!(out.count("spectra_missing"), lost);
+    let measured = table(&out, "adc_power");
+    assert_eq!(measured[1] as usize, samples.len() - (taps - 1) * step);
+    let present = (3 * 32..samples.len()).filter(|i| !is_lost(*i)).count();
+    assert_eq!(measured[3] as usize, present);
+}
+
+#[test]
+fn a_long_gap_is_skipped_and_times_stay_right() {
+    let start = 1_712_000_000_u64 * 3600 * 50 / 1024 * 1024;
+    let samples = noise(3, 8192, 100.0, 10);
+    let early = Digitised::new(samples.clone());
+    let late = Digitised { start, ..early.clone() };
+    let mut frames = early.frames();
+    frames.extend(late.frames());
+    let pfb: Pfb = kind(json!({"channels": 16, "taps": 4, "spectra_per_frame": 16,
+        "delays": [[{"delay_samples": 100}]]}));
+    let out = chain::drive(&pfb, &[early.port()], vec![frames]);
+    let w = chain::weights(32, 4, true, 1.0);
+    let rows = rows(&out);
+    for (t, _, row) in rows[0].iter().filter(|row| row.1) {
+        let origin = if *t < start { 0 } else { start };
+        let expected = filtered(&samples[(*t - origin - 100) as usize..], &w, 32);
+        assert!(row.iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 2e-3));
+    }
+    let windows = |n: usize| n / 32 - 3;
+    // 100 samples of delay leave no room for the window's offset within a spectrum.
+    let valid = rows[0].iter().filter(|row| row.1).count();
+    assert_eq!(valid, 2 * (windows(8192) - 1));
+    assert!(out.frames.len() < 40, "the gap takes no frames: {}", out.frames.len());
+}
+
+#[test]
+fn the_output_does_not_depend_on_frame_sizes_or_threads() {
+    let samples = noise(4, 32768, 200.0, 10);
+    let mut pols = vec![Digitised::new(samples.clone()), Digitised::new(samples)];
+    pols[0].lost_heaps = vec![60];
+    let delays = json!([
+        [{"delay_samples": 3.2, "rate": 2.5e-9}],
+        [{"delay_samples": -9.7}, {"start_samples": 9000, "delay_samples": 40.0}]
+    ]);
+    let mut reference = None;
+    let variants = [(1024, 16, 1), (256, 3, 1), (4096, 128, 3), (32768, 1, 0), (2048, 7, 2)];
+    for (frame_samples, spectra, threads) in variants {
+        pols.iter_mut().for_each(|pol| pol.frame_samples = frame_samples);
+        let out = pfb(
+            json!({"channels": 64, "spectra_per_frame": spectra, "delays": delays,
+                "threads": threads}),
+            &pols,
+        );
+        let mut rows = rows(&out);
+        rows.iter_mut().for_each(|rows| rows.retain(|row| row.1));
+        let statistics = (table(&out, "adc_power"), table(&out, "adc_clipped"));
+        let got = (rows, statistics);
+        assert_eq!(reference.get_or_insert_with(|| got.clone()), &got, "{frame_samples} {spectra}");
+    }
+}
+
+#[test]
+fn power_and_clipping_of_known_signals() {
+    let full_scale = 511.0;
+    let sine: Vec<i16> = (0..65536)
+        .map(|i| {
+            (full_scale * (std::f64::consts::TAU * 0.1234 * f64::from(i)).sin()).round() as i16
+        })
+        .collect();
+    let mut square = vec![-512_i16; 65536];
+    square.iter_mut().step_by(2).for_each(|x| *x = 511);
+    let out = pfb(
+        json!({"channels": 256, "taps": 4, "spectra_per_frame": 4}),
+        &[Digitised::new(sine.clone()), Digitised::new(square)],
+    );
+    let power = table(&out, "adc_power");
+    let dbfs = |p: usize| 10.0 * (power[2 * p] / power[2 * p + 1] / (511.0 * 511.0 / 2.0)).log10();
+    assert!(dbfs(0).abs() < 0.01, "a full-scale sine has 0 dBFS: {}", dbfs(0));
+    assert!((dbfs(1) - 3.0103 - 0.0085).abs() < 1e-3, "a square wave 3 dB more: {}", dbfs(1));
+    let exact: i64 = sine[3 * 512..].iter().map(|x| i64::from(*x).pow(2)).sum();
+    assert_eq!(power[0] as i64, exact);
+    let clipped = table(&out, "adc_clipped");
+    let expected = sine[3 * 512..].iter().filter(|x| x.abs() >= 511).count();
+    assert_eq!(clipped, [expected as f64, power[3]]);
+    assert_eq!(out.count("samples_clipped"), (clipped[0] + clipped[1]) as u64);
+}
+
+#[test]
+fn a_delay_that_grows_beyond_its_limit_is_marked() {
+    let delays = json!([[{"delay_seconds": 1e-6, "rate": 2.5e-9}]]);
+    let start = 1 << 40;
+    let pol = Digitised { start, ..Digitised::new(noise(5, 8192, 50.0, 10)) };
+    let out = pfb(
+        json!({"channels": 16, "spectra_per_frame": 16, "delays": delays, "max_delay_seconds": 1.1e-6}),
+        &[pol],
+    );
+    assert!(out.frames.is_empty());
+    assert!(out.count("spectra_delay_out_of_range") > 0);
+}
+
+#[test]
+fn late_and_misaligned_frames_are_dropped_and_counted() {
+    let pol = Digitised::new(noise(6, 4096, 50.0, 10));
+    let mut frames = pol.frames();
+    let mut hostile = frames[0].clone();
+    hostile.timestamp = u64::MAX;
+    frames.insert(1, hostile.clone());
+    hostile.timestamp = 3;
+    frames.insert(2, hostile.clone());
+    hostile.timestamp = 0;
+    frames.insert(3, hostile);
+    let pfb: Pfb = kind(json!({"channels": 16, "spectra_per_frame": 16}));
+    let out = chain::drive(&pfb, &[pol.port()], vec![frames]);
+    assert_eq!(out.count("frames_misplaced"), 3);
+    let valid = rows(&out)[0].iter().filter(|row| row.1).count();
+    assert_eq!(valid, 4096 / 32 - 15);
+}
+
+fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::Refusal> {
+    Kind::ports(&kind::<Pfb>(parameters), inputs).unwrap_err()
+}
+
+#[test]
+fn hostile_parameters_are_refused_with_the_nearest_good_value() {
+    let port = Digitised::new(Vec::new()).port();
+    let one = |parameters| {
+        let mut all = refusals(parameters, std::slice::from_ref(&port));
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    };
+    let help = one(json!({"channels": 1000})).help.unwrap();
+    assert_eq!(help, "512 and 1024 are the nearest");
+    for parameters in [
+        json!({"channels": 0}),
+        json!({"channels": u64::MAX}),
+        json!({"channels": 64, "taps": 0}),
+        json!({"channels": 64, "taps": 1_000_000}),
+        json!({"channels": 64, "w_cutoff": -1.0}),
+        json!({"channels": 64, "unzip": 3}),
+        json!({"channels": 64, "unzip": 64}),
+        json!({"channels": 64, "threads": 1_000_000}),
+        json!({"channels": 64, "spectra_per_frame": 0}),
+        json!({"channels": 64, "spectra_per_frame": u64::MAX}),
+        json!({"channels": 64, "delays": [[], []]}),
+        json!({"channels": 64, "delays": [[{"delay_seconds": 1e-3}]]}),
+        json!({"channels": 64, "delays": [[{"rate": 1e-8}]]}),
+        json!({"channels": 64, "max_delay_seconds": 1.0}),
+    ] {
+        one(parameters);
+    }
+    let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
+    assert_eq!(both.len(), 2, "all refusals at once");
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused() {
+    let good = Digitised::new(Vec::new()).port();
+    let mut dtype = good.clone();
+    dtype.dtype = Dtype::Packed(11);
+    let mut axes = good.clone();
+    axes.axes[0].name = "channel";
+    let mut clock = good.clone();
+    clock.clock.adc_sample_rate_hz = RATE_HZ / 2.0;
+    for bad in [dtype, axes, clock] {
+        let all = refusals(json!({"channels": 64}), &[good.clone(), bad]);
+        assert_eq!(all.len(), 1, "{all:?}");
+    }
+}

@@ -1,0 +1,286 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod gains;
+mod rotate;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod transpose;
+mod unzip;
+
+use crate::parallel::MAX_THREADS;
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use gains::{Gains, PolGains};
+
+/// Most spectra of a heap.
+pub const MAX_SPECTRA_PER_HEAP: usize = 1 << 16;
+/// A frame never gets larger than this.
+const MAX_FRAME_BYTES: usize = 4 << 30;
+
+/// Order of the output's axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// \[heap\]\[channel\]\[spectrum\]\[pol\], as F heaps are on the wire.
+    #[default]
+    Standard,
+    /// \[heap\]\[channel\]\[pol\]\[spectrum\]: spectra are adjacent, as correlators like it.
+    KMajor,
+}
+
+/// Noise added before rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DitherKind {
+    /// Uniform in (-1/2, 1/2), real and imaginary part on their own.
+    #[default]
+    Uniform,
+    /// None.
+    None,
+}
+
+/// Parameters of the block `postproc`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Postproc {
+    /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
+    /// four-bit ones from -7 to 7.
+    #[serde(default = "default_bits")]
+    pub bits: u8,
+    /// Order of the output's axes.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Spectra of a heap: they stand next to each other for each channel.
+    #[serde(default = "default_spectra_per_heap")]
+    pub spectra_per_heap: usize,
+    /// Heaps per output frame.
+    #[serde(default = "default_heaps_per_frame")]
+    pub heaps_per_frame: usize,
+    /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
+    /// one of these or a list of them for each channel.
+    #[serde(default)]
+    pub gains: Gains,
+    /// Noise added before rounding.
+    #[serde(default)]
+    pub dither: DitherKind,
+    /// Seed of the dither. Give each antenna another one.
+    #[serde(default)]
+    pub dither_seed: u64,
+    /// Threads that work, 0 for all cores. The default is 1, because a flowgraph of many
+    /// blocks already uses the cores; give more where one antenna alone is too much for a core.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
+}
+
+fn default_bits() -> u8 {
+    8
+}
+fn default_spectra_per_heap() -> usize {
+    256
+}
+fn default_heaps_per_frame() -> usize {
+    1
+}
+fn default_threads() -> usize {
+    1
+}
+
+/// The lengths of an input's axes.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    pols: usize,
+    spectra: usize,
+    unzip: usize,
+    /// Channels of the whole spectrum.
+    channels: usize,
+}
+
+impl Shape {
+    fn of(input: &PortType) -> Option<Self> {
+        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+        let lens: Vec<usize> = input.axes.iter().map(|axis| axis.len).collect();
+        match (input.dtype, names.as_slice(), lens.as_slice()) {
+            (Dtype::Cf32, ["pol", "spectrum", "channel"], &[pols, spectra, channels]) => {
+                Some(Self { pols, spectra, unzip: 1, channels })
+            }
+            (
+                Dtype::Cf32,
+                ["pol", "spectrum", "unzip", "channel"],
+                &[pols, spectra, unzip, part],
+            ) => Some(Self { pols, spectra, unzip, channels: unzip * part }),
+            _ => None,
+        }
+    }
+
+    fn step(&self) -> usize {
+        2 * self.channels
+    }
+}
+
+impl Postproc {
+    fn parameter_refusals(&self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |name, message: String, help: String| {
+            let at = At::Parameter(name);
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            refusals.push(refusal.help(help));
+        };
+        if ![4, 8].contains(&self.bits) {
+            refuse(
+                "bits",
+                format!("`postproc` cannot quantise to {} bits", self.bits),
+                "8 and 4 are possible".to_owned(),
+            );
+        }
+        if !(1..=MAX_SPECTRA_PER_HEAP).contains(&self.spectra_per_heap) {
+            refuse(
+                "spectra_per_heap",
+                format!("a heap cannot have {} spectra", self.spectra_per_heap),
+                format!("1 to {MAX_SPECTRA_PER_HEAP} are possible, 256 are usual"),
+            );
+        }
+        if self.heaps_per_frame == 0 {
+            refuse("heaps_per_frame", "a frame needs heaps".to_owned(), "1 is usual".to_owned());
+        }
+        if self.threads > MAX_THREADS {
+            refuse(
+                "threads",
+                format!("{} threads are too many", self.threads),
+                format!("up to {MAX_THREADS} are possible; 0 takes all cores"),
+            );
+        }
+        if self.gains.values().iter().any(|gain| !gain.re.is_finite() || !gain.im.is_finite()) {
+            refuse(
+                "gains",
+                "a gain is not a finite number".to_owned(),
+                "gains must fit single precision".to_owned(),
+            );
+        }
+        refusals
+    }
+
+    fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let Shape { pols, channels, .. } = shape;
+        if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
+            let message = format!("`postproc` cannot work on {channels} channels");
+            let at = At::InputAxis(0, "channel");
+            let help = "the number of channels must be a power of two, at least 4";
+            refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
+        } else if input.clock.samples_per_frame != (shape.spectra * shape.step()) as u64 {
+            let message = format!(
+                "spectra of {channels} channels must be {} samples apart, not {}",
+                shape.step(),
+                input.clock.samples_per_frame / shape.spectra as u64
+            );
+            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+        }
+        let frame_bytes = [self.spectra_per_heap, channels, pols, 2]
+            .iter()
+            .try_fold(self.heaps_per_frame, |bytes, factor| bytes.checked_mul(*factor));
+        if frame_bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
+            let heap = [channels, pols, 2]
+                .iter()
+                .fold(self.spectra_per_heap, |bytes, factor| bytes.saturating_mul(*factor))
+                .max(1);
+            let at = At::Parameter("heaps_per_frame");
+            let message = format!("frames of {} heaps are too large", self.heaps_per_frame);
+            let help = format!("{} fit into 4 GiB", MAX_FRAME_BYTES / heap);
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            refusals.push(refusal.help(help));
+        }
+        if let Gains::PerPol(gains) = &self.gains {
+            let wrong = |gains: &PolGains| match gains {
+                PolGains::One(_) => None,
+                PolGains::PerChannel(gains) => Some(gains.len()).filter(|len| *len != channels),
+            };
+            let refuse = |message: String, help: String| {
+                let at = At::Parameter("gains");
+                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help)
+            };
+            if gains.len() != pols {
+                refusals.push(refuse(
+                    format!(
+                        "there are gains for {} polarisations, but {pols} of them",
+                        gains.len()
+                    ),
+                    "give one entry for each polarisation".to_owned(),
+                ));
+            }
+            if let Some(len) = gains.iter().find_map(wrong) {
+                refusals.push(refuse(
+                    format!("there are gains for {len} channels, but {channels} of them"),
+                    "give one gain for each channel, or one number for all".to_owned(),
+                ));
+            }
+        }
+        refusals
+    }
+}
+
+impl Kind for Postproc {
+    const NAME: &'static str = "postproc";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = self.parameter_refusals();
+        let input = &inputs[0];
+        let shape = Shape::of(input);
+        match shape {
+            None => {
+                let message = format!("`postproc` cannot work on `{input}`");
+                refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(
+                    "it takes what `fft` makes: cf32 [pol][spectrum][channel], or with [unzip] before [channel]",
+                ));
+            }
+            Some(shape) => refusals.extend(self.shape_refusals(input, shape)),
+        }
+        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let heap = Axis::new("heap", self.heaps_per_frame).from_parameter("heaps_per_frame");
+        let mut channel = Axis::new("channel", shape.channels);
+        channel.origin = input.axes.last().map(|axis| axis.origin.clone()).unwrap_or_default();
+        let spectrum =
+            Axis::new("spectrum", self.spectra_per_heap).from_parameter("spectra_per_heap");
+        let pol = Axis::new("pol", shape.pols);
+        let samples = self.heaps_per_frame * self.spectra_per_heap * shape.step();
+        Ok(vec![PortType {
+            dtype: if self.bits == 8 { Dtype::Ci8 } else { Dtype::Ci4 },
+            axes: match self.layout {
+                Layout::Standard => vec![heap.clone(), channel, spectrum, pol],
+                Layout::KMajor => vec![heap.clone(), channel, pol, spectrum],
+            },
+            clock: Clock { samples_per_frame: samples as u64, ..input.clock },
+            band: input.band,
+            validity: ValidityType::flags(vec![heap]),
+        }])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Some(shape) = Shape::of(&ports.inputs[0]) else { return Resources::default() };
+        let values = shape.pols * shape.channels;
+        let unzipped = if shape.unzip == 1 { 0 } else { 8 * shape.channels * (shape.unzip + 1) };
+        Resources {
+            host_bytes: 2 * values * cpu::TILE_SPECTRA + 16 * values + unzipped,
+            holds: vec![1],
+            operations_per_frame: (values * self.spectra_per_heap * self.heaps_per_frame) as f64
+                * (24.0 + 8.0 * (shape.unzip - 1) as f64),
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let shape = Shape::of(&ports.inputs[0])
+            .ok_or_else(|| BlockError::new("the input of `postproc` has no spectra"))?;
+        Ok(Box::new(cpu::Cpu::new(self, shape, env)?))
+    }
+}

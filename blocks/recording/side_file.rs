@@ -1,0 +1,239 @@
+//! The JSON file beside a recording: what the numbers are, and where they came from.
+
+use crate::axes;
+use fxgraph::{Axis, Band, Clock, Dtype, PortType, ValidityType};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What `format` says.
+const FORMAT: &str = "fxgraph recording";
+/// Largest frame that is believed.
+const MAX_FRAME_BYTES: usize = 1 << 32;
+/// Most validity units that are believed.
+const MAX_UNITS: usize = 1 << 24;
+
+/// The whole side file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SideFile {
+    /// Says that this is a side file.
+    pub format: String,
+    /// Whether the stream ended before the file did.
+    pub complete: bool,
+    /// Frames written.
+    pub frames: u64,
+    /// Element type of the stream.
+    pub dtype: String,
+    /// How the elements stand in the data array.
+    pub layout: String,
+    /// Axes of one frame; in the data array the frames come first.
+    pub axes: Vec<AxisEntry>,
+    /// Sample clock.
+    pub clock: ClockEntry,
+    /// Frequencies of the whole band.
+    pub band: Option<BandEntry>,
+    /// Meaning of the validity counts.
+    pub validity: ValidityEntry,
+    /// File or member of each array: `data`, `timestamp`, `validity`, annotations.
+    pub arrays: BTreeMap<String, String>,
+    /// Timestamp of the first frame, in ADC samples.
+    pub first_timestamp: Option<u64>,
+    /// Unix time of the first frame in seconds.
+    pub start_unix_seconds: Option<f64>,
+    /// Name of the block that wrote it.
+    pub block: String,
+    /// Version of the program.
+    pub fxgraph_version: String,
+    /// Hash over the resolved flowgraph.
+    pub config_hash: String,
+    /// The resolved flowgraph.
+    pub flowgraph: String,
+}
+
+/// One axis, with the coordinates of its elements: `first + i * step`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AxisEntry {
+    /// Name.
+    pub name: String,
+    /// Number of elements.
+    pub len: usize,
+    /// Unit of the coordinates.
+    pub unit: String,
+    /// Coordinate of element 0; times count from the frame's timestamp.
+    pub first: f64,
+    /// Difference from one element to the next.
+    pub step: f64,
+}
+
+/// Sample clock.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClockEntry {
+    /// ADC sample rate in Hz.
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0 in seconds.
+    pub sync_time_seconds: f64,
+    /// ADC samples from one frame to the next.
+    pub samples_per_frame: u64,
+}
+
+/// Frequencies of the whole band.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BandEntry {
+    /// Channels of the whole band.
+    pub channels: usize,
+    /// Index of the first recorded channel.
+    pub first_channel: usize,
+    /// Frequency of channel `channels / 2` in Hz.
+    pub centre_hz: f64,
+    /// Width in Hz.
+    pub bandwidth_hz: f64,
+}
+
+/// Meaning of the validity counts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ValidityEntry {
+    /// Axes of the counts of one frame.
+    pub axes: Vec<AxisEntry>,
+    /// Count of a unit to which everything contributed.
+    pub full: u32,
+}
+
+/// How the elements of `dtype` stand in the array: NumPy type, whether real and imaginary parts
+/// make an axis of their own, and words for the side file.
+#[must_use]
+pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
+    let parts = "real and imaginary part along the last axis";
+    match dtype {
+        Dtype::Packed(_) => ("|u1", false, "bytes of packed samples, most significant bit first"),
+        Dtype::U8 => ("|u1", false, "one number per element"),
+        Dtype::I8 => ("|i1", false, "one number per element"),
+        Dtype::I16 => ("<i2", false, "one number per element"),
+        Dtype::I32 => ("<i4", false, "one number per element"),
+        Dtype::I64 => ("<i8", false, "one number per element"),
+        Dtype::F32 => ("<f4", false, "one number per element"),
+        Dtype::F64 => ("<f8", false, "one number per element"),
+        Dtype::Ci4 => ("|u1", false, "one byte per element, real part in the high four bits"),
+        Dtype::Ci8 => ("|i1", true, parts),
+        Dtype::Ci32 => ("<i4", true, parts),
+        Dtype::Cf32 => ("<c8", false, "one complex number per element"),
+    }
+}
+
+/// Shape of one frame in the data array.
+#[must_use]
+pub fn row_shape(port: &PortType) -> Vec<usize> {
+    if matches!(port.dtype, Dtype::Packed(_)) {
+        return vec![port.frame_bytes()];
+    }
+    let mut shape: Vec<usize> = port.axes.iter().map(|axis| axis.len).collect();
+    if layout(port.dtype).1 {
+        shape.push(2);
+    }
+    shape
+}
+
+/// The axes with their coordinates.
+fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
+    let mut samples = port.clock.samples_per_frame as f64;
+    let entry = |axis: &Axis| {
+        let (unit, first, step) = match (axis.name, &port.band) {
+            ("channel", Some(band)) => {
+                let step = band.bandwidth_hz / band.channels as f64;
+                let from_centre = band.first_channel as f64 - (band.channels / 2) as f64;
+                ("Hz", band.centre_hz + from_centre * step, step)
+            }
+            ("heap" | "spectrum" | "sample", _) => {
+                samples /= axis.len as f64;
+                ("s", 0.0, samples / port.clock.adc_sample_rate_hz)
+            }
+            _ => ("index", 0.0, 1.0),
+        };
+        AxisEntry { name: axis.name.to_owned(), len: axis.len, unit: unit.to_owned(), first, step }
+    };
+    axes.iter().map(entry).collect()
+}
+
+impl SideFile {
+    /// The side file of an empty recording of `port`; provenance and arrays are the caller's.
+    #[must_use]
+    pub fn of(port: &PortType) -> Self {
+        let clock = &port.clock;
+        Self {
+            format: FORMAT.to_owned(),
+            complete: false,
+            frames: 0,
+            dtype: port.dtype.to_string(),
+            layout: layout(port.dtype).2.to_owned(),
+            axes: entries(&port.axes, port),
+            clock: ClockEntry {
+                adc_sample_rate_hz: clock.adc_sample_rate_hz,
+                sync_time_seconds: clock.sync_time_seconds,
+                samples_per_frame: clock.samples_per_frame,
+            },
+            band: port.band.map(|band| BandEntry {
+                channels: band.channels,
+                first_channel: band.first_channel,
+                centre_hz: band.centre_hz,
+                bandwidth_hz: band.bandwidth_hz,
+            }),
+            validity: ValidityEntry {
+                axes: entries(&port.validity.axes, port),
+                full: port.validity.full,
+            },
+            arrays: BTreeMap::new(),
+            first_timestamp: None,
+            start_unix_seconds: None,
+            block: String::new(),
+            fxgraph_version: env!("CARGO_PKG_VERSION").to_owned(),
+            config_hash: String::new(),
+            flowgraph: String::new(),
+        }
+    }
+
+    /// The stream that was recorded; in words what cannot be believed.
+    pub fn port(&self) -> Result<PortType, String> {
+        if self.format != FORMAT {
+            return Err(format!("`{}` is not a format known here", self.format));
+        }
+        let dtype: Dtype =
+            self.dtype.parse().map_err(|error: fxgraph::dtype::UnknownDtype| error.to_string())?;
+        let axes_of = |list: &[AxisEntry], most: usize| -> Result<Vec<Axis>, String> {
+            let product = list.iter().try_fold(1usize, |p, axis| p.checked_mul(axis.len));
+            if !product.is_some_and(|product| (1..=most).contains(&product)) {
+                return Err("its axes are empty or too long".to_owned());
+            }
+            let axis = |entry: &AxisEntry| {
+                let name = axes::known(&entry.name);
+                name.map(|name| Axis::new(name, entry.len))
+                    .ok_or_else(|| format!("there is no axis `{}`", entry.name))
+            };
+            list.iter().map(axis).collect()
+        };
+        let clock = &self.clock;
+        let rate_is_good = clock.adc_sample_rate_hz.is_finite() && clock.adc_sample_rate_hz > 0.0;
+        if !rate_is_good || clock.samples_per_frame == 0 {
+            return Err("its clock stands still".to_owned());
+        }
+        if self.band.as_ref().is_some_and(|band| band.channels == 0) {
+            return Err("its band has no channels".to_owned());
+        }
+        Ok(PortType {
+            dtype,
+            axes: axes_of(&self.axes, MAX_FRAME_BYTES * 8 / dtype.bits())?,
+            clock: Clock {
+                adc_sample_rate_hz: clock.adc_sample_rate_hz,
+                sync_time_seconds: clock.sync_time_seconds,
+                samples_per_frame: clock.samples_per_frame,
+            },
+            band: self.band.as_ref().map(|band| Band {
+                channels: band.channels,
+                first_channel: band.first_channel,
+                centre_hz: band.centre_hz,
+                bandwidth_hz: band.bandwidth_hz,
+            }),
+            validity: ValidityType {
+                axes: axes_of(&self.validity.axes, MAX_UNITS)?,
+                full: self.validity.full.max(1),
+            },
+        })
+    }
+}

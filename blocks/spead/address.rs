@@ -1,0 +1,149 @@
+//! `a.b.c.d+N:port` and network interfaces.
+#![allow(unsafe_code)] // getifaddrs has no safe form in the dependencies.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Most groups that one address may name.
+pub const MAX_GROUPS: u32 = 4096;
+
+/// Why a text is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// There is no port, or it is not a number from 1 to 65535.
+    #[error("`{0}` has no valid port; an address is `a.b.c.d:port` or `a.b.c.d+N:port`")]
+    Port(String),
+    /// The part before the port is not an IPv4 address.
+    #[error("`{0}` is not an IPv4 address; an address is `a.b.c.d:port` or `a.b.c.d+N:port`")]
+    Ip(String),
+    /// The number after `+` is not one, or too large.
+    #[error("`{0}` names too many groups or does not say how many; at most {MAX_GROUPS}")]
+    Groups(String),
+    /// The groups run out of the address range they begin in.
+    #[error("the groups of `{0}` leave the range of their kind of address")]
+    Range(String),
+}
+
+/// The addresses that `text` names: `a.b.c.d+N:port` is N + 1 consecutive ones.
+pub fn parse(text: &str) -> Result<Vec<SocketAddrV4>, AddressError> {
+    let port_error = || AddressError::Port(text.to_owned());
+    let (hosts, port) = text.trim().rsplit_once(':').ok_or_else(port_error)?;
+    let port: u16 = port.parse().ok().filter(|port| *port != 0).ok_or_else(port_error)?;
+    let (first, more) = match hosts.split_once('+') {
+        None => (hosts, 0),
+        Some((first, more)) => {
+            let more = more.parse().ok().filter(|more| *more < MAX_GROUPS);
+            (first, more.ok_or_else(|| AddressError::Groups(text.to_owned()))?)
+        }
+    };
+    let first: Ipv4Addr = first.parse().map_err(|_| AddressError::Ip(text.to_owned()))?;
+    let last = u32::from(first).checked_add(more).map(Ipv4Addr::from);
+    if last.is_none_or(|last| last.is_multicast() != first.is_multicast()) {
+        return Err(AddressError::Range(text.to_owned()));
+    }
+    let start = u32::from(first);
+    Ok((start..=start + more).map(|ip| SocketAddrV4::new(ip.into(), port)).collect())
+}
+
+/// The addresses that all of `texts` name, in order.
+pub fn parse_all(texts: &[String]) -> Result<Vec<SocketAddrV4>, Vec<AddressError>> {
+    let (mut all, mut errors) = (Vec::new(), Vec::new());
+    for text in texts {
+        match parse(text) {
+            Ok(addresses) => all.extend(addresses),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(all) } else { Err(errors) }
+}
+
+/// Names and IPv4 addresses of this machine's interfaces.
+#[must_use]
+pub fn interfaces() -> Vec<(String, Ipv4Addr)> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `list` outlives the call, which writes one pointer to it.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut next = list;
+    // SAFETY: getifaddrs succeeded: `list` is a null-terminated linked list of valid entries
+    // that live until freeifaddrs, and `ifa_name` is a C string.
+    unsafe {
+        while let Some(entry) = next.as_ref() {
+            next = entry.ifa_next;
+            let is_ipv4 = entry
+                .ifa_addr
+                .as_ref()
+                .is_some_and(|address| i32::from(address.sa_family) == libc::AF_INET);
+            if is_ipv4 {
+                // The family says that it is a sockaddr_in, which may be aligned more loosely.
+                let address = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                let name = std::ffi::CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned();
+                found.push((name, Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr))));
+            }
+        }
+        libc::freeifaddrs(list);
+    }
+    found
+}
+
+/// The IPv4 address of the interface `name`, which may also be one of its addresses.
+pub fn interface(name: &str) -> Result<Ipv4Addr, NoInterface> {
+    let all = interfaces();
+    let asked = name.parse::<Ipv4Addr>().ok();
+    let found = all.iter().find(|(known, ip)| known == name || Some(*ip) == asked);
+    found.map(|(_, ip)| *ip).ok_or_else(|| NoInterface {
+        name: name.to_owned(),
+        known: all
+            .iter()
+            .map(|(known, ip)| format!("{known} ({ip})"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+/// There is no such interface.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no network interface `{name}`; this machine has {known}")]
+pub struct NoInterface {
+    /// What was asked for.
+    pub name: String,
+    /// What there is.
+    pub known: String,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_names_consecutive_groups() {
+        let all = parse("239.1.2.254+3:7148").unwrap();
+        let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+        let expected = ["239.1.2.254:7148", "239.1.2.255:7148", "239.1.3.0:7148", "239.1.3.1:7148"];
+        assert_eq!(texts, expected);
+        assert_eq!(parse("127.0.0.1:1").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_named() {
+        for text in ["127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536"] {
+            assert!(matches!(parse(text), Err(AddressError::Port(_))), "{text}");
+        }
+        assert!(matches!(parse("localhost:1"), Err(AddressError::Ip(_))));
+        assert!(matches!(parse("1.2.3.4+x:1"), Err(AddressError::Groups(_))));
+        assert!(matches!(parse("1.2.3.4+4000000000:1"), Err(AddressError::Groups(_))));
+        assert!(matches!(parse("239.255.255.255+1:1"), Err(AddressError::Range(_))));
+        assert!(matches!(parse("255.255.255.255+1:1"), Err(AddressError::Range(_))));
+    }
+
+    #[test]
+    fn the_loopback_interface_is_known_by_name_and_by_address() {
+        assert_eq!(interface("127.0.0.1"), Ok(Ipv4Addr::LOCALHOST));
+        let by_name = interfaces().into_iter().find(|(_, ip)| ip.is_loopback()).unwrap().0;
+        assert_eq!(interface(&by_name), Ok(Ipv4Addr::LOCALHOST));
+        let error = interface("eth-none").unwrap_err().to_string();
+        assert!(error.contains("eth-none") && error.contains("127.0.0.1"), "{error}");
+    }
+}

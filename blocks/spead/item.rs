@@ -1,0 +1,50 @@
+//! Item identifiers.
+
+/// Counts the heaps of a stream.
+pub const HEAP_COUNTER: u16 = 0x1;
+/// Payload bytes of the whole heap.
+pub const HEAP_LENGTH: u16 = 0x2;
+/// Where this packet's payload goes in the heap.
+pub const PAYLOAD_OFFSET: u16 = 0x3;
+/// Payload bytes of this packet.
+pub const PAYLOAD_LENGTH: u16 = 0x4;
+/// A nested packet that describes an item.
+pub const DESCRIPTOR: u16 = 0x5;
+/// Stream control; [`STREAM_STOP`] ends a stream.
+pub const STREAM_CONTROL: u16 = 0x6;
+/// Value of [`STREAM_CONTROL`] that ends a stream.
+pub const STREAM_STOP: u64 = 2;
+
+/// In a descriptor: the item's short name.
+pub const DESCRIPTOR_NAME: u16 = 0x10;
+/// In a descriptor: one line about the item.
+pub const DESCRIPTOR_DESCRIPTION: u16 = 0x11;
+/// In a descriptor: the item's axes.
+pub const DESCRIPTOR_SHAPE: u16 = 0x12;
+/// In a descriptor: the fields of an element, as bits.
+pub const DESCRIPTOR_FORMAT: u16 = 0x13;
+/// In a descriptor: the item's identifier.
+pub const DESCRIPTOR_ID: u16 = 0x14;
+/// In a descriptor: a `NumPy` header instead of a format.
+pub const DESCRIPTOR_DTYPE: u16 = 0x15;
+
+/// ADC samples since sync time.
+pub const TIMESTAMP: u16 = 0x1600;
+/// Which digitiser; the least significant bit is the polarisation.
+pub const DIGITISER_ID: u16 = 0x3101;
+/// Saturated samples in bits 47..32, a saturation flag in bit 1.
+pub const DIGITISER_STATUS: u16 = 0x3102;
+/// Packed samples.
+pub const RAW_SAMPLES: u16 = 0x3300;
+/// Which F-engine.
+pub const FENG_ID: u16 = 0x4101;
+/// Index of the heap's first channel in the whole band.
+pub const FREQUENCY: u16 = 0x4103;
+/// Channelised voltages.
+pub const FENG_RAW: u16 = 0x4300;
+/// Visibilities.
+pub const XENG_RAW: u16 = 0x1800;
+/// Beam voltages.
+pub const BF_RAW: u16 = 0x5000;
+/// How many antennas contributed to a beam.
+pub const BEAM_ANTENNAS: u16 = 0x5004;

@@ -1,0 +1,237 @@
+//! UDP datagrams out of a pcap file (the classic format, any byte order, µs or ns).
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+/// Longest record read; longer ones are no packets.
+const MAX_RECORD: usize = 1 << 18;
+
+/// Link types this reader understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Null,
+    Ethernet,
+    Ip,
+    LinuxCooked,
+    LinuxCooked2,
+}
+
+/// A capture file, open for reading.
+pub struct Capture<R> {
+    input: R,
+    swapped: bool,
+    link: Link,
+    record: Vec<u8>,
+}
+
+/// One datagram of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub from: SocketAddrV4,
+    /// Where it went.
+    pub to: SocketAddrV4,
+    /// Its payload, as far as the capture kept it.
+    pub payload: &'a [u8],
+}
+
+impl Capture<BufReader<File>> {
+    /// Opens the file at `path`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::new(BufReader::with_capacity(1 << 20, File::open(path)?))
+    }
+}
+
+impl<R: Read> Capture<R> {
+    /// A capture read from `input`.
+    pub fn new(mut input: R) -> io::Result<Self> {
+        let mut header = [0; 24];
+        input.read_exact(&mut header).map_err(|_| invalid("shorter than a pcap header"))?;
+        let magic = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let swapped = match magic {
+            0xa1b2_c3d4 | 0xa1b2_3c4d => false,
+            0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
+            0x0a0d_0d0a => return Err(invalid("a pcapng file; `editcap -F pcap` converts it")),
+            _ => return Err(invalid("not a pcap file")),
+        };
+        let link = word(&header[20..24], swapped) & 0xffff;
+        let link = match link {
+            0 => Link::Null,
+            1 => Link::Ethernet,
+            101 | 228 => Link::Ip,
+            113 => Link::LinuxCooked,
+            276 => Link::LinuxCooked2,
+            other => return Err(invalid(&format!("of link type {other}, which is not supported"))),
+        };
+        Ok(Self { input, swapped, link, record: Vec::new() })
+    }
+
+    /// The next UDP datagram; `None` at the end of the file.
+    pub fn next_datagram(&mut self) -> io::Result<Option<Datagram<'_>>> {
+        loop {
+            let mut header = [0; 16];
+            match self.input.read_exact(&mut header) {
+                // A capture that was cut off in a record ends there.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                result => result?,
+            }
+            let len = word(&header[8..12], self.swapped) as usize;
+            if len > MAX_RECORD {
+                return Err(invalid("damaged: it has a record of impossible length"));
+            }
+            self.record.resize(len, 0);
+            match self.input.read_exact(&mut self.record) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                result => result?,
+            }
+            if udp(self.link, &self.record).is_some() {
+                break;
+            }
+        }
+        Ok(udp(self.link, &self.record))
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the file is {what}"))
+}
+
+fn word(bytes: &[u8], swapped: bool) -> u32 {
+    let little = bytes.iter().rev().fold(0, |word, byte| (word << 8) | u32::from(*byte));
+    if swapped { little.swap_bytes() } else { little }
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+/// The UDP datagram in a link-layer record, if it is one in one piece.
+fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
+    const IPV4: u16 = 0x0800;
+    let ip = match link {
+        Link::Null => record.get(4..)?,
+        Link::Ip => record,
+        Link::LinuxCooked => (short(record, 14)? == IPV4).then(|| record.get(16..))??,
+        Link::LinuxCooked2 => (short(record, 0)? == IPV4).then(|| record.get(20..))??,
+        Link::Ethernet => {
+            let mut at = 12;
+            // 802.1Q and 802.1ad tags stand before the type.
+            while matches!(short(record, at)?, 0x8100 | 0x88a8) {
+                at += 4;
+            }
+            (short(record, at)? == IPV4).then(|| record.get(at + 2..))??
+        }
+    };
+    let first = *ip.first()?;
+    let header = usize::from(first & 15) * 4;
+    let fragment = short(ip, 6)? & 0x3fff;
+    if first >> 4 != 4 || header < 20 || fragment != 0 || *ip.get(9)? != 17 {
+        return None;
+    }
+    let address = |at: usize| {
+        let octets: [u8; 4] = ip.get(at..at + 4)?.try_into().ok()?;
+        Some(Ipv4Addr::from(octets))
+    };
+    let (from, to) = (address(12)?, address(16)?);
+    let datagram = ip.get(header..)?;
+    let (from_port, to_port) = (short(datagram, 0)?, short(datagram, 2)?);
+    let len = usize::from(short(datagram, 4)?);
+    let payload = datagram.get(8..)?;
+    // Padding of short Ethernet frames is cut off; a cut capture stays as short as it is.
+    let payload = &payload[..len.saturating_sub(8).min(payload.len())];
+    Some(Datagram {
+        from: SocketAddrV4::new(from, from_port),
+        to: SocketAddrV4::new(to, to_port),
+        payload,
+    })
+}
+
+/// A capture of UDP datagrams, for tests and tools: raw IPv4 records, little-endian.
+pub fn write<'a>(
+    output: &mut impl io::Write,
+    datagrams: impl Iterator<Item = Datagram<'a>>,
+) -> io::Result<()> {
+    output.write_all(&0xa1b2_c3d4_u32.to_le_bytes())?;
+    output.write_all(&[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0])?;
+    for datagram in datagrams {
+        let udp_len = datagram.payload.len() + 8;
+        let len = u16::try_from(udp_len + 20).map_err(|_| invalid("given too long a datagram"))?;
+        output.write_all(&[0; 8])?;
+        output.write_all(&u32::from(len).to_le_bytes())?;
+        output.write_all(&u32::from(len).to_le_bytes())?;
+        let [high, low] = len.to_be_bytes();
+        output.write_all(&[0x45, 0, high, low, 0, 0, 0, 0, 64, 17, 0, 0])?;
+        output.write_all(&datagram.from.ip().octets())?;
+        output.write_all(&datagram.to.ip().octets())?;
+        output.write_all(&datagram.from.port().to_be_bytes())?;
+        output.write_all(&datagram.to.port().to_be_bytes())?;
+        output.write_all(&(udp_len as u16).to_be_bytes())?;
+        output.write_all(&[0, 0])?;
+        output.write_all(datagram.payload)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example(payload: &[u8]) -> Datagram<'_> {
+        Datagram {
+            from: "10.0.0.1:1234".parse().unwrap(),
+            to: "239.1.1.1:7148".parse().unwrap(),
+            payload,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let payloads: Vec<Vec<u8>> = (0..5).map(|i| vec![i; usize::from(i) * 700]).collect();
+        let mut file = Vec::new();
+        write(&mut file, payloads.iter().map(|p| example(p))).unwrap();
+        let mut capture = Capture::new(&file[..]).unwrap();
+        for payload in &payloads {
+            assert_eq!(capture.next_datagram().unwrap(), Some(example(payload)));
+        }
+        assert_eq!(capture.next_datagram().unwrap(), None);
+    }
+
+    #[test]
+    fn a_tagged_ethernet_frame_with_padding_gives_its_datagram() {
+        let mut raw = Vec::new();
+        write(&mut raw, std::iter::once(example(b"abc"))).unwrap();
+        let ip = &raw[40..];
+        let tagged = [&[0_u8; 12], &[0x81, 0, 0, 5, 8, 0][..], ip, &[0; 20]].concat();
+        assert_eq!(udp(Link::Ethernet, &tagged), Some(example(b"abc")));
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        let error = |bytes: &[u8]| Capture::new(bytes).err().unwrap().to_string();
+        assert!(error(b"").contains("shorter"));
+        assert!(error(&[7; 24]).contains("not a pcap"));
+        assert!(error(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 20]].concat()).contains("editcap"));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_records_never_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80),
+            link in 0_usize..5,
+        ) {
+            let links = [Link::Null, Link::Ethernet, Link::Ip, Link::LinuxCooked, Link::LinuxCooked2];
+            let mut ip = bytes.clone();
+            if ip.len() > 10 {
+                ip[0] = 0x45;
+                ip[6] = 0;
+                ip[7] = 0;
+                ip[9] = 17;
+            }
+            let _ = (udp(links[link], &bytes), udp(Link::Ip, &ip));
+        }
+    }
+}

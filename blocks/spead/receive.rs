@@ -1,0 +1,328 @@
+//! Batched UDP receive: many datagrams per system call, coalesced ones where the kernel does it.
+#![allow(unsafe_code)] // recvmmsg, poll and their control messages have no safe form.
+
+use super::address;
+use fxgraph::BlockError;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Datagrams (coalesced ones count once) per system call.
+const BATCH: usize = 32;
+/// The largest datagram, and the largest run of coalesced ones.
+const BUFFER_BYTES: usize = 1 << 16;
+/// Room for the control messages: segment size and drop count.
+const CONTROL_WORDS: usize = 16;
+
+/// Opens one socket per address: multicast groups are joined on `interfaces` in turn.
+pub fn open(
+    addresses: &[SocketAddrV4],
+    interfaces: &[String],
+    buffer_bytes: usize,
+) -> Result<Vec<Socket>, BlockError> {
+    let interfaces = interfaces
+        .iter()
+        .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
+        .collect::<Result<Vec<_>, _>>()?;
+    let open = |(i, address): (usize, &SocketAddrV4)| {
+        let interface = match interfaces.len() {
+            0 => Ipv4Addr::UNSPECIFIED,
+            n => interfaces[i % n],
+        };
+        open_one(*address, interface, buffer_bytes)
+            .map_err(|error| BlockError::new(cannot_listen(*address, &error)).because(error))
+    };
+    addresses.iter().enumerate().map(open).collect()
+}
+
+fn cannot_listen(address: SocketAddrV4, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("cannot listen on {address}: another program or block has this port")
+        }
+        io::ErrorKind::AddrNotAvailable if !address.ip().is_multicast() => {
+            format!("cannot listen on {address}: no interface of this machine has that address")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    }
+}
+
+fn open_one(address: SocketAddrV4, interface: Ipv4Addr, buffer_bytes: usize) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    if address.ip().is_multicast() {
+        // Several receivers may share a group; bound to the group, a socket gets nothing else.
+        socket.set_reuse_address(true)?;
+        socket.set_multicast_all_v4(false)?;
+        socket.bind(&address.into())?;
+        socket.join_multicast_v4(address.ip(), &interface)?;
+    } else {
+        socket.bind(&address.into())?;
+    }
+    set_receive_buffer(&socket, buffer_bytes);
+    // Without these two packets still arrive, only less cheaply and with fewer counts.
+    let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    Ok(socket)
+}
+
+fn set_receive_buffer(socket: &Socket, bytes: usize) {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // Beyond the system's limit where we may, up to it otherwise.
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
+    // The kernel reports twice what was asked for, for its own bookkeeping.
+    let got = socket.recv_buffer_size().unwrap_or(0) / 2;
+    if got < bytes {
+        tracing::warn!(
+            asked_bytes = bytes,
+            got_bytes = got,
+            "the socket buffer is smaller than asked for; raise net.core.rmem_max"
+        );
+    }
+}
+
+fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the option's value is one int that outlives the call, and its size is given.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Buffers for receiving in batches. Lives on the receiving thread.
+pub struct Batch {
+    /// `BATCH` buffers of `BUFFER_BYTES`; untouched pages of an unused buffer cost nothing.
+    buffers: Vec<u8>,
+    control: Vec<[u64; CONTROL_WORDS]>,
+    names: Vec<libc::sockaddr_in>,
+    /// Last drop count the kernel told, per socket.
+    drops: Vec<u32>,
+    sockets: Vec<Socket>,
+}
+
+/// What one call of [`Batch::receive`] brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Datagrams the kernel threw away because a socket buffer was full.
+    pub kernel_drops: u64,
+}
+
+impl Batch {
+    /// Buffers for `sockets`.
+    #[must_use]
+    pub fn new(sockets: Vec<Socket>) -> Self {
+        // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
+        let name: libc::sockaddr_in = unsafe { zeroed() };
+        Self {
+            buffers: vec![0; BATCH * BUFFER_BYTES],
+            control: vec![[0; CONTROL_WORDS]; BATCH],
+            names: vec![name; BATCH],
+            drops: vec![0; sockets.len()],
+            sockets,
+        }
+    }
+
+    /// Waits up to `timeout` for datagrams and hands all that are there, one batch per socket, to
+    /// `handle` with their sender.
+    pub fn receive(
+        &mut self,
+        timeout: Duration,
+        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
+    ) -> io::Result<Received> {
+        let mut total = Received::default();
+        if self.sockets.len() == 1 {
+            // One socket: try before asking whether there is anything, which saves a system call
+            // for every batch of a busy stream.
+            self.receive_from(0, handle, &mut total)?;
+            if total.datagrams > 0 {
+                return Ok(total);
+            }
+        }
+        for index in self.readable(timeout)? {
+            self.receive_from(index, handle, &mut total)?;
+        }
+        Ok(total)
+    }
+
+    /// Indices of the sockets that have something.
+    fn readable(&self, timeout: Duration) -> io::Result<Vec<usize>> {
+        // Allocated once per wait, not per datagram.
+        let mut polls: Vec<libc::pollfd> = self
+            .sockets
+            .iter()
+            .map(|s| libc::pollfd { fd: s.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .collect();
+        let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: `polls` is a valid array of the length given.
+        let rc = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, millis) };
+        if rc < 0 {
+            return retry_later(io::Error::last_os_error()).map(|()| Vec::new());
+        }
+        Ok(polls.iter().enumerate().filter(|(_, p)| p.revents != 0).map(|(i, _)| i).collect())
+    }
+
+    fn receive_from(
+        &mut self,
+        index: usize,
+        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
+        total: &mut Received,
+    ) -> io::Result<()> {
+        let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
+        for (i, buffer) in self.buffers.chunks_exact_mut(BUFFER_BYTES).enumerate() {
+            let iovec = iovecs[i]
+                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER_BYTES });
+            let header = &mut headers[i].msg_hdr;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut self.names[i]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            header.msg_control = self.control[i].as_mut_ptr().cast();
+            header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
+        }
+        // SAFETY: every header points at an iovec, a name and a control buffer of the sizes
+        // given, all of which live, unmoved, until after the last use of `headers`.
+        let count = unsafe {
+            libc::recvmmsg(
+                self.sockets[index].as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as u32,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return retry_later(io::Error::last_os_error());
+        };
+        for (i, header) in headers[..count].iter().enumerate() {
+            let len = header.msg_len as usize;
+            let (segment, drops) = control_messages(&header.msg_hdr);
+            if let Some(drops) = drops {
+                total.kernel_drops += u64::from(drops.wrapping_sub(self.drops[index]));
+                self.drops[index] = drops;
+            }
+            let name = &self.names[i];
+            let sender = SocketAddrV4::new(
+                Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)),
+                u16::from_be(name.sin_port),
+            );
+            let buffer = &self.buffers[i * BUFFER_BYTES..][..len.min(BUFFER_BYTES)];
+            total.bytes += len as u64;
+            if segment == 0 || segment >= len {
+                total.datagrams += 1;
+                handle(buffer, sender);
+            } else {
+                for datagram in buffer.chunks(segment) {
+                    total.datagrams += 1;
+                    handle(datagram, sender);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nothing there, a signal, or an error that an earlier datagram of ours provoked: no reason to end.
+fn retry_later(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock
+        | io::ErrorKind::Interrupted
+        | io::ErrorKind::ConnectionRefused => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Segment size (0 if not coalesced) and drop count, as far as the kernel told.
+fn control_messages(header: &libc::msghdr) -> (usize, Option<u32>) {
+    let (mut segment, mut drops) = (0, None);
+    // SAFETY: the kernel filled `header` and its control buffer; the CMSG functions stay inside
+    // it, and the two kinds of message read here carry one int each.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(known) = message.as_ref() {
+            let data = libc::CMSG_DATA(message);
+            match (known.cmsg_level, known.cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    segment =
+                        usize::try_from(i32::from_ne_bytes(*data.cast::<[u8; 4]>())).unwrap_or(0);
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    drops = Some(u32::from_ne_bytes(*data.cast::<[u8; 4]>()));
+                }
+                _ => {}
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    (segment, drops)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    fn free_port() -> u16 {
+        UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn datagrams_arrive_whole_with_their_sender_from_unicast_and_multicast() {
+        let unicast = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 48), free_port());
+        let sockets = open(&[unicast, group], &["127.0.0.1".to_owned()], 1 << 16).unwrap();
+        let mut batch = Batch::new(sockets);
+        let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        sender.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+        for i in 0..40_u8 {
+            let to = if i % 2 == 0 { unicast } else { group };
+            sender.send_to(&vec![i; 100 + usize::from(i)], &to.into()).unwrap();
+        }
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            let from = sender.local_addr().unwrap().as_socket_ipv4().unwrap();
+            let mut handle = |datagram: &[u8], peer: SocketAddrV4| {
+                assert_eq!(peer, from);
+                assert!(datagram.iter().all(|b| usize::from(*b) + 100 == datagram.len()));
+                seen.push(datagram[0]);
+            };
+            batch.receive(Duration::from_millis(20), &mut handle).unwrap();
+            if seen.len() == 40 {
+                break;
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn errors_name_the_port_the_address_and_the_interface() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let error = open(&[address], &[], 4096).unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()) && error.contains("has this port"), "{error}");
+        let foreign = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 7148);
+        let error = open(&[foreign], &[], 4096).unwrap_err().to_string();
+        assert!(error.contains("203.0.113.7"), "{error}");
+        let error = open(&[address], &["no-such0".to_owned()], 4096).unwrap_err().to_string();
+        assert!(error.contains("no-such0"), "{error}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Batched UDP send: many packets per system call, cut up by the kernel or the card where they can.
+#![allow(unsafe_code)] // sendmmsg and its control messages have no safe form.
+
+use super::address;
+use super::packet::Head;
+use fxgraph::BlockError;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+
+/// Most packets in one call of [`Sender::send`].
+pub const MAX_PACKETS: usize = 32;
+/// Most bytes the kernel cuts up at once.
+const MAX_COALESCED: usize = 65_000;
+/// Control words of a message: a header and one 16-bit segment size.
+const CONTROL_WORDS: usize = 4;
+
+/// One packet to send: what stands before the payload, and the payload where it lies.
+#[derive(Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// Header and item pointers.
+    pub head: Head,
+    /// Payload.
+    pub payload: &'a [u8],
+}
+
+impl Outgoing<'_> {
+    /// Bytes of the datagram.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.as_bytes().len() + self.payload.len()
+    }
+
+    /// Never: there is always a header.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// A socket that sends to any destination.
+pub struct Sender {
+    socket: Socket,
+    coalesce: bool,
+}
+
+impl Sender {
+    /// A socket that sends out of `interface`, with `ttl` for multicast.
+    pub fn open(interface: Option<&str>, ttl: u32) -> Result<Self, BlockError> {
+        let ip = interface
+            .map(|name| address::interface(name).map_err(|e| BlockError::new(e.to_string())))
+            .transpose()?;
+        let socket = open(ip, ttl)
+            .map_err(|error| BlockError::new("cannot open a socket to send from").because(error))?;
+        Ok(Self { socket, coalesce: true })
+    }
+
+    /// Sends up to [`MAX_PACKETS`] of `packets` to `to`; how many the kernel took. 0 says that it has
+    /// no room now.
+    pub fn send(&mut self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {
+        loop {
+            match self.try_send(&packets[..packets.len().min(MAX_PACKETS)], to) {
+                // A path that cannot cut up large sends says so in one of these ways.
+                Err(error) if self.coalesce && cannot_coalesce(&error) => self.coalesce = false,
+                Err(error) if no_room(&error) => return Ok(0),
+                result => return result,
+            }
+        }
+    }
+
+    fn try_send(&self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {
+        // SAFETY: these are plain integers and pointers, for which all zeros is a value.
+        let (mut iovecs, mut headers): (
+            [libc::iovec; 2 * MAX_PACKETS],
+            [libc::mmsghdr; MAX_PACKETS],
+        ) = unsafe { zeroed() };
+        let mut control = [[0_u64; CONTROL_WORDS]; MAX_PACKETS];
+        let mut counts = [0; MAX_PACKETS];
+        let name = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: to.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+            sin_zero: [0; 8],
+        };
+        for (iovecs, packet) in iovecs.as_chunks_mut::<2>().0.iter_mut().zip(packets) {
+            for (iovec, part) in iovecs.iter_mut().zip([packet.head.as_bytes(), packet.payload]) {
+                iovec.iov_base = part.as_ptr().cast_mut().cast();
+                iovec.iov_len = part.len();
+            }
+        }
+        let (mut messages, mut first) = (0, 0);
+        while first < packets.len() {
+            let run = self.run(&packets[first..]);
+            let header = &mut headers[messages].msg_hdr;
+            header.msg_name = (&raw const name).cast_mut().cast();
+            header.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            header.msg_iov = iovecs[2 * first..].as_mut_ptr();
+            header.msg_iovlen = (2 * run) as _;
+            if run > 1 {
+                set_segment(header, &mut control[messages], packets[first].len() as u16);
+            }
+            counts[messages] = run;
+            messages += 1;
+            first += run;
+        }
+        // SAFETY: the first `messages` headers point at a name, iovecs and control buffers of the
+        // sizes given; all of them, and the packets' bytes, outlive the call and are only read.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                messages as u32,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        Ok(counts[..sent].iter().sum())
+    }
+
+    /// How many of `packets` go in one message: equal ones, the last may be shorter.
+    fn run(&self, packets: &[Outgoing<'_>]) -> usize {
+        let size = packets[0].len();
+        if !self.coalesce {
+            return 1;
+        }
+        let most = (MAX_COALESCED / size).clamp(1, packets.len());
+        let equal = packets[..most].iter().take_while(|p| p.len() == size).count();
+        let shorter = equal < most && packets[equal].len() < size;
+        equal + usize::from(shorter)
+    }
+}
+
+fn open(interface: Option<Ipv4Addr>, ttl: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    if let Some(ip) = interface {
+        socket.bind(&SocketAddrV4::new(ip, 0).into())?;
+        socket.set_multicast_if_v4(&ip)?;
+    }
+    socket.set_multicast_ttl_v4(ttl)?;
+    socket.set_multicast_loop_v4(true)?;
+    // A smaller buffer still works, with more waiting.
+    let _ = socket.set_send_buffer_size(4 << 20);
+    Ok(socket)
+}
+
+fn set_segment(header: &mut libc::msghdr, control: &mut [u64; CONTROL_WORDS], bytes: u16) {
+    header.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: `control` has room for one message with a 16-bit value (24 of its 32 bytes), is
+    // aligned for its header, and outlives `header`'s use.
+    unsafe {
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
+        if let Some(message) = libc::CMSG_FIRSTHDR(header).as_mut() {
+            message.cmsg_level = libc::SOL_UDP;
+            message.cmsg_type = libc::UDP_SEGMENT;
+            message.cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            *libc::CMSG_DATA(message).cast::<[u8; 2]>() = bytes.to_ne_bytes();
+        }
+    }
+}
+
+fn cannot_coalesce(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
+}
+
+fn no_room(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ECONNREFUSED)
+    )
+}

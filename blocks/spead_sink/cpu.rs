@@ -1,0 +1,240 @@
+//! The block: cuts frames into heaps and heaps into packets, and sends them in time.
+
+use super::SpeadSink;
+use super::heaps::{Heap, Heaps};
+use super::pace::Pace;
+use crate::spead::descriptor;
+use crate::spead::item;
+use crate::spead::packet::{Head, Pointer, VALUE_BITS};
+use crate::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, async_trait};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes sent in one go, between two looks at the clock.
+const BURST_BYTES: usize = 1 << 16;
+/// How long one call of `work` may go on.
+const WORK_TIME: Duration = Duration::from_millis(20);
+/// How long to wait for room in the socket's buffer.
+const RETRY: Duration = Duration::from_micros(500);
+/// Attempts to send a heap without data, which has no caller that could wait.
+const CONTROL_ATTEMPTS: u32 = 200;
+
+/// A running sink.
+pub struct Sink {
+    parameters: SpeadSink,
+    heaps: Heaps,
+    destinations: Vec<SocketAddrV4>,
+    sender: Option<Sender>,
+    pace: Pace,
+    next_counter: u64,
+    counter_step: u64,
+    /// The frame being sent, and how far it is.
+    current: Option<Progress>,
+    descriptors: (Vec<Pointer>, Vec<u8>),
+    descriptors_due: Option<Instant>,
+    stopped: bool,
+    sent_heaps: Counter,
+    sent_packets: Counter,
+    sent_bytes: Counter,
+    skipped: Counter,
+}
+
+struct Progress {
+    frame: Arc<Frame>,
+    index: usize,
+    /// The heap being sent, its counter, and its bytes already sent.
+    heap: Option<(Heap, u64, usize)>,
+}
+
+impl Sink {
+    pub(super) fn new(
+        parameters: SpeadSink,
+        heaps: Heaps,
+        (next_counter, counter_step): (u64, u64),
+        bytes_per_second: Option<f64>,
+        env: &Env,
+    ) -> Self {
+        let counters = &env.counters;
+        Self {
+            destinations: parameters.addresses(),
+            parameters,
+            descriptors: descriptor::heap(&heaps.descriptions()),
+            heaps,
+            sender: None,
+            pace: Pace::new(bytes_per_second),
+            next_counter,
+            counter_step,
+            current: None,
+            descriptors_due: None,
+            stopped: false,
+            sent_heaps: counters.count("heaps_sent", "heaps with data that were sent"),
+            sent_packets: counters.count("packets_sent", "packets with data that were sent"),
+            sent_bytes: counters.count("bytes_sent", "bytes of those packets, headers included"),
+            skipped: counters
+                .count("heaps_not_sent", "heaps not sent because their data was not valid"),
+        }
+    }
+
+    fn take_counter(&mut self) -> u64 {
+        let counter = self.next_counter;
+        self.next_counter = (counter + self.counter_step) & ((1 << VALUE_BITS) - 1);
+        counter
+    }
+
+    /// Sends a heap without data to every destination.
+    fn send_to_all(&mut self, items: &[Pointer], payload: &[u8]) -> Result<(), BlockError> {
+        for i in 0..self.destinations.len() {
+            let to = self.destinations[i];
+            let counter = self.take_counter();
+            let size = self.parameters.packet_payload_bytes;
+            for (n, part) in payload.chunks(size).enumerate() {
+                let head = Head::new(counter, payload.len(), n * size, part.len(), items);
+                let packet = [Outgoing { head, payload: part }];
+                for _ in 0..CONTROL_ATTEMPTS {
+                    if send(self.sender.as_mut(), &packet, to)? > 0 {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send_descriptors(&mut self, now: Instant) -> Result<(), BlockError> {
+        if self.descriptors_due.is_none_or(|due| now >= due) {
+            let (items, payload) = std::mem::take(&mut self.descriptors);
+            let result = self.send_to_all(&items, &payload);
+            self.descriptors = (items, payload);
+            result?;
+            let pause = Duration::from_secs_f64(self.parameters.descriptor_seconds);
+            self.descriptors_due = Some(now + pause);
+        }
+        Ok(())
+    }
+
+    fn send_stop(&mut self) -> Result<(), BlockError> {
+        if self.stopped || self.sender.is_none() {
+            return Ok(());
+        }
+        self.stopped = true;
+        let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
+        self.send_to_all(&items, &[0])
+    }
+
+    /// Sends the next packets of `progress`; how many bytes went, `None` when the frame is done.
+    fn send_some(&mut self, progress: &mut Progress) -> Result<Option<usize>, BlockError> {
+        let (heap, counter, done) = loop {
+            if let Some(heap) = progress.heap {
+                break heap;
+            }
+            if progress.index == self.heaps.per_frame() {
+                return Ok(None);
+            }
+            match self.heaps.heap(&progress.frame, progress.index) {
+                Some(heap) => progress.heap = Some((heap, self.take_counter(), 0)),
+                None => self.skipped.add(1),
+            }
+            progress.index += 1;
+        };
+        let bytes = self.heaps.heap_bytes;
+        let payload = &progress.frame.as_slice::<u8>()[heap.start..heap.start + bytes];
+        let size = self.parameters.packet_payload_bytes;
+        let packet = |at: usize| {
+            let part = &payload[at..(at + size).min(bytes)];
+            Outgoing {
+                head: Head::new(counter, bytes, at, part.len(), heap.items()),
+                payload: part,
+            }
+        };
+        let first = packet(done);
+        let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
+        let mut packets = [first; MAX_PACKETS];
+        let mut count = 0;
+        for (slot, at) in packets[..most].iter_mut().zip((done..bytes).step_by(size)) {
+            *slot = packet(at);
+            count += 1;
+        }
+        let to = self.destinations[heap.destination];
+        let sent = send(self.sender.as_mut(), &packets[..count], to)?;
+        let sent_bytes: usize = packets[..sent].iter().map(Outgoing::len).sum();
+        let payload_bytes: usize = packets[..sent].iter().map(|p| p.payload.len()).sum();
+        self.sent_packets.add(sent as u64);
+        self.sent_bytes.add(sent_bytes as u64);
+        let done = done + payload_bytes;
+        progress.heap = (done < bytes).then_some((heap, counter, done));
+        if done == bytes {
+            self.sent_heaps.add(1);
+        }
+        // The pace is that of the payload.
+        Ok(Some(payload_bytes))
+    }
+
+    fn until_descriptors(&self, now: Instant) -> Duration {
+        self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
+    }
+}
+
+fn send(
+    sender: Option<&mut Sender>,
+    packets: &[Outgoing<'_>],
+    to: SocketAddrV4,
+) -> Result<usize, BlockError> {
+    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
+    sender
+        .send(packets, to)
+        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
+}
+
+#[async_trait]
+impl Block for Sink {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        let interface = self.parameters.interface.as_deref();
+        self.sender = Some(Sender::open(interface, self.parameters.ttl)?);
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let began = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.send_descriptors(now)?;
+            if self.current.is_none() {
+                let Some(frame) = io.inputs[0].pop() else {
+                    if io.inputs[0].ended() {
+                        self.send_stop()?;
+                        return Ok(Next::Finished);
+                    }
+                    return Ok(Next::After(self.until_descriptors(now)));
+                };
+                self.current = Some(Progress { frame, index: 0, heap: None });
+            }
+            let wait = self.pace.wait(now);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait));
+            }
+            let Some(mut progress) = self.current.take() else { continue };
+            match self.send_some(&mut progress)? {
+                None => {}
+                Some(0) => {
+                    self.current = Some(progress);
+                    return Ok(Next::After(RETRY));
+                }
+                Some(bytes) => {
+                    self.current = Some(progress);
+                    self.pace.sent(bytes, now);
+                }
+            }
+            if began.elapsed() > WORK_TIME {
+                return Ok(Next::Again);
+            }
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        // Receivers are told the end also when it was a failure.
+        self.send_stop()
+    }
+}

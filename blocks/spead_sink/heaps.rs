@@ -1,0 +1,233 @@
+//! Which heaps a frame consists of.
+
+use crate::spead::descriptor::{Description, Elements};
+use crate::spead::item;
+use crate::spead::packet::Pointer;
+use fxgraph::Frame;
+
+/// What distinguishes the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Heaps go to the groups in turn.
+    Digitiser {
+        /// Identifier, the polarisation in its least significant bit.
+        digitiser_id: u64,
+        /// Bits of a sample.
+        bits: u8,
+    },
+    /// Heaps of an F-engine.
+    FEngine {
+        /// Its number.
+        feng_id: u64,
+    },
+    /// Visibilities.
+    XEngine,
+    /// Beams.
+    BEngine {
+        /// How many.
+        beams: usize,
+    },
+}
+
+/// How a frame is cut into heaps; each is contiguous in it.
+#[derive(Clone, Debug)]
+pub struct Heaps {
+    /// Which stream.
+    pub stream: Stream,
+    /// Heap times in a frame.
+    pub times: usize,
+    /// Channel blocks (groups of a digitiser).
+    pub groups: usize,
+    /// Payload bytes of a heap.
+    pub heap_bytes: usize,
+    /// ADC samples from one heap to the next in time.
+    pub samples_per_heap: u64,
+    /// Index of the first channel in the whole band.
+    pub first_channel: usize,
+    /// Channels in a heap.
+    pub channels_per_substream: usize,
+    /// Axes of the payload, and their elements.
+    pub shape: Vec<usize>,
+    /// Type of the payload's elements.
+    pub elements: Elements,
+}
+
+/// Most item pointers of a heap besides the four of every packet.
+const MAX_ITEMS: usize = 4;
+
+/// One heap to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Heap {
+    /// Where its payload begins in the frame.
+    pub start: usize,
+    /// Which destination.
+    pub destination: usize,
+    items: [Pointer; MAX_ITEMS],
+    len: usize,
+}
+
+impl Heap {
+    /// Its items.
+    #[must_use]
+    pub fn items(&self) -> &[Pointer] {
+        &self.items[..self.len]
+    }
+}
+
+impl Heaps {
+    /// Heaps in a frame.
+    #[must_use]
+    pub fn per_frame(&self) -> usize {
+        match self.stream {
+            Stream::Digitiser { .. } => self.times,
+            Stream::FEngine { .. } | Stream::XEngine => self.times * self.groups,
+            Stream::BEngine { beams } => self.times * beams * self.groups,
+        }
+    }
+
+    /// Heap number `index` of `frame`; `None` if it is not valid.
+    #[must_use]
+    pub fn heap(&self, frame: &Frame, index: usize) -> Option<Heap> {
+        let validity = &frame.header().validity;
+        let time = index / (self.per_frame() / self.times);
+        let group = index % self.groups;
+        let timestamp = frame.header().timestamp + time as u64 * self.samples_per_heap;
+        let frequency = self.first_channel + group * self.channels_per_substream;
+        let frequency = Pointer::immediate(item::FREQUENCY, frequency as u64);
+        let count = match self.stream {
+            Stream::XEngine => validity.iter().copied().max(),
+            _ => validity.get(time).copied(),
+        };
+        let count = count.filter(|count| *count > 0)?;
+        let start = index * self.heap_bytes;
+        let mut heap = Heap {
+            start,
+            destination: group,
+            items: [Pointer::immediate(item::TIMESTAMP, timestamp); MAX_ITEMS],
+            len: 1,
+        };
+        let mut add = |pointer| {
+            heap.items[heap.len] = pointer;
+            heap.len += 1;
+        };
+        match self.stream {
+            Stream::Digitiser { digitiser_id, bits } => {
+                let payload = frame.as_slice::<u8>().get(start..start + self.heap_bytes)?;
+                let saturated = saturated_samples(payload, bits).min(0xffff);
+                let status = (saturated << 32) | (u64::from(saturated > 0) << 1);
+                add(Pointer::immediate(item::DIGITISER_ID, digitiser_id));
+                add(Pointer::immediate(item::DIGITISER_STATUS, status));
+                add(Pointer::addressed(item::RAW_SAMPLES, 0));
+                let number = timestamp / self.samples_per_heap;
+                heap.destination = (number % self.groups as u64) as usize;
+            }
+            Stream::FEngine { feng_id } => {
+                add(Pointer::immediate(item::FENG_ID, feng_id));
+                add(frequency);
+                add(Pointer::addressed(item::FENG_RAW, 0));
+            }
+            Stream::XEngine => {
+                add(frequency);
+                add(Pointer::addressed(item::XENG_RAW, 0));
+            }
+            Stream::BEngine { beams } => {
+                add(frequency);
+                add(Pointer::immediate(item::BEAM_ANTENNAS, u64::from(count)));
+                add(Pointer::addressed(item::BF_RAW, 0));
+                let beam = index / self.groups % beams;
+                heap.destination = beam * self.groups + group;
+            }
+        }
+        Some(heap)
+    }
+
+    /// What receivers are told about the items.
+    #[must_use]
+    pub fn descriptions(&self) -> Vec<Description> {
+        let raw = |id, name, text| Description {
+            id,
+            name,
+            text,
+            shape: self.shape.clone(),
+            elements: self.elements,
+        };
+        let frequency = Description::immediate(
+            item::FREQUENCY,
+            "frequency",
+            "index of the first channel in the heap",
+        );
+        let mut all = vec![Description::immediate(
+            item::TIMESTAMP,
+            "timestamp",
+            "ADC samples since sync time",
+        )];
+        match self.stream {
+            Stream::Digitiser { .. } => all.extend([
+                Description::immediate(
+                    item::DIGITISER_ID,
+                    "digitiser_id",
+                    "digitiser, with the polarisation in the least significant bit",
+                ),
+                Description::immediate(
+                    item::DIGITISER_STATUS,
+                    "digitiser_status",
+                    "saturated samples in bits 47 to 32, saturation flag in bit 1",
+                ),
+                raw(item::RAW_SAMPLES, "raw_data", "samples of the ADC"),
+            ]),
+            Stream::FEngine { .. } => all.extend([
+                Description::immediate(item::FENG_ID, "feng_id", "number of the F-engine"),
+                frequency,
+                raw(item::FENG_RAW, "feng_raw", "channelised voltages, real and imaginary part"),
+            ]),
+            Stream::XEngine => all.extend([
+                frequency,
+                raw(item::XENG_RAW, "xeng_raw", "visibilities, real and imaginary part"),
+            ]),
+            Stream::BEngine { .. } => all.extend([
+                frequency,
+                Description::immediate(
+                    item::BEAM_ANTENNAS,
+                    "beam_ants",
+                    "number of antennas that contributed",
+                ),
+                raw(item::BF_RAW, "bf_raw", "beam voltages, real and imaginary part"),
+            ]),
+        }
+        all
+    }
+}
+
+/// Samples at the end of their range: the largest, its negative, or the one below that.
+fn saturated_samples(packed: &[u8], bits: u8) -> u64 {
+    let largest = (1_i32 << (bits - 1)) - 1;
+    let (mut word, mut available, mut saturated) = (0_u32, 0, 0);
+    for byte in packed {
+        word = (word << 8) | u32::from(*byte);
+        available += 8;
+        while available >= bits {
+            available -= bits;
+            let sample = (((word >> available) << (32 - bits)).cast_signed()) >> (32 - bits);
+            saturated += u64::from(sample.abs() >= largest);
+        }
+    }
+    saturated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saturated_samples_of_any_width_are_counted() {
+        // 511, -511, -512, 510 and 0 with 10 bits.
+        let samples = [511_i32, -511, -512, 510, 0, 0, 0, 0];
+        let mut bits = 0_u128;
+        for sample in samples {
+            bits = (bits << 10) | (sample & 1023) as u128;
+        }
+        assert_eq!(saturated_samples(&bits.to_be_bytes()[6..], 10), 3);
+        assert_eq!(saturated_samples(&[0x7f, 0x80, 0x81, 0x7e], 8), 3);
+        assert_eq!(saturated_samples(&[0x7f, 0xff, 0x80, 0x02], 16), 1);
+    }
+}

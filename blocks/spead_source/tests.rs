@@ -1,0 +1,210 @@
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+use super::*;
+use crate::spead::item;
+use crate::spead::packet::{Head, Pointer};
+use crate::spead::pcap::{self, Datagram};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Frame, Next};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn source(extra: serde_json::Value) -> SpeadSource {
+    let mut parameters = serde_json::json!({
+        "stream": "digitiser", "adc_sample_rate_hz": 1e6, "bits": 8, "samples_per_heap": 64,
+        "samples_per_frame": 256, "window": 2,
+    });
+    parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    serde_json::from_value(parameters).unwrap()
+}
+
+fn env() -> Env {
+    Env::detached("source")
+}
+
+fn harness(parameters: &SpeadSource, env: &Env) -> Harness {
+    let outputs = Kind::ports(parameters, &[]).unwrap();
+    let ports = Ports { inputs: vec![], outputs };
+    Harness::new(parameters.build(&ports, env).unwrap(), &ports, 8).unwrap()
+}
+
+fn heap(number: u64) -> Vec<u8> {
+    let items = [
+        Pointer::immediate(item::TIMESTAMP, number * 64),
+        Pointer::immediate(item::DIGITISER_ID, 0),
+        Pointer::addressed(item::RAW_SAMPLES, 0),
+    ];
+    [Head::new(number, 64, 0, 64, &items).as_bytes(), &[number as u8; 64]].concat()
+}
+
+fn stop() -> Vec<u8> {
+    let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
+    [Head::new(1 << 30, 1, 0, 1, &items).as_bytes(), &[0]].concat()
+}
+
+/// All frames until the source finishes by itself.
+fn collect(harness: &mut Harness) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut keep = |frame: Arc<Frame>| {
+        let header = frame.header();
+        frames.push((header.timestamp, header.validity.clone(), frame.as_slice::<u8>().to_vec()));
+    };
+    loop {
+        let next = Harness::block_on(harness.run()).unwrap();
+        while let Some(frame) = harness.receive(0) {
+            keep(frame);
+        }
+        if next == Next::Finished {
+            return frames;
+        }
+        assert!(Instant::now() < deadline, "the source does not finish");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn heaps_from_the_network_become_frames_until_the_sender_stops() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let env = env();
+    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
+    Harness::block_on(harness.start()).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in (8..24).filter(|n| *n != 13) {
+        sender.send_to(&heap(number), &address).unwrap();
+    }
+    sender.send_to(&stop(), &address).unwrap();
+    let frames = collect(&mut harness);
+    Harness::block_on(harness.finish()).unwrap();
+    assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), [512, 768, 1024, 1280]);
+    assert_eq!(frames[1].1, [1, 0, 1, 1]);
+    assert_eq!(frames[3].2[64..128], [21; 64]);
+    let received =
+        env.counters.list().iter().find(|c| c.name == "packets_received").unwrap().counter.get();
+    assert_eq!(received, 16);
+}
+
+#[test]
+fn a_capture_file_is_held_back_not_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heaps.pcap");
+    let heaps: Vec<Vec<u8>> = (0..400).map(heap).collect();
+    let other = heap(3);
+    let mut file = std::fs::File::create(&path).unwrap();
+    let from = "10.0.0.1:5".parse().unwrap();
+    let wanted = heaps.iter().map(|h| ("239.1.1.2:7148", h));
+    let datagrams = std::iter::once(("239.1.1.9:7148", &other)).chain(wanted);
+    let datagrams =
+        datagrams.map(|(to, payload)| Datagram { from, to: to.parse().unwrap(), payload });
+    pcap::write(&mut file, datagrams).unwrap();
+    drop(file);
+    let env = env();
+    let parameters = source(serde_json::json!({"pcap": path, "addresses": ["239.1.1.0+3:7148"]}));
+    let mut harness = harness(&parameters, &env);
+    Harness::block_on(harness.start()).unwrap();
+    let frames = collect(&mut harness);
+    assert_eq!(frames.len(), 100);
+    for (i, (timestamp, validity, payload)) in frames.iter().enumerate() {
+        assert_eq!(*timestamp, i as u64 * 256);
+        assert_eq!(validity, &[1; 4]);
+        assert_eq!(payload[200], (i * 4 + 3) as u8);
+    }
+    assert!(env.counters.list().iter().filter(|c| c.is_loss).all(|c| c.counter.get() == 0));
+}
+
+#[test]
+fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    for stopping in [true, false] {
+        let env = env();
+        let idle = if stopping { serde_json::json!(null) } else { serde_json::json!(0.2) };
+        let extra = serde_json::json!({"addresses": [address], "finish_after_seconds": idle});
+        let mut harness = harness(&source(extra), &env);
+        Harness::block_on(harness.start()).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in 0..6 {
+            sender.send_to(&heap(number), &address).unwrap();
+        }
+        let mut frames = 0;
+        if stopping {
+            // Until the first, whole frame is out, so that the second one is open.
+            while frames == 0 {
+                Harness::block_on(harness.run()).unwrap();
+                frames += usize::from(harness.receive(0).is_some());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            harness.stopping = true;
+        }
+        assert_eq!(frames + collect(&mut harness).len(), 2);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env());
+    let error = Harness::block_on(harness.start()).unwrap_err().to_string();
+    assert!(error.contains(&address), "{error}");
+}
+
+#[test]
+fn a_missing_capture_file_is_named() {
+    let mut harness = harness(&source(serde_json::json!({"pcap": "/nowhere/x.pcap"})), &env());
+    let error = Harness::block_on(harness.start()).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/x.pcap"), "{error}");
+}
+
+#[test]
+fn bad_parameters_are_all_refused_at_once_with_help() {
+    let parameters = source(serde_json::json!({
+        "addresses": ["239.1.1.1"], "bits": 11, "window": 1, "adc_sample_rate_hz": 0.0, "pol": 2,
+    }));
+    let refusals = Kind::ports(&parameters, &[]).unwrap_err();
+    let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
+    let expected = ["addresses", "adc_sample_rate_hz", "window", "bits", "pol"];
+    assert_eq!(at, expected.map(At::Parameter));
+    assert!(refusals.iter().all(|r| r.help.is_some()));
+}
+
+#[test]
+fn hostile_sizes_are_refused() {
+    let f = |extra: serde_json::Value| {
+        let mut parameters = serde_json::json!({
+            "stream": "f_engine", "adc_sample_rate_hz": 1e9, "channels": 1024, "antennas": 4,
+            "pcap": "x", "substreams": 4,
+        });
+        parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        Kind::ports(&serde_json::from_value::<SpeadSource>(parameters).unwrap(), &[])
+    };
+    let ports = f(serde_json::json!({})).unwrap();
+    assert_eq!(
+        ports[0].to_string(),
+        "ci8 [heap 1][antenna 4][channel 1024][spectrum 256][pol 2] @ 1 GS/s / 524288"
+    );
+    for (key, value) in [
+        ("channels", 0_u64),
+        ("channels", u64::MAX),
+        ("antennas", 0),
+        ("antennas", 1 << 40),
+        ("substreams", 0),
+        ("substreams", 1 << 60),
+        ("spectra_per_heap", 0),
+        ("spectra_per_heap", u64::MAX),
+        ("channels_per_substream", 0),
+        ("channels_per_substream", u64::MAX),
+        ("first_channel", u64::MAX),
+        ("samples_per_spectrum", 0),
+        ("samples_per_spectrum", u64::MAX),
+        ("samples_per_frame", 0),
+        ("samples_per_frame", 524_289),
+        ("samples_per_frame", 1 << 60),
+        ("receive_buffer_bytes", u64::MAX),
+        ("window", u64::MAX),
+    ] {
+        assert!(f(serde_json::json!({key: value})).is_err(), "{key} = {value}");
+    }
+}

@@ -1,0 +1,44 @@
+//! Any datagrams through the packet parser and the window of open frames.
+#![no_main]
+
+use fxgraph::frame::{HostAllocator, Pool};
+use fxgraph::{Counters, FrameMut};
+use fxgraph_blocks::spead::packet::Packet;
+use fxgraph_blocks::spead_source::layout::{Layout, Stream};
+use fxgraph_blocks::spead_source::window::{Frames, Window};
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+
+struct Desk(Arc<Pool>);
+
+impl Frames for Desk {
+    fn take(&mut self) -> Option<FrameMut> {
+        self.0.take()
+    }
+
+    fn push(&mut self, _frame: FrameMut) {}
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(packet) = Packet::parse(bytes) {
+        assert!(packet.offset + packet.payload.len() as u64 <= packet.heap_length);
+    }
+    let stream = Stream::FEngine {
+        antennas: 3,
+        substreams: 2,
+        first_channel: 8,
+        channels_per_substream: 4,
+    };
+    let layout = Layout { stream, heap_bytes: 32, samples_per_heap: 16, heaps_per_frame: 2 };
+    let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
+    let mut desk = Desk(pool);
+    let mut window = Window::new(layout, 2, &Counters::default());
+    // Length byte, datagram, length byte, datagram, ...
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first() {
+        let (datagram, after) = after.split_at(usize::from(*length).min(after.len()));
+        window.datagram(datagram, &mut desk);
+        rest = after;
+    }
+    window.flush(&mut desk);
+});

@@ -1,0 +1,289 @@
+//! spead2 as the other end of our streams: what it sends we receive exactly, what we send it
+//! decodes exactly, with our descriptors.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod python;
+
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Band, Clock, Dtype, Env, FrameMut, Kind, Next, PortType, Ports, ValidityType};
+use fxgraph_blocks::spead_sink::SpeadSink;
+use fxgraph_blocks::spead_source::SpeadSource;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SAMPLES: u64 = 4096;
+
+fn peer() -> Command {
+    let mut command = Command::new(python::python());
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/spead2_peer.py"));
+    command
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The peer's samples, computed on our side.
+fn sample(index: u64) -> i64 {
+    ((index.wrapping_mul(2_654_435_761) >> 7) % 1023).cast_signed() - 511
+}
+
+fn unpacked(packed: &[u8], index: usize) -> i64 {
+    let bit = index * 10;
+    let value = (0..10).fold(0_i64, |value, i| {
+        let at = bit + i;
+        (value << 1) | i64::from(packed[at / 8] >> (7 - at % 8) & 1)
+    });
+    if value < 512 { value } else { value - 1024 }
+}
+
+#[test]
+fn digitiser_heaps_of_spead2_arrive_exactly_with_the_lost_ones_marked() {
+    // One packet per heap as digitisers send, and heaps cut into several packets.
+    for packet in [9000, 1500] {
+        let ports = [free_port(), free_port()];
+        let parameters: SpeadSource = serde_json::from_value(json!({
+            "stream": "digitiser", "adc_sample_rate_hz": 1e9, "samples_per_frame": 16 * SAMPLES,
+            "addresses": ports.map(|port| format!("127.0.0.1:{port}")), "pol": 0,
+        }))
+        .unwrap();
+        let outputs = parameters.ports(&[]).unwrap();
+        let declared = Ports { inputs: vec![], outputs };
+        let env = Env::detached("source");
+        let block = parameters.build(&declared, &env).unwrap();
+        let mut harness = Harness::new(block, &declared, 16).unwrap();
+        Harness::block_on(harness.start()).unwrap();
+        let lost = [1003_u64, 1017, 1018, 1063];
+        let mut sender = peer()
+            .arg("send")
+            .args(ports.map(|port| port.to_string()))
+            .args(["--first", "1000", "--heaps", "80", "--packet", &packet.to_string()])
+            .args(["--swap", "9", "30", "31", "50", "--lose"])
+            .args(lost.map(|heap| heap.to_string()))
+            .spawn()
+            .unwrap();
+        let mut seen = 0;
+        let deadline = Instant::now() + Duration::from_mins(1);
+        loop {
+            let next = Harness::block_on(harness.run()).unwrap();
+            while let Some(frame) = harness.receive(0) {
+                let first = frame.header().timestamp / SAMPLES;
+                for (i, valid) in frame.header().validity.iter().enumerate() {
+                    let heap = first + i as u64;
+                    let expected = (1000..1080).contains(&heap) && !lost.contains(&heap);
+                    assert_eq!(*valid, u32::from(expected), "heap {heap}");
+                    seen += *valid;
+                    for s in 0..SAMPLES as usize {
+                        let index = i * SAMPLES as usize + s;
+                        let expected = if expected { sample(heap * SAMPLES + s as u64) } else { 0 };
+                        assert_eq!(unpacked(frame.as_slice(), index), expected);
+                    }
+                }
+            }
+            if next == Next::Finished {
+                break;
+            }
+            assert!(Instant::now() < deadline, "spead2's stop heap ends the stream");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(sender.wait().unwrap().success());
+        assert_eq!(seen, 76);
+    }
+}
+
+/// Runs a sink on `frames` frames and gives what spead2 received at `destinations`.
+fn received(
+    parameters: Value,
+    input: PortType,
+    listen: &[String],
+    frames: usize,
+    fill: impl Fn(usize, &mut FrameMut),
+) -> Vec<Value> {
+    let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+    parameters.ports(std::slice::from_ref(&input)).unwrap();
+    let declared = Ports { inputs: vec![input], outputs: vec![] };
+    let block = parameters.build(&declared, &Env::detached("sink")).unwrap();
+    let mut harness = Harness::new(block, &declared, frames).unwrap();
+    let mut receiver = peer().arg("receive").args(listen).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    Harness::block_on(harness.start()).unwrap();
+    for number in 0..frames {
+        assert!(harness.send(0, |frame| fill(number, frame)));
+    }
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    let heaps = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    wait(&mut receiver);
+    heaps
+}
+
+fn wait(child: &mut Child) {
+    assert!(child.wait().unwrap().success());
+}
+
+fn port(
+    dtype: Dtype,
+    axes: &[(&'static str, usize)],
+    samples: u64,
+    validity: ValidityType,
+) -> PortType {
+    PortType {
+        dtype,
+        axes: axes.iter().map(|(name, len)| Axis::new(name, *len)).collect(),
+        clock: Clock {
+            adc_sample_rate_hz: 1e6,
+            sync_time_seconds: 0.0,
+            samples_per_frame: samples,
+        },
+        band: Some(Band { channels: 64, first_channel: 32, centre_hz: 0.0, bandwidth_hz: 1.0 }),
+        validity,
+    }
+}
+
+fn number(heap: &Value, item: &str) -> Option<i64> {
+    heap["items"][item][2][0].as_i64()
+}
+
+fn data<'a>(heaps: &'a [Value], item: &str) -> Vec<&'a Value> {
+    heaps.iter().filter(|heap| !heap["items"][item].is_null()).collect()
+}
+
+#[test]
+fn voltages_in_substreams_on_multicast_groups_are_decoded_exactly() {
+    let group_port = free_port();
+    let listen: Vec<String> = (4..8).map(|i| format!("239.255.18.{i}:{group_port}")).collect();
+    let parameters = json!({
+        "stream": "f_engine", "destinations": [format!("239.255.18.4+3:{group_port}")],
+        "interface": "127.0.0.1", "packet_payload_bytes": 500, "feng_id": 2, "n_antennas": 5,
+    });
+    let axes = [("heap", 2), ("channel", 32), ("spectrum", 16), ("pol", 2)];
+    let validity = ValidityType::flags(vec![Axis::new("heap", 2)]);
+    let value = |frame: usize, i: usize| ((frame * 7 + i * 13 + i / 251) % 255) as u8 as i8;
+    let fill = |number: usize, frame: &mut FrameMut| {
+        let (header, payload) = frame.parts_mut::<i8>();
+        header.timestamp = number as u64 * 4096;
+        header.validity.copy_from_slice(&[1, u32::from(number != 1)]);
+        (0..payload.len()).for_each(|i| payload[i] = value(number, i));
+    };
+    let input = port(Dtype::Ci8, &axes, 4096, validity);
+    let heaps = received(parameters, input, &listen, 3, fill);
+    let voltages = data(&heaps, "feng_raw");
+    // Three frames of two heaps and four substreams; one heap was not valid.
+    assert_eq!(voltages.len(), 20);
+    let mut counters = Vec::new();
+    for heap in &voltages {
+        assert_eq!(number(heap, "feng_id"), Some(2));
+        let timestamp = number(heap, "timestamp").unwrap() as usize;
+        let substream = (number(heap, "frequency").unwrap() as usize - 32) / 8;
+        let (frame, time) = (timestamp / 4096, timestamp % 4096 / 2048);
+        assert!((frame, time) != (1, 1));
+        let raw = &heap["items"]["feng_raw"];
+        assert_eq!(raw[0], json!([8, 16, 2, 2]));
+        let start = (time * 4 + substream) * 8 * 16 * 2 * 2;
+        for (i, got) in raw[2].as_array().unwrap().iter().enumerate() {
+            assert_eq!(got.as_i64(), Some(i64::from(value(frame, start + i))));
+        }
+        counters.push(heap["counter"].as_u64().unwrap());
+    }
+    assert!(counters.iter().all(|counter| counter % 5 == 2));
+    counters.sort_unstable();
+    counters.dedup();
+    assert_eq!(counters.len(), 20);
+}
+
+#[test]
+fn visibilities_and_beams_are_decoded_exactly() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let axes = [("channel", 16), ("baseline", 3), ("product", 4)];
+    let validity = ValidityType { axes: vec![Axis::new("baseline", 3)], full: 8 };
+    let value = |i: usize| (i as i32).wrapping_mul(715_827_883) ^ 0x55aa;
+    let fill = |number: usize, frame: &mut FrameMut| {
+        let (header, payload) = frame.parts_mut::<i32>();
+        header.timestamp = (number as u64 + 3) * 65_536;
+        header.validity.fill(if number == 1 { 0 } else { 5 });
+        (0..payload.len()).for_each(|i| payload[i] = value(i));
+    };
+    let parameters = json!({"stream": "x_engine", "destinations": [address], "rate": 0});
+    let input = port(Dtype::Ci32, &axes, 65_536, validity);
+    let heaps = received(parameters, input, std::slice::from_ref(&address), 3, fill);
+    let dumps = data(&heaps, "xeng_raw");
+    let times: Vec<_> = dumps.iter().map(|heap| number(heap, "timestamp").unwrap()).collect();
+    assert_eq!(times, [3 * 65_536, 5 * 65_536]);
+    let raw = &dumps[0]["items"]["xeng_raw"];
+    assert_eq!((&raw[0], &raw[1]), (&json!([16, 12, 2]), &json!("int32")));
+    assert_eq!(number(dumps[0], "frequency"), Some(32));
+    for (i, got) in raw[2].as_array().unwrap().iter().enumerate() {
+        assert_eq!(got.as_i64(), Some(i64::from(value(i))));
+    }
+
+    let (first, second) = (free_port(), free_port());
+    let listen = [format!("127.0.0.1:{first}"), format!("127.0.0.1:{second}")];
+    let axes = [("heap", 2), ("beam", 2), ("channel", 16), ("spectrum", 8)];
+    let validity = ValidityType { axes: vec![Axis::new("heap", 2)], full: 4 };
+    let fill = |_: usize, frame: &mut FrameMut| {
+        let (header, payload) = frame.parts_mut::<i8>();
+        header.validity.copy_from_slice(&[3, 4]);
+        let (heap, beam) = (2 * 16 * 8 * 2, 16 * 8 * 2);
+        for (i, value) in payload.iter_mut().enumerate() {
+            *value = (i / heap * 50 + i % heap / beam * 20 + i % 17) as i8;
+        }
+    };
+    let parameters = json!({"stream": "b_engine", "destinations": listen});
+    let input = port(Dtype::Ci8, &axes, 8192, validity);
+    let heaps = received(parameters, input, &listen, 1, fill);
+    let beams = data(&heaps, "bf_raw");
+    assert_eq!(beams.len(), 4);
+    for heap in beams {
+        let time = number(heap, "timestamp").unwrap() / 4096;
+        assert_eq!(number(heap, "beam_ants"), Some(3 + time));
+        let raw = &heap["items"]["bf_raw"];
+        assert_eq!(raw[0], json!([16, 8, 2]));
+        assert!(
+            [0, 20].contains(&(raw[2][0].as_i64().unwrap() - time * 50 - (time * 512) % 17))
+                || [0, 20]
+                    .contains(&(raw[2][0].as_i64().unwrap() - time * 50 - (time * 512 + 256) % 17))
+        );
+    }
+}
+
+#[test]
+fn packed_samples_and_four_bit_voltages_are_decoded_by_their_descriptors() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let listen = std::slice::from_ref(&address);
+    let fill = |_: usize, frame: &mut FrameMut| {
+        let (header, payload) = frame.parts_mut::<u8>();
+        header.validity.fill(1);
+        (0..payload.len()).for_each(|i| payload[i] = (i * 37 % 251) as u8);
+    };
+    let packed: Vec<u8> = (0..160).map(|i| (i * 37 % 251) as u8).collect();
+    let validity = ValidityType::flags(vec![Axis::new("heap", 2)]);
+    let parameters = json!({
+        "stream": "digitiser", "destinations": [address], "samples_per_heap": 64, "digitiser_id": 5,
+    });
+    let input = port(Dtype::Packed(10), &[("sample", 128)], 128, validity.clone());
+    let heaps = received(parameters, input, listen, 1, fill);
+    let samples = data(&heaps, "raw_data");
+    assert_eq!(samples.len(), 2);
+    for (h, heap) in samples.iter().enumerate() {
+        assert_eq!(number(heap, "digitiser_id"), Some(5));
+        assert_eq!(heap["items"]["raw_data"][0], json!([64]));
+        for (i, got) in heap["items"]["raw_data"][2].as_array().unwrap().iter().enumerate() {
+            assert_eq!(got.as_i64(), Some(unpacked(&packed, h * 64 + i)));
+        }
+    }
+    let axes = [("heap", 2), ("channel", 4), ("spectrum", 2), ("pol", 2)];
+    let parameters = json!({"stream": "f_engine", "destinations": [address]});
+    let heaps = received(parameters, port(Dtype::Ci4, &axes, 64, validity), listen, 1, fill);
+    let voltages = data(&heaps, "feng_raw");
+    assert_eq!(voltages.len(), 2);
+    let raw = &voltages[0]["items"]["feng_raw"];
+    assert_eq!(raw[0], json!([4, 2, 2, 2]));
+    for (i, got) in raw[2].as_array().unwrap().iter().enumerate() {
+        let nibble = if i % 2 == 0 { packed[i / 2] >> 4 } else { packed[i / 2] & 15 };
+        assert_eq!(got.as_i64(), Some(i64::from((nibble << 4).cast_signed() >> 4)));
+    }
+}

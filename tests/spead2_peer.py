@@ -1,0 +1,100 @@
+"""The other end of a SPEAD stream, played by spead2: an oracle for what we send and receive.
+
+`send` sends digitiser heaps with known samples; `receive` prints every heap as one line of JSON.
+"""
+
+import argparse
+import json
+
+import numpy as np
+import spead2
+import spead2.recv
+import spead2.send
+
+FLAVOUR = spead2.Flavour(4, 64, 48, 0)
+SAMPLES = 4096
+BITS = 10
+
+
+def samples(heap):
+    """Samples of heap number `heap`: a function that the other side knows too."""
+    index = np.arange(heap * SAMPLES, (heap + 1) * SAMPLES, dtype=np.uint64)
+    return ((index * np.uint64(2654435761)) >> np.uint64(7)).astype(np.int64) % 1023 - 511
+
+
+def pack(values):
+    """Big-endian bit order, two's complement, 10 bits each."""
+    bits = (values[:, np.newaxis] >> np.arange(BITS - 1, -1, -1)) & 1
+    return np.packbits(bits.astype(np.uint8).ravel())
+
+
+def digitiser_items(group):
+    for item, name in ((0x1600, "timestamp"), (0x3101, "digitiser_id"), (0x3102, "digitiser_status")):
+        group.add_item(item, name, name, shape=(), format=[("u", 48)])
+    group.add_item(0x3300, "raw_data", "samples", shape=(SAMPLES * BITS // 8,), dtype=np.uint8)
+
+
+def send(args):
+    config = spead2.send.StreamConfig(rate=50e6, max_packet_size=args.packet)
+    endpoints = [("127.0.0.1", port) for port in args.ports]
+    stream = spead2.send.UdpStream(spead2.ThreadPool(), endpoints, config)
+    group = spead2.send.ItemGroup(flavour=FLAVOUR)
+    digitiser_items(group)
+    stream.send_heap(group.get_heap(descriptors="all", data="none"))
+    order = [heap for heap in range(args.first, args.first + args.heaps) if heap not in args.lose]
+    for at in args.swap:
+        order[at], order[at + 3] = order[at + 3], order[at]
+    for number, heap in enumerate(order):
+        group["timestamp"].value = heap * SAMPLES
+        group["digitiser_id"].value = 0
+        group["digitiser_status"].value = 0
+        group["raw_data"].value = pack(samples(heap))
+        data = group.get_heap(descriptors="none", data="all")
+        data.repeat_pointers = True
+        stream.send_heap(data, substream_index=number % len(endpoints))
+    for index in range(len(endpoints)):
+        stream.send_heap(group.get_end(), substream_index=index)
+
+
+def receive(args):
+    stream = spead2.recv.Stream(
+        spead2.ThreadPool(),
+        spead2.recv.StreamConfig(max_heaps=64, stop_on_stop_item=False),
+        spead2.recv.RingStreamConfig(heaps=4096),
+    )
+    for address in args.addresses:
+        host, port = address.split(":")
+        stream.add_udp_reader(host, int(port), interface_address="127.0.0.1", buffer_size=4 << 20)
+    print("ready", flush=True)
+    group = spead2.ItemGroup()
+    stops = 0
+    for heap in stream:
+        end = heap.is_end_of_stream()
+        updated = group.update(heap)
+        values = {name: np.asarray(item.value) for name, item in updated.items()}
+        line = {
+            "counter": heap.cnt,
+            "items": {name: [list(v.shape), str(v.dtype), v.ravel().tolist()] for name, v in values.items()},
+            "known": sorted(group.keys()),
+        }
+        print(json.dumps(line), flush=True)
+        stops += end
+        if stops == len(args.addresses):
+            break
+
+
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(required=True)
+sender = commands.add_parser("send")
+sender.set_defaults(run=send)
+sender.add_argument("ports", type=int, nargs="+")
+sender.add_argument("--first", type=int, default=0)
+sender.add_argument("--heaps", type=int, default=64)
+sender.add_argument("--packet", type=int, default=9000)
+sender.add_argument("--lose", type=int, nargs="*", default=[])
+sender.add_argument("--swap", type=int, nargs="*", default=[])
+receiver = commands.add_parser("receive")
+receiver.set_defaults(run=receive)
+receiver.add_argument("addresses", nargs="+")
+arguments = parser.parse_args()
+arguments.run(arguments)
