@@ -1,0 +1,166 @@
+//! The F-engine (pfb, fft and postproc, one thread) against the FFT library alone at the same
+//! size, in one run: `cargo bench --bench fengine`.
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Configured, Dtype, Env, Frame, Kind, PortType, Ports, ValidityType};
+use fxgraph_blocks::{fft::Fft, pfb::Pfb, postproc::Postproc};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const POLS: usize = 2;
+const FRAME_SAMPLES: usize = 1 << 18;
+const MEASURE: Duration = Duration::from_millis(500);
+
+fn main() {
+    println!("F-engine on one core of: {}", processor());
+    println!("10-bit samples, 2 polarisations, 16 taps, 8-bit output with dither; Msamples/s\n");
+    println!("channels  FFT alone    pfb    fft  postproc  together  share");
+    for channels in [1024, 4096, 8192, 32768] {
+        let mut engine = Engine::new(channels);
+        engine.run(MEASURE);
+        // Interleaved, so that both see the same clock frequency and neighbours.
+        let runs: Vec<(f64, [f64; 4])> =
+            (0..5).map(|_| (fft_alone(channels, MEASURE), engine.run(MEASURE))).collect();
+        let alone = median(runs.iter().map(|run| run.0));
+        let [pfb, fft, postproc, together] =
+            [0, 1, 2, 3].map(|i| median(runs.iter().map(|run| run.1[i])));
+        println!(
+            "{channels:>8}  {alone:>9.0}  {pfb:>5.0}  {fft:>5.0}  {postproc:>8.0}  {together:>8.0}  {:>4.0}%",
+            100.0 * together / alone
+        );
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name"));
+    name.map_or("an unnamed processor", |name| name.trim_start_matches([' ', '\t', ':'])).to_owned()
+}
+
+/// Millions of real samples per second of the FFT library, over as many spectra as a frame has.
+fn fft_alone(channels: usize, time: Duration) -> f64 {
+    let plan = realfft::RealFftPlanner::<f32>::new().plan_fft_forward(2 * channels);
+    let mut samples = vec![0.5_f32; 1 << 20];
+    let mut out = plan.make_output_vec();
+    let mut scratch = plan.make_scratch_vec();
+    let (start, mut done) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        for samples in samples.chunks_exact_mut(2 * channels) {
+            plan.process_with_scratch(samples, &mut out, &mut scratch).unwrap();
+        }
+        // The transform may leave anything in its input: numbers must not grow without end.
+        samples.fill(0.5);
+        done += samples.len();
+    }
+    done as f64 / start.elapsed().as_secs_f64() / 1e6
+}
+
+/// One block driven by hand.
+struct Stage {
+    harness: Harness,
+    busy: Duration,
+}
+
+impl Stage {
+    fn new<K: Kind>(parameters: Value, inputs: Vec<PortType>) -> (Self, PortType) {
+        let kind: K = serde_json::from_value(parameters).unwrap();
+        let outputs = Configured::ports(&kind, &inputs).unwrap();
+        let output = outputs[0].clone();
+        let ports = Ports { inputs, outputs };
+        let block = Configured::build(&kind, &ports, &Env::detached(K::NAME)).unwrap();
+        let harness = Harness::new(block, &ports, 1).unwrap();
+        (Self { harness, busy: Duration::ZERO }, output)
+    }
+
+    /// Gives it a frame and returns what comes out. Frames are copied from block to block here;
+    /// a flowgraph shares them, so that is not measured.
+    fn pass(&mut self, frame: &Frame) -> Option<Arc<Frame>> {
+        self.harness.send(0, |to| {
+            let header = to.header_mut();
+            header.continue_from(frame.header());
+            header.validity.copy_from_slice(&frame.header().validity);
+            to.as_mut_slice::<u8>().copy_from_slice(frame.as_slice());
+        });
+        self.work()
+    }
+
+    fn work(&mut self) -> Option<Arc<Frame>> {
+        let start = Instant::now();
+        Harness::block_on(self.harness.run()).unwrap();
+        self.busy += start.elapsed();
+        self.harness.receive(0)
+    }
+}
+
+struct Engine {
+    pfb: Stage,
+    fft: Stage,
+    postproc: Stage,
+    packed: Vec<u8>,
+    timestamp: u64,
+}
+
+impl Engine {
+    fn new(channels: usize) -> Self {
+        let input = PortType {
+            dtype: Dtype::Packed(10),
+            axes: vec![Axis::new("sample", FRAME_SAMPLES)],
+            clock: Clock {
+                adc_sample_rate_hz: 1.712e9,
+                sync_time_seconds: 0.0,
+                samples_per_frame: FRAME_SAMPLES as u64,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![Axis::new("heap", FRAME_SAMPLES / 4096)]),
+        };
+        let delays = json!([[{"delay_samples": 33.3}], [{"delay_samples": -7.2}]]);
+        let (pfb, filtered) = Stage::new::<Pfb>(
+            json!({"channels": channels, "delays": delays}),
+            vec![input.clone(), input],
+        );
+        let (fft, spectra) = Stage::new::<Fft>(json!({}), vec![filtered]);
+        let (postproc, _) = Stage::new::<Postproc>(json!({"gains": [0.3, 0.4]}), vec![spectra]);
+        let mut state = 1_u64;
+        let random = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let packed = (0..FRAME_SAMPLES * 10 / 8).map(random).collect();
+        Self { pfb, fft, postproc, packed, timestamp: 0 }
+    }
+
+    /// Millions of samples per second of pfb, fft, postproc and all of them.
+    fn run(&mut self, time: Duration) -> [f64; 4] {
+        for stage in [&mut self.pfb, &mut self.fft, &mut self.postproc] {
+            stage.busy = Duration::ZERO;
+        }
+        let (start, mut done) = (Instant::now(), 0);
+        while start.elapsed() < time {
+            for pol in 0..POLS {
+                self.pfb.harness.send(pol, |frame| {
+                    frame.fill_validity(1);
+                    frame.header_mut().timestamp = self.timestamp;
+                    frame.as_mut_slice::<u8>().copy_from_slice(&self.packed);
+                });
+            }
+            self.timestamp += FRAME_SAMPLES as u64;
+            done += POLS * FRAME_SAMPLES;
+            while let Some(filtered) = self.pfb.work() {
+                if let Some(spectra) = self.fft.pass(&filtered) {
+                    self.postproc.pass(&spectra);
+                }
+            }
+        }
+        let rate = |busy: Duration| done as f64 / busy.as_secs_f64() / 1e6;
+        let stages = [self.pfb.busy, self.fft.busy, self.postproc.busy];
+        [rate(stages[0]), rate(stages[1]), rate(stages[2]), rate(stages.iter().sum())]
+    }
+}

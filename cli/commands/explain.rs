@@ -1,0 +1,31 @@
+//! `fxgraph explain`
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use fxgraph::diagnostic::{all_explanations, explain, nearest};
+
+/// Explains an error code, or lists all of them
+#[derive(Debug, clap::Args)]
+pub struct Explain {
+    /// The code, like E0203
+    code: Option<String>,
+}
+
+impl Explain {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let Some(code) = self.code else {
+            let titles = all_explanations().filter_map(|(_, page)| page.lines().next());
+            let list: Vec<&str> = titles.map(|title| title.trim_start_matches("# ")).collect();
+            return terminal.results(&list.join("\n"));
+        };
+        if let Some(page) = explain(&code) {
+            terminal.results(page)
+        } else {
+            let near = nearest(&code, all_explanations().map(|(known, _)| known));
+            let help = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            Err(Failure::Failed(format!(
+                "there is no error code `{code}`{help} (`fxgraph explain` lists them)"
+            )))
+        }
+    }
+}

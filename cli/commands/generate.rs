@@ -1,0 +1,206 @@
+//! `fxgraph generate`
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Writes the beginning of a block or a flowgraph
+#[derive(Debug, clap::Args)]
+pub struct Generate {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// A block that compiles, with a test that passes: a folder, and two lines in lib.rs
+    Block {
+        /// Its kind: lower case letters, digits and underscores
+        #[arg(value_parser = parse_name)]
+        name: String,
+
+        /// The folder of the blocks' crate
+        #[arg(long, value_name = "DIR", default_value = "blocks")]
+        into: PathBuf,
+    },
+    /// A flowgraph that runs, with a test
+    Flowgraph {
+        /// Its name: lower case letters, digits and underscores
+        #[arg(value_parser = parse_name)]
+        name: String,
+
+        /// The folder to write it to
+        #[arg(long, value_name = "DIR", default_value = "flowgraphs")]
+        into: PathBuf,
+    },
+}
+
+/// The templates are Rust code that compiles: these names in them stand for the block's own.
+const KIND: &str = "my_block";
+const TYPE: &str = "MyBlock";
+
+const BLOCK: [(&str, &str); 3] = [
+    ("README.md", include_str!("../templates/block/README.md")),
+    ("mod.rs", include_str!("../templates/block/mod.rs")),
+    ("cpu.rs", include_str!("../templates/block/cpu.rs")),
+];
+
+const FLOWGRAPH: &str = include_str!("../templates/flowgraph.yaml");
+
+impl Generate {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        match self.what {
+            What::Block { name, into } => block(&name, &into, terminal),
+            What::Flowgraph { name, into } => flowgraph(&name, &into, terminal),
+        }
+    }
+}
+
+/// A name that can be a Rust module, a key in YAML and a file.
+fn parse_name(text: &str) -> Result<String, String> {
+    let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if !starts || !text.chars().all(fits) || text.ends_with('_') || text.contains("__") {
+        let form = "use lower case letters, digits and single underscores, a letter first";
+        return Err(form.to_owned());
+    }
+    const WORDS: &[&str] = &[
+        "as", "async", "await", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+        "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "lib",
+        "loop", "macro", "match", "mod", "move", "mut", "priv", "pub", "ref", "return", "self",
+        "static", "struct", "super", "trait", "true", "try", "type", "unsafe", "use", "virtual",
+        "where", "while", "yield",
+    ];
+    if WORDS.contains(&text) {
+        return Err(format!("`{text}` is a word of the Rust language or of the crate"));
+    }
+    Ok(text.to_owned())
+}
+
+/// `band_limiter` as a type: `BandLimiter`.
+fn type_name(name: &str) -> String {
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect()
+}
+
+fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+    let library = into.join("lib.rs");
+    let old = fs::read_to_string(&library).map_err(|error| {
+        let what = format!("`{}` is not the folder of a crate of blocks", into.display());
+        Failure::because(&what, &error)
+    })?;
+    let new = register(&old, name).ok_or_else(|| {
+        Failure::Failed(format!(
+            "`{}` has no list of kinds (`vec![` in `fn kinds()`) to add `{name}` to, or has it \
+             already",
+            library.display()
+        ))
+    })?;
+    let folder = into.join(name);
+    if folder.exists() {
+        return Err(Failure::Failed(format!("`{}` exists already", folder.display())));
+    }
+    let failed = |path: &Path| {
+        let what = format!("cannot write `{}`", path.display());
+        move |error: std::io::Error| Failure::because(&what, &error)
+    };
+    fs::create_dir(&folder).map_err(failed(&folder))?;
+    let mut written = String::new();
+    for (file, template) in BLOCK {
+        let path = folder.join(file);
+        let text = template.replace(TYPE, &type_name(name)).replace(KIND, name);
+        fs::write(&path, text).map_err(failed(&path))?;
+        written.push_str(&format!("wrote {}\n", path.display()));
+    }
+    fs::write(&library, new).map_err(failed(&library))?;
+    terminal.results(&format!("{written}added `{name}` to {}\n", library.display()))?;
+    terminal.note(&format!("next: cargo test -p fxgraph-blocks {name}"));
+    Ok(())
+}
+
+/// `library` with the two lines that make `name` known, each at its place in the alphabet;
+/// `None` if it is known already or there is no list of kinds.
+fn register(library: &str, name: &str) -> Option<String> {
+    let module = format!("pub mod {name};");
+    let entry = format!("        KindEntry::of::<{name}::{}>(),", type_name(name));
+    let mut lines: Vec<&str> = library.lines().collect();
+    if lines.contains(&module.as_str()) {
+        return None;
+    }
+    let kinds = lines.iter().position(|line| line.contains("fn kinds()"))?;
+    let modules: Vec<usize> = (0..kinds).filter(|i| lines[*i].starts_with("pub mod ")).collect();
+    let after = modules.iter().copied().filter(|i| lines[*i] < module.as_str()).max();
+    // With no module yet, before the `use` lines, as rustfmt leaves them.
+    let first_item = lines.iter().position(|line| line.starts_with("use "))?;
+    let at = after.map_or_else(|| modules.first().copied().unwrap_or(first_item), |i| i + 1);
+    lines.insert(at, &module);
+    if modules.is_empty() {
+        lines.insert(at + 1, "");
+    }
+
+    let list = lines.iter().position(|line| line.trim_start().starts_with("vec!["))?;
+    if lines[list].trim() == "vec![]" {
+        lines.splice(list..=list, ["    vec![", entry.as_str(), "    ]"]);
+    } else {
+        let end = (list..lines.len()).find(|i| lines[*i].trim() == "]")?;
+        let entries = list + 1..end;
+        let at =
+            entries.clone().rev().find(|i| lines[*i] < entry.as_str()).map_or(list + 1, |i| i + 1);
+        lines.insert(at, &entry);
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+fn flowgraph(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+    let path = into.join(format!("{name}.yaml"));
+    if path.exists() {
+        return Err(Failure::Failed(format!("`{}` exists already", path.display())));
+    }
+    let what = format!("cannot write `{}`", path.display());
+    fs::write(&path, FLOWGRAPH.replace("my_flowgraph", name))
+        .map_err(|error| Failure::because(&what, &error))?;
+    terminal.results(&format!("wrote {}\n", path.display()))?;
+    terminal.note(&format!("next: fxgraph run {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const EMPTY: &str = "//! Blocks.\n\nuse fxgraph::KindEntry;\n\n/// All.\npub fn kinds() -> \
+                         Vec<KindEntry> {\n    vec![]\n}\n";
+
+    #[test]
+    fn blocks_are_registered_in_alphabetical_order() {
+        let mut library = EMPTY.to_owned();
+        for name in ["fft", "band_limiter", "pfb"] {
+            library = register(&library, name).unwrap();
+        }
+        let modules = "pub mod band_limiter;\npub mod fft;\npub mod pfb;\n\nuse fxgraph";
+        assert!(library.contains(modules), "{library}");
+        let entries = "    vec![\n        KindEntry::of::<band_limiter::BandLimiter>(),\n        \
+                       KindEntry::of::<fft::Fft>(),\n        KindEntry::of::<pfb::Pfb>(),\n    ]\n";
+        assert!(library.contains(entries), "{library}");
+    }
+
+    #[test]
+    fn a_block_is_registered_once() {
+        let library = register(EMPTY, "fft").unwrap();
+        assert_eq!(register(&library, "fft"), None);
+        assert_eq!(register("fn main() {}\n", "fft"), None);
+    }
+
+    #[test]
+    fn names_that_cannot_be_modules_are_refused() {
+        for name in ["", "9tails", "Fft", "a-b", "a__b", "a_", "../etc", "fn", "lib", "é"] {
+            assert!(parse_name(name).is_err(), "{name}");
+        }
+        assert!(parse_name("pfb2_fine").is_ok());
+    }
+}

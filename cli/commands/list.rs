@@ -1,0 +1,330 @@
+//! `fxgraph list`
+
+use crate::failure::Failure;
+use crate::flowgraph;
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use fxgraph::diagnostic::suggest;
+use fxgraph::{KindEntry, PortNames, Registry};
+use serde_json::{Value, json};
+
+/// Lists the kinds of blocks, or shows one: its page, ports and parameters
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// The kind to show
+    kind: Option<String>,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let registry = flowgraph::registry();
+        let Some(name) = &self.kind else {
+            return if self.json {
+                terminal.json(&registry.iter().map(as_json).collect::<Value>())
+            } else {
+                let table = overview(&registry, terminal);
+                terminal.results(&table)
+            };
+        };
+        let Some(kind) = registry.get(name) else {
+            let known: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
+            let help = suggest(name, "kind", &known).map(|help| format!("; {help}"));
+            let help = help.unwrap_or_default();
+            return Err(Failure::Failed(format!("there is no kind of block `{name}`{help}")));
+        };
+        if self.json {
+            return terminal.json(&as_json(kind));
+        }
+        let page = page(kind, terminal);
+        terminal.results(&page)
+    }
+}
+
+fn overview(registry: &Registry, terminal: &Terminal) -> String {
+    let columns = [
+        ("kind", Align::Left),
+        ("inputs", Align::Left),
+        ("outputs", Align::Left),
+        ("what it does", Align::Left),
+    ];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for kind in registry.iter() {
+        table.row([
+            kind.name.to_owned(),
+            port_names(kind.inputs),
+            port_names(kind.outputs),
+            summary(kind.doc),
+        ]);
+    }
+    table.finish()
+}
+
+/// `pol0, [pol1]`; an optional port stands in brackets.
+fn port_names(ports: PortNames) -> String {
+    match ports {
+        PortNames::Fixed([]) => "-".to_owned(),
+        PortNames::Fixed(names) => names.join(", "),
+        PortNames::Optional { names, required } => {
+            let shown = names.iter().enumerate().map(|(index, name)| {
+                if index < required { (*name).to_owned() } else { format!("[{name}]") }
+            });
+            shown.collect::<Vec<_>>().join(", ")
+        }
+        PortNames::Numbered(prefix) => format!("{prefix}0, {prefix}1, ..."),
+    }
+}
+
+/// The first sentence of a page below its heading, on one line.
+fn summary(page: &str) -> String {
+    let prose = page
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty() || line.starts_with('#'))
+        .take_while(|line| !line.is_empty() && !line.starts_with('#'));
+    let paragraph = prose.collect::<Vec<_>>().join(" ");
+    let end = paragraph.find(". ").map_or(paragraph.len(), |dot| dot + 1);
+    paragraph[..end].trim_end_matches('.').to_owned()
+}
+
+fn page(kind: &KindEntry, terminal: &Terminal) -> String {
+    let heading = |text: &str| terminal.paint(Paint::Bold, text);
+    let mut text = String::new();
+    for line in kind.doc.trim_end().lines() {
+        text.push_str(&if line.starts_with('#') { heading(line) } else { line.to_owned() });
+        text.push('\n');
+    }
+    text.push_str(&format!("\n{}\n", heading("## Reference")));
+    text.push_str(&format!("inputs:  {}\n", port_names(kind.inputs)));
+    text.push_str(&format!("outputs: {}\n", port_names(kind.outputs)));
+    for form in kind.implementations {
+        text.push_str(&format!(
+            "implementation `{}` ({}): {}\n",
+            form.name, form.device, form.summary
+        ));
+    }
+    let schema = (kind.schema)().to_value();
+    let parameters = parameters(&schema);
+    if parameters.is_empty() {
+        text.push_str("parameters: none\n");
+        return text;
+    }
+    text.push_str("parameters:\n");
+    for parameter in parameters {
+        let default = match &parameter.default {
+            Some(Value::Null) => "optional".to_owned(),
+            Some(value) => format!("default {value}"),
+            None if parameter.is_required => "required".to_owned(),
+            None => "optional".to_owned(),
+        };
+        let note = terminal.paint(Paint::Dim, &format!("{}, {default}", parameter.sort));
+        text.push_str(&format!("  {}  {note}\n", heading(&parameter.name)));
+        for line in parameter.doc.lines() {
+            text.push_str(&format!("      {line}\n"));
+        }
+    }
+    text
+}
+
+/// One parameter as users see it.
+struct Parameter {
+    /// With dots for nested ones.
+    name: String,
+    sort: String,
+    is_required: bool,
+    default: Option<Value>,
+    doc: String,
+}
+
+/// All parameters a schema describes, those of nested objects behind their parent.
+fn parameters(schema: &Value) -> Vec<Parameter> {
+    let mut found = Vec::new();
+    collect(schema, schema, "", 0, &mut found);
+    found
+}
+
+fn collect(root: &Value, object: &Value, prefix: &str, depth: usize, found: &mut Vec<Parameter>) {
+    // Deeper nesting than this is told by the text of the parameter; a schema may refer to itself.
+    if depth > 3 {
+        return;
+    }
+    for form in [Some(object), object.get("oneOf"), object.get("anyOf")].into_iter().flatten() {
+        for part in form.as_array().map_or(std::slice::from_ref(form), Vec::as_slice) {
+            let part = resolve(root, part);
+            let required = part["required"].as_array().cloned().unwrap_or_default();
+            for (name, value) in part["properties"].as_object().into_iter().flatten() {
+                let full = format!("{prefix}{name}");
+                if found.iter().any(|known| known.name == full) {
+                    continue;
+                }
+                let inner = resolve(root, value);
+                let doc = value["description"].as_str().or(inner["description"].as_str());
+                found.push(Parameter {
+                    name: full.clone(),
+                    sort: sort(root, value),
+                    is_required: required.iter().any(|known| known == name),
+                    default: value.get("default").cloned(),
+                    doc: doc.unwrap_or_default().to_owned(),
+                });
+                collect(root, inner, &format!("{full}."), depth + 1, found);
+                let items = resolve(root, &inner["items"]);
+                collect(root, items, &format!("{full}[]."), depth + 1, found);
+            }
+        }
+    }
+}
+
+/// What `$ref` points at, or the schema itself; `Option<T>` is seen through too.
+fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let target =
+        schema["$ref"].as_str().and_then(|path| root.pointer(path.trim_start_matches('#')));
+    let schema = target.unwrap_or(schema);
+    match schema["anyOf"].as_array().map(Vec::as_slice) {
+        Some([one, nothing]) if nothing["type"] == "null" => resolve(root, one),
+        _ => schema,
+    }
+}
+
+/// The type of a value in words: `integer >= 1`, `one of "hann", "rect"`, `list of numbers`.
+fn sort(root: &Value, schema: &Value) -> String {
+    let schema = resolve(root, schema);
+    let words = |all: &[Value]| {
+        let all: Vec<String> = all.iter().map(Value::to_string).collect();
+        format!("one of {}", all.join(", "))
+    };
+    if let Some(values) = schema["enum"].as_array() {
+        return words(values);
+    }
+    if let Some(value) = schema.get("const") {
+        return value.to_string();
+    }
+    if let Some(forms) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
+        // Words with a text of their own come one by one, the others in one list.
+        let constants: Option<Vec<Vec<Value>>> = forms
+            .iter()
+            .map(|form| match form.get("const") {
+                Some(word) => Some(vec![word.clone()]),
+                None => form["enum"].as_array().cloned(),
+            })
+            .collect();
+        if let Some(constants) = constants {
+            return words(&constants.concat());
+        }
+        let mut sorts: Vec<String> = Vec::new();
+        for form in forms.iter().filter(|form| form["type"] != "null") {
+            let word = sort(root, form);
+            if !sorts.contains(&word) {
+                sorts.push(word);
+            }
+        }
+        return sorts.join(" or ");
+    }
+    let named = match &schema["type"] {
+        Value::String(name) => name.clone(),
+        Value::Array(names) => {
+            let names = names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            names.collect::<Vec<_>>().join(" or ")
+        }
+        _ => return "any value".to_owned(),
+    };
+    match named.as_str() {
+        "string" => "text".to_owned(),
+        "boolean" => "true or false".to_owned(),
+        "object" => "mapping".to_owned(),
+        "array" => match &schema["items"] {
+            Value::Null => "list".to_owned(),
+            items => format!("list of {}", sort(root, items)),
+        },
+        _ => named + &range(schema),
+    }
+}
+
+/// ` >= 1`, ` <= 65536`, as far as the schema says so; the limits of machine integers say nothing.
+fn range(schema: &Value) -> String {
+    let mut text = String::new();
+    if let Some(least) = schema["minimum"].as_f64().filter(|v| *v > -128.0) {
+        text.push_str(&format!(" >= {least}"));
+    }
+    if let Some(most) =
+        schema["maximum"].as_f64().filter(|v| *v < 65535.0 && (*v - 255.0).abs() > 0.5)
+    {
+        text.push_str(&format!(" <= {most}"));
+    }
+    text
+}
+
+fn as_json(kind: &KindEntry) -> Value {
+    let forms = kind
+        .implementations
+        .iter()
+        .map(|form| json!({"name": form.name, "device": form.device, "summary": form.summary}));
+    json!({
+        "kind": kind.name,
+        "summary": summary(kind.doc),
+        "inputs": port_names(kind.inputs),
+        "outputs": port_names(kind.outputs),
+        "implementations": forms.collect::<Vec<_>>(),
+        "parameters": (kind.schema)().to_value(),
+        "doc": kind.doc,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use schemars::JsonSchema;
+
+    /// Window functions.
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code)]
+    enum Window {
+        /// A raised cosine.
+        Hann,
+        Rect,
+    }
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code)]
+    struct Inner {
+        /// Depth in metres.
+        depth: f32,
+    }
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code)]
+    struct Outer {
+        /// How many.
+        #[schemars(range(min = 1, max = 64))]
+        taps: usize,
+        #[serde(default)]
+        window: Option<Window>,
+        inner: Vec<Inner>,
+    }
+
+    #[test]
+    fn parameters_are_told_with_type_default_and_nesting() {
+        let schema = schemars::schema_for!(Outer).to_value();
+        let all = parameters(&schema);
+        let told: Vec<String> =
+            all.iter().map(|p| format!("{}: {}, {}", p.name, p.sort, p.is_required)).collect();
+        let expected = [
+            "taps: integer >= 1 <= 64, true",
+            "window: one of \"rect\", \"hann\", false",
+            "inner: list of mapping, true",
+            "inner[].depth: number, true",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(all[3].doc, "Depth in metres.");
+    }
+
+    #[test]
+    fn the_summary_is_the_first_sentence_of_the_page() {
+        assert_eq!(summary("# pfb\n\nFilters\nsamples. More.\n\n## Ports"), "Filters samples");
+        assert_eq!(summary("# pfb\n"), "");
+    }
+}

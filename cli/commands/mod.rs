@@ -1,0 +1,48 @@
+//! The commands, one file each.
+
+mod completions;
+mod explain;
+mod generate;
+mod graph;
+mod list;
+mod plan;
+mod run;
+mod schema;
+mod test;
+mod validate;
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Run(run::Run),
+    Validate(validate::Validate),
+    Test(test::Test),
+    Plan(plan::Plan),
+    Graph(graph::Graph),
+    List(list::List),
+    Schema(schema::Schema),
+    Explain(explain::Explain),
+    Generate(generate::Generate),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    /// Does it.
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        match self {
+            Self::Run(command) => command.execute(terminal),
+            Self::Validate(command) => command.execute(terminal),
+            Self::Test(command) => command.execute(terminal),
+            Self::Plan(command) => command.execute(terminal),
+            Self::Graph(command) => command.execute(terminal),
+            Self::List(command) => command.execute(terminal),
+            Self::Schema(command) => command.execute(terminal),
+            Self::Explain(command) => command.execute(terminal),
+            Self::Generate(command) => command.execute(terminal),
+            Self::Completions(command) => command.execute(terminal),
+        }
+    }
+}

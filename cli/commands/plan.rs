@@ -1,0 +1,211 @@
+//! `fxgraph plan`
+
+use crate::failure::Failure;
+use crate::flowgraph::{self, Target};
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use crate::units;
+use fxgraph::flowgraph::{Memory, PlannedBlock, Thread};
+use serde_json::{Value, json};
+
+/// Shows what a flowgraph will need, without running it: memory, GB/s, operations/s, sockets
+#[derive(Debug, clap::Args)]
+pub struct Plan {
+    #[command(flatten)]
+    target: Target,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Plan {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let plan = flowgraph::plan(&self.target.file, &self.target.set, terminal)?;
+        let memory = plan.memory();
+        if self.json {
+            return terminal.json(&as_json(&plan, &memory));
+        }
+        let text = as_text(&plan, &memory, terminal);
+        terminal.results(&text)
+    }
+}
+
+/// Useful operations per second of signal time.
+fn operations_per_second(block: &PlannedBlock) -> f64 {
+    let port = block.ports.outputs.first().or(block.ports.inputs.first());
+    let frames_per_second = port.map_or(0.0, |port| port.clock.frames_per_second());
+    block.resources.operations_per_frame * frames_per_second
+}
+
+fn thread(thread: Thread) -> String {
+    match thread {
+        Thread::Shared => "shared".to_owned(),
+        Thread::Own { core: None } => "own".to_owned(),
+        Thread::Own { core: Some(core) } => format!("core {core}"),
+    }
+}
+
+/// One row of the table of edges, as names and what the port carries.
+struct EdgeRow<'a> {
+    from: String,
+    to: String,
+    port: &'a fxgraph::PortType,
+    queue: usize,
+}
+
+fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
+    plan.blocks.iter().flat_map(move |block| {
+        block.inputs.iter().enumerate().map(move |(input, (source, output))| {
+            let writer = &plan.blocks[*source];
+            EdgeRow {
+                from: format!("{}.{}", writer.name, writer.output_names[*output]),
+                to: format!("{}.{}", block.name, block.input_names[input]),
+                port: &writer.ports.outputs[*output],
+                queue: block.queue,
+            }
+        })
+    })
+}
+
+fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal) -> String {
+    use Align::{Left, Right};
+    let coloured = terminal.coloured_results;
+    let dim = |text: &str| terminal.paint(Paint::Dim, text);
+    let mut text = format!(
+        "{} {}\n\n",
+        terminal.paint(Paint::Bold, &plan.name),
+        dim(&format!("configuration {}", &plan.config_hash[..plan.config_hash.len().min(12)]))
+    );
+
+    let mut blocks = Table::new(
+        coloured,
+        &[
+            ("block", Left),
+            ("kind", Left),
+            ("device", Left),
+            ("thread", Left),
+            ("operations/s", Right),
+            ("own memory", Right),
+            ("pools", Right),
+            ("binds", Left),
+        ],
+    );
+    for (block, needs) in plan.blocks.iter().zip(&memory.blocks) {
+        let operations = operations_per_second(block);
+        blocks.row([
+            block.name.clone(),
+            block.kind.to_owned(),
+            block.device.to_owned(),
+            thread(block.thread),
+            if operations > 0.0 { units::count(operations) } else { "-".to_owned() },
+            units::bytes(needs.host_bytes as f64),
+            units::bytes(needs.bytes().saturating_sub(needs.host_bytes) as f64),
+            block.resources.binds.join(", "),
+        ]);
+    }
+    text.push_str(&blocks.finish());
+    text.push('\n');
+
+    let mut table = Table::new(
+        coloured,
+        &[
+            ("from", Left),
+            ("to", Left),
+            ("frames/s", Right),
+            ("GB/s", Right),
+            ("frame", Right),
+            ("queue", Right),
+            ("carries", Left),
+        ],
+    );
+    for edge in edges(plan) {
+        table.row([
+            edge.from,
+            edge.to,
+            units::three_digits(edge.port.clock.frames_per_second()),
+            units::three_digits(edge.port.bytes_per_second() / 1e9),
+            units::bytes(edge.port.frame_bytes() as f64),
+            edge.queue.to_string(),
+            edge.port.to_string(),
+        ]);
+    }
+    text.push_str(&table.finish());
+    text.push('\n');
+
+    let mut pools = Table::new(
+        coloured,
+        &[("pool of", Left), ("frames", Right), ("each", Right), ("memory", Right)],
+    );
+    for needs in &memory.blocks {
+        for pool in &needs.pools {
+            pools.row([
+                format!("{}.{}", plan.blocks[needs.block].name, pool.port),
+                pool.frames.to_string(),
+                units::bytes(pool.frame_bytes as f64),
+                units::bytes(pool.frames as f64 * pool.frame_bytes as f64),
+            ]);
+        }
+    }
+    text.push_str(&pools.finish());
+
+    let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
+    text.push_str(&format!(
+        "\nmemory at most {}, {} operations/s at full rate\n",
+        terminal.paint(Paint::Bold, &units::bytes(memory.bytes() as f64)),
+        units::count(operations),
+    ));
+    text
+}
+
+fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
+    let blocks: Vec<Value> = plan
+        .blocks
+        .iter()
+        .zip(&memory.blocks)
+        .map(|(block, needs)| {
+            let pools: Vec<Value> = needs
+                .pools
+                .iter()
+                .map(|pool| {
+                    json!({"port": pool.port, "frames": pool.frames, "frame_bytes": pool.frame_bytes})
+                })
+                .collect();
+            json!({
+                "name": block.name,
+                "kind": block.kind,
+                "device": block.device,
+                "implementation": block.implementation,
+                "thread": thread(block.thread),
+                "operations_per_second": operations_per_second(block),
+                "host_bytes": needs.host_bytes,
+                "pools": pools,
+                "binds": block.resources.binds,
+                "parameters": block.parameters,
+            })
+        })
+        .collect();
+    let edges: Vec<Value> = edges(plan)
+        .map(|edge| {
+            json!({
+                "from": edge.from,
+                "to": edge.to,
+                "carries": edge.port.to_string(),
+                "frame_bytes": edge.port.frame_bytes(),
+                "frames_per_second": edge.port.clock.frames_per_second(),
+                "bytes_per_second": edge.port.bytes_per_second(),
+                "queue": edge.queue,
+            })
+        })
+        .collect();
+    let parameters: serde_json::Map<String, Value> =
+        plan.parameters.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+    json!({
+        "flowgraph": plan.name,
+        "config_hash": plan.config_hash,
+        "parameters": parameters,
+        "memory_bytes": memory.bytes(),
+        "blocks": blocks,
+        "edges": edges,
+    })
+}

@@ -1,0 +1,300 @@
+//! `fxgraph run`
+
+use crate::failure::Failure;
+use crate::flowgraph::{self, Target};
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, ProgressLine, Terminal};
+use crate::units;
+use fxgraph::flowgraph::Plan;
+use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs a flowgraph until its sources end, the time is over, or SIGINT or SIGTERM comes
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The first SIGINT or SIGTERM lets what is queued flow to its end; a second \
+                        one stops at once."
+)]
+pub struct Run {
+    #[command(flatten)]
+    target: Target,
+
+    /// Stops after this time, like 10s, 5m or 200ms
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    duration: Option<Duration>,
+
+    /// Writes the results as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Shows neither progress nor results
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How often progress is shown and signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Run {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let plan = flowgraph::plan(&self.target.file, &self.target.set, terminal)?;
+        let signals = count_signals()?;
+        let assembly = plan.build().map_err(|error| {
+            Failure::because(&format!("`{}` was not started", plan.name), &error)
+        })?;
+        let running = runtime::start(assembly, options(&plan)).map_err(|error| {
+            Failure::because(&format!("`{}` was not started", plan.name), &error)
+        })?;
+        let progress = if self.quiet { None } else { terminal.progress() };
+        watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
+        drop(progress);
+        let report = running.wait();
+
+        if self.json {
+            terminal.json(&as_json(&plan, &report))?;
+        } else if !self.quiet {
+            let text = as_text(&plan, &report, terminal);
+            terminal.results(&text)?;
+        }
+        if report.failures.is_empty() {
+            return Ok(());
+        }
+        let causes: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
+        Err(Failure::Failed(causes.join("\nerror: ")))
+    }
+}
+
+/// Frame headers carry the beginning of the configuration's hash.
+pub fn options(plan: &Plan) -> Options {
+    let start = plan.config_hash.get(..16).unwrap_or_default();
+    Options { config_id: u64::from_str_radix(start, 16).unwrap_or_default(), ..Options::default() }
+}
+
+/// Counts SIGINT and SIGTERM from now on, instead of dying from them.
+pub fn count_signals() -> Result<Arc<AtomicUsize>, Failure> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::because("cannot listen for signals", &error))?;
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    Ok(count)
+}
+
+/// Returns when the run has ended.
+fn watch(
+    run: &Handle,
+    duration: Option<Duration>,
+    signals: &AtomicUsize,
+    progress: Option<&ProgressLine>,
+    terminal: &Terminal,
+) {
+    let start = Instant::now();
+    let mut last = (start, totals(&run.stats()));
+    let mut stopped = 0;
+    while !run.wait_timeout(TICK) {
+        let signals = signals.load(Ordering::Relaxed);
+        if signals > stopped {
+            stopped = signals;
+            if signals == 1 {
+                terminal.note("stopping; once more stops at once");
+                run.request_stop();
+            } else {
+                run.abort();
+            }
+        }
+        if stopped == 0 && duration.is_some_and(|duration| start.elapsed() >= duration) {
+            run.request_stop();
+        }
+        if let Some(line) = progress {
+            let now = totals(&run.stats());
+            line.0.set_message(progress_text(start.elapsed(), duration, last, now));
+            line.0.tick();
+            // Rates over a second: shorter looks nervous.
+            if last.0.elapsed() >= Duration::from_secs(1) {
+                last = (Instant::now(), now);
+            }
+        }
+    }
+}
+
+/// Frames and bytes that went into blocks, and what was lost.
+type Totals = (u64, u64, u64);
+
+fn totals(stats: &[BlockStats]) -> Totals {
+    stats.iter().fold((0, 0, 0), |(frames, bytes, lost), block| {
+        (frames + block.frames_in, bytes + block.bytes_in, lost + drops(block))
+    })
+}
+
+fn progress_text(
+    elapsed: Duration,
+    duration: Option<Duration>,
+    (since, before): (Instant, Totals),
+    now: Totals,
+) -> String {
+    let seconds = since.elapsed().as_secs_f64().max(1e-3);
+    let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    let of = duration.map(|duration| format!(" of {}", units::elapsed(duration)));
+    format!(
+        "{}{}  {} frames/s  {}/s  {} drops",
+        units::elapsed(elapsed),
+        of.unwrap_or_default(),
+        units::count(rate(now.0, before.0)),
+        units::bytes(rate(now.1, before.1)),
+        now.2
+    )
+}
+
+/// Events of data loss, all causes together.
+fn drops(block: &BlockStats) -> u64 {
+    block.counters.iter().filter(|named| named.is_loss).map(|named| named.counter.get()).sum()
+}
+
+/// What one block did, worked out.
+struct Row<'a> {
+    stats: &'a BlockStats,
+    frames: u64,
+    /// ADC samples of signal time, of one port.
+    samples: f64,
+    /// Larger of what it took and what it pushed, per second.
+    bytes_per_second: f64,
+    busy: f64,
+    /// Signal time per time.
+    real_time: f64,
+}
+
+fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
+    let elapsed = report.elapsed.as_secs_f64().max(1e-9);
+    let row = |stats: &'a BlockStats| {
+        let planned = plan.block(&stats.name).map(|index| &plan.blocks[index]);
+        let ports = planned.map(|planned| &planned.ports);
+        // A source is measured by what it makes, the others by what they take.
+        let (frames, ports) = match ports {
+            Some(ports) if ports.inputs.is_empty() => (stats.frames_out, &ports.outputs[..]),
+            Some(ports) => (stats.frames_in, &ports.inputs[..]),
+            None => (stats.frames_in, &[][..]),
+        };
+        let per_port = frames as f64 / ports.len().max(1) as f64;
+        let clock = ports.first().map(|port| port.clock);
+        let samples = clock.map_or(0.0, |clock| per_port * clock.samples_per_frame as f64);
+        let signal = clock.map_or(0.0, |clock| samples / clock.adc_sample_rate_hz);
+        Row {
+            stats,
+            frames,
+            samples,
+            bytes_per_second: stats.bytes_in.max(stats.bytes_out) as f64 / elapsed,
+            busy: stats.busy.as_secs_f64() / elapsed,
+            real_time: signal / elapsed,
+        }
+    };
+    report.stats.iter().map(row).collect()
+}
+
+fn as_text(plan: &Plan, report: &Report, terminal: &Terminal) -> String {
+    use Align::{Left, Right};
+    let mut text = format!(
+        "{} {}\n\n",
+        terminal.paint(Paint::Bold, &plan.name),
+        terminal.paint(Paint::Dim, &format!("ran {}", units::elapsed(report.elapsed)))
+    );
+    let mut table = Table::new(
+        terminal.coloured_results,
+        &[
+            ("block", Left),
+            ("kind", Left),
+            ("frames", Right),
+            ("samples", Right),
+            ("GB/s", Right),
+            ("busy", Right),
+            ("real time", Right),
+            ("drops", Right),
+        ],
+    );
+    for row in rows(plan, report) {
+        table.row([
+            row.stats.name.clone(),
+            row.stats.kind.to_owned(),
+            row.frames.to_string(),
+            units::count(row.samples),
+            units::three_digits(row.bytes_per_second / 1e9),
+            format!("{} %", units::three_digits(row.busy * 100.0)),
+            format!("{} %", units::three_digits(row.real_time * 100.0)),
+            drops(row.stats).to_string(),
+        ]);
+    }
+    text.push_str(&table.finish());
+    text.push_str(&counters(report, terminal));
+    for block in report.stats.iter().filter(|block| !block.summary.trim().is_empty()) {
+        let _ = writeln!(text, "\n{}", terminal.paint(Paint::Bold, &block.name));
+        for line in block.summary.trim_end().lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}
+
+/// Counters that are not zero, by block and cause.
+fn counters(report: &Report, terminal: &Terminal) -> String {
+    let columns = [("counted by", Align::Left), ("what", Align::Left), ("count", Align::Right)];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    let mut any = false;
+    for block in &report.stats {
+        for named in block.counters.iter().filter(|named| named.counter.get() > 0) {
+            any = true;
+            table.row([block.name.clone(), named.name.to_owned(), named.counter.get().to_string()]);
+        }
+    }
+    if any { format!("\n{}", table.finish()) } else { String::new() }
+}
+
+fn as_json(plan: &Plan, report: &Report) -> Value {
+    let blocks: Vec<Value> = rows(plan, report)
+        .iter()
+        .map(|row| {
+            let counters: serde_json::Map<String, Value> = row
+                .stats
+                .counters
+                .iter()
+                .map(|named| (named.name.to_owned(), json!(named.counter.get())))
+                .collect();
+            json!({
+                "name": row.stats.name,
+                "kind": row.stats.kind,
+                "frames_in": row.stats.frames_in,
+                "frames_out": row.stats.frames_out,
+                "bytes_in": row.stats.bytes_in,
+                "bytes_out": row.stats.bytes_out,
+                "samples": row.samples,
+                "bytes_per_second": row.bytes_per_second,
+                "busy_fraction": row.busy,
+                "real_time_fraction": row.real_time,
+                "drops": drops(row.stats),
+                "counters": counters,
+                "summary": row.stats.summary,
+            })
+        })
+        .collect();
+    let failures: Vec<Value> = report
+        .failures
+        .iter()
+        .map(|failure| {
+            json!({"block": failure.block, "cause": failure.cause, "panic": failure.panic})
+        })
+        .collect();
+    json!({
+        "flowgraph": plan.name,
+        "config_hash": plan.config_hash,
+        "elapsed_seconds": report.elapsed.as_secs_f64(),
+        "blocks": blocks,
+        "failures": failures,
+    })
+}

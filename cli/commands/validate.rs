@@ -1,0 +1,61 @@
+//! `fxgraph validate`
+
+use crate::failure::Failure;
+use crate::flowgraph::{self, parse_setting};
+use crate::terminal::{Paint, Terminal};
+use fxgraph::diagnostic::{render_all, to_json};
+use fxgraph::flowgraph::load;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Checks flowgraphs without running them: names, types, shapes, rates, memory
+#[derive(Debug, clap::Args)]
+pub struct Validate {
+    /// Flowgraph files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+
+    /// Changes a parameter in each of them; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+
+    /// Writes the diagnostics as JSON to stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Validate {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let registry = flowgraph::registry();
+        let mut refused = Vec::new();
+        let mut reports = Vec::new();
+        for file in &self.files {
+            let loaded = load(file, &self.set, &registry);
+            let (diagnostics, is_ok) = match &loaded.result {
+                Ok(plan) => (&plan.warnings, true),
+                Err(diagnostics) => (diagnostics, false),
+            };
+            if self.json {
+                let shown: Vec<_> =
+                    diagnostics.iter().map(|d| to_json(d, &loaded.sources)).collect();
+                reports.push(json!({"file": file, "ok": is_ok, "diagnostics": shown}));
+            }
+            let text = render_all(diagnostics, &loaded.sources, flowgraph::style(terminal));
+            if !is_ok {
+                refused.push(text);
+                continue;
+            }
+            if !text.is_empty() {
+                terminal.note(text.trim_end());
+            }
+            if !self.json {
+                let ok = terminal.paint(Paint::Good, "ok");
+                terminal.results(&format!("{ok} {}", file.display()))?;
+            }
+        }
+        if self.json {
+            terminal.json(&json!(reports))?;
+        }
+        if refused.is_empty() { Ok(()) } else { Err(Failure::Configuration(refused.join("\n"))) }
+    }
+}

@@ -1,0 +1,51 @@
+//! Loads a flowgraph file, or shows what is wrong with it.
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use fxgraph::Registry;
+use fxgraph::diagnostic::{Style, render_all};
+use fxgraph::flowgraph::{Loaded, Plan, load};
+use std::path::{Path, PathBuf};
+
+/// A flowgraph file and the parameters to change in it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Target {
+    /// Flowgraph file
+    pub file: PathBuf,
+
+    /// Changes a parameter of the flowgraph; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub set: Vec<(String, String)>,
+}
+
+/// All kinds this program knows.
+pub fn registry() -> Registry {
+    Registry::new(fxgraph_blocks::kinds())
+}
+
+/// Reads `name=value`.
+pub fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("give it as NAME=VALUE".to_owned()),
+    }
+}
+
+/// How diagnostics are written to stderr.
+pub fn style(terminal: &Terminal) -> Style {
+    if terminal.coloured_notes { Style::Coloured } else { Style::Plain }
+}
+
+/// The plan of a flowgraph file; warnings go to stderr.
+pub fn plan(path: &Path, set: &[(String, String)], terminal: &Terminal) -> Result<Plan, Failure> {
+    let Loaded { sources, result } = load(path, set, &registry());
+    let plan = result.map_err(|diagnostics| {
+        Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
+    })?;
+    if !plan.warnings.is_empty() {
+        terminal.note(render_all(&plan.warnings, &sources, style(terminal)).trim_end());
+    }
+    Ok(plan)
+}

@@ -1,0 +1,83 @@
+//! Tables without lines: a heading, columns, numbers to the right.
+
+use crate::terminal::{Paint, paint};
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use std::io::stdout;
+
+/// A table being filled.
+pub struct Table {
+    rows: comfy_table::Table,
+    columns: Vec<Align>,
+    coloured: bool,
+    headings: Vec<&'static str>,
+}
+
+/// To which side a column's cells go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new(coloured: bool, columns: &[(&'static str, Align)]) -> Self {
+        let mut rows = comfy_table::Table::new();
+        rows.load_preset(presets::NOTHING);
+        rows.set_content_arrangement(ContentArrangement::Disabled);
+        // In a pipe every row is one line; on a terminal long texts wrap inside their column.
+        if let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size_of(stdout()) {
+            rows.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        let headings = columns.iter().map(|(name, _)| *name).collect();
+        let columns = columns.iter().map(|(_, align)| *align).collect();
+        Self { rows, columns, coloured, headings }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.add_row(cells.into_iter().collect::<Vec<_>>());
+    }
+
+    /// The table, each line ended, nothing behind the last column's text.
+    pub fn finish(mut self) -> String {
+        self.rows.set_header(self.headings);
+        for (index, align) in self.columns.iter().enumerate() {
+            if let Some(column) = self.rows.column_mut(index) {
+                column.set_padding((0, 2));
+                column.set_cell_alignment(match align {
+                    Align::Left => CellAlignment::Left,
+                    Align::Right => CellAlignment::Right,
+                });
+            }
+        }
+        let mut text = String::new();
+        for (index, line) in self.rows.lines().enumerate() {
+            let line = line.trim_end();
+            // Painted as a whole line, so that no escape code takes part in the widths.
+            let heading = index == 0;
+            text.push_str(&if heading {
+                paint(self.coloured, Paint::Bold, line)
+            } else {
+                line.to_owned()
+            });
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_lines_end_with_their_text() {
+        let mut table = Table::new(false, &[("block", Align::Left), ("frames", Align::Right)]);
+        table.row(["a".to_owned(), "12".to_owned()]);
+        table.row(["longer".to_owned(), "3".to_owned()]);
+        assert_eq!(table.finish(), "block   frames\na           12\nlonger       3\n");
+    }
+}

@@ -1,0 +1,78 @@
+//! The definition, on the CPU.
+
+use fxgraph::{Block, BlockError, Io, Next, async_trait};
+
+/// Multiplies samples.
+pub struct Gain {
+    pub gain: f32,
+}
+
+#[async_trait]
+impl Block for Gain {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let input = &mut io.inputs[0];
+        let output = &mut io.outputs[0];
+        if input.peek().is_none() {
+            return Ok(if input.ended() { Next::Finished } else { Next::Wait });
+        }
+        // Room first: a frame that is taken from the input must have somewhere to go.
+        let Some(mut result) = output.take() else { return Ok(Next::Wait) };
+        let Some(frame) = input.pop() else { return Ok(Next::Wait) };
+
+        let (header, samples) = result.parts_mut::<f32>();
+        header.continue_from(frame.header());
+        header.validity.copy_from_slice(&frame.header().validity);
+        for (y, x) in samples.iter_mut().zip(frame.as_slice::<f32>()) {
+            *y = self.gain * x;
+        }
+        output.push(result);
+        Ok(Next::Again)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::MyBlock;
+    use fxgraph::runtime::edge::Harness;
+    use fxgraph::{Axis, Clock, Dtype, Env, Kind, PortType, Ports, ValidityType};
+
+    fn samples(dtype: Dtype) -> PortType {
+        PortType {
+            dtype,
+            axes: vec![Axis::new("sample", 4)],
+            clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 4 },
+            band: None,
+            validity: ValidityType::flags(vec![Axis::new("sample", 1)]),
+        }
+    }
+
+    #[test]
+    fn every_sample_is_multiplied_by_the_gain() {
+        let kind = MyBlock { gain: -2.5 };
+        let inputs = vec![samples(Dtype::F32)];
+        let outputs = kind.ports(&inputs).unwrap();
+        let ports = Ports { inputs, outputs };
+        let block = kind.build(&ports, &Env::detached("amplify")).unwrap();
+        let mut harness = Harness::new(block, &ports, 2).unwrap();
+
+        assert!(harness.send(0, |frame| {
+            frame.header_mut().timestamp = 8;
+            frame.fill_validity(1);
+            frame.as_mut_slice::<f32>().copy_from_slice(&[0.0, 1.0, -2.0, 4.0]);
+        }));
+        harness.end(0);
+        Harness::block_on(harness.run()).unwrap();
+
+        let result = harness.receive(0).unwrap();
+        assert_eq!(result.as_slice::<f32>(), [0.0, -2.5, 5.0, -10.0]);
+        assert_eq!(result.header().timestamp, 8);
+        assert_eq!(result.header().validity, [1]);
+    }
+
+    #[test]
+    fn other_types_and_gains_without_a_value_are_refused_together() {
+        let kind = MyBlock { gain: f32::NAN };
+        assert_eq!(kind.ports(&[samples(Dtype::Ci8)]).unwrap_err().len(), 2);
+    }
+}

@@ -1,0 +1,188 @@
+//! What goes to stdout and stderr, and in which colours.
+
+use crate::failure::Failure;
+use indicatif::ProgressBar;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use tracing_subscriber::EnvFilter;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    // Plain comments: with documented values the help of every command grows by ten lines.
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// What the command line asks for, before it is parsed: usage errors have colours too.
+    pub fn before_parsing(arguments: impl Iterator<Item = OsString>) -> Self {
+        let words: Vec<OsString> = arguments.collect();
+        let says = |word: &str| {
+            words.iter().any(|w| *w == *format!("--color={word}"))
+                || words.windows(2).any(|pair| pair[0] == "--color" && pair[1] == word)
+        };
+        match (says("always"), says("never")) {
+            (true, _) => Self::Always,
+            (_, true) => Self::Never,
+            _ => Self::Auto,
+        }
+    }
+
+    fn on(self, is_terminal: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                is_terminal && !refused && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+            }
+        }
+    }
+}
+
+/// How a piece of text stands out.
+#[derive(Clone, Copy, Debug)]
+pub enum Paint {
+    /// Headings and names.
+    Bold,
+    /// What matters less.
+    Dim,
+    /// What went well.
+    Good,
+    /// What went wrong.
+    Bad,
+}
+
+/// `text` painted, or as it is if `coloured` is not set.
+pub fn paint(coloured: bool, paint: Paint, text: &str) -> String {
+    let code = match paint {
+        Paint::Bold => "1",
+        Paint::Dim => "2",
+        Paint::Good => "32",
+        Paint::Bad => "1;31",
+    };
+    if coloured && !text.is_empty() {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The progress line on stderr, if one is shown; logs are written above it.
+static PROGRESS: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// The program's stdout and stderr.
+pub struct Terminal {
+    /// Results may have colours.
+    pub coloured_results: bool,
+    /// Errors, notes and progress may have colours.
+    pub coloured_notes: bool,
+}
+
+impl Terminal {
+    /// The program's own stdout and stderr.
+    pub fn new(color: Color) -> Self {
+        Self {
+            coloured_results: color.on(io::stdout().is_terminal()),
+            coloured_notes: color.on(io::stderr().is_terminal()),
+        }
+    }
+
+    /// Logs what `filter` lets through to stderr. Called once, before any flowgraph is built.
+    pub fn start_logging(&self, filter: &str) -> Result<(), Failure> {
+        let filter = EnvFilter::try_new(filter)
+            .map_err(|error| Failure::because(&format!("cannot use `--log {filter}`"), &error))?;
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(self.coloured_notes)
+            .with_target(true)
+            .with_writer(AboveProgress::default)
+            .init();
+        Ok(())
+    }
+
+    /// Writes results, all of them or an error.
+    pub fn results(&mut self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            stdout.write_all(b"\n")?;
+        }
+        Ok(stdout.flush()?)
+    }
+
+    /// Results that a program reads.
+    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.results(&format!("{value:#}\n"))
+    }
+
+    /// `text` as a part of the results.
+    pub fn paint(&self, how: Paint, text: &str) -> String {
+        paint(self.coloured_results, how, text)
+    }
+
+    /// A line to the user that is no result. Losing it is no reason to stop.
+    pub fn note(&self, text: &str) {
+        let _ = writeln!(AboveProgress, "{text}");
+    }
+
+    /// An error that is no diagnostic of a file.
+    pub fn error(&self, text: &str) {
+        let word = paint(self.coloured_notes, Paint::Bad, "error");
+        self.note(&format!("{word}: {text}"));
+    }
+
+    /// A progress line, if stderr is a terminal.
+    pub fn progress(&self) -> Option<ProgressLine> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let bar = ProgressBar::new_spinner();
+        *PROGRESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        Some(ProgressLine(bar))
+    }
+}
+
+/// A line on stderr that changes; gone when dropped.
+pub struct ProgressLine(pub ProgressBar);
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+        *PROGRESS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Stderr, above the progress line if there is one.
+#[derive(Default)]
+struct AboveProgress;
+
+impl Write for AboveProgress {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let progress = PROGRESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match progress {
+            Some(bar) => bar.suspend(|| io::stderr().write(bytes)),
+            None => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_is_known_before_the_command_line_is_parsed() {
+        let said = |words: &[&str]| Color::before_parsing(words.iter().map(OsString::from));
+        assert_eq!(said(&["fxgraph", "--color", "never", "list"]), Color::Never);
+        assert_eq!(said(&["fxgraph", "list", "--color=always"]), Color::Always);
+        assert_eq!(said(&["fxgraph", "list"]), Color::Auto);
+    }
+}

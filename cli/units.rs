@@ -1,0 +1,109 @@
+//! Numbers as people read them.
+
+use std::time::Duration;
+
+/// `1.5 GB`, in powers of 1000 as link rates are.
+pub fn bytes(bytes: f64) -> String {
+    scaled(bytes, "B")
+}
+
+/// `12.3 M`.
+pub fn count(count: f64) -> String {
+    scaled(count, "").trim_end().to_owned()
+}
+
+/// `12.3 Gop/s`, `1.7 GS/s`: `value` with three digits and a prefix before `unit`.
+pub fn scaled(value: f64, unit: &str) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let prefixes = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    // 999.95 would be written as 1000.0 of the smaller prefix.
+    match prefixes.iter().find(|(step, _)| value.abs() >= step * 0.9995) {
+        Some((step, prefix)) => format!("{} {prefix}{unit}", three_digits(value / step)),
+        None if value.fract() == 0.0 => format!("{value} {unit}"),
+        None => format!("{} {unit}", three_digits(value)),
+    }
+}
+
+/// `value` with three significant digits where it is small, whole where it is large.
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        v if v < 0.001 => format!("{value:.1e}"),
+        v if v < 9.995 => format!("{value:.2}"),
+        v if v < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A time for a person to give: `10s`, `1.5m`, `2h`, `200ms`; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit `{unit}`; known are ms, s, m and h")),
+    };
+    let value: f64 = number.trim().parse().map_err(|_| "give it like 10s, 1.5m or 200ms")?;
+    Duration::try_from_secs_f64(value * scale)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "it must be more than zero, and something one can wait for".to_owned())
+}
+
+/// `0.8 s`, `12 s`, `3:05`, `1:02:03`.
+pub fn elapsed(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(999_960.0), "1.00 MB");
+        assert_eq!(bytes(12_345_678.0), "12.3 MB");
+        assert_eq!(count(12.0), "12");
+        assert_eq!(scaled(1.712e9, "S/s"), "1.71 GS/s");
+        assert_eq!(scaled(f64::INFINITY, "B"), "-");
+        assert_eq!(three_digits(0.25), "0.25");
+        assert_eq!(three_digits(99.96), "100");
+    }
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        assert_eq!(parse_duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn durations_that_make_no_sense_are_refused() {
+        for text in ["", "s", "10 fortnights", "-1s", "0s", "1e400s", "nan", "inf", "1e30h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn elapsed_time_grows_its_fields() {
+        assert_eq!(elapsed(Duration::from_millis(1234)), "1.2 s");
+        assert_eq!(elapsed(Duration::from_secs(59)), "59 s");
+        assert_eq!(elapsed(Duration::from_secs(185)), "3:05");
+        assert_eq!(elapsed(Duration::from_secs(3723)), "1:02:03");
+    }
+}

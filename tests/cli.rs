@@ -1,0 +1,189 @@
+//! The program as users and scripts meet it: exit codes, what goes to stdout, signals.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const ENDLESS: &str = "flowgraph: endless
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}
+  sink: {kind: null_sink, input: source}
+";
+
+fn fxgraph() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.env_remove("NO_COLOR");
+    command
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    fxgraph().args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn generated() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["generate", "flowgraph", "demo", "--into", "."], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    folder
+}
+
+#[test]
+fn a_generated_flowgraph_validates_runs_and_passes_its_test() {
+    let folder = generated();
+    let validated = run(&["validate", "demo.yaml"], folder.path());
+    assert_eq!(stdout(&validated), "ok demo.yaml\n");
+
+    let ran = run(&["run", "demo.yaml", "--set", "frames=7", "--json"], folder.path());
+    assert!(ran.status.success(), "{}", stderr(&ran));
+    let result: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(result["blocks"][1]["frames_in"], 7);
+    assert_eq!(result["failures"], serde_json::json!([]));
+
+    let tested = run(&["test", "demo.yaml"], folder.path());
+    assert!(tested.status.success(), "{}", stdout(&tested));
+    assert!(stdout(&tested).ends_with("\n1 passed, 0 failed\n"));
+}
+
+#[test]
+fn a_test_that_does_not_hold_says_what_was_seen_and_fails() {
+    let folder = generated();
+    let path = folder.path().join("demo.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("source, frames: 3", "source, frames: 4")).unwrap();
+    let tested = run(&["test", "demo.yaml"], folder.path());
+    assert_eq!(tested.status.code(), Some(1));
+    assert!(stdout(&tested).contains("source: expected 4 frames, saw 3 frames"));
+    assert!(stdout(&tested).ends_with("\n0 passed, 1 failed\n"));
+}
+
+#[test]
+fn a_wrong_flowgraph_exits_with_78_and_says_so_on_stderr_only() {
+    let folder = generated();
+    for command in ["validate", "run", "plan", "graph", "test"] {
+        let output = run(&[command, "missing.yaml"], folder.path());
+        assert_eq!(output.status.code(), Some(78), "{command}");
+        assert!(output.stdout.is_empty(), "{command}");
+        assert!(stderr(&output).contains("error[E0103]"), "{command}");
+    }
+    let output = run(&["run", "demo.yaml", "--set", "frames=0"], folder.path());
+    assert_eq!(output.status.code(), Some(78), "{}", stderr(&output));
+}
+
+#[test]
+fn bad_usage_exits_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["fly"][..], &["run"], &["run", "x.yaml", "--duration", "soon"]] {
+        assert_eq!(run(arguments, folder.path()).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_command_that_reads_a_flowgraph_writes_its_result() {
+    let folder = generated();
+    let plan = run(&["plan", "demo.yaml", "--json"], folder.path());
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["edges"][0]["frame_bytes"], 4 * 4096);
+    assert!(stdout(&run(&["plan", "demo.yaml"], folder.path())).contains("memory at most"));
+    for (format, word) in [("mermaid", "flowchart"), ("dot", "digraph"), ("json", "{")] {
+        let drawn = run(&["graph", "demo.yaml", "--format", format], folder.path());
+        assert!(stdout(&drawn).starts_with(word), "{format}");
+    }
+}
+
+#[test]
+fn kinds_and_codes_are_told_and_near_misses_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(stdout(&run(&["list"], folder.path())).contains("null_source"));
+    assert!(stdout(&run(&["list", "null_source"], folder.path())).contains("samples_per_frame"));
+    let output = run(&["list", "nul_source"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("did you mean `null_source`?"));
+    assert!(stdout(&run(&["explain", "e0203"], folder.path())).starts_with("# E0203"));
+}
+
+#[test]
+fn colours_come_when_asked_for_only() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!stdout(&run(&["list"], folder.path())).contains('\x1b'));
+    assert!(stdout(&run(&["list", "--color", "always"], folder.path())).contains('\x1b'));
+}
+
+#[test]
+fn a_pipe_that_is_closed_early_is_no_error() {
+    let mut child = fxgraph()
+        .args(["completions", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(said, "");
+}
+
+#[test]
+fn a_signal_drains_and_the_results_are_still_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("endless.yaml");
+    std::fs::File::create(&path).unwrap().write_all(ENDLESS.as_bytes()).unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let child = fxgraph()
+            .args(["run", "endless.yaml", "--json"])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Long enough for the handlers to stand; too early would kill the program and fail here.
+        std::thread::sleep(Duration::from_secs(1));
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let made = &result["blocks"][0]["frames_out"];
+        assert_eq!(made, &result["blocks"][1]["frames_in"], "what was queued arrives");
+    }
+}
+
+#[test]
+fn the_duration_ends_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
+    let output = run(&["run", "endless.yaml", "--duration", "200ms"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("null_source"));
+}
+
+#[test]
+fn the_schema_accepts_every_flowgraph_here_and_refuses_unknown_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = serde_json::from_slice(&run(&["schema"], folder.path()).stdout).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let flowgraphs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
+    for entry in std::fs::read_dir(flowgraphs).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let value: serde_json::Value = serde_yaml::from_str(&text).unwrap();
+            let problems: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+            assert!(problems.is_empty(), "{}: {problems:?}", path.display());
+        }
+    }
+    let odd: serde_json::Value = serde_yaml::from_str("{flowgraph: x, bloks: {}}").unwrap();
+    assert!(!schema.is_valid(&odd));
+}

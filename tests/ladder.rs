@@ -1,0 +1,63 @@
+//! The flowgraphs of the repository, as users run them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+fn flowgraphs() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("flowgraphs")).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    assert!(files.len() >= 5);
+    files
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{command:?}\n{said}{}", String::from_utf8_lossy(&stderr));
+    said
+}
+
+fn fxgraph() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+}
+
+#[test]
+fn every_flowgraph_passes_its_own_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = succeeds(fxgraph().arg("test").args(flowgraphs()).current_dir(folder.path()));
+    assert!(said.contains("0 failed") && !said.contains("0 passed"), "{said}");
+}
+
+#[test]
+fn first_light_ends_with_the_fringes_and_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = root().join("flowgraphs/01_first_light.yaml");
+    let said = succeeds(fxgraph().arg("run").arg(flowgraph).current_dir(folder.path()));
+    assert!(said.contains("fringes of 4 antennas"), "{said}");
+    assert!(folder.path().join("out/first_light.npz").metadata().unwrap().len() > 100_000);
+}
+
+#[test]
+fn the_readme_shows_the_graph_as_the_program_draws_it() {
+    let mut draw = fxgraph();
+    draw.args(["graph", "flowgraphs/01_first_light.yaml", "--set", "antennas=2"]);
+    let drawn = succeeds(draw.current_dir(root()));
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains(&format!("```mermaid\n{drawn}```")), "draw it again:\n{drawn}");
+}
+
+#[test]
+fn an_array_of_several_processes_runs_over_loopback_multicast() {
+    let mut script = Command::new(root().join("flowgraphs/multicast_array.sh"));
+    script.arg("3").env("FXGRAPH", env!("CARGO_BIN_EXE_fxgraph"));
+    let said = succeeds(&mut script);
+    assert!(said.contains("all engines ended"), "{said}");
+}
