@@ -27,7 +27,7 @@ pub use load::{load, load_text};
 pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};
 pub use schema::schema;
 pub use sources::{Source, Sources};
-pub use test_spec::{Check, Expect, Run, Tap, TestSpec};
+pub use test_spec::{Check, Companion, Expect, Run, Tap, TestSpec};
 
 use crate::diagnostic::Diagnostic;
 

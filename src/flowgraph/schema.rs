@@ -189,6 +189,8 @@ fn test() -> Json {
         json!({
             "name": { "type": "string" },
             "set": { "type": ["object", "null"] },
+            "alongside": { "type": "array", "items": object(&["flowgraph"], json!({
+                "flowgraph": { "type": "string" }, "set": { "type": ["object", "null"] } })) },
             "run": {
                 "type": "object",
                 "properties": { "frames": whole, "seconds": number },

@@ -1,6 +1,6 @@
 //! Reads `tests:`.
 
-use super::test_spec::{Check, Expect, Run, Tap, TestSpec};
+use super::test_spec::{Check, Companion, Expect, Run, Tap, TestSpec};
 use super::value::{Node, ReadError, Reader, Value};
 use crate::diagnostic::{Diagnostic, Span, codes};
 use serde::Deserialize;
@@ -13,9 +13,19 @@ struct RawTest {
     #[serde(default)]
     #[allow(dead_code, reason = "read from the tree, so that any sort of value will do")]
     set: Option<serde::de::IgnoredAny>,
+    #[allow(dead_code, reason = "read from the tree, one by one")]
+    alongside: Option<serde::de::IgnoredAny>,
     run: Option<RawRun>,
     #[allow(dead_code, reason = "read from the tree, one by one")]
     expect: serde::de::IgnoredAny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCompanion {
+    flowgraph: String,
+    #[allow(dead_code, reason = "read from the tree, so that any sort of value will do")]
+    set: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -138,10 +148,12 @@ pub(super) fn test(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<TestSp
         }
     };
     let set = set(node, problems);
+    let alongside = alongside(node, problems);
     let expects = expects(node, problems);
     (problems.len() == before).then_some(TestSpec {
         name: raw.name,
         set,
+        alongside,
         run: run?,
         expects,
         span: owner,
@@ -154,6 +166,26 @@ fn set(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
         .iter()
         .map(|(key, value)| (key.text.clone(), value.value.plain()))
         .collect()
+}
+
+fn alongside(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Companion> {
+    let Some((_, list)) = node.entry("alongside") else { return Vec::new() };
+    let items = super::document::list(list, problems);
+    let companion = |item: &Node| {
+        let owner = Span { end: item.span.start + 1, ..item.span };
+        match RawCompanion::deserialize(Reader::new(item, owner)) {
+            Ok(raw) => Some(Companion {
+                flowgraph: raw.flowgraph.into(),
+                set: set(item, problems),
+                span: item.entry("flowgraph").map_or(owner, |(_, value)| value.span),
+            }),
+            Err(error) => {
+                problems.push(diagnostic(&error, owner));
+                None
+            }
+        }
+    };
+    items.iter().filter_map(companion).collect()
 }
 
 fn expects(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Expect> {

@@ -1,6 +1,7 @@
 //! Tests beside the flowgraph: what to run and what to expect at which port.
 
 use crate::diagnostic::Span;
+use std::path::PathBuf;
 
 /// One entry of `tests:`.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,10 +11,23 @@ pub struct TestSpec {
     /// Parameters to change; hand them to [`load`](crate::flowgraph::load) and take the test of
     /// this name from that plan, so that expressions in the expectations see them.
     pub set: Vec<(String, String)>,
+    /// Flowgraphs that run at the same time, such as those that send what this one receives.
+    pub alongside: Vec<Companion>,
     /// When to stop.
     pub run: Run,
     /// What must hold.
     pub expects: Vec<Expect>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A flowgraph that runs beside the tested one, started after it in the order written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Companion {
+    /// Its file, relative to the folder of the file with the test.
+    pub flowgraph: PathBuf,
+    /// Parameters to change in it.
+    pub set: Vec<(String, String)>,
     /// Where it stands.
     pub span: Span,
 }

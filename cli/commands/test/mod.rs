@@ -1,6 +1,7 @@
 //! `fxgraph test`
 
 mod check;
+mod companions;
 mod elements;
 mod tap;
 
@@ -8,9 +9,8 @@ use crate::failure::Failure;
 use crate::flowgraph::{self, parse_setting};
 use crate::terminal::{Paint, Terminal};
 use check::{Gathered, Verdict};
-use fxgraph::diagnostic::render_all;
+use companions::Companions;
 use fxgraph::flowgraph::{Check, Plan, Probe, Run, TestSpec};
-use fxgraph::runtime;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,19 +92,15 @@ fn run(
 ) -> Result<(), Vec<String>> {
     let set: Vec<(String, String)> = own.iter().chain(extra).cloned().collect();
     // The test's own parameters may change what it expects: its plan is made anew.
-    let loaded = fxgraph::flowgraph::load(file, &set, &flowgraph::registry());
-    let plan = loaded.result.map_err(|diagnostics| {
-        let text = render_all(&diagnostics, &loaded.sources, flowgraph::style(terminal));
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    })?;
+    let plan = companions::plan(file, &set, terminal)?;
     let Some(test) = plan.tests.iter().find(|test| test.name == name).cloned() else {
         return Err(vec!["its parameters make this test disappear".to_owned()]);
     };
     let mut problems = Vec::new();
     let (probes, taps) = tap(&plan, &test).map_err(|text| vec![text])?;
-    let assembly = plan.build_with(probes).map_err(|e| vec![crate::failure::with_causes(&e)])?;
-    let running = runtime::start(assembly, super::run::options(&plan))
-        .map_err(|e| vec![crate::failure::with_causes(&e)])?;
+    let running = companions::start(&plan, probes)?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let companions = Companions::start(folder, &test.alongside, terminal)?;
 
     let start = Instant::now();
     let all = || taps.iter().flat_map(|(tap, other)| [Some(tap), other.as_ref()]).flatten();
@@ -124,6 +120,7 @@ fn run(
         }
     }
     let report = running.wait();
+    problems.extend(companions.stop());
     problems.extend(report.failures.iter().map(ToString::to_string));
     for (expect, (tap, other)) in test.expects.iter().zip(&taps) {
         let mine = tap.take();
