@@ -40,7 +40,11 @@ tests:
       - {tap: "stack.output", validity: full}
       - {tap: "f[1].pass", same_as: "f[0].pass"}
       - {tap: stack, phase: {at: {pol: 1}, radians: 0.5, tolerance: 0.1}}
-  - {name: fewer, set: {antennas: 1}, run: {seconds: 0.5}, expect: [{tap: stack, equals: [1, 2]}]}
+  - name: fewer
+    set: {antennas: 1}
+    alongside: [{flowgraph: sender.yaml, set: {rate: "${channels / 2}"}}]
+    run: {seconds: 0.5}
+    expect: [{tap: stack, equals: [1, 2]}]
 "#;
 
 pub(super) fn plan(text: &str, set: &[(&str, &str)]) -> Plan {
@@ -117,6 +121,9 @@ fn tests_are_read_with_their_expressions() {
     assert_eq!(test.expects[0].check, peak);
     assert_eq!(plan.find(&test.expects[0].tap).unwrap(), (plan.block("f[0].filter").unwrap(), 0));
     assert_eq!(plan.tests[1].set, [("antennas".to_owned(), "1".to_owned())]);
+    let companion = &plan.tests[1].alongside[0];
+    assert_eq!(companion.flowgraph.to_str(), Some("sender.yaml"));
+    assert_eq!(companion.set, [("rate".to_owned(), "512".to_owned())]);
     assert_eq!(plan.tests[1].expects[0].check, Check::Equals((1.0, 2.0)));
     let tap = Tap { text: "f[0].filter.outptu".into(), span: Span::default() };
     assert_eq!(plan.find(&tap).unwrap_err().help, ["did you mean `output`?"]);
