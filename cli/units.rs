@@ -26,11 +26,14 @@ pub fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// `value` with three significant digits where it is small, whole where it is large.
+/// `value` with three significant digits, whole where it is large.
 pub fn three_digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        v if v < 0.001 => format!("{value:.1e}"),
+        v if v < 9.995e-4 => format!("{value:.2e}"),
+        v if v < 9.995e-3 => format!("{value:.5}"),
+        v if v < 9.995e-2 => format!("{value:.4}"),
+        v if v < 9.995e-1 => format!("{value:.3}"),
         v if v < 9.995 => format!("{value:.2}"),
         v if v < 99.95 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
@@ -80,7 +83,8 @@ mod tests {
         assert_eq!(count(12.0), "12");
         assert_eq!(scaled(1.712e9, "S/s"), "1.71 GS/s");
         assert_eq!(scaled(f64::INFINITY, "B"), "-");
-        assert_eq!(three_digits(0.25), "0.25");
+        assert_eq!(three_digits(0.25), "0.250");
+        assert_eq!(three_digits(0.004), "0.00400");
         assert_eq!(three_digits(99.96), "100");
     }
 

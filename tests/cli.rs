@@ -160,6 +160,43 @@ fn a_signal_drains_and_the_results_are_still_written() {
     }
 }
 
+/// Its frames take minutes to send.
+const SLOW: &str = "flowgraph: slow
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000, signals: 'cw(0.1, 100)'}
+  out:
+    kind: spead_sink
+    input: source.pol0
+    parameters: {stream: digitiser, destinations: ['127.0.0.1:9']}
+  rest: {kind: null_sink, input: source.pol1}
+";
+
+#[test]
+fn a_second_signal_does_not_wait_for_what_is_queued() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("slow.yaml"), SLOW).unwrap();
+    let mut child = fxgraph()
+        .args(["run", "slow.yaml"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let interrupt = |id: u32| {
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
+    };
+    interrupt(child.id());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "the first signal drains");
+    interrupt(child.id());
+    let output = child.wait_with_output().unwrap();
+    assert!(stderr(&output).contains("once more stops at once"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("spead_sink"), "the table is still written");
+}
+
 #[test]
 fn the_duration_ends_a_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,4 +223,39 @@ fn the_schema_accepts_every_flowgraph_here_and_refuses_unknown_keys() {
     }
     let odd: serde_json::Value = serde_yaml::from_str("{flowgraph: x, bloks: {}}").unwrap();
     assert!(!schema.is_valid(&odd));
+}
+
+#[test]
+fn the_help_reads_as_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = stdout(&run(&["--help"], folder.path()));
+    for command in [
+        "run",
+        "validate",
+        "test",
+        "plan",
+        "graph",
+        "list",
+        "schema",
+        "explain",
+        "generate",
+        "completions",
+    ] {
+        text += &format!("\n$ fxgraph {command} --help\n");
+        text += &stdout(&run(&[command, "--help"], folder.path()));
+    }
+    insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!("help", text);
+    });
+}
+
+#[test]
+fn kinds_and_a_plan_read_as_they_should() {
+    let folder = generated();
+    let list = stdout(&run(&["list"], folder.path()));
+    let plan = stdout(&run(&["plan", "demo.yaml"], folder.path()));
+    insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!("list", list);
+        insta::assert_snapshot!("plan", plan);
+    });
 }

@@ -148,8 +148,9 @@ fn udp(link: Link, record: &[u8]) -> Option<Datagram<'_>> {
     })
 }
 
-/// A capture of UDP datagrams, for tests and tools: raw IPv4 records, little-endian.
-pub fn write<'a>(
+/// A capture of UDP datagrams: raw IPv4 records, little-endian.
+#[cfg(test)]
+pub(crate) fn write<'a>(
     output: &mut impl io::Write,
     datagrams: impl Iterator<Item = Datagram<'a>>,
 ) -> io::Result<()> {
@@ -215,6 +216,11 @@ mod tests {
         assert!(error(b"").contains("shorter"));
         assert!(error(&[7; 24]).contains("not a pcap"));
         assert!(error(&[&[0x0a, 0x0d, 0x0d, 0x0a][..], &[0; 20]].concat()).contains("editcap"));
+    }
+
+    #[test]
+    fn a_loopback_record_that_ends_within_its_ip_header_is_no_datagram() {
+        assert_eq!(udp(Link::Null, &[0; 16]), None);
     }
 
     proptest! {

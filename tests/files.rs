@@ -1,0 +1,85 @@
+//! What the program writes to disk, read as users read it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod python;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+fn root() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+fn fxgraph(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(arguments).current_dir(folder);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn numpy(script: &str, file: &Path) -> String {
+    let output = Command::new(python::python()).args(["-c", script]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+const SHAPE: &str = "import sys, numpy; print(*numpy.load(sys.argv[1], mmap_mode='r').shape)";
+
+#[test]
+fn numpy_reads_the_recordings_of_the_array_and_finds_what_must_be_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = root().join("flowgraphs/04_array.yaml");
+    let flowgraph = flowgraph.to_str().unwrap();
+    let arguments = ["run", "--quiet", flowgraph, "--set", "dumps=2", "--set", "channels=128"];
+    let output = fxgraph(&arguments, folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let mut check = Command::new(python::python());
+    check.arg(root().join("tests/peers/recordings.py"));
+    let output = check.arg(folder.path().join("out")).args(["128", "2"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+const TWO_SINKS: &str = "flowgraph: two_sinks
+parameters: {frames: 50}
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64, frames: '${frames}'}
+  a: {kind: file_sink, input: source, parameters: {path: a.npy}}
+  b: {kind: file_sink, input: source, parameters: {path: b.npy}}
+";
+
+#[test]
+fn a_full_disk_ends_the_run_with_its_file_named_and_the_others_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("b.npy")).unwrap();
+    let output = fxgraph(&["run", "two.yaml"], folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("b.npy") && errors.contains("No space left"), "{errors}");
+    let shape = numpy(SHAPE, &folder.path().join("a.npy"));
+    assert!(shape.ends_with(" 64"), "{shape}");
+}
+
+#[test]
+fn a_recording_is_readable_while_it_grows_and_after_the_program_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
+    let arguments = ["run", "--quiet", "two.yaml", "--set", "frames=100000000"];
+    let mut child = fxgraph(&arguments, folder.path()).spawn().unwrap();
+    let path = folder.path().join("a.npy");
+    let frames = || numpy(SHAPE, &path).split(' ').next().unwrap().parse::<u64>().unwrap();
+    let start = Instant::now();
+    while !path.exists() || frames() == 0 {
+        assert!(start.elapsed() < Duration::from_mins(1), "nothing is written");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(frames() > 0);
+}
