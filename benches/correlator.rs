@@ -2,6 +2,8 @@
 //! the same data. `cargo bench --bench correlator`.
 #![allow(clippy::print_stdout)] // the table is the result
 
+mod machine;
+
 use fxgraph_blocks::correlator::accumulate::Accumulator;
 use fxgraph_blocks::correlator::definition::product;
 use fxgraph_blocks::correlator::kernel::Kernel;
@@ -11,7 +13,10 @@ use std::time::{Duration, Instant};
 
 fn main() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("correlator, ci8 [heap 2][antenna][channel 16][spectrum 256][pol 2], on {}", cpu());
+    println!(
+        "correlator, ci8 [heap 2][antenna][channel 16][spectrum 256][pol 2], on {}",
+        machine::processor()
+    );
     println!("in 10^9 complex multiply-accumulates per second (best of several runs)\n");
     println!(
         "{:>8} {:>10} | {:>10} {:>8} | {:>10} {:>8} | other forms, one core",
@@ -111,11 +116,4 @@ fn rate(work: f64, mut run: impl FnMut()) -> f64 {
         runs += 1;
     }
     work / shortest.as_secs_f64() / 1e9
-}
-
-/// The processor's name.
-fn cpu() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    name.unwrap_or(std::env::consts::ARCH).to_owned()
 }

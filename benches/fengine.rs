@@ -2,9 +2,12 @@
 //! size, in one run: `cargo bench --bench fengine`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+mod machine;
+
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Clock, Configured, Dtype, Env, Frame, Kind, PortType, Ports, ValidityType};
 use fxgraph_blocks::{fft::Fft, pfb::Pfb, postproc::Postproc};
+use machine::processor;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,12 +40,6 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name"));
-    name.map_or("an unnamed processor", |name| name.trim_start_matches([' ', '\t', ':'])).to_owned()
 }
 
 /// Millions of real samples per second of the FFT library, over as many spectra as a frame has.

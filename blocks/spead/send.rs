@@ -57,6 +57,12 @@ impl Sender {
         Ok(Self { socket, coalesce: true })
     }
 
+    /// Has every packet sent as a datagram of its own, not in runs that the kernel cuts up: what
+    /// arrives from a sender that cannot coalesce.
+    pub fn send_singly(&mut self) {
+        self.coalesce = false;
+    }
+
     /// Sends up to [`MAX_PACKETS`] of `packets` to `to`; how many the kernel took. 0 says that it has
     /// no room now.
     pub fn send(&mut self, packets: &[Outgoing<'_>], to: SocketAddrV4) -> io::Result<usize> {

@@ -1,0 +1,8 @@
+//! What a benchmark's heading says about the machine.
+
+/// The processor's name.
+pub fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    name.unwrap_or(std::env::consts::ARCH).to_owned()
+}
