@@ -1,10 +1,28 @@
 //! The axis names that streams between blocks use.
 
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, PortType, Refusal};
+
 /// Every name, in the order of a signal's way through the chain.
 pub const NAMES: &[&str] = &[
     "sample", "heap", "pol", "spectrum", "unzip", "channel", "antenna", "baseline", "product",
     "beam",
 ];
+
+/// Refuses input `index` of a block unless its validity has exactly these axes.
+#[must_use]
+pub fn refuse_validity(index: usize, port: &PortType, wanted: &[(&str, usize)]) -> Option<Refusal> {
+    let units = |axes: &[(&str, usize)]| {
+        let axes: Vec<String> = axes.iter().map(|(name, len)| format!("[{name} {len}]")).collect();
+        if axes.is_empty() { "one flag".to_owned() } else { axes.concat() }
+    };
+    let found: Vec<_> = port.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+    (found != wanted).then(|| {
+        let message = format!("validity has to be {}, here it is {}", units(wanted), units(&found));
+        Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
+            .help("the flags say what of a frame is missing; the block before decides on them")
+    })
+}
 
 /// The name as axes keep it, if it is one of [`NAMES`].
 #[must_use]

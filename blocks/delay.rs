@@ -85,6 +85,22 @@ impl Piece {
         refusals
     }
 
+    /// Refuses a list whose pieces do not follow each other in time: a later entry replaces all that
+    /// start after it.
+    #[must_use]
+    pub fn refuse_disorder(parameter: &'static str, pieces: &[Self]) -> Option<Refusal> {
+        let pair = pieces.windows(2).find(|pair| pair[1].start_samples <= pair[0].start_samples)?;
+        let message = format!(
+            "a piece that starts at {} comes after one that starts at {}",
+            pair[1].start_samples, pair[0].start_samples
+        );
+        let at = At::Parameter(parameter);
+        Some(
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                .help("order the pieces by `start_samples`"),
+        )
+    }
+
     fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {
         let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
         self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
@@ -214,6 +230,16 @@ mod tests {
         assert_eq!(model.at(250).coarse_samples, 7);
         assert_eq!(model.at(350).coarse_samples, 7);
         assert_eq!(model.at(150).coarse_samples, 1);
+    }
+
+    #[test]
+    fn pieces_out_of_order_are_refused() {
+        let refused = |starts: &[u64]| {
+            let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
+            Piece::refuse_disorder("delays", &pieces).is_some()
+        };
+        assert!(refused(&[500_000, 1000]) && refused(&[7, 7]));
+        assert!(!refused(&[0, 7, 500_000]) && !refused(&[]));
     }
 
     #[test]

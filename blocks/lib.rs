@@ -18,6 +18,9 @@ pub mod file_sink;
 pub mod file_source;
 pub mod fringe_check;
 mod geometry;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod hostile_ports;
 pub mod null_sink;
 pub mod null_source;
 pub mod packed;

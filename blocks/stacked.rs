@@ -2,6 +2,7 @@
 //! `ci8` or `ci4` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
 //! `[heap][antenna][channel][pol 2][spectrum]`.
 
+use crate::axes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Dtype, PortType, Refusal};
 
@@ -66,11 +67,8 @@ impl Stacked {
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
             }
         }
-        let units: Vec<_> = port.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
-        if units != [("heap", len("heap")), ("antenna", len("antenna"))] {
-            let message = "validity of the input has to be per heap and antenna";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message));
-        }
+        let units = [("heap", len("heap")), ("antenna", len("antenna"))];
+        refusals.extend(axes::refuse_validity(0, port, &units));
         let spectra = (len("heap") as u64).saturating_mul(len("spectrum") as u64).max(1);
         let samples_per_spectrum = port.clock.samples_per_frame / spectra;
         if samples_per_spectrum == 0 || !port.clock.samples_per_frame.is_multiple_of(spectra) {

@@ -139,6 +139,23 @@ impl PortType {
         self.frame_bytes() as f64 * self.clock.frames_per_second()
     }
 
+    /// Why no stream can be like this, if so: an empty axis, or a clock that stands still. The
+    /// framework refuses such outputs, so that no block meets one at its inputs.
+    #[must_use]
+    pub fn impossible(&self) -> Option<String> {
+        let axes = self.axes.iter().chain(&self.validity.axes);
+        let rate_hz = self.clock.adc_sample_rate_hz;
+        if let Some(empty) = axes.into_iter().find(|axis| axis.len == 0) {
+            Some(format!("the axis `{}` is empty", empty.name))
+        } else if !(rate_hz > 0.0 && rate_hz.is_finite()) {
+            Some(format!("a clock of {rate_hz} Hz does not run"))
+        } else if self.clock.samples_per_frame == 0 {
+            Some("frames of 0 ADC samples never go on".to_owned())
+        } else {
+            None
+        }
+    }
+
     /// Length of the axis `name`, if the payload has it.
     #[must_use]
     pub fn axis_len(&self, name: &str) -> Option<usize> {
@@ -169,5 +186,31 @@ impl fmt::Display for PortType {
         };
         let scaled = (scaled * 1e6).round() / 1e6;
         write!(f, " @ {scaled} {unit} / {}", self.clock.samples_per_frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_cannot_be_say_why() {
+        let port = PortType {
+            dtype: Dtype::I8,
+            axes: vec![Axis::new("sample", 4)],
+            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 4 },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        let with = |change: fn(&mut PortType)| {
+            let mut port = port.clone();
+            change(&mut port);
+            port.impossible().unwrap_or_default()
+        };
+        assert_eq!(with(|_| {}), "");
+        assert_eq!(with(|port| port.axes[0].len = 0), "the axis `sample` is empty");
+        assert!(with(|p| p.validity.axes.push(Axis::new("heap", 0))).contains("`heap`"));
+        assert!(with(|port| port.clock.adc_sample_rate_hz = f64::NAN).contains("NaN Hz"));
+        assert!(with(|port| port.clock.samples_per_frame = 0).contains("0 ADC samples"));
     }
 }

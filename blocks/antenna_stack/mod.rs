@@ -2,6 +2,7 @@
 
 mod cpu;
 
+use crate::axes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
@@ -57,16 +58,13 @@ impl AntennaStack {
 fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
     let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
     let known = [["heap", "channel", "spectrum", "pol"], ["heap", "channel", "pol", "spectrum"]];
-    if !known.iter().any(|known| names == known) {
+    if known.iter().any(|known| names == known) {
+        refusals.extend(axes::refuse_validity(0, input, &[("heap", input.axes[0].len)]));
+    } else {
         refusals.push(
             Refusal::new(codes::INPUT_AXIS, At::Input(0), "these are not F-engine heaps")
                 .label(format!("this is {input}"))
                 .help("`postproc` makes [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
-        );
-    } else if input.validity.axes != input.axes[..1] {
-        refusals.push(
-            Refusal::new(codes::INPUT_AXIS, At::Input(0), "the stream has no validity per heap")
-                .help("`postproc` has one flag per heap"),
         );
     }
     if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4) {

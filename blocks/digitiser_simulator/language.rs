@@ -47,6 +47,21 @@ pub enum Expression {
     Variable(usize),
 }
 
+impl Expression {
+    /// Most signals that exist at the same time while this one is made.
+    #[must_use]
+    pub fn signals_held(&self) -> usize {
+        match self {
+            Self::Delay(inner, _) => inner.signals_held(),
+            // The left one is kept while the right one is made.
+            Self::Add(a, b) | Self::Subtract(a, b) | Self::Multiply(a, b) => {
+                a.signals_held().max(1 + b.signals_held())
+            }
+            _ => 1,
+        }
+    }
+}
+
 /// What selects the random numbers of a `wgn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoiseSeed {

@@ -10,7 +10,7 @@ use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
     Resources, ValidityType,
 };
-use language::Program;
+use language::{Expression, Program};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -293,10 +293,15 @@ impl Kind for DigitiserSimulator {
 
     fn resources(&self, _ports: &Ports) -> Resources {
         let packed = 2 * self.period_samples * usize::from(self.bits) / 8;
-        // While periods are made: the variables, and a few for operands and transforms.
-        let variables = self.program().map_or(0, |program| program.variables.len());
-        let making = self.period_samples * size_of::<f64>() * (variables + 6);
-        Resources { host_bytes: packed + making, ..Resources::default() }
+        // While periods are made: the variables, the operands, and four for source and transforms.
+        let held = |program: Program| {
+            let signals = program.signals.iter().map(|signal| &signal.expression);
+            let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
+            program.variables.len() + deepest.max().unwrap_or(1)
+        };
+        let held = self.program().map_or(0, held) + 4;
+        let making = self.period_samples.saturating_mul(size_of::<f64>() * held);
+        Resources { host_bytes: packed.saturating_add(making), ..Resources::default() }
     }
 
     fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -1,6 +1,6 @@
 //! Which frame goes to which file.
 
-use super::recorder::Recorder;
+use super::recorder::{Recorder, try_path};
 use super::{FileSink, PLACEHOLDER};
 use crate::recording::side_file::SideFile;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, async_trait};
@@ -42,12 +42,12 @@ impl Sink {
         }
     }
 
-    fn open(&self, timestamp: Option<u64>) -> Result<Recorder, BlockError> {
-        let path = match timestamp {
-            Some(timestamp) => self.parameters.path.replace(PLACEHOLDER, &timestamp.to_string()),
-            None => self.parameters.path.clone(),
-        };
-        Recorder::create(PathBuf::from(path), &self.port, self.blank.clone())
+    fn path(&self, timestamp: u64) -> PathBuf {
+        self.parameters.path.replace(PLACEHOLDER, &timestamp.to_string()).into()
+    }
+
+    fn open(&self, timestamp: u64) -> Result<Recorder, BlockError> {
+        Recorder::create(self.path(timestamp), &self.port, self.blank.clone())
     }
 
     fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
@@ -64,7 +64,7 @@ impl Sink {
             recorder.close(true)?;
         }
         if self.recorder.is_none() {
-            self.recorder = Some(self.open(Some(frame.header().timestamp))?);
+            self.recorder = Some(self.open(frame.header().timestamp)?);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.append(frame)?;
@@ -78,11 +78,14 @@ impl Sink {
 #[async_trait]
 impl Block for Sink {
     async fn start(&mut self) -> Result<(), BlockError> {
-        // Opened now, so that a path that cannot be written shows before anything runs.
-        if !self.parameters.path.contains(PLACEHOLDER) {
-            self.recorder = Some(self.open(None)?);
+        // A path that cannot be written shows before anything runs; nothing is written yet, as
+        // another block may fail to start, and an earlier recording shall survive that.
+        match self.path(0) {
+            path if self.parameters.path.contains(PLACEHOLDER) => {
+                path.parent().map_or(Ok(()), |folder| try_path(&folder.join(".fxgraph.npy")))
+            }
+            path => try_path(&path),
         }
-        Ok(())
     }
 
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
@@ -91,6 +94,10 @@ impl Block for Sink {
             return Ok(Next::Again);
         }
         self.ended = io.inputs[0].ended();
+        if self.ended && self.frames == 0 && !self.parameters.path.contains(PLACEHOLDER) {
+            // A stream without frames is a recording too.
+            self.recorder = Some(self.open(0)?);
+        }
         Ok(if self.ended { Next::Finished } else { Next::Wait })
     }
 

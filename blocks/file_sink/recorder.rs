@@ -4,7 +4,11 @@ use crate::recording::npy::Writer;
 use crate::recording::side_file::{SideFile, layout, row_shape};
 use fxgraph::{BlockError, Frame, PortType};
 use std::fs::{self, File};
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{InvalidInput, NotFound, Unsupported},
+};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
@@ -34,6 +38,26 @@ fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
     move |error| BlockError::new(format!("cannot write {path}: {error}")).because(error)
 }
 
+/// Whether a file can be written at `path`, tried without touching what is there.
+pub fn try_path(path: &Path) -> Result<(), BlockError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+    }
+    match fs::metadata(path) {
+        // Opening a pipe would wait for its reader.
+        Ok(there) if there.file_type().is_fifo() || there.is_dir() => {
+            Err(at(path)(io::Error::new(InvalidInput, "it is not a regular file")))
+        }
+        Ok(_) => File::options().write(true).open(path).map(drop).map_err(at(path)),
+        Err(_) => File::options()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .and_then(|_| fs::remove_file(path))
+            .map_err(at(path)),
+    }
+}
+
 impl Recorder {
     /// A new recording at `path`, which ends in `.npy` or `.npz`.
     pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
@@ -44,8 +68,11 @@ impl Recorder {
         let parts = zipped.then(|| PathBuf::from(format!("{}.parts", path.display())));
         if let Some(parts) = &parts {
             fs::create_dir_all(parts).map_err(at(parts))?;
-            // Shows now, not at the end of the run, that the name can be written.
-            File::create(&path).map_err(at(&path))?;
+            // What stands there is of an earlier run and would be taken for this one's.
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != NotFound => return Err(at(&path)(error)),
+                _ => {}
+            }
         }
         let create = |name: &str, descr, shape: Vec<usize>, bytes| {
             let file = array_path(&path, parts.as_deref(), name);
@@ -157,11 +184,21 @@ impl Recorder {
     pub fn close(mut self, complete: bool) -> Result<(), BlockError> {
         let annotations = self.annotations.iter().map(|(_, writer)| writer);
         for writer in [&self.data, &self.timestamp, &self.validity].into_iter().chain(annotations) {
-            // A pipe or a device has nothing to wait for.
-            let _ = writer.sync();
+            match writer.sync() {
+                // A pipe or a device has nothing to wait for.
+                Err(error) if !matches!(error.kind(), InvalidInput | Unsupported) => {
+                    return Err(at(writer.path())(error));
+                }
+                _ => {}
+            }
         }
         if let Some(parts) = self.parts.take() {
-            self.zip(&parts)?;
+            if let Err(error) = self.zip(&parts) {
+                // Half a file would only hide where the arrays are; nobody needs its removal said.
+                let _ = fs::remove_file(&self.path);
+                let message = format!("{error}; the arrays are still in {}", parts.display());
+                return Err(BlockError::new(message).because(error));
+            }
             fs::remove_dir_all(&parts).map_err(at(&parts))?;
         }
         self.side.complete = complete;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::recording::npy::Header;
+use crate::recording::side_file::SideFile;
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, ValidityType};
 use std::fs::{self, File};
@@ -142,4 +143,56 @@ fn paths_that_cannot_work_are_refused() {
     assert_eq!(refusals("a.txt", None), Err(1));
     assert_eq!(refusals("out/.npy", None), Err(1));
     assert_eq!(refusals("a.npy", Some(0)), Err(2));
+}
+
+#[test]
+fn a_run_that_does_not_start_leaves_an_earlier_recording_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["vis.npy", "vis.npz"] {
+        let path = folder.path().join(name).display().to_string();
+        record(&path, 3, None, true).unwrap();
+        let before = fs::read(&path).unwrap();
+        let sink = FileSink { path: path.clone(), max_frames: None, frames_per_file: None };
+        let ports = Ports { inputs: vec![port()], outputs: vec![] };
+        let block = sink.build(&ports, &Env::detached("out")).unwrap();
+        let mut harness = Harness::new(block, &ports, 1).unwrap();
+        Harness::block_on(async {
+            harness.start().await.unwrap();
+            harness.finish().await.unwrap();
+        });
+        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+        assert_eq!(side(&path)["frames"], 3);
+    }
+}
+
+#[test]
+fn a_stream_without_frames_is_an_empty_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npy").display().to_string();
+    record(&path, 0, None, true).unwrap();
+    assert_eq!(load(Path::new(&path)).0.shape[0], 0);
+    assert_eq!(side(&path)["complete"], true);
+}
+
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe.npy");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = record(&path.display().to_string(), 1, None, true).unwrap_err().to_string();
+    assert!(error.contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn arrays_that_cannot_be_put_together_stay_and_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npz");
+    let side_file = SideFile { block: String::new(), ..SideFile::of(&port()) };
+    let recorder = recorder::Recorder::create(path.clone(), &port(), side_file).unwrap();
+    // Something that is no file takes the name while the stream runs.
+    fs::create_dir(&path).unwrap();
+    let error = recorder.close(true).unwrap_err().to_string();
+    assert!(error.contains("vis.npz.parts"), "{error}");
+    assert!(folder.path().join("vis.npz.parts/data.npy").exists());
 }

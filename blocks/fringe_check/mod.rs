@@ -3,6 +3,7 @@
 mod cpu;
 mod fringe;
 
+use crate::axes;
 use crate::geometry::Direction;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -83,6 +84,7 @@ impl Kind for FringeCheck {
         } else {
             let placed = self.antennas_enu_metres.len();
             let baselines = input.axes[1].len;
+            refusals.extend(axes::refuse_validity(0, input, &[("baseline", baselines)]));
             if antennas_of(baselines).is_none_or(|antennas| antennas > placed) {
                 let message =
                     format!("{placed} antennas are placed, too few for {baselines} baselines");

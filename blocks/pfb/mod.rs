@@ -217,8 +217,9 @@ impl Pfb {
             let help = format!("up to {:e} are possible", MAX_DELAY_SAMPLES / rate_hz);
             refusals.push(refuse("max_delay_seconds", message).help(help));
         }
-        for piece in self.delays.iter().flatten() {
-            refusals.extend(piece.refusals("delays", rate_hz, max));
+        for pieces in &self.delays {
+            refusals.extend(Piece::refuse_disorder("delays", pieces));
+            refusals.extend(pieces.iter().flat_map(|p| p.refusals("delays", rate_hz, max)));
         }
         refusals
     }

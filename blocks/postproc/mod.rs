@@ -9,6 +9,7 @@ mod tests;
 mod transpose;
 mod unzip;
 
+use crate::axes;
 use crate::parallel::MAX_THREADS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -168,7 +169,8 @@ impl Postproc {
     }
 
     fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+        let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
+        let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
         let Shape { pols, channels, .. } = shape;
         if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
             let message = format!("`postproc` cannot work on {channels} channels");

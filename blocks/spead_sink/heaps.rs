@@ -2,7 +2,7 @@
 
 use crate::spead::descriptor::{Description, Elements};
 use crate::spead::item;
-use crate::spead::packet::Pointer;
+use crate::spead::packet::{Pointer, VALUE_BITS};
 use fxgraph::Frame;
 
 /// What distinguishes the streams.
@@ -91,12 +91,20 @@ impl Heaps {
         let validity = &frame.header().validity;
         let time = index / (self.per_frame() / self.times);
         let group = index % self.groups;
-        let timestamp = frame.header().timestamp + time as u64 * self.samples_per_heap;
+        let offset = time as u64 * self.samples_per_heap;
+        // On the wire timestamps start again from 0 after 48 bits.
+        let timestamp = frame.header().timestamp.wrapping_add(offset) & ((1 << VALUE_BITS) - 1);
         let frequency = self.first_channel + group * self.channels_per_substream;
         let frequency = Pointer::immediate(item::FREQUENCY, frequency as u64);
         let count = match self.stream {
             Stream::XEngine => validity.iter().copied().max(),
-            _ => validity.get(time).copied(),
+            Stream::Digitiser { .. } => {
+                // The heaps on the wire may be longer or shorter than those that can be missing.
+                let first = time * validity.len() / self.times;
+                let end = ((time + 1) * validity.len()).div_ceil(self.times);
+                validity.get(first..end).and_then(|units| units.iter().copied().min())
+            }
+            Stream::FEngine { .. } | Stream::BEngine { .. } => validity.get(time).copied(),
         };
         let count = count.filter(|count| *count > 0)?;
         let start = index * self.heap_bytes;

@@ -4,6 +4,7 @@ mod cpu;
 pub mod heaps;
 mod pace;
 
+use crate::axes;
 use crate::spead::address;
 use crate::spead::descriptor::Elements;
 use fxgraph::diagnostic::codes;
@@ -171,6 +172,16 @@ impl SpeadSink {
         refusals.extend(self.refuse_axes(input, wanted.0));
         if !refusals.is_empty() {
             return Err(refusals);
+        }
+        let units = |axis| (axis, input.axis_len(axis).unwrap_or(0));
+        let lost_by = match self.stream {
+            // Samples may be missing in pieces of any length.
+            StreamName::Digitiser => None,
+            StreamName::XEngine => Some(units("baseline")),
+            StreamName::FEngine | StreamName::BEngine => Some(units("heap")),
+        };
+        if let Some(refusal) = lost_by.and_then(|u| axes::refuse_validity(0, input, &[u])) {
+            return Err(vec![refusal]);
         }
         let beams = input.axis_len("beam").unwrap_or(1);
         let addresses = self.addresses().len();

@@ -53,3 +53,41 @@ fn bad_parameters_are_all_refused_at_once() {
         ["destinations", "ttl", "packet_payload_bytes", "rate", "descriptor_seconds", "feng_id"];
     assert_eq!(at, expected.map(At::Parameter));
 }
+
+#[test]
+fn streams_whose_losses_do_not_fit_the_heaps_are_refused() {
+    let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"]});
+    let mut input = f_engine_input(64);
+    input.validity = ValidityType::flags(vec![]);
+    let all = refusals(&parameters, &input);
+    assert_eq!(all[0].message, "validity has to be [heap 2], here it is one flag");
+}
+
+#[test]
+fn digitiser_heaps_are_sent_if_all_their_samples_are_valid_whatever_the_units() {
+    let port = |units| PortType {
+        dtype: Dtype::Packed(8),
+        axes: vec![Axis::new("sample", 64)],
+        validity: ValidityType::flags(vec![Axis::new("heap", units)]),
+        ..f_engine_input(64)
+    };
+    let sent = |flags: &[u32], samples_per_heap: usize| {
+        let parameters: SpeadSink = serde_json::from_value(json!({
+            "stream": "digitiser", "destinations": ["127.0.0.1:9"], "samples_per_heap": samples_per_heap,
+        }))
+        .unwrap();
+        let heaps = parameters.heaps(&port(flags.len())).unwrap();
+        let pool =
+            fxgraph::frame::Pool::new(&fxgraph::frame::HostAllocator, 1, 64, flags.len()).unwrap();
+        let mut frame = pool.take().unwrap();
+        frame.header_mut().validity.copy_from_slice(flags);
+        frame.header_mut().timestamp = (1 << 48) - 8;
+        let frame = frame.freeze();
+        let times = (0..heaps.per_frame()).filter(|i| heaps.heap(&frame, *i).is_some());
+        times.collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&[1, 0, 1, 1], 16), [0, 2, 3]);
+    assert_eq!(sent(&[1, 0, 1, 1], 8), [0, 1, 4, 5, 6, 7]);
+    assert_eq!(sent(&[1, 0, 1, 1], 32), [1]);
+    assert_eq!(sent(&[1], 16), [0, 1, 2, 3]);
+}

@@ -220,6 +220,17 @@ fn plan_block(
                 axis.origin = Origin::Span(parameter_span(instance, path));
             }
         }
+        if let Some(why) = port.impossible() {
+            let message =
+                format!("`{}` would make an impossible stream: {why}", instance.kind.name);
+            let mut problem =
+                Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, instance.key, message)
+                    .label(format!("it would make {port}"))
+                    .help("check the parameters that its axes and its clock come from");
+            problem.blocks.push(instance.name.clone());
+            problems.push(problem);
+            return None;
+        }
         if frame_bytes(port).is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
             let mut problem = Diagnostic::error(
                 codes::MEMORY,
