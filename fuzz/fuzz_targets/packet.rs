@@ -33,10 +33,11 @@ fuzz_target!(|bytes: &[u8]| {
     let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
     let mut desk = Desk(pool);
     let mut window = Window::new(layout, 2, &Counters::default());
-    // Length byte, datagram, length byte, datagram, ...
+    // Length in two bytes, datagram, length, datagram, ...
     let mut rest = bytes;
-    while let Some((length, after)) = rest.split_first() {
-        let (datagram, after) = after.split_at(usize::from(*length).min(after.len()));
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_le_bytes(*length));
+        let (datagram, after) = after.split_at(length.min(after.len()));
         window.datagram(datagram, &mut desk);
         rest = after;
     }
