@@ -1,66 +1,80 @@
 //! Why a command did not succeed, and the exit code that says so.
 
 use crate::terminal::Terminal;
+use fxgraph::runtime;
 use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
 /// `EX_CONFIG` of sysexits.h: the flowgraph is wrong, nothing was started.
 const CONFIGURATION: u8 = 78;
+/// What shells give a program that SIGINT ended.
+pub const INTERRUPTED: u8 = 130;
 
 /// Why a command did not succeed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum Failure {
     /// The flowgraph is wrong; the text is its diagnostics.
-    #[error("{0}")]
     Configuration(String),
-    /// Something went wrong; the text says what, where and why.
-    #[error("{0}")]
-    Failed(String),
+    /// Something went wrong, at least one thing; each text says what, where and why.
+    Failed(Vec<String>),
     /// What went wrong is part of the results, which are out already.
-    #[error("")]
     Shown,
+    /// Signals ended it before it was done.
+    Interrupted,
     /// The results could not be written.
-    #[error("cannot write the results: {0}")]
-    Output(#[from] io::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl Failure {
+    /// One thing went wrong.
+    pub fn failed(what: impl Into<String>) -> Self {
+        Self::Failed(vec![what.into()])
+    }
+
+    /// A failure that says `what`, and the whole chain of causes in `error`.
+    pub fn because(what: &str, error: &dyn Error) -> Self {
+        Self::failed(format!("{what}: {}", runtime::with_causes(error)))
+    }
+
     /// Tells the user, and says what to exit with.
-    pub fn report(&self, terminal: &mut Terminal) -> ExitCode {
+    pub fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {
             Self::Configuration(diagnostics) => {
                 terminal.note(diagnostics.trim_end());
                 ExitCode::from(CONFIGURATION)
             }
             Self::Shown => ExitCode::FAILURE,
+            Self::Interrupted => ExitCode::from(INTERRUPTED),
             // Whoever read the results has seen enough: `fxgraph list | head -1`.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Self::Failed(_) | Self::Output(_) => {
-                terminal.error(&self.to_string());
+            Self::Output(error) => {
+                terminal.error(&format!("cannot write the results: {error}"));
+                ExitCode::FAILURE
+            }
+            Self::Failed(reasons) => {
+                reasons.iter().for_each(|reason| terminal.error(reason));
                 ExitCode::FAILURE
             }
         }
     }
-
-    /// A failure that says `what`, and the whole chain of causes in `error`.
-    pub fn because(what: &str, error: &dyn Error) -> Self {
-        Self::Failed(format!("{what}: {}", with_causes(error)))
-    }
 }
 
-/// `error` and what caused it, joined by colons; a cause that the text before it quotes already is
-/// left out.
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
+/// What a command that judges something ends with: its verdict, if that is bad, whatever became
+/// of the results; they may go to a pipe that nobody reads.
+pub fn judge(
+    verdict: Result<(), Failure>,
+    written: Result<(), Failure>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    if let (Err(_), Err(lost)) = (&verdict, &written) {
+        let _ = lost.report(terminal);
     }
-    text
+    verdict.and(written)
 }

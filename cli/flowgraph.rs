@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Style, render_all};
-use fxgraph::flowgraph::{Loaded, Plan, load};
+use fxgraph::flowgraph::{Loaded, Plan, Setting, load};
 use std::path::{Path, PathBuf};
 
 /// A flowgraph file and the parameters to change in it.
@@ -15,7 +15,7 @@ pub struct Target {
 
     /// Changes a parameter of the flowgraph; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
-    pub set: Vec<(String, String)>,
+    pub set: Vec<Setting>,
 }
 
 /// All kinds this program knows.
@@ -24,10 +24,10 @@ pub fn registry() -> Registry {
 }
 
 /// Reads `name=value`.
-pub fn parse_setting(text: &str) -> Result<(String, String), String> {
+pub fn parse_setting(text: &str) -> Result<Setting, String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
+            Ok(Setting::typed(name.trim(), value.trim()))
         }
         _ => Err("give it as NAME=VALUE".to_owned()),
     }
@@ -39,8 +39,8 @@ pub fn style(terminal: &Terminal) -> Style {
 }
 
 /// The plan of a flowgraph file; warnings go to stderr.
-pub fn plan(path: &Path, set: &[(String, String)], terminal: &Terminal) -> Result<Plan, Failure> {
-    let Loaded { sources, result } = load(path, set, &registry());
+pub fn plan(path: &Path, set: &[Setting], terminal: &Terminal) -> Result<Plan, Failure> {
+    let Loaded { sources, result, .. } = load(path, set, &registry());
     let plan = result.map_err(|diagnostics| {
         Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
     })?;

@@ -5,6 +5,7 @@
 //! - [`terminal`]: what goes to stdout and stderr, and in which colours
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
+//! - [`signals`]: SIGINT and SIGTERM
 //! - [`failure`]: why a command did not succeed, and the exit code that says so
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
@@ -12,6 +13,7 @@
 mod commands;
 mod failure;
 mod flowgraph;
+mod signals;
 mod table;
 mod terminal;
 mod units;
@@ -39,7 +41,7 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 Exit status: 0 done, 1 failed while running or a test failed, 2 bad usage,
-78 the flowgraph is wrong and nothing was started.";
+78 the flowgraph is wrong and nothing was started, 130 stopped at once by signals.";
 
 /// All arguments and commands; the one declaration behind parser, help and completions.
 fn command_line() -> clap::Command {
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
         .and_then(|()| arguments.command.execute(&mut terminal));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(&mut terminal),
+        Err(failure) => failure.report(&terminal),
     }
 }
 

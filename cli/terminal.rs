@@ -105,7 +105,7 @@ impl Terminal {
     }
 
     /// Writes results, all of them or an error.
-    pub fn results(&mut self, text: &str) -> Result<(), Failure> {
+    pub fn results(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         if !text.ends_with('\n') {
@@ -115,7 +115,7 @@ impl Terminal {
     }
 
     /// Results that a program reads.
-    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+    pub fn json(&self, value: &serde_json::Value) -> Result<(), Failure> {
         self.results(&format!("{value:#}\n"))
     }
 

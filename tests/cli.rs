@@ -136,6 +136,183 @@ fn a_pipe_that_is_closed_early_is_no_error() {
     assert_eq!(said, "");
 }
 
+/// Runs `fxgraph` with a stdout that nobody reads; exit code and stderr.
+fn unread(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
+    let mut command = fxgraph();
+    let (stdout, stderr) = (Stdio::piped(), Stdio::piped());
+    let mut child =
+        command.args(arguments).current_dir(folder).stdout(stdout).stderr(stderr).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+/// A flowgraph whose last block fails while it runs.
+fn failing(folder: &Path) {
+    let text = "flowgraph: failing
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64, frames: 3}
+  out: {kind: file_sink, input: source, parameters: {path: full.npy}}
+";
+    std::fs::write(folder.join("failing.yaml"), text).unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.join("full.npy")).unwrap();
+}
+
+#[test]
+fn a_verdict_counts_even_if_nobody_reads_the_results() {
+    let folder = generated();
+    let path = folder.path().join("demo.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(unread(&["test", "demo.yaml"], folder.path()).0, Some(0));
+    std::fs::write(&path, text.replace("source, frames: 3", "source, frames: 4")).unwrap();
+    assert_eq!(unread(&["test", "demo.yaml"], folder.path()).0, Some(1));
+
+    failing(folder.path());
+    let (code, said) = unread(&["run", "failing.yaml"], folder.path());
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("error: `out` failed"), "{said}");
+    let (code, said) = unread(&["validate", "demo.yaml", "missing.yaml"], folder.path());
+    assert_eq!(code, Some(78));
+    assert!(said.contains("missing.yaml"), "{said}");
+    for command in ["list", "plan", "graph"] {
+        let file = if command == "list" { "pfb" } else { "demo.yaml" };
+        assert_eq!(unread(&[command, file], folder.path()), (Some(0), String::new()), "{command}");
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_do_not_hide_why_the_run_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    failing(folder.path());
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = fxgraph();
+    let output =
+        command.args(["run", "failing.yaml"]).current_dir(folder.path()).stdout(full).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 2, "{said}");
+    assert!(errors.iter().any(|line| line.starts_with("error: cannot write the results")));
+    assert!(errors.iter().any(|line| line.starts_with("error: `out` failed")));
+}
+
+fn pipe(folder: &Path) {
+    assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+}
+
+#[test]
+fn a_pipe_is_no_flowgraph() {
+    let folder = tempfile::tempdir().unwrap();
+    pipe(folder.path());
+    let output = run(&["validate", "pipe"], folder.path());
+    assert_eq!(output.status.code(), Some(78));
+    assert!(stderr(&output).contains("it is not a file"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_block_that_holds_on_in_its_start_cannot_keep_the_program_from_ending() {
+    let text = "flowgraph: stuck
+blocks:
+  source:
+    kind: file_source
+    parameters:
+      path: pipe
+      raw: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}
+  sink: {kind: null_sink, input: source}
+";
+    let folder = tempfile::tempdir().unwrap();
+    pipe(folder.path());
+    std::fs::write(folder.path().join("stuck.yaml"), text).unwrap();
+    let mut child = fxgraph()
+        .args(["run", "stuck.yaml"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(child.try_wait().unwrap().is_none());
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn tests_that_never_end_fail_after_the_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{ENDLESS}tests:\n  - {{name: to the end, expect: [{{tap: source, frames: 1}}]}}\n"
+    );
+    std::fs::write(folder.path().join("endless.yaml"), text).unwrap();
+    let output = run(&["test", "endless.yaml", "--timeout", "300ms"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("not over after 0.3 s (`--timeout`)"), "{}", stdout(&output));
+}
+
+#[test]
+fn nothing_to_test_is_an_error() {
+    let folder = generated();
+    let output = run(&["test", "demo.yaml", "--only", "zzz"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no test has a name that contains `zzz`"));
+    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
+    let output = run(&["test", "endless.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("`endless.yaml` has no tests"));
+}
+
+/// The first test passes, the second does not.
+const SEVERAL: &str = "flowgraph: several
+parameters: {lens: , names: [x]}
+blocks:
+  a:
+    kind: null_source
+    replicate: '${len(lens)}'
+    parameters:
+      {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64, frames: '${lens[index]}'}
+  sink: {kind: null_sink, input: 'a[0]'}
+  other: {kind: null_sink, input: 'a[1]'}
+tests:
+  - name: as long
+    set: {lens: [4, 4], names: ['a: b', 3]}
+    expect: [{tap: 'a[0]', same_as: 'a[1]'}]
+  - name: not as long
+    set: {lens: [30, 3]}
+    expect: [{tap: 'a[0]', same_as: 'a[1]'}]
+";
+
+#[test]
+fn tests_give_parameters_without_default_and_compare_every_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("several.yaml"), SEVERAL).unwrap();
+    let output = run(&["test", "several.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("ok as long"), "{said}");
+    assert!(said.contains("saw 30 frames where `a[1]` carries 3"), "{said}");
+    let output = run(&["test", "several.yaml", "--set", "lens=[2, 2]"], folder.path());
+    assert!(stdout(&output).ends_with("2 passed, 0 failed\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_companion_that_is_not_there_is_seen_before_anything_starts() {
+    let folder = generated();
+    let path = folder.path().join("demo.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let name = "  - name: every frame arrives\n";
+    let with = format!("{name}    alongside: [{{flowgraph: sender.yaml}}]\n");
+    std::fs::write(&path, text.replace(name, &with)).unwrap();
+    let output = run(&["validate", "demo.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(78));
+    assert!(stderr(&output).contains("cannot read `sender.yaml`"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_signal_drains_and_the_results_are_still_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,6 +370,7 @@ fn a_second_signal_does_not_wait_for_what_is_queued() {
     assert!(child.try_wait().unwrap().is_none(), "the first signal drains");
     interrupt(child.id());
     let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "frames were dropped");
     assert!(stderr(&output).contains("once more stops at once"), "{}", stderr(&output));
     assert!(stdout(&output).contains("spead_sink"), "the table is still written");
 }

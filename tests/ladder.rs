@@ -32,7 +32,9 @@ fn fxgraph() -> Command {
 #[test]
 fn every_flowgraph_passes_its_own_tests() {
     let folder = tempfile::tempdir().unwrap();
-    let said = succeeds(fxgraph().arg("test").args(flowgraphs()).current_dir(folder.path()));
+    let said = succeeds(
+        fxgraph().args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path()),
+    );
     assert!(said.contains(" 0 failed"), "{said}");
     for file in flowgraphs() {
         let name = format!("{}\n  ok ", file.display());

@@ -23,7 +23,7 @@ impl Explain {
         } else {
             let near = nearest(&code, all_explanations().map(|(known, _)| known));
             let help = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            Err(Failure::Failed(format!(
+            Err(Failure::failed(format!(
                 "there is no error code `{code}`{help} (`fxgraph explain` lists them)"
             )))
         }

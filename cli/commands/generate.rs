@@ -94,7 +94,7 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
         Failure::because(&what, &error)
     })?;
     let new = register(&old, name).ok_or_else(|| {
-        Failure::Failed(format!(
+        Failure::failed(format!(
             "`{}` has no list of kinds (`vec![` in `fn kinds()`) to add `{name}` to, or has it \
              already",
             library.display()
@@ -102,7 +102,7 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
     })?;
     let folder = into.join(name);
     if folder.exists() {
-        return Err(Failure::Failed(format!("`{}` exists already", folder.display())));
+        return Err(Failure::failed(format!("`{}` exists already", folder.display())));
     }
     let failed = |path: &Path| {
         let what = format!("cannot write `{}`", path.display());
@@ -158,7 +158,7 @@ fn register(library: &str, name: &str) -> Option<String> {
 fn flowgraph(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
     let path = into.join(format!("{name}.yaml"));
     if path.exists() {
-        return Err(Failure::Failed(format!("`{}` exists already", path.display())));
+        return Err(Failure::failed(format!("`{}` exists already", path.display())));
     }
     let what = format!("cannot write `{}`", path.display());
     fs::write(&path, FLOWGRAPH.replace("my_flowgraph", name))

@@ -34,7 +34,7 @@ impl List {
             let known: Vec<&str> = registry.iter().map(|kind| kind.name).collect();
             let help = suggest(name, "kind", &known).map(|help| format!("; {help}"));
             let help = help.unwrap_or_default();
-            return Err(Failure::Failed(format!("there is no kind of block `{name}`{help}")));
+            return Err(Failure::failed(format!("there is no kind of block `{name}`{help}")));
         };
         if self.json {
             return terminal.json(&as_json(kind));

@@ -6,7 +6,7 @@ mod generate;
 mod graph;
 mod list;
 mod plan;
-mod run;
+pub mod run;
 mod schema;
 mod test;
 mod validate;

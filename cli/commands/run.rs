@@ -1,24 +1,22 @@
 //! `fxgraph run`
 
-use crate::failure::Failure;
+use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
+use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::units;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs a flowgraph until its sources end, the time is over, or SIGINT or SIGTERM comes
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The first SIGINT or SIGTERM lets what is queued flow to its end; a second \
-                        one stops at once."
+                  one stops at once, with exit status 130."
 )]
 pub struct Run {
     #[command(flatten)]
@@ -43,7 +41,7 @@ const TICK: Duration = Duration::from_millis(100);
 impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target.file, &self.target.set, terminal)?;
-        let signals = count_signals()?;
+        let signals = Signals::count()?;
         let assembly = plan.build().map_err(|error| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
@@ -51,21 +49,26 @@ impl Run {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
         let progress = if self.quiet { None } else { terminal.progress() };
-        watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
+        let is_aborted =
+            watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);
         let report = running.wait();
 
-        if self.json {
-            terminal.json(&as_json(&plan, &report))?;
+        let verdict = if !report.failures.is_empty() {
+            Err(Failure::Failed(report.failures.iter().map(ToString::to_string).collect()))
+        } else if is_aborted {
+            Err(Failure::Interrupted)
+        } else {
+            Ok(())
+        };
+        let written = if self.json {
+            terminal.json(&as_json(&plan, &report))
         } else if !self.quiet {
-            let text = as_text(&plan, &report, terminal);
-            terminal.results(&text)?;
-        }
-        if report.failures.is_empty() {
-            return Ok(());
-        }
-        let causes: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
-        Err(Failure::Failed(causes.join("\nerror: ")))
+            terminal.results(&as_text(&plan, &report, terminal))
+        } else {
+            Ok(())
+        };
+        judge(verdict, written, terminal)
     }
 }
 
@@ -75,33 +78,19 @@ pub fn options(plan: &Plan) -> Options {
     Options { config_id: u64::from_str_radix(start, 16).unwrap_or_default(), ..Options::default() }
 }
 
-/// Counts SIGINT and SIGTERM from now on, instead of dying from them.
-pub fn count_signals() -> Result<Arc<AtomicUsize>, Failure> {
-    let count = Arc::new(AtomicUsize::new(0));
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
-        .map_err(|error| Failure::because("cannot listen for signals", &error))?;
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            counted.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    Ok(count)
-}
-
-/// Returns when the run has ended.
+/// Returns when the run has ended; `true` if it was aborted.
 fn watch(
     run: &Handle,
     duration: Option<Duration>,
-    signals: &AtomicUsize,
+    signals: &Signals,
     progress: Option<&ProgressLine>,
     terminal: &Terminal,
-) {
+) -> bool {
     let start = Instant::now();
     let mut last = (start, totals(&run.stats()));
     let mut stopped = 0;
     while !run.wait_timeout(TICK) {
-        let signals = signals.load(Ordering::Relaxed);
+        let signals = signals.look();
         if signals > stopped {
             stopped = signals;
             if signals == 1 {
@@ -124,6 +113,7 @@ fn watch(
             }
         }
     }
+    stopped > 1
 }
 
 /// Frames and bytes that went into blocks, and what was lost.

@@ -1,10 +1,10 @@
 //! `fxgraph validate`
 
-use crate::failure::Failure;
+use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, parse_setting};
 use crate::terminal::{Paint, Terminal};
 use fxgraph::diagnostic::{render_all, to_json};
-use fxgraph::flowgraph::load;
+use fxgraph::flowgraph::{Setting, load};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub struct Validate {
 
     /// Changes a parameter in each of them; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
-    set: Vec<(String, String)>,
+    set: Vec<Setting>,
 
     /// Writes the diagnostics as JSON to stdout
     #[arg(long)]
@@ -29,6 +29,7 @@ impl Validate {
         let registry = flowgraph::registry();
         let mut refused = Vec::new();
         let mut reports = Vec::new();
+        let mut written = Ok(());
         for file in &self.files {
             let loaded = load(file, &self.set, &registry);
             let (diagnostics, is_ok) = match &loaded.result {
@@ -50,12 +51,17 @@ impl Validate {
             }
             if !self.json {
                 let ok = terminal.paint(Paint::Good, "ok");
-                terminal.results(&format!("{ok} {}", file.display()))?;
+                written = written.and(terminal.results(&format!("{ok} {}", file.display())));
             }
         }
         if self.json {
-            terminal.json(&json!(reports))?;
+            written = terminal.json(&json!(reports));
         }
-        if refused.is_empty() { Ok(()) } else { Err(Failure::Configuration(refused.join("\n"))) }
+        let verdict = if refused.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure::Configuration(refused.join("\n")))
+        };
+        judge(verdict, written, terminal)
     }
 }

@@ -6,6 +6,7 @@ use crate::frame::{HostAllocator, OutOfMemory, Pool};
 use crate::kind::{Configured, Env, PortPool, Ports};
 use crate::runtime::assembly::{Assembly, Part, PartOutput, Thread};
 use crate::runtime::edge::Edge;
+use crate::runtime::report::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -147,11 +148,6 @@ fn guarded(
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
     catch_unwind(AssertUnwindSafe(|| configured.build(ports, env))).unwrap_or_else(|cause| {
-        let text = cause
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| cause.downcast_ref::<&str>().copied())
-            .unwrap_or("no reason given");
-        Err(BlockError::new(format!("it panicked: {text}")))
+        Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref()))))
     })
 }

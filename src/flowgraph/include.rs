@@ -11,16 +11,33 @@ use std::path::{Path, PathBuf};
 /// Files of one flowgraph.
 const MAX_FILES: usize = 64;
 
+/// Why a file cannot be read.
+pub(super) struct Unread {
+    pub(super) code: &'static str,
+    pub(super) reason: String,
+}
+
 /// The text of a file, or why it cannot be had; never more than the limit.
-pub(super) fn read(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|error| reason(&error))?;
-    let is_file = file.metadata().is_ok_and(|data| data.is_file());
-    if !is_file {
-        return Err("it is not a file".to_owned());
+pub(super) fn read(path: &Path) -> Result<String, Unread> {
+    let unread = |reason: String| Unread { code: codes::UNREADABLE, reason };
+    // Before it is opened: opening a pipe waits for its writer.
+    let data = std::fs::metadata(path).map_err(|error| unread(reason(&error)))?;
+    if !data.is_file() {
+        return Err(unread("it is not a file".to_owned()));
+    }
+    if data.len() > MAX_BYTES as u64 {
+        let reason = format!("it has {} bytes, more than the limit of {MAX_BYTES}", data.len());
+        return Err(Unread { code: codes::LIMIT, reason });
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
-    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES as u64).read_to_end(&mut bytes))
+        .map_err(|error| unread(reason(&error)))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.split(|byte| *byte == b'\n').count();
+        unread(format!("it is not text in UTF-8, see line {line}, byte {} of the file", good.len()))
+    })
 }
 
 fn reason(error: &std::io::Error) -> String {
@@ -125,10 +142,10 @@ impl Visit<'_> {
         }
         let text = match read(path) {
             Ok(text) => text,
-            Err(reason) => {
+            Err(Unread { code, reason }) => {
                 self.problems.push(
                     Diagnostic::error(
-                        codes::UNREADABLE,
+                        code,
                         span,
                         format!("cannot read `{}`: {reason}", path.display()),
                     )

@@ -2,11 +2,12 @@
 
 use super::document::Document;
 use super::expand::{Expansion, Instance};
-use super::parameters::{Given, evaluate};
+use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Names, Substitution, to_value};
-use super::test_spec::TestSpec;
+use super::test_spec::{TestHead, TestSpec};
+use super::value::Node;
 use super::{Loaded, Sources, check, include, test_read};
 use crate::Registry;
 use crate::diagnostic::{Diagnostic, Severity, codes, tidy};
@@ -19,13 +20,13 @@ use std::sync::Arc;
 
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
 #[must_use]
-pub fn load(path: &Path, set: &[(String, String)], registry: &Registry) -> Loaded {
+pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
     match include::read(path) {
         Ok(text) => load_text(path, &text, set, registry),
-        Err(reason) => {
+        Err(include::Unread { code, reason }) => {
             let message = format!("cannot read `{}`: {reason}", path.display());
-            let problem = Diagnostic::nowhere(codes::UNREADABLE, message);
-            Loaded { sources: Sources::default(), result: Err(vec![problem]) }
+            let problem = Diagnostic::nowhere(code, message);
+            Loaded { sources: Sources::default(), result: Err(vec![problem]), tests: Vec::new() }
         }
     }
 }
@@ -35,15 +36,16 @@ pub fn load(path: &Path, set: &[(String, String)], registry: &Registry) -> Loade
 pub fn load_text(
     name: impl AsRef<Path>,
     text: &str,
-    set: &[(String, String)],
+    set: &[Setting],
     registry: &Registry,
 ) -> Loaded {
     let mut sources = Sources::default();
     let main = sources.add(name.as_ref(), text);
     let mut problems = Vec::new();
     let document = include::gather(main, &mut sources, &mut problems);
-    let plan =
-        document.and_then(|document| plan(&document, set, registry, &sources, &mut problems));
+    let mut heads = Vec::new();
+    let plan = document
+        .and_then(|document| plan(&document, set, registry, &sources, &mut problems, &mut heads));
     let mut problems = tidy(problems);
     let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
     let result = match plan {
@@ -59,18 +61,20 @@ pub fn load_text(
             Err(problems)
         }
     };
-    Loaded { sources, result }
+    Loaded { sources, result, tests: heads }
 }
 
 fn plan(
     document: &Document,
-    set: &[(String, String)],
+    set: &[Setting],
     registry: &Registry,
     sources: &Sources,
     problems: &mut Vec<Diagnostic>,
+    heads: &mut Vec<TestHead>,
 ) -> Option<Plan> {
     let given = Given::Set(set);
     let names = evaluate(&document.parameters, &given, &Names::default(), sources, problems);
+    heads.extend(document.tests.iter().filter_map(|test| head(test, &names, sources)));
     let mut expansion = Expansion::new(registry, sources, document, problems);
     expansion.run(document, &names);
     let (blocks, scopes) = (expansion.blocks, expansion.scopes);
@@ -87,7 +91,7 @@ fn plan(
             name: name.clone(),
             value: value.map_or(Json::Null, |value| to_value(value).to_json()),
             doc: declared.doc.clone(),
-            is_set: set.iter().any(|(set, _)| set == name),
+            is_set: set.iter().any(|set| set.name == *name),
         }
     });
     let mut plan = Plan {
@@ -118,6 +122,18 @@ fn plan(
     Some(plan)
 }
 
+/// What of a test does not depend on the rest of the flowgraph being right.
+fn head(test: &Node, names: &Names, sources: &Sources) -> Option<TestHead> {
+    let mut said_elsewhere = Vec::new();
+    let mut compute = |key: &str| {
+        let (_, node) = test.entry(key)?;
+        Substitution { names, sources, problems: &mut said_elsewhere }.node(node)
+    };
+    let name = compute("name")?.text()?.to_owned();
+    let set = compute("set").map(|node| test_read::settings(&node, &mut Vec::new()));
+    Some(TestHead { name, set: set.unwrap_or_default() })
+}
+
 fn tests(
     document: &Document,
     names: &Names,
@@ -136,8 +152,20 @@ fn tests(
                     .note(first.span, "first here"),
             );
         }
+        let folder = sources.get(0).and_then(|main| main.path.parent()).unwrap_or(Path::new(""));
+        for companion in &test.alongside {
+            let path = folder.join(&companion.flowgraph);
+            if !path.is_file() {
+                let message = format!("cannot read `{}`: there is no such file", path.display());
+                problems.push(
+                    Diagnostic::error(codes::UNREADABLE, companion.span, message)
+                        .label("to run alongside")
+                        .help("its path is relative to this file"),
+                );
+            }
+        }
         let declared: Vec<&str> = document.parameters.iter().map(|p| p.key.text.as_str()).collect();
-        for (name, _) in test.set.iter().filter(|(name, _)| !declared.contains(&name.as_str())) {
+        for Setting { name, .. } in test.set.iter().filter(|set| !declared.contains(&&*set.name)) {
             let message = format!("the test sets `{name}`, which is not a parameter");
             problems.push(
                 Diagnostic::error(codes::UNKNOWN_PARAMETER, test.span, message)

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::load_text;
 use super::test_kinds::registry;
+use super::{Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
@@ -217,7 +217,7 @@ fn what_set_gets_wrong_is_said_at_the_declaration() {
     for (name, value) in
         [("antennas", "four"), ("antennas", "9"), ("antenas", "2"), ("antennas", "[")]
     {
-        let set = [(name.to_owned(), value.to_owned())];
+        let set = [Setting::typed(name, value)];
         let loaded = load_text("example.yaml", text, &set, &registry());
         let problems = loaded.result.err().unwrap();
         shown.push_str(&render_all(&problems, &loaded.sources, Style::Plain));

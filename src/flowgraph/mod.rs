@@ -24,10 +24,11 @@ pub mod value;
 pub use crate::runtime::assembly::Thread;
 pub use build::{BuildError, Probe};
 pub use load::{load, load_text};
+pub use parameters::{SetTo, Setting};
 pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};
 pub use schema::schema;
 pub use sources::{Source, Sources};
-pub use test_spec::{Check, Companion, Expect, Run, Tap, TestSpec};
+pub use test_spec::{Check, Companion, Expect, Run, Tap, TestHead, TestSpec};
 
 use crate::diagnostic::Diagnostic;
 
@@ -37,6 +38,8 @@ pub struct Loaded {
     pub sources: Sources,
     /// The plan, or what is wrong, sorted by place.
     pub result: Result<Plan, Vec<Diagnostic>>,
+    /// The tests of the file, also if the flowgraph is wrong without what they set.
+    pub tests: Vec<TestHead>,
 }
 
 #[cfg(test)]

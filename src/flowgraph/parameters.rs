@@ -11,10 +11,36 @@ use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 /// Parameters of one flowgraph or template.
 const MAX_PARAMETERS: usize = 1000;
 
+/// A parameter of the flowgraph, given from outside its file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Name of the parameter.
+    pub name: String,
+    /// What it is set to.
+    pub value: SetTo,
+}
+
+/// What a parameter is set to from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetTo {
+    /// As typed after `--set name=`: text if the default is text, read as YAML otherwise.
+    Typed(String),
+    /// A value of a file: `set:` of a test.
+    Value(Value),
+}
+
+impl Setting {
+    /// `--set name=value`.
+    #[must_use]
+    pub fn typed(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: SetTo::Typed(value.into()) }
+    }
+}
+
 /// Where values other than the defaults come from.
 pub(super) enum Given<'a> {
-    /// `--set name=value`.
-    Set(&'a [(String, String)]),
+    /// From outside the file.
+    Set(&'a [Setting]),
     /// The entries of `parameters:` where a template is used, computed; and the place to blame for a
     /// missing one.
     Entries(&'a [(Key, Option<Node>)], Span),
@@ -61,7 +87,7 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
     let known: Vec<&str> = declared.iter().map(|p| p.key.text.as_str()).collect();
     match given {
         Given::Set(set) => {
-            for (name, _) in set.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            for Setting { name, .. } in set.iter().filter(|set| !known.contains(&&*set.name)) {
                 let message = format!("`--set {name}`: the flowgraph has no such parameter");
                 problems.push(
                     Diagnostic::nowhere(codes::UNKNOWN_PARAMETER, message).maybe_help(suggest(
@@ -98,14 +124,18 @@ fn value_given(
             entries.iter().find(|(key, _)| key.text == *name).map(|(_, node)| node.clone())
         }
         Given::Set(set) => {
-            let (_, text) = set.iter().rev().find(|(known, _)| known == name)?;
+            let set = set.iter().rev().find(|set| set.name == *name)?;
             let span = parameter.key.span;
+            let text = match &set.value {
+                SetTo::Typed(text) => text,
+                SetTo::Value(value) => return Some(Some(placed(value.clone(), span))),
+            };
             let is_text = parameter.default.as_ref().and_then(Node::text);
             if is_text.is_some_and(|default| !default.contains("${")) {
                 return Some(Some(Node::new(Value::Text(text.clone()), span)));
             }
             if let Ok(node) = parse(span.file, text) {
-                return Some(Some(placed(node, span)));
+                return Some(Some(placed(node.value, span)));
             }
             problems.push(
                 Diagnostic::error(
@@ -121,10 +151,10 @@ fn value_given(
 }
 
 /// A value from outside the files, put at a place in them.
-fn placed(node: Node, span: Span) -> Node {
-    let value = match node.value {
+fn placed(value: Value, span: Span) -> Node {
+    let value = match value {
         Value::List(items) => {
-            Value::List(items.into_iter().map(|item| placed(item, span)).collect())
+            Value::List(items.into_iter().map(|item| placed(item.value, span)).collect())
         }
         other => other,
     };
@@ -287,7 +317,7 @@ fn in_range(
             limit.value.plain()
         );
         let place = match given {
-            Given::Set(set) if set.iter().any(|(set, _)| set == name) => parameter.key.span,
+            Given::Set(set) if set.iter().any(|set| set.name == *name) => parameter.key.span,
             Given::Set(_) => parameter.default.as_ref().map_or(parameter.key.span, |d| d.span),
             Given::Entries(entries, _) => entries
                 .iter()

@@ -1,7 +1,8 @@
 //! What whole flowgraph files turn into.
 
 use super::test_kinds::registry;
-use super::{Check, Plan, Run, Tap, Thread, load_text};
+use super::value::Value;
+use super::{Check, Plan, Run, SetTo, Setting, Tap, Thread, load_text};
 use crate::diagnostic::{Span, Style, render_all};
 use proptest::prelude::*;
 use std::fmt::Write as _;
@@ -42,14 +43,13 @@ tests:
       - {tap: stack, phase: {at: {pol: 1}, radians: 0.5, tolerance: 0.1}}
   - name: fewer
     set: {antennas: 1}
-    alongside: [{flowgraph: sender.yaml, set: {rate: "${channels / 2}"}}]
+    alongside: [{flowgraph: Cargo.toml, set: {rate: "${channels / 2}"}}]
     run: {seconds: 0.5}
     expect: [{tap: stack, equals: [1, 2]}]
 "#;
 
 pub(super) fn plan(text: &str, set: &[(&str, &str)]) -> Plan {
-    let set: Vec<(String, String)> =
-        set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let set: Vec<Setting> = set.iter().map(|(name, value)| Setting::typed(*name, *value)).collect();
     let loaded = load_text("array.yaml", text, &set, &registry());
     loaded.result.unwrap_or_else(|problems| {
         panic!("{}", render_all(&problems, &loaded.sources, Style::Plain))
@@ -120,10 +120,11 @@ fn tests_are_read_with_their_expressions() {
     let peak = Check::Peak { axis: "channel".into(), at: 256.0, tolerance: 0.0 };
     assert_eq!(test.expects[0].check, peak);
     assert_eq!(plan.find(&test.expects[0].tap).unwrap(), (plan.block("f[0].filter").unwrap(), 0));
-    assert_eq!(plan.tests[1].set, [("antennas".to_owned(), "1".to_owned())]);
+    let set = |name: &str, value| Setting { name: name.to_owned(), value: SetTo::Value(value) };
+    assert_eq!(plan.tests[1].set, [set("antennas", Value::Int(1))]);
     let companion = &plan.tests[1].alongside[0];
-    assert_eq!(companion.flowgraph.to_str(), Some("sender.yaml"));
-    assert_eq!(companion.set, [("rate".to_owned(), "512".to_owned())]);
+    assert_eq!(companion.flowgraph.to_str(), Some("Cargo.toml"));
+    assert_eq!(companion.set, [set("rate", Value::Int(512))]);
     assert_eq!(plan.tests[1].expects[0].check, Check::Equals((1.0, 2.0)));
     let tap = Tap { text: "f[0].filter.outptu".into(), span: Span::default() };
     assert_eq!(plan.find(&tap).unwrap_err().help, ["did you mean `output`?"]);
@@ -237,7 +238,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 fn never_panics(text: &str) {
-    let loaded = load_text("any.yaml", text, &[("n".into(), "2".into())], &registry());
+    let loaded = load_text("any.yaml", text, &[Setting::typed("n", "2")], &registry());
     let problems = match &loaded.result {
         Ok(plan) => &plan.warnings,
         Err(problems) => {

@@ -1,5 +1,6 @@
 //! Reads `tests:`.
 
+use super::parameters::{SetTo, Setting};
 use super::test_spec::{Check, Companion, Expect, Run, Tap, TestSpec};
 use super::value::{Node, ReadError, Reader, Value};
 use crate::diagnostic::{Diagnostic, Span, codes};
@@ -160,11 +161,18 @@ pub(super) fn test(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<TestSp
     })
 }
 
-fn set(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<(String, String)> {
-    let Some((_, node)) = node.entry("set") else { return Vec::new() };
+fn set(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Setting> {
+    node.entry("set").map_or_else(Vec::new, |(_, node)| settings(node, problems))
+}
+
+/// The entries of a `set:`.
+pub(super) fn settings(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Setting> {
     super::document::map(node, problems)
         .iter()
-        .map(|(key, value)| (key.text.clone(), value.value.plain()))
+        .map(|(key, node)| Setting {
+            name: key.text.clone(),
+            value: SetTo::Value(node.value.clone()),
+        })
         .collect()
 }
 
@@ -242,6 +250,16 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
             tolerance: phase.tolerance,
         }),
     ];
+    if let Some(tolerance) = checks.iter().flatten().filter_map(tolerance).find(|t| !is_usable(*t))
+    {
+        let message = format!("a tolerance is a number from 0 on, not {tolerance}");
+        problems.push(
+            Diagnostic::error(codes::TEST, node.span, message)
+                .label("in this expectation")
+                .help("the expectation would always hold, or never"),
+        );
+        return None;
+    }
     let mut checks = checks.into_iter().flatten();
     match (checks.next(), checks.next()) {
         (Some(check), None) => Some(Expect { tap, check, span: node.span }),
@@ -258,6 +276,22 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
             None
         }
     }
+}
+
+fn tolerance(check: &Check) -> Option<f64> {
+    match check {
+        Check::Peak { tolerance, .. }
+        | Check::Rms { tolerance, .. }
+        | Check::Mean { tolerance, .. }
+        | Check::CloseTo { tolerance, .. }
+        | Check::Validity { tolerance, .. }
+        | Check::Phase { tolerance, .. } => Some(*tolerance),
+        Check::Equals(_) | Check::Frames(_) | Check::SameAs(_) => None,
+    }
+}
+
+fn is_usable(tolerance: f64) -> bool {
+    tolerance >= 0.0 && tolerance.is_finite()
 }
 
 fn diagnostic(error: &ReadError, owner: Span) -> Diagnostic {

@@ -1,5 +1,6 @@
 //! Tests beside the flowgraph: what to run and what to expect at which port.
 
+use super::parameters::Setting;
 use crate::diagnostic::Span;
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ pub struct TestSpec {
     pub name: String,
     /// Parameters to change; hand them to [`load`](crate::flowgraph::load) and take the test of
     /// this name from that plan, so that expressions in the expectations see them.
-    pub set: Vec<(String, String)>,
+    pub set: Vec<Setting>,
     /// Flowgraphs that run at the same time, such as those that send what this one receives.
     pub alongside: Vec<Companion>,
     /// When to stop.
@@ -21,13 +22,22 @@ pub struct TestSpec {
     pub span: Span,
 }
 
+/// Name and parameters of a test: what it takes to [`load`](crate::flowgraph::load) its plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestHead {
+    /// Its name.
+    pub name: String,
+    /// Parameters to change.
+    pub set: Vec<Setting>,
+}
+
 /// A flowgraph that runs beside the tested one, started after it in the order written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Companion {
     /// Its file, relative to the folder of the file with the test.
     pub flowgraph: PathBuf,
     /// Parameters to change in it.
-    pub set: Vec<(String, String)>,
+    pub set: Vec<Setting>,
     /// Where it stands.
     pub span: Span,
 }

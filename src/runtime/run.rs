@@ -189,7 +189,8 @@ impl Run {
 
     /// Keeps the cause and stops the run: what is queued behind the block still flows out.
     pub fn fail(&self, cell: &Cell, cause: String, panic: bool) {
-        tracing::error!(block = cell.name, "{cause}");
+        // The report is what users read; a log beside it would say everything twice.
+        tracing::info!(block = cell.name, "failed: {cause}");
         lock(&self.failures).push(Failure { block: cell.name.clone(), cause, panic });
         cell.set_state(State::Failed);
         self.request_stop();

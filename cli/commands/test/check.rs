@@ -106,8 +106,9 @@ impl Gathered {
         });
     }
 
-    /// `other` is what the port of `same_as` carried.
-    pub fn verdict(&self, other: Option<&Self>) -> Verdict {
+    /// `other` is what the port of `same_as` carried; a run that `is_cut` may have ended between
+    /// the two.
+    pub fn verdict(&self, other: Option<&Self>, is_cut: bool) -> Verdict {
         let frames = self.frames;
         let said = |holds: bool, text: String| Verdict { holds, text };
         if let Check::Frames(expected) = self.check {
@@ -121,7 +122,7 @@ impl Gathered {
                 let part = self.validity.0 as f64 / (self.validity.1 as f64).max(1.0);
                 return said(near(part, *fraction, *tolerance), format!("validity {part:.4}"));
             }
-            Check::SameAs(tap) => return self.same(&tap.text, other),
+            Check::SameAs(tap) => return self.same(&tap.text, other, is_cut),
             _ => {}
         }
         if self.seen == 0 {
@@ -172,16 +173,20 @@ impl Gathered {
         Verdict { holds: *off <= tolerance, text }
     }
 
-    fn same(&self, name: &str, other: Option<&Self>) -> Verdict {
+    fn same(&self, name: &str, other: Option<&Self>, is_cut: bool) -> Verdict {
         let theirs = other.map_or(&[][..], |other| &other.hashes);
-        let both = self.hashes.len().min(theirs.len());
+        let (mine, others) = (self.hashes.len(), theirs.len());
+        let both = mine.min(others);
         let different = (0..both).find(|i| self.hashes[*i] != theirs[*i]);
         match different {
             Some(frame) => Verdict {
                 holds: false,
                 text: format!("frame {frame} is not what `{name}` carries"),
             },
-            // One tap may have seen a frame more when the run was stopped.
+            None if mine != others && !is_cut => Verdict {
+                holds: false,
+                text: format!("{mine} frames where `{name}` carries {others}"),
+            },
             None if both > 0 => {
                 Verdict { holds: true, text: format!("{both} frames, all the same") }
             }

@@ -1,57 +1,68 @@
-//! Flowgraphs that run beside a tested one.
+//! Starting and ending the flowgraphs of a test: the tested one and those that run beside it.
 
-use crate::flowgraph;
-use crate::terminal::Terminal;
-use fxgraph::diagnostic::render_all;
-use fxgraph::flowgraph::{Companion, Plan, load};
-use fxgraph::runtime::{self, Running};
-use std::path::Path;
+use crate::signals::Signals;
+use fxgraph::flowgraph::{Plan, Probe};
+use fxgraph::runtime::{self, Report, Running, with_causes};
+use std::time::{Duration, Instant};
+
+/// How long a flowgraph has to end once it is aborted.
+const PATIENCE: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(20);
+
+/// A plan, running.
+pub fn start(plan: &Plan, probes: Vec<Probe>) -> Result<Running, Vec<String>> {
+    let assembly = plan.build_with(probes).map_err(|error| vec![with_causes(&error)])?;
+    runtime::start(assembly, crate::commands::run::options(plan))
+        .map_err(|error| vec![with_causes(&error)])
+}
+
+/// What `running` reports at its end; from `deadline` on, or when a signal comes, it is aborted.
+/// Nothing is left of it afterwards, no socket bound, or the error says so.
+pub fn end(running: Running, deadline: Instant, signals: &Signals) -> Result<Report, String> {
+    while !running.wait_timeout(TICK) {
+        if Instant::now() >= deadline || signals.look() > 0 {
+            running.abort();
+            if running.wait_timeout(PATIENCE) {
+                break;
+            }
+            return Err("a block holds on and does not end".to_owned());
+        }
+    }
+    Ok(running.wait())
+}
 
 /// Running companions, each with its file's name.
 pub struct Companions(Vec<(String, Running)>);
 
-/// A flowgraph's plan, or its diagnostics, line by line.
-pub fn plan(
-    file: &Path,
-    set: &[(String, String)],
-    terminal: &Terminal,
-) -> Result<Plan, Vec<String>> {
-    let loaded = load(file, set, &flowgraph::registry());
-    loaded.result.map_err(|diagnostics| {
-        let text = render_all(&diagnostics, &loaded.sources, flowgraph::style(terminal));
-        text.lines().map(str::to_owned).collect()
-    })
-}
-
-/// A plan, running.
-pub fn start(plan: &Plan, probes: Vec<fxgraph::flowgraph::Probe>) -> Result<Running, Vec<String>> {
-    let assembly = plan.build_with(probes).map_err(|e| vec![crate::failure::with_causes(&e)])?;
-    runtime::start(assembly, super::super::run::options(plan))
-        .map_err(|e| vec![crate::failure::with_causes(&e)])
-}
-
 impl Companions {
     /// Starts them one after the other: each has its sockets open before the next one begins.
-    pub fn start(
-        folder: &Path,
-        companions: &[Companion],
-        terminal: &Terminal,
-    ) -> Result<Self, Vec<String>> {
-        let mut running = Vec::new();
-        for companion in companions {
-            let plan = plan(&folder.join(&companion.flowgraph), &companion.set, terminal)?;
-            running.push((companion.flowgraph.display().to_string(), start(&plan, Vec::new())?));
+    pub fn start(plans: &[(String, Plan)], signals: &Signals) -> Result<Self, Vec<String>> {
+        let mut running = Self(Vec::new());
+        for (name, plan) in plans {
+            match start(plan, Vec::new()) {
+                Ok(started) => running.0.push((name.clone(), started)),
+                Err(mut reasons) => {
+                    reasons.extend(running.stop(Instant::now(), signals));
+                    return Err(reasons);
+                }
+            }
         }
-        Ok(Self(running))
+        Ok(running)
     }
 
-    /// Stops those that still run; what went wrong in any of them.
-    pub fn stop(self) -> Vec<String> {
+    /// Stops those that still run, and those that do not stop until `deadline` at once; what went
+    /// wrong in any of them.
+    pub fn stop(self, deadline: Instant, signals: &Signals) -> Vec<String> {
         self.0.iter().for_each(|(_, running)| running.request_stop());
-        let failures = |(name, running): (String, Running)| {
-            let failures = running.wait().failures;
-            failures.into_iter().map(move |failure| format!("{name}: {failure}"))
-        };
-        self.0.into_iter().flat_map(failures).collect()
+        let mut problems = Vec::new();
+        for (name, running) in self.0 {
+            match end(running, deadline, signals) {
+                Ok(report) => {
+                    problems.extend(report.failures.iter().map(|f| format!("{name}: {f}")));
+                }
+                Err(problem) => problems.push(format!("{name}: {problem}")),
+            }
+        }
+        problems
     }
 }

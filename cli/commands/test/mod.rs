@@ -5,15 +5,19 @@ mod companions;
 mod elements;
 mod tap;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, parse_setting};
+use crate::signals::Signals;
 use crate::terminal::{Paint, Terminal};
+use crate::units;
 use check::{Gathered, Verdict};
 use companions::Companions;
-use fxgraph::flowgraph::{Check, Plan, Probe, Run, TestSpec};
+use fxgraph::diagnostic::{Diagnostic, render_all};
+use fxgraph::flowgraph::{
+    Check, Loaded, Plan, Probe, Run, Setting, Sources, TestHead, TestSpec, load,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tap::Tap;
 
@@ -30,104 +34,198 @@ pub struct Test {
 
     /// Changes a parameter in each test, after the test's own changes; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
-    set: Vec<(String, String)>,
+    set: Vec<Setting>,
+
+    /// Time after which a test that has not ended fails
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
+    timeout: Duration,
+}
+
+/// A test, checked and ready to run.
+struct Case {
+    spec: TestSpec,
+    plan: Plan,
+    companions: Vec<(String, Plan)>,
 }
 
 impl Test {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let mut plans = Vec::new();
-        let mut wrong = Vec::new();
-        for file in &self.files {
-            match flowgraph::plan(file, &[], terminal) {
-                Ok(plan) => plans.push((file, plan)),
-                Err(Failure::Configuration(text)) => wrong.push(text),
-                Err(failure) => return Err(failure),
+        let files = self.cases(terminal)?;
+        let signals = Signals::count()?;
+        let (mut passed, mut failed) = (0, 0);
+        let mut written = Ok(());
+        let mut say = |text: &str| {
+            if written.is_ok() {
+                written = terminal.results(text);
             }
+        };
+        for (file, cases) in files {
+            say(&terminal.paint(Paint::Bold, &file.display().to_string()));
+            for case in cases {
+                if signals.look() > 0 {
+                    break;
+                }
+                let start = Instant::now();
+                let reasons = run(&case, self.timeout, &signals);
+                let word = if reasons.is_empty() {
+                    passed += 1;
+                    terminal.paint(Paint::Good, "ok")
+                } else {
+                    failed += 1;
+                    terminal.paint(Paint::Bad, "FAILED")
+                };
+                let took = terminal.paint(Paint::Dim, &units::elapsed(start.elapsed()));
+                say(&format!("  {word} {} {took}", case.spec.name));
+                reasons.iter().for_each(|reason| say(&format!("      {reason}")));
+            }
+        }
+        say(&format!("\n{passed} passed, {failed} failed"));
+        let verdict = if signals.look() > 0 {
+            Err(Failure::Interrupted)
+        } else if failed > 0 {
+            Err(Failure::Shown)
+        } else {
+            Ok(())
+        };
+        judge(verdict, written, terminal)
+    }
+
+    /// All tests to run, file by file; nothing runs if one of them cannot.
+    fn cases(&self, terminal: &Terminal) -> Result<Vec<(&Path, Vec<Case>)>, Failure> {
+        let registry = flowgraph::registry();
+        let mut files: Vec<(&Path, Vec<Case>)> = Vec::new();
+        let mut wrong = Vec::new();
+        let mut untested = Vec::new();
+        for file in &self.files {
+            let Loaded { sources, result, tests } = load(file, &self.set, &registry);
+            if tests.is_empty() {
+                match result {
+                    Ok(_) => untested.push(format!("`{}` has no tests", file.display())),
+                    Err(problems) => wrong.push(shown(&problems, &sources, terminal)),
+                }
+            }
+            let wanted = |test: &&TestHead| {
+                self.only.as_ref().is_none_or(|only| test.name.contains(only.as_str()))
+            };
+            let mut cases = Vec::new();
+            for test in tests.iter().filter(wanted) {
+                match self.case(file, test, terminal) {
+                    Ok(case) => cases.push(case),
+                    // Most problems are those of the whole file.
+                    Err(text) if wrong.contains(&text) => {}
+                    Err(text) => wrong.push(text),
+                }
+            }
+            files.push((file, cases));
         }
         if !wrong.is_empty() {
             return Err(Failure::Configuration(wrong.join("\n")));
         }
-        let signals = super::run::count_signals()?;
-        let (mut passed, mut failed) = (0, 0);
-        for (file, plan) in plans {
-            terminal.results(&terminal.paint(Paint::Bold, &file.display().to_string()))?;
-            let wanted = |test: &&TestSpec| {
-                self.only.as_ref().is_none_or(|only| test.name.contains(only.as_str()))
-            };
-            for test in plan.tests.iter().filter(wanted) {
-                if signals.load(Ordering::Relaxed) > 0 {
-                    return Err(Failure::Failed("interrupted".to_owned()));
-                }
-                let start = Instant::now();
-                let outcome = run(file, &test.name, &test.set, &self.set, &signals, terminal);
-                let took = crate::units::elapsed(start.elapsed());
-                let text = match &outcome {
-                    Ok(()) => format!("  {} {} ", terminal.paint(Paint::Good, "ok"), test.name),
-                    Err(_) => format!("  {} {} ", terminal.paint(Paint::Bad, "FAILED"), test.name),
-                };
-                terminal.results(&(text + &terminal.paint(Paint::Dim, &took)))?;
-                if let Err(reasons) = &outcome {
-                    for reason in reasons {
-                        terminal.results(&format!("      {reason}"))?;
-                    }
-                    failed += 1;
-                } else {
-                    passed += 1;
-                }
-            }
+        if let Some(only) = self.only.as_ref().filter(|_| files.iter().all(|(_, c)| c.is_empty())) {
+            untested.push(format!("no test has a name that contains `{only}`"));
         }
-        terminal.results(&format!("\n{passed} passed, {failed} failed"))?;
-        if failed == 0 { Ok(()) } else { Err(Failure::Shown) }
+        if untested.is_empty() { Ok(files) } else { Err(Failure::Failed(untested)) }
+    }
+
+    fn case(&self, file: &Path, test: &TestHead, terminal: &Terminal) -> Result<Case, String> {
+        // The test's own parameters may change what it expects: its plan is made anew.
+        let set: Vec<Setting> = test.set.iter().chain(&self.set).cloned().collect();
+        let (plan, sources) = plan(file, &set, terminal)?;
+        let Some(spec) = plan.tests.iter().find(|spec| spec.name == test.name).cloned() else {
+            return Err(format!("the parameters of the test `{}` change its name", test.name));
+        };
+        let problems = plan.check_taps(&spec);
+        if !problems.is_empty() {
+            return Err(shown(&problems, &sources, terminal));
+        }
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let companions = spec.alongside.iter().map(|companion| {
+            let (plan, _) =
+                self::plan(&folder.join(&companion.flowgraph), &companion.set, terminal)?;
+            Ok((companion.flowgraph.display().to_string(), plan))
+        });
+        let companions = companions.collect::<Result<_, String>>()?;
+        Ok(Case { spec, plan, companions })
     }
 }
 
-/// Runs one test; what went wrong, line by line, if something did.
-fn run(
-    file: &Path,
-    name: &str,
-    own: &[(String, String)],
-    extra: &[(String, String)],
-    signals: &AtomicUsize,
-    terminal: &Terminal,
-) -> Result<(), Vec<String>> {
-    let set: Vec<(String, String)> = own.iter().chain(extra).cloned().collect();
-    // The test's own parameters may change what it expects: its plan is made anew.
-    let plan = companions::plan(file, &set, terminal)?;
-    let Some(test) = plan.tests.iter().find(|test| test.name == name).cloned() else {
-        return Err(vec!["its parameters make this test disappear".to_owned()]);
+fn shown(problems: &[Diagnostic], sources: &Sources, terminal: &Terminal) -> String {
+    render_all(problems, sources, flowgraph::style(terminal))
+}
+
+/// A flowgraph's plan, or its diagnostics.
+fn plan(file: &Path, set: &[Setting], terminal: &Terminal) -> Result<(Plan, Sources), String> {
+    let Loaded { sources, result, .. } = load(file, set, &flowgraph::registry());
+    match result {
+        Ok(plan) => Ok((plan, sources)),
+        Err(problems) => Err(shown(&problems, &sources, terminal)),
+    }
+}
+
+/// Runs one test; what went wrong, line by line.
+fn run(case: &Case, timeout: Duration, signals: &Signals) -> Vec<String> {
+    run_to_verdict(case, timeout, signals).unwrap_or_else(|reasons| reasons)
+}
+
+/// What did not hold; an error is why nothing can be said about that.
+fn run_to_verdict(
+    Case { spec, plan, companions }: &Case,
+    timeout: Duration,
+    signals: &Signals,
+) -> Result<Vec<String>, Vec<String>> {
+    let (probes, taps) = tap(plan, spec).map_err(|text| vec![text])?;
+    let begin = Instant::now();
+    let deadline = begin + timeout;
+    let running = companions::start(plan, probes)?;
+    let companions = match Companions::start(companions, signals) {
+        Ok(companions) => companions,
+        Err(mut reasons) => {
+            reasons.extend(companions::end(running, begin, signals).err());
+            return Err(reasons);
+        }
     };
-    let mut problems = Vec::new();
-    let (probes, taps) = tap(&plan, &test).map_err(|text| vec![text])?;
-    let running = companions::start(&plan, probes)?;
-    let folder = file.parent().unwrap_or(Path::new(""));
-    let companions = Companions::start(folder, &test.alongside, terminal)?;
 
     let start = Instant::now();
     let all = || taps.iter().flat_map(|(tap, other)| [Some(tap), other.as_ref()]).flatten();
-    let is_over = || match test.run {
+    let is_over = || match spec.run {
         Run::Frames(_) => all().all(|tap| tap.is_done()),
         Run::Seconds(seconds) => start.elapsed().as_secs_f64() >= seconds,
         Run::ToTheEnd => false,
     };
-    while !running.wait_timeout(Duration::from_millis(2)) {
+    while !running.wait_timeout(Duration::from_millis(2)) && signals.look() == 0 {
         if is_over() {
             running.request_stop();
         }
-        if signals.load(Ordering::Relaxed) > 0 {
-            running.abort();
-            problems.push("interrupted".to_owned());
+        if Instant::now() >= deadline {
             break;
         }
     }
-    let report = running.wait();
-    problems.extend(companions.stop());
-    problems.extend(report.failures.iter().map(ToString::to_string));
-    for (expect, (tap, other)) in test.expects.iter().zip(&taps) {
+    let is_late = !running.is_ended() && signals.look() == 0;
+    let ended = companions::end(running, if is_late { begin } else { deadline }, signals);
+    let mut problems = companions.stop(deadline, signals);
+    if signals.look() > 0 {
+        problems.push("interrupted".to_owned());
+    } else if is_late {
+        let fewest = all().map(|tap| tap.frames()).min().unwrap_or(0);
+        problems.push(format!(
+            "not over after {} (`--timeout`), {fewest} frames at the tap with the fewest",
+            units::elapsed(timeout)
+        ));
+    }
+    match ended {
+        Ok(report) => problems.extend(report.failures.iter().map(ToString::to_string)),
+        Err(problem) => problems.push(problem),
+    }
+    if is_late || signals.look() > 0 {
+        return Err(problems);
+    }
+    let is_cut = matches!(spec.run, Run::Seconds(_));
+    for (expect, (tap, other)) in spec.expects.iter().zip(&taps) {
         let mine = tap.take();
         let others = other.as_ref().map(|other| other.take());
         let other = others.as_ref().and_then(|others| others.first());
         for gathered in &mine {
-            let Verdict { holds, text } = gathered.verdict(other);
+            let Verdict { holds, text } = gathered.verdict(other, is_cut);
             if !holds {
                 problems.push(format!(
                     "{}: expected {}, saw {text}",
@@ -137,7 +235,7 @@ fn run(
             }
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
+    Ok(problems)
 }
 
 /// Per expectation: its tap, and that of the port it compares with.

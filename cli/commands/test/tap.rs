@@ -22,7 +22,12 @@ impl Tap {
 
     /// Whether it has seen all it wants.
     pub fn is_done(&self) -> bool {
-        self.frames.load(Ordering::Acquire) >= self.wanted
+        self.frames() >= self.wanted
+    }
+
+    /// Frames it has seen.
+    pub fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Acquire)
     }
 
     /// What it gathered, after the run.

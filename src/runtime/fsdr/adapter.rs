@@ -4,12 +4,12 @@
 //! ever for one that panicked. So it never sees any of that: whatever a block does, its adapter
 //! finishes in good order and the cause is kept in the [`Run`].
 
-use super::attend::{Call, Outcome, attend, chain, panic_text};
+use super::attend::{Call, Outcome, attend};
 use super::port::{InPort, OutPort};
 use crate::block::{Block, Input, Io, Next, Output};
 use crate::runtime::assembly::{Part, PartOutput};
 use crate::runtime::edge::{Edge, FrameReader, FrameWriter};
-use crate::runtime::report::State;
+use crate::runtime::report::{State, panic_text, with_causes};
 use crate::runtime::run::{Cell, Gate, Run};
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
@@ -124,7 +124,7 @@ impl Adapter {
     fn note<T>(&self, outcome: Outcome<T>) -> Option<T> {
         match outcome {
             Outcome::Done(value) => return Some(value),
-            Outcome::Failed(error) => self.run.fail(&self.cell, chain(&error), false),
+            Outcome::Failed(error) => self.run.fail(&self.cell, with_causes(&error), false),
             Outcome::Panicked(text) => self.run.fail(&self.cell, text, true),
             Outcome::Aborted => {}
         }

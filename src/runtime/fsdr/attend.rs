@@ -1,9 +1,8 @@
 //! Calls a block's own code so that nothing it does gets past the caller.
 
 use crate::block::BlockError;
+use crate::runtime::report::panic_text;
 use crate::runtime::run::{Cell, Run};
-use std::any::Any;
-use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
@@ -55,17 +54,4 @@ pub(super) async fn attend<T>(
         }
     })
     .await
-}
-
-/// What a panic says.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it gave no reason".to_owned())
-}
-
-/// An error and everything that caused it.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

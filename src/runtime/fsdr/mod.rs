@@ -1,6 +1,6 @@
 //! The only room that names FutureSDR.
 //!
-//! A port to another release touches these four files and nothing else. Frames do not travel
+//! A port to another release touches these files and nothing else. Frames do not travel
 //! through FutureSDR: its ports connect blocks and carry wake-ups, frames go through
 //! [`Edge`](super::edge::Edge)s.
 
