@@ -31,6 +31,7 @@ pub mod postproc;
 mod random;
 pub mod real_fft;
 mod recording;
+mod simd;
 pub mod spead;
 pub mod spead_sink;
 pub mod spead_source;

@@ -1,9 +1,11 @@
 //! The block on the CPU: which samples each spectrum needs, and when they are there.
 
 use super::Pfb;
-use super::fir::{Fir, Scratch, power};
+use super::fir::{Fir, Scratch};
 use super::pol::{Count, Pol};
+use super::power::power;
 use crate::parallel::Threads;
+use crate::simd::Form;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
@@ -64,7 +66,7 @@ impl Cpu {
         let threads = Threads::new(pfb.threads)?;
         let batch = batch(step, spectra, pfb.threads);
         let weights = super::weights(step, pfb.taps, pfb.window, pfb.w_cutoff);
-        let fir = Fir::new(&weights, step, pfb.unzip);
+        let fir = Fir::new(&weights, step, pfb.unzip, Form::best());
         let job =
             |_| Job { scratch: fir.scratch(batch.div_ceil(threads.count())), power: 0, clipped: 0 };
         let capacity = history_samples(step, pfb.taps, batch, max_delay);
@@ -152,7 +154,7 @@ impl Cpu {
                 pol.add(&self.jobs, whole * step);
             }
             for n in whole..whole + lost {
-                pol.measure_end(start(n) + self.window as i64, step);
+                pol.measure_end(start(n) + self.window as i64, &self.fir);
             }
             payload[(first + whole) * step..][..lost * step].fill(0.0);
             validity[first..first + whole].fill(1);
@@ -202,7 +204,7 @@ fn filter(
         let samples = &samples[first * step..];
         fir.run(samples, out, &mut job.scratch);
         // The last step of each window: adjacent, as the windows are a step apart.
-        (job.power, job.clipped) = power(&samples[overlap..][..out.len()], limit);
+        (job.power, job.clipped) = power(&samples[overlap..][..out.len()], limit, fir.form());
     });
 }
 
@@ -214,10 +216,11 @@ impl Pol {
     }
 
     /// Measures the last `step` samples of a window that is not whole, if they are there.
-    fn measure_end(&mut self, end: i64, step: usize) {
+    fn measure_end(&mut self, end: i64, fir: &Fir) {
+        let step = fir.step();
         let from = end - step as i64;
         if self.history.is_whole(from, end) {
-            let (power, clipped) = power(&self.history.from(from)[..step], self.limit);
+            let (power, clipped) = power(&self.history.from(from)[..step], self.limit, fir.form());
             self.power += power;
             self.clipped += clipped;
             self.measured += step as u64;

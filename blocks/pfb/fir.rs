@@ -3,14 +3,16 @@
 //! Rows of x are `step` samples apart, a power of two, so that working on them in place would
 //! fight over few cache sets. A tile of some columns of all rows of a batch is therefore copied
 //! (and converted to float) first; weights are stored in the order in which they are used.
-#![allow(unsafe_code)] // AVX2 and FMA intrinsics.
+#![allow(unsafe_code)] // Functions compiled for AVX2, AVX-512 and FMA.
+
+use crate::simd::Form;
 
 /// Columns of a tile: 64 floats times some 80 rows stay in the first-level cache.
 const TILE: usize = 64;
-/// Columns that are computed together: one AVX2 vector.
-const LANES: usize = 8;
 /// Rows whose sums are kept in registers together.
 const ROWS: usize = 8;
+/// Columns that are computed together: a cache line of output, so that it is written at once.
+const LANES: usize = 16;
 
 /// Working memory of one thread.
 pub struct Scratch {
@@ -20,32 +22,36 @@ pub struct Scratch {
 
 /// The filter of one block.
 pub struct Fir {
-    /// \[group of 8 columns\]\[tap\]\[column in group\]
+    /// \[group of `lanes` columns\]\[tap\]\[column in group\]
     weights: Vec<f32>,
     step: usize,
     taps: usize,
     unzip: usize,
-    has_avx2: bool,
+    /// `LANES`, or the step if that is less.
+    lanes: usize,
+    form: Form,
 }
 
 impl Fir {
-    /// A filter with these `weights` (taps x step, `step` a multiple of 8); its output is cut
+    /// A filter with these `weights` (taps x step, `step` a power of two); its output is cut
     /// into `unzip` interleaved complex series.
-    pub fn new(weights: &[f32], step: usize, unzip: usize) -> Self {
-        let taps = weights.len() / step;
-        let order = (0..step / LANES).flat_map(|group| {
-            (0..taps * LANES).map(move |i| (i / LANES) * step + group * LANES + i % LANES)
+    pub fn new(weights: &[f32], step: usize, unzip: usize, form: Form) -> Self {
+        let (taps, lanes) = (weights.len() / step, LANES.min(step));
+        let order = (0..step / lanes).flat_map(|group| {
+            (0..taps * lanes).map(move |i| (i / lanes) * step + group * lanes + i % lanes)
         });
-        #[cfg(target_arch = "x86_64")]
-        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        #[cfg(not(target_arch = "x86_64"))]
-        let has_avx2 = false;
-        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, has_avx2 }
+        let form = if lanes == LANES { form } else { Form::Portable };
+        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, lanes, form }
     }
 
     /// Samples from one spectrum to the next.
     pub fn step(&self) -> usize {
         self.step
+    }
+
+    /// What of the processor it uses.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// Spectra over which a window extends.
@@ -64,74 +70,83 @@ impl Fir {
 
     /// Filters `out.len() / step` spectra; `samples` starts with the first one's window.
     pub fn run(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
-        let rows = out.len() / self.step;
-        let columns = TILE.min(self.step);
-        let tile_rows = rows + self.taps - 1;
-        let tile = &mut scratch.tile[..tile_rows * columns];
-        for first in (0..self.step).step_by(columns) {
-            self.fill(samples, first, tile, columns);
-            for group in (0..columns).step_by(LANES) {
-                let weights = &self.weights[(first + group) * self.taps..][..LANES * self.taps];
-                if self.unzip == 1 {
-                    let out = &mut out[first + group..];
-                    self.columns(weights, &tile[group..], columns, rows, out, self.step);
-                } else {
-                    let out = &mut scratch.filtered[group..];
-                    self.columns(weights, &tile[group..], columns, rows, out, columns);
-                }
-            }
-            if self.unzip > 1 {
-                self.scatter(&scratch.filtered, first, columns, out);
-            }
+        match self.form {
+            Form::Portable => self.run_portable(samples, out, scratch),
+            // SAFETY: a form is chosen only if the processor has it.
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
         }
     }
 
-    /// Copies the columns from `first` on of all rows.
-    fn fill(&self, samples: &[i16], first: usize, tile: &mut [f32], columns: usize) {
-        for (row, to) in tile.chunks_exact_mut(columns).enumerate() {
-            let from = &samples[row * self.step + first..][..columns];
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from(*from));
-        }
+    fn run_portable(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+        self.run_with(samples, out, scratch, portable);
     }
 
-    /// Eight columns of all rows.
-    fn columns(
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn run_avx2(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+        // SAFETY: `run_with` makes tasks whose slices are long enough.
+        self.run_with(samples, out, scratch, |task| unsafe { simd::avx2(&task) });
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn run_avx512(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+        // SAFETY: likewise.
+        self.run_with(samples, out, scratch, |task| unsafe { simd::avx512(&task) });
+    }
+
+    /// Inlined into each form, so that the copying is compiled for it too.
+    #[inline(always)]
+    fn run_with(
         &self,
-        weights: &[f32],
-        x: &[f32],
-        x_pitch: usize,
-        rows: usize,
+        samples: &[i16],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+        columns: impl Fn(Task),
+    ) {
+        let (rows, width) = (out.len() / self.step, TILE.min(self.step));
+        let Scratch { tile, filtered } = scratch;
+        let tile = &mut tile[..(rows + self.taps - 1) * width];
+        for first in (0..self.step).step_by(width) {
+            for (row, to) in tile.chunks_exact_mut(width).enumerate() {
+                let from = &samples[row * self.step + first..][..width];
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from(*from));
+            }
+            if self.unzip == 1 {
+                self.tile(first, tile, &mut out[first..], self.step, rows, &columns);
+            } else {
+                self.tile(first, tile, filtered, width, rows, &columns);
+                self.scatter(filtered, first, width, out);
+            }
+        }
+    }
+
+    /// The columns of a tile, which begins with column `first`.
+    #[inline(always)]
+    fn tile(
+        &self,
+        first: usize,
+        tile: &[f32],
         out: &mut [f32],
         out_pitch: usize,
+        rows: usize,
+        columns: &impl Fn(Task),
     ) {
-        assert!(x.len() >= (rows + self.taps - 2) * x_pitch + LANES);
-        assert!(out.len() >= (rows - 1) * out_pitch + LANES);
-        assert_eq!(weights.len(), self.taps * LANES);
+        let (width, lanes) = (TILE.min(self.step), self.lanes);
         let mut row = 0;
-        #[cfg(target_arch = "x86_64")]
-        while self.has_avx2 && row < rows {
-            let batch = if rows - row >= ROWS { ROWS } else { 1 };
-            let (x, out) = (&x[row * x_pitch..], &mut out[row * out_pitch..]);
-            // SAFETY: the processor has AVX2 and FMA; the assertions above bound every access:
-            // row + batch <= rows, and each access is to 8 columns of a row below that.
-            unsafe {
-                if batch == ROWS {
-                    avx2::columns::<ROWS>(weights, x, x_pitch, out, out_pitch);
-                } else {
-                    avx2::columns::<1>(weights, x, x_pitch, out, out_pitch);
-                }
+        while row < rows {
+            let batch = if rows - row < ROWS { 1 } else { ROWS };
+            for group in (0..width).step_by(lanes) {
+                let weights = &self.weights[(first + group) * self.taps..][..lanes * self.taps];
+                let x = &tile[row * width + group..][..(batch + self.taps - 2) * width + lanes];
+                let out = &mut out[row * out_pitch + group..][..(batch - 1) * out_pitch + lanes];
+                columns(Task { weights, lanes, x, x_pitch: width, out, out_pitch, rows: batch });
             }
             row += batch;
-        }
-        for row in row..rows {
-            let mut sum = [0.0_f32; LANES];
-            for (tap, weights) in weights.chunks_exact(LANES).enumerate() {
-                let x = &x[(row + tap) * x_pitch..][..LANES];
-                for lane in 0..LANES {
-                    sum[lane] += weights[lane] * x[lane];
-                }
-            }
-            out[row * out_pitch..][..LANES].copy_from_slice(&sum);
         }
     }
 
@@ -148,63 +163,166 @@ impl Fir {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::LANES;
-    use std::arch::x86_64::{
-        _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
-    };
+/// Some columns of some rows of output. Rows of `x` and `out` are their pitches apart, and both
+/// end with the last column of their last row.
+struct Task<'a> {
+    /// \[tap\]\[column\]
+    weights: &'a [f32],
+    /// Number of columns; `LANES` for the vector forms.
+    lanes: usize,
+    x: &'a [f32],
+    x_pitch: usize,
+    out: &'a mut [f32],
+    out_pitch: usize,
+    /// Rows of output, `ROWS` or 1.
+    rows: usize,
+}
 
-    /// Eight columns of `R` rows: one weight load serves `R` multiplications.
-    ///
-    /// # Safety
-    /// `x` holds 8 floats at each of the first `R - 1 + taps` multiples of `x_pitch`, `out` at
-    /// each of the first `R` multiples of `out_pitch`.
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn columns<const R: usize>(
-        weights: &[f32],
-        x: &[f32],
-        x_pitch: usize,
-        out: &mut [f32],
-        out_pitch: usize,
-    ) {
-        let taps = weights.len() / LANES;
-        let mut sums = [_mm256_setzero_ps(); R];
-        // SAFETY: within the bounds the caller vouches for.
-        unsafe {
-            for tap in 0..taps {
-                let w = _mm256_loadu_ps(weights.as_ptr().add(tap * LANES));
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    let x = _mm256_loadu_ps(x.as_ptr().add((row + tap) * x_pitch));
-                    *sum = _mm256_fmadd_ps(w, x, *sum);
-                }
-            }
-            for (row, sum) in sums.into_iter().enumerate() {
-                _mm256_storeu_ps(out.as_mut_ptr().add(row * out_pitch), sum);
-            }
+fn portable(task: Task) {
+    for (row, out) in task.out.chunks_mut(task.out_pitch).enumerate() {
+        let out = &mut out[..task.lanes];
+        out.fill(0.0);
+        for (tap, weights) in task.weights.chunks_exact(task.lanes).enumerate() {
+            let x = &task.x[(row + tap) * task.x_pitch..][..task.lanes];
+            out.iter_mut().zip(weights).zip(x).for_each(|((out, w), x)| *out += w * x);
         }
     }
 }
 
-/// Sum of the squares of `samples`, and how many of them are `limit` or more from 0.
-pub fn power(samples: &[i16], limit: i16) -> (u64, u64) {
-    let (mut power, mut clipped) = (0, 0);
-    // 32-bit sums of few samples at a time let the compiler use the integer multiply-add.
-    for samples in samples.chunks(1024) {
-        let mut lanes = [0_u64; 4];
-        let mut over = 0_u32;
-        for pair in samples.chunks(8) {
-            let square = |x: &i16| i64::from(i32::from(*x) * i32::from(*x)).cast_unsigned();
-            for (i, x) in pair.iter().enumerate() {
-                lanes[i % 4] += square(x);
+#[cfg(target_arch = "x86_64")]
+mod simd {
+    use super::{LANES, ROWS, Task};
+    use std::arch::x86_64::{
+        __m256, __m512, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    };
+
+    /// Makes the form for one kind of vectors. A block of `$block` weights stays in registers, and
+    /// each vector of x, loaded once for the block, serves all rows that need it. Each sum is
+    /// taken in the order of the taps, however many rows go together.
+    macro_rules! form {
+        ($form:ident, $rows:ident, $taps:ident, $features:literal, $block:literal, $vector:ty,
+         $zero:ident, $load:ident, $store:ident, $fmadd:ident) => {
+            /// # Safety
+            /// The slices of `task` are as long as it says.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $form(task: &Task) {
+                const WIDTH: usize = size_of::<$vector>() / size_of::<f32>();
+                for column in (0..LANES).step_by(WIDTH) {
+                    // SAFETY: of the caller.
+                    unsafe {
+                        if task.rows == ROWS {
+                            $rows::<ROWS>(task, column);
+                        } else {
+                            $rows::<1>(task, column);
+                        }
+                    }
+                }
             }
-            over += pair
-                .iter()
-                .map(|x| u32::from(x.unsigned_abs() >= limit.unsigned_abs()))
-                .sum::<u32>();
-        }
-        power += lanes.iter().sum::<u64>();
-        clipped += u64::from(over);
+
+            #[target_feature(enable = $features)]
+            unsafe fn $rows<const R: usize>(task: &Task, column: usize) {
+                let taps = task.weights.len() / LANES;
+                let mut sums = [$zero(); R];
+                let mut tap = 0;
+                // SAFETY: of the caller; each block ends within the taps.
+                unsafe {
+                    while tap + $block <= taps {
+                        $taps::<R, $block>(task, column, tap, &mut sums);
+                        tap += $block;
+                    }
+                    while tap < taps {
+                        $taps::<R, 1>(task, column, tap, &mut sums);
+                        tap += 1;
+                    }
+                    for (row, sum) in sums.into_iter().enumerate() {
+                        $store(
+                            task.out.as_ptr().add(row * task.out_pitch + column).cast_mut(),
+                            sum,
+                        );
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn $taps<const R: usize, const T: usize>(
+                task: &Task,
+                column: usize,
+                tap: usize,
+                sums: &mut [$vector; R],
+            ) {
+                // SAFETY: of the caller.
+                unsafe {
+                    let weights = task.weights.as_ptr().add(tap * LANES + column);
+                    let weights: [$vector; T] =
+                        std::array::from_fn(|t| $load(weights.add(t * LANES)));
+                    let x = task.x.as_ptr().add(tap * task.x_pitch + column);
+                    for row in 0..R + T - 1 {
+                        let x = $load(x.add(row * task.x_pitch));
+                        for t in 0..T {
+                            if (t..t + R).contains(&row) {
+                                sums[row - t] = $fmadd(weights[t], x, sums[row - t]);
+                            }
+                        }
+                    }
+                }
+            }
+        };
     }
-    (power, clipped)
+    form!(
+        avx2,
+        avx2_rows,
+        avx2_taps,
+        "avx2,fma",
+        4,
+        __m256,
+        _mm256_setzero_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_fmadd_ps
+    );
+    form!(
+        avx512,
+        avx512_rows,
+        avx512_taps,
+        "avx512f",
+        4,
+        __m512,
+        _mm512_setzero_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_fmadd_ps
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_filters_like_the_portable_one() {
+        let mut random = Random::new(1);
+        for (step, taps, rows, unzip) in
+            [(8, 3, 5, 1), (16, 16, 8, 1), (64, 5, 9, 2), (256, 16, 17, 1), (512, 4, 3, 4)]
+        {
+            let weights: Vec<f32> =
+                (0..step * taps).map(|_| random.normal_pair()[0] as f32).collect();
+            let samples: Vec<i16> =
+                (0..(rows + taps - 1) * step).map(|_| random.bits() as i16 >> 4).collect();
+            let run = |form| {
+                let fir = Fir::new(&weights, step, unzip, form);
+                let mut out = vec![0.0; rows * step];
+                fir.run(&samples, &mut out, &mut fir.scratch(rows));
+                out
+            };
+            let expected = run(Form::Portable);
+            for form in Form::available() {
+                let got = run(form);
+                // They differ in the rounding of each product only.
+                let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6 * 2048.0 * taps as f32;
+                assert!(got.iter().zip(&expected).all(close), "{form:?} {step} {taps}");
+            }
+        }
+    }
 }

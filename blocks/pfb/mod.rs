@@ -4,6 +4,7 @@ mod cpu;
 mod fir;
 mod history;
 mod pol;
+mod power;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

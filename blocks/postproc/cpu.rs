@@ -1,11 +1,13 @@
 //! The block on the CPU: which spectra go to which heap, and what is known of each heap.
 
-use super::rotate::{ChannelGains, Dither, Turn, rotate};
+use super::rotate::{ChannelGains, Turn, rotate};
 use super::transpose::{Geometry, Run};
 use super::unzip::Unzip;
-use super::{DitherKind, Layout, Postproc, Shape};
+use super::{Layout, Postproc, Shape};
+use crate::dither::{self, Dither};
 use crate::parallel::Threads;
 use crate::real_fft::RealFixup;
+use crate::simd::Form;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -68,11 +70,12 @@ impl Cpu {
             spectra_per_heap: postproc.spectra_per_heap,
             k_major: postproc.layout == Layout::KMajor,
             is_4_bit: postproc.bits == 4,
+            form: Form::best(),
         };
         let rows = shape.pols * geometry.rows;
         let gains = (0..shape.pols).map(|pol| {
             let (gains, all_equal) = postproc.gains.of_pol(pol, shape.channels);
-            ChannelGains::new(&gains, all_equal)
+            ChannelGains::new(gains, all_equal)
         });
         let unzip = (shape.unzip > 1)
             .then(|| (Unzip::new(shape.channels, shape.unzip), RealFixup::new(shape.channels)));
@@ -83,7 +86,7 @@ impl Cpu {
             geometry,
             heaps: postproc.heaps_per_frame,
             limit: if postproc.bits == 8 { 127.0 } else { 7.0 },
-            dither_seed: (postproc.dither == DitherKind::Uniform).then_some(postproc.dither_seed),
+            dither_seed: (postproc.dither == Dither::Uniform).then_some(postproc.dither_seed),
             gains: gains.collect(),
             unzip,
             spectra: vec![spectrum; threads.count()],
@@ -205,10 +208,10 @@ impl Cpu {
             let turn = Turn {
                 phase_turns: phase.get(index).copied().unwrap_or(0.0),
                 fine_delay_samples: fine.get(index).copied().unwrap_or(0.0),
-                dither: dither_seed.map(|seed| Dither::new(seed, number, pol)),
+                dither_key: dither_seed.map(|seed| dither::key(seed, &[number, pol as u64])),
                 limit,
             };
-            let count = rotate(spectrum, &turn, &gains[pol], &mut out[..channels]);
+            let count = rotate(spectrum, &turn, &gains[pol], &mut out[..channels], geometry.form);
             clamped[unit].store(count, Ordering::Relaxed);
         };
         let pitch = geometry.pitch;

@@ -2,6 +2,7 @@
 
 mod cpu;
 mod gains;
+mod phase;
 mod rotate;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -10,6 +11,7 @@ mod transpose;
 mod unzip;
 
 use crate::axes;
+use crate::dither::Dither;
 use crate::parallel::MAX_THREADS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -37,17 +39,6 @@ pub enum Layout {
     KMajor,
 }
 
-/// Noise added before rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DitherKind {
-    /// Uniform in (-1/2, 1/2), real and imaginary part on their own.
-    #[default]
-    Uniform,
-    /// None.
-    None,
-}
-
 /// Parameters of the block `postproc`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +62,7 @@ pub struct Postproc {
     pub gains: Gains,
     /// Noise added before rounding.
     #[serde(default)]
-    pub dither: DitherKind,
+    pub dither: Dither,
     /// Seed of the dither. Give each antenna another one.
     #[serde(default)]
     pub dither_seed: u64,

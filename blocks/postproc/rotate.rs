@@ -1,77 +1,32 @@
 //! Delay, phase, gain, dither and quantisation of one spectrum.
-//!
-//! The factor of channel k is exp(j 2 pi (phase - fine (k - N/2) / 2N)), phase in turns. Within
-//! blocks of 64 channels it is a table of rotations (made in double for each spectrum) times the
-//! factor of the block's first channel, which is turned on from block to block in double and
-//! computed anew every 16 blocks.
-#![allow(unsafe_code)] // Calls of functions compiled for AVX2 and FMA.
+#![allow(unsafe_code)] // Functions compiled for AVX2 and AVX-512.
 
+use super::phase::{BLOCK, Phases, Table};
+use crate::dither::uniform_pair;
+use crate::simd::Form;
 use num_complex::{Complex32, Complex64};
-use std::f64::consts::TAU;
 
-/// Channels that share a block factor.
-const BLOCK: usize = 64;
-/// Blocks after which the block factor is computed anew.
-const ANCHOR: usize = 16;
 /// Adding this to a small float leaves its nearest integer, half to even, in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
-
-/// Where the dither of a spectrum comes from: a function of seed, spectrum, polarisation and
-/// channel, so that it can be repeated anywhere.
-#[derive(Clone, Copy, Debug)]
-pub struct Dither([u32; 2]);
-
-impl Dither {
-    /// The dither of the spectrum number `spectrum` (timestamp / step) of polarisation `pol`.
-    pub fn new(seed: u64, spectrum: u64, pol: usize) -> Self {
-        let key = mix64(mix64(seed ^ mix64(pol as u64)).wrapping_add(spectrum));
-        Self([key as u32, (key >> 32) as u32])
-    }
-
-    /// Two numbers in (-1/2, 1/2) for real and imaginary part of channel `k`.
-    #[inline(always)]
-    fn at(self, k: u32) -> (f32, f32) {
-        let bits = mix32(mix32(k ^ self.0[0]).wrapping_add(self.0[1]));
-        let uniform = |half: u32| (half as i32 as f32 - 32767.5) * (1.0 / 65536.0);
-        (uniform(bits & 0xffff), uniform(bits >> 16))
-    }
-}
-
-/// Finaliser of `SplitMix64`.
-fn mix64(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A bijection of 32 bits with good avalanche; the constants are the known "lowbias32" ones.
-#[inline(always)]
-fn mix32(x: u32) -> u32 {
-    let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
-    let x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
-    x ^ (x >> 16)
-}
 
 /// Factors of one polarisation.
 pub struct ChannelGains {
     /// The one gain of all channels, or 1.
     common: Complex64,
-    /// Real and imaginary parts for each channel, if they differ.
-    each: Option<(Vec<f32>, Vec<f32>)>,
+    /// For each channel, if they differ.
+    each: Option<Vec<Complex32>>,
 }
 
 impl ChannelGains {
     /// Gains for each channel; `all_equal` says that they are all the same.
-    pub fn new(gains: &[Complex32], all_equal: bool) -> Self {
+    pub fn new(gains: Vec<Complex32>, all_equal: bool) -> Self {
+        let gain = gains[0];
+        let common = Complex64::new(f64::from(gain.re), f64::from(gain.im));
         if all_equal {
-            let gain = gains[0];
-            let common = Complex64::new(f64::from(gain.re), f64::from(gain.im));
-            return Self { common, each: None };
+            Self { common, each: None }
+        } else {
+            Self { common: Complex64::new(1.0, 0.0), each: Some(gains) }
         }
-        let re = gains.iter().map(|gain| gain.re).collect();
-        let im = gains.iter().map(|gain| gain.im).collect();
-        Self { common: Complex64::new(1.0, 0.0), each: Some((re, im)) }
     }
 }
 
@@ -80,127 +35,272 @@ pub struct Turn {
     /// Of the centre of the band.
     pub phase_turns: f64,
     pub fine_delay_samples: f64,
-    pub dither: Option<Dither>,
+    /// Key of the spectrum's dither.
+    pub dither_key: Option<u64>,
     /// 127 or 7.
     pub limit: f32,
 }
 
-/// Real and imaginary parts of a block.
-struct Parts {
-    re: [f32; BLOCK],
-    im: [f32; BLOCK],
-}
-
-impl Parts {
-    const ZERO: Self = Self { re: [0.0; BLOCK], im: [0.0; BLOCK] };
+/// What is to be done to one block of a spectrum.
+struct Block<'a> {
+    spectrum: &'a [Complex32],
+    table: &'a Table,
+    factor: Complex32,
+    gains: Option<&'a [Complex32]>,
+    dither_key: Option<u64>,
+    /// Number of its first channel.
+    first: usize,
+    limit: f32,
+    out: &'a mut [u16],
 }
 
 /// Turns, scales and quantises `spectrum` into `out`: the real part in the low byte, the
 /// imaginary part in the high byte. Returns how many complex values were clamped.
-pub fn rotate(spectrum: &[Complex32], turn: &Turn, gains: &ChannelGains, out: &mut [u16]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has both.
-        return unsafe { rotate_avx2(spectrum, turn, gains, out) };
+pub fn rotate(
+    spectrum: &[Complex32],
+    turn: &Turn,
+    gains: &ChannelGains,
+    out: &mut [u16],
+    form: Form,
+) -> u32 {
+    match form {
+        Form::Portable => rotate_with(spectrum, turn, gains, out, portable),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { rotate_avx2(spectrum, turn, gains, out) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { rotate_avx512(spectrum, turn, gains, out) },
     }
-    rotate_any(spectrum, turn, gains, out)
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2")]
+#[allow(clippy::redundant_closure)] // A closure has the features of the function that it is in.
 fn rotate_avx2(spectrum: &[Complex32], turn: &Turn, gains: &ChannelGains, out: &mut [u16]) -> u32 {
-    rotate_any(spectrum, turn, gains, out)
+    rotate_with(spectrum, turn, gains, out, |block| portable(block))
 }
 
-/// exp(j 2 pi turns).
-fn phasor(turns: f64) -> Complex64 {
-    // Reduced first, so that the accuracy does not depend on how often it went round.
-    let (sin, cos) = (TAU * (turns - turns.round())).sin_cos();
-    Complex64::new(cos, sin)
-}
-
-/// The factors of the first channels relative to channel 0.
-#[inline(always)]
-fn table(turns_per_channel: f64) -> Parts {
-    let (mut re, mut im) = ([0.0_f64; BLOCK], [0.0_f64; BLOCK]);
-    re[0] = 1.0;
-    let mut known = 1;
-    while known < BLOCK {
-        let by = phasor(turns_per_channel * known as f64);
-        for i in 0..known {
-            re[known + i] = re[i] * by.re - im[i] * by.im;
-            im[known + i] = re[i] * by.im + im[i] * by.re;
-        }
-        known *= 2;
-    }
-    Parts { re: re.map(|x| x as f32), im: im.map(|x| x as f32) }
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,popcnt")]
+#[allow(clippy::redundant_closure)] // Likewise.
+fn rotate_avx512(
+    spectrum: &[Complex32],
+    turn: &Turn,
+    gains: &ChannelGains,
+    out: &mut [u16],
+) -> u32 {
+    rotate_with(spectrum, turn, gains, out, |block| avx512::block(block))
 }
 
 #[inline(always)]
-fn rotate_any(spectrum: &[Complex32], turn: &Turn, gains: &ChannelGains, out: &mut [u16]) -> u32 {
-    let turns_per_channel = -turn.fine_delay_samples / (2 * spectrum.len()) as f64;
-    let at_zero = turn.phase_turns - turns_per_channel * (spectrum.len() / 2) as f64;
-    let table = table(turns_per_channel);
-    let by_block = phasor(turns_per_channel * BLOCK as f64);
-    let mut factor = Complex64::default();
+fn rotate_with(
+    spectrum: &[Complex32],
+    turn: &Turn,
+    gains: &ChannelGains,
+    out: &mut [u16],
+    one: impl Fn(Block) -> u32,
+) -> u32 {
+    let Turn { phase_turns, fine_delay_samples, dither_key, limit } = *turn;
+    let mut phases = Phases::new(spectrum.len(), phase_turns, fine_delay_samples, gains.common);
     let mut saturated = 0;
     let blocks = spectrum.chunks(BLOCK).zip(out.chunks_mut(BLOCK));
     for (number, (spectrum, out)) in blocks.enumerate() {
         let first = number * BLOCK;
-        if number % ANCHOR == 0 {
-            factor = phasor(at_zero + turns_per_channel * first as f64) * gains.common;
-        } else {
-            factor *= by_block;
-        }
-        let factor = Complex32::new(factor.re as f32, factor.im as f32);
-        let mut z = Parts::ZERO;
-        for (i, x) in spectrum.iter().enumerate() {
-            z.re[i] = x.re;
-            z.im[i] = x.im;
-        }
-        turn_block(&mut z, &table, factor);
-        if let Some((re, im)) = &gains.each {
-            let len = spectrum.len();
-            scale_block(&mut z, &re[first..first + len], &im[first..first + len]);
-        }
-        if let Some(dither) = turn.dither {
-            for i in 0..BLOCK {
-                let (re, im) = dither.at((first + i) as u32);
-                z.re[i] += re;
-                z.im[i] += im;
-            }
-        }
-        saturated += quantise_block(&z, turn.limit, out);
+        let factor = phases.block(number);
+        let gains = gains.each.as_ref().map(|gains| &gains[first..first + spectrum.len()]);
+        let table = &phases.table;
+        saturated += one(Block { spectrum, table, factor, gains, dither_key, first, limit, out });
     }
     saturated
 }
 
+/// The definition; compiled for AVX2 too. Each step is a loop without branches, so that the
+/// compiler makes vectors of it.
 #[inline(always)]
-fn turn_block(z: &mut Parts, table: &Parts, factor: Complex32) {
-    for i in 0..BLOCK {
-        let re = table.re[i] * factor.re - table.im[i] * factor.im;
-        let im = table.re[i] * factor.im + table.im[i] * factor.re;
-        let turned = (z.re[i] * re - z.im[i] * im, z.re[i] * im + z.im[i] * re);
-        (z.re[i], z.im[i]) = turned;
+fn portable(block: Block) -> u32 {
+    let Block { spectrum, table, factor, limit, out, .. } = block;
+    let mut turns = [Complex32::default(); BLOCK];
+    for (i, turn) in turns.iter_mut().enumerate() {
+        *turn = times(Complex32::new(table.re[2 * i], table.im[2 * i]), factor);
     }
-}
-
-#[inline(always)]
-fn scale_block(z: &mut Parts, re: &[f32], im: &[f32]) {
-    for (i, (re, im)) in re.iter().zip(im).enumerate() {
-        let scaled = (z.re[i] * re - z.im[i] * im, z.re[i] * im + z.im[i] * re);
-        (z.re[i], z.im[i]) = scaled;
+    if let Some(gains) = block.gains {
+        turns.iter_mut().zip(gains).for_each(|(turn, gain)| *turn = times(*turn, *gain));
     }
-}
-
-#[inline(always)]
-fn quantise_block(z: &Parts, limit: f32, out: &mut [u16]) -> u32 {
+    let mut dither = [[0.0; 2]; BLOCK];
+    if let Some(key) = block.dither_key {
+        for (i, dither) in dither.iter_mut().enumerate() {
+            *dither = uniform_pair(key, (block.first + i) as u64);
+        }
+    }
     let mut saturated = 0;
-    for (i, out) in out.iter_mut().enumerate() {
-        let (re, im) = (z.re[i], z.im[i]);
+    let factors = turns.iter().zip(&dither);
+    for ((x, out), (turn, [re, im])) in spectrum.iter().zip(out).zip(factors) {
+        let z = times(*x, *turn);
+        let (re, im) = (z.re + re, z.im + im);
         saturated += u32::from((re.abs() > limit) | (im.abs() > limit));
-        let byte = |x: f32| (x.max(-limit).min(limit) + ROUNDER).to_bits() & 0xff;
+        let byte = |x: f32| {
+            let x = if x > -limit { x } else { -limit };
+            let x = if x < limit { x } else { limit };
+            (x + ROUNDER).to_bits() & 0xff
+        };
         *out = (byte(re) | byte(im) << 8) as u16;
     }
     saturated
+}
+
+/// a b, rounded in the order in which the vector form does.
+#[inline(always)]
+fn times(a: Complex32, b: Complex32) -> Complex32 {
+    Complex32::new(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{Block, portable};
+    use crate::dither::avx512::uniform_pairs;
+    use std::arch::x86_64::{
+        __m512, _CMP_GT_OQ, _mm_storeu_si128, _mm512_abs_ps, _mm512_add_ps, _mm512_castps_si512,
+        _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_epi8, _mm512_cvtps_epi32,
+        _mm512_loadu_ps, _mm512_max_ps, _mm512_min_ps, _mm512_movehdup_ps, _mm512_moveldup_ps,
+        _mm512_mul_ps, _mm512_permute_ps, _mm512_set1_epi64, _mm512_set1_ps, _mm512_sub_ps,
+        _mm512_xor_si512,
+    };
+
+    /// Complex numbers of a vector.
+    const LANES: usize = 8;
+
+    /// Changes the sign of the real parts.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn negate_re(z: __m512) -> __m512 {
+        let sign = _mm512_set1_epi64(0x8000_0000);
+        _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(z), sign))
+    }
+
+    /// The real and imaginary parts of a factor, both of them in both places; the imaginary part
+    /// with its sign changed where it meets another imaginary part.
+    #[derive(Clone, Copy)]
+    struct Factor {
+        re: __m512,
+        im: __m512,
+    }
+
+    impl Factor {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn of(z: __m512) -> Self {
+            Self { re: _mm512_moveldup_ps(z), im: negate_re(_mm512_movehdup_ps(z)) }
+        }
+
+        /// The product with another one.
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn scaled(self, by: Self) -> Self {
+            // Both imaginary parts have the same signs, so those of their product are right.
+            let re = _mm512_sub_ps(_mm512_mul_ps(self.re, by.re), _mm512_mul_ps(self.im, by.im));
+            let im = _mm512_add_ps(_mm512_mul_ps(self.re, by.im), _mm512_mul_ps(self.im, by.re));
+            Self { re, im }
+        }
+
+        /// `z` times this.
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn times(self, z: __m512) -> __m512 {
+            let swapped = _mm512_permute_ps::<0b10_11_00_01>(z);
+            _mm512_add_ps(_mm512_mul_ps(z, self.re), _mm512_mul_ps(swapped, self.im))
+        }
+    }
+
+    /// The same as `portable`, bit by bit.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,popcnt")]
+    pub(super) fn block(block: Block) -> u32 {
+        let len = block.spectrum.len();
+        if !len.is_multiple_of(LANES) {
+            return portable(block);
+        }
+        assert!(2 * len <= block.table.re.len() && len <= block.out.len());
+        assert!(block.gains.is_none_or(|gains| gains.len() == len));
+        let (factor_re, factor_im) =
+            (_mm512_set1_ps(block.factor.re), _mm512_set1_ps(block.factor.im));
+        let signed_re = negate_re(factor_re);
+        let signed_im = negate_re(factor_im);
+        let (most, least) = (_mm512_set1_ps(block.limit), _mm512_set1_ps(-block.limit));
+        let mut saturated = 0;
+        for i in (0..len).step_by(LANES) {
+            // SAFETY: i + LANES <= len, and all slices have that many values.
+            let (z, table_re, table_im) = unsafe {
+                (
+                    _mm512_loadu_ps(block.spectrum.as_ptr().add(i).cast()),
+                    _mm512_loadu_ps(block.table.re.as_ptr().add(2 * i)),
+                    _mm512_loadu_ps(block.table.im.as_ptr().add(2 * i)),
+                )
+            };
+            // table times factor, in the two arrangements that the next product needs.
+            let mut turn = Factor {
+                re: _mm512_sub_ps(
+                    _mm512_mul_ps(table_re, factor_re),
+                    _mm512_mul_ps(table_im, factor_im),
+                ),
+                im: _mm512_add_ps(
+                    _mm512_mul_ps(table_re, signed_im),
+                    _mm512_mul_ps(table_im, signed_re),
+                ),
+            };
+            if let Some(gains) = block.gains {
+                // SAFETY: i + LANES <= len, the length of the gains.
+                let gain = Factor::of(unsafe { _mm512_loadu_ps(gains.as_ptr().add(i).cast()) });
+                turn = turn.scaled(gain);
+            }
+            let mut z = turn.times(z);
+            if let Some(key) = block.dither_key {
+                z = _mm512_add_ps(z, uniform_pairs(key, (block.first + i) as u64));
+            }
+            let over = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(_mm512_abs_ps(z), most);
+            saturated += ((over | over >> 1) & 0x5555).count_ones();
+            let clamped = _mm512_min_ps(_mm512_max_ps(z, least), most);
+            let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(clamped));
+            // SAFETY: i + LANES <= len, the length of the output.
+            unsafe { _mm_storeu_si128(block.out.as_mut_ptr().add(i).cast(), bytes) };
+        }
+        saturated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_gives_the_bits_of_the_portable_one() {
+        let mut random = Random::new(3);
+        for channels in [4, 8, 64, 256, 4096] {
+            let mut values = |scale: f64| -> Vec<Complex32> {
+                let pairs = (0..channels).map(|_| random.normal_pair().map(|x| (scale * x) as f32));
+                pairs.map(|[re, im]| Complex32::new(re, im)).collect()
+            };
+            let (mut spectrum, gains) = (values(80.0), values(1.0));
+            spectrum[0] = Complex32::new(f32::NAN, f32::INFINITY);
+            for (all_equal, dither_key, limit) in [
+                (true, Some(5), 127.0),
+                (false, Some(6), 127.0),
+                (true, None, 7.0),
+                (false, None, 127.0),
+            ] {
+                let gains = ChannelGains::new(gains.clone(), all_equal);
+                let turn = Turn { phase_turns: 1.7, fine_delay_samples: -0.4, dither_key, limit };
+                let run = |form| {
+                    let mut out = vec![0; channels];
+                    let saturated = rotate(&spectrum, &turn, &gains, &mut out, form);
+                    (out, saturated)
+                };
+                let expected = run(Form::Portable);
+                for form in Form::available() {
+                    assert_eq!(run(form), expected, "{form:?} {channels}");
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,40 @@
+//! Which form of an inner loop the processor has instructions for.
+
+/// What the processor can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Anything: the definition of the others.
+    Portable,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 with F, BW and DQ, and a count of bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Form {
+    /// Those that this processor has, the fastest last.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let mut forms = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            forms.push(Self::Avx2);
+            let has_all = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("popcnt");
+            if has_all {
+                forms.push(Self::Avx512);
+            }
+        }
+        forms
+    }
+
+    /// The fastest.
+    #[must_use]
+    pub fn best() -> Self {
+        *Self::available().last().unwrap_or(&Self::Portable)
+    }
+}
