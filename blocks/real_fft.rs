@@ -45,14 +45,15 @@ impl RealFixup {
             // SAFETY: the processor has AVX2.
             done = unsafe { avx2::pairs(low, high, &self.twiddles) };
         }
-        pairs(low, high, &self.twiddles, done);
+        let left = high.len() - done;
+        pairs(&mut low[done..], &mut high[..left], &self.twiddles[done..]);
     }
 }
 
-/// All pairs of Z_k from the start of `low` and Z_{N-k} from the end of `high`, from `first` on.
-fn pairs(low: &mut [Complex32], high: &mut [Complex32], twiddles: &[Complex32], first: usize) {
+/// All pairs of Z_k from the start of `low` and Z_{N-k} from the end of `high`.
+fn pairs(low: &mut [Complex32], high: &mut [Complex32], twiddles: &[Complex32]) {
     let pairs = low.iter_mut().zip(high.iter_mut().rev());
-    for ((a, b), t) in pairs.zip(twiddles).skip(first) {
+    for ((a, b), t) in pairs.zip(twiddles) {
         let (sum_re, sum_im) = (0.5 * (a.re + b.re), 0.5 * (a.im - b.im));
         let (dif_re, dif_im) = (a.re - b.re, a.im + b.im);
         let turned_re = dif_re * t.re - dif_im * t.im;

@@ -15,15 +15,25 @@ pub struct Cpu {
     /// The step to the real transform; with `unzip`, `postproc` does it.
     fixup: Option<RealFixup>,
     threads: Threads,
-    /// Scratch of each thread.
-    scratches: Vec<Vec<Complex32>>,
+    scratches: Vec<Scratch>,
+}
+
+/// Working memory of one thread.
+#[derive(Clone)]
+struct Scratch {
+    /// A copy of the series at hand. The library's transform that overwrites its input is so much
+    /// faster than the one that does not that the copy pays.
+    series: Vec<Complex32>,
+    library: Vec<Complex32>,
 }
 
 impl Cpu {
     pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
         let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
         let threads = Threads::new(threads)?;
-        let scratch = vec![Complex32::default(); plan.get_immutable_scratch_len()];
+        let room = |len: usize| vec![Complex32::default(); len];
+        let scratch =
+            Scratch { series: room(plan.len()), library: room(plan.get_outofplace_scratch_len()) };
         Ok(Self {
             plan,
             fixup: (shape.unzip == 1).then(|| RealFixup::new(shape.channels)),
@@ -53,7 +63,9 @@ impl Block for Cpu {
         self.threads.each(spectra, len, &mut self.scratches, |first, spectra, scratch| {
             let series = series[first * len..].chunks_exact(len);
             for (series, spectrum) in series.zip(spectra.chunks_exact_mut(len)) {
-                self.plan.process_immutable_with_scratch(series, spectrum, scratch);
+                let Scratch { series: copy, library } = &mut *scratch;
+                copy.copy_from_slice(series);
+                self.plan.process_outofplace_with_scratch(copy, spectrum, library);
                 if let Some(fixup) = &self.fixup {
                     fixup.apply(spectrum);
                 }
