@@ -1,6 +1,13 @@
 //! Work of one block spread over several cores.
+//!
+//! The parameter `threads` means the same in every block that has one: so many threads share the
+//! work of each frame, and 0 takes all cores. Each block's own documentation says what it does
+//! without the parameter: blocks of which a flowgraph has one for each antenna (`pfb`, `fft`,
+//! `postproc`) take 1, because together they already use the cores; those that it has one of
+//! (`correlator`, `beamformer`) take all cores.
 
-use fxgraph::BlockError;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Refusal};
 use rayon::prelude::*;
 
 /// The threads of one block: its own one, or a pool of more.
@@ -16,20 +23,46 @@ pub enum Threads {
 /// Most threads a block may ask for.
 pub const MAX_THREADS: usize = 1024;
 
+/// Refuses a senseless value of the parameter `threads`.
+#[must_use]
+pub fn refuse_threads(threads: usize) -> Option<Refusal> {
+    (threads > MAX_THREADS).then(|| {
+        let message = format!("{threads} threads are too many");
+        let refusal =
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("threads"), message);
+        refusal.help(format!("up to {MAX_THREADS} are possible; 0 takes all cores"))
+    })
+}
+
+/// How many threads to start for the parameter `threads` and so many operations per frame: all
+/// cores are not worth waking for less than a moment's work.
+#[must_use]
+pub fn threads_for(threads: usize, operations: f64) -> usize {
+    const WORTH_SHARING: f64 = 1e7;
+    match threads {
+        0 if operations < WORTH_SHARING => 1,
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
+/// A pool of that many threads; none for one thread, which works where it is called.
+pub fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, BlockError> {
+    if threads < 2 {
+        return Ok(None);
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.min(MAX_THREADS)).build();
+    let failed = |error| BlockError::new(format!("cannot start {threads} threads")).because(error);
+    pool.map(Some).map_err(failed)
+}
+
 impl Threads {
-    /// `threads` threads, 0 says all cores.
+    /// Those that the parameter `threads` asks for.
     pub fn new(threads: usize) -> Result<Self, BlockError> {
-        match threads {
-            0 => Ok(Self::Shared),
-            1 => Ok(Self::Own),
-            n => rayon::ThreadPoolBuilder::new()
-                .num_threads(n.min(MAX_THREADS))
-                .build()
-                .map(Self::Pool)
-                .map_err(|error| {
-                    BlockError::new(format!("cannot start {n} threads")).because(error)
-                }),
+        if threads == 0 {
+            return Ok(Self::Shared);
         }
+        Ok(pool(threads)?.map_or(Self::Own, Self::Pool))
     }
 
     /// How many pieces to cut work into.

@@ -4,7 +4,7 @@
 
 use crate::axes;
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Dtype, PortType, Refusal};
+use fxgraph::{At, Dtype, PortType, Refusal};
 
 /// Sizes and layout of such a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,26 +149,4 @@ impl Stacked {
             [row[2 * index].cast_signed(), row[2 * index + 1].cast_signed()]
         }
     }
-}
-
-/// How many threads to use for `operations` per frame: what the user said, or all cores if one
-/// would be busy for more than a moment.
-#[must_use]
-pub fn threads(asked: Option<usize>, operations: f64) -> usize {
-    const WORTH_SHARING: f64 = 1e7;
-    match asked {
-        Some(threads) => threads,
-        None if operations < WORTH_SHARING => 1,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    }
-}
-
-/// A pool of that many threads; none for one thread, which works where it is called.
-pub fn pool(threads: usize) -> Result<Option<rayon::ThreadPool>, BlockError> {
-    if threads < 2 {
-        return Ok(None);
-    }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    pool.map(Some)
-        .map_err(|e| BlockError::new(format!("cannot start {threads} threads")).because(e))
 }

@@ -3,7 +3,7 @@
 use super::Beamformer;
 use super::form::{Form, Scratch};
 use crate::dither::{self, Dither};
-use crate::stacked::{self, Stacked};
+use crate::stacked::Stacked;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use rayon::prelude::*;
@@ -81,7 +81,7 @@ impl Cpu {
                 channels_per_worker,
             },
             workers: (0..workers).map(worker).collect(),
-            pool: stacked::pool(workers)?,
+            pool: crate::parallel::pool(workers)?,
             frames: None,
             saturated: vec![0.0; shape.heaps * beams],
             values_saturated: env.counters.count(

@@ -5,9 +5,9 @@ mod form;
 #[cfg(test)]
 mod tests;
 
-use crate::correlator::check_threads;
 use crate::dither::Dither;
-use crate::stacked::{self, Stacked};
+use crate::parallel::{refuse_threads, threads_for};
+use crate::stacked::Stacked;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
@@ -31,8 +31,10 @@ pub struct Beamformer {
     /// Seed of the dither: the same one gives the same noise.
     #[serde(default)]
     pub dither_seed: u64,
-    /// Threads that share the channels; as many as there are cores unless the work is small.
-    pub threads: Option<usize>,
+    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
+    /// share. By default 0, because a flowgraph has one beamformer for all antennas.
+    #[serde(default)]
+    pub threads: usize,
 }
 
 /// One beam.
@@ -178,7 +180,7 @@ impl Beamformer {
     }
 
     fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
-        let mut refusals = check_threads(self.threads);
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let shape = Stacked::of_port(input).map_err(|more| refusals.extend(more)).ok();
         let antennas = shape.map(|shape| shape.antennas);
         refusals.extend(self.beam_refusals(antennas, input.band.as_ref()));
@@ -238,7 +240,7 @@ impl Beamformer {
     }
 
     fn threads(&self, shape: &Stacked) -> usize {
-        stacked::threads(self.threads, self.products_per_frame(shape)).min(shape.channels)
+        threads_for(self.threads, self.products_per_frame(shape)).min(shape.channels)
     }
 
     /// Complex multiply-accumulates of one frame.

@@ -30,7 +30,7 @@ fn beam(pol: usize) -> Beam {
 }
 
 fn plain(beams: Vec<Beam>) -> Beamformer {
-    Beamformer { beams, dither: Dither::None, dither_seed: 0, threads: Some(1) }
+    Beamformer { beams, dither: Dither::None, dither_seed: 0, threads: 1 }
 }
 
 /// One frame through the block.
@@ -97,7 +97,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
     for (k_major, four_bit) in [(false, false), (false, true), (true, false), (true, true)] {
         for threads in [1, 3] {
             let shape = Stacked { k_major, four_bit, ..SHAPE };
-            let kind = Beamformer { threads: Some(threads), ..kind.clone() };
+            let kind = Beamformer { threads, ..kind.clone() };
             let payload = noise(shape.frame_bytes(), 11);
             let (frame, counters) = run(&kind, &shape, &payload, &valid);
             assert_eq!(frame.header().validity, [4, 3]);
@@ -231,7 +231,7 @@ fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
         let sum: f64 = values.iter().map(|v| f64::from(v[part])).sum();
         assert!((sum / values.len() as f64 - expected).abs() < 0.02);
     }
-    let other = Beamformer { threads: Some(3), ..kind.clone() };
+    let other = Beamformer { threads: 3, ..kind.clone() };
     assert_eq!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>(), values);
     let other = Beamformer { dither_seed: 10, ..kind };
     assert_ne!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>(), values);

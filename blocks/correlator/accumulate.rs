@@ -102,7 +102,7 @@ impl Accumulator {
             channels_per_worker,
             sums,
             workers: (0..workers).map(worker).collect(),
-            pool: crate::stacked::pool(workers)?,
+            pool: crate::parallel::pool(workers)?,
         })
     }
 

@@ -10,7 +10,8 @@ pub(crate) mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::stacked::{self, Stacked};
+use crate::parallel::{refuse_threads, threads_for};
+use crate::stacked::Stacked;
 use accumulate::Accumulator;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -31,15 +32,16 @@ pub struct Correlator {
     /// Length of a dump in seconds, rounded to whole heaps (at least one); the port's rate
     /// shows what became of it.
     pub dump_seconds: Option<f64>,
-    /// Threads that share the channels; as many as there are cores unless the work is small.
-    pub threads: Option<usize>,
+    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
+    /// share. By default 0, because a flowgraph has one correlator for all antennas.
+    #[serde(default)]
+    pub threads: usize,
 }
 
 /// Spectra per dump that keep sums of products of 8-bit numbers within 64 bits.
 const MOST_SPECTRA: u64 = 1 << 47;
 /// A larger output frame is a mistake.
 const MOST_BYTES: usize = 1 << 36;
-const MOST_THREADS: usize = 1024;
 
 impl Correlator {
     /// Heaps per dump.
@@ -100,7 +102,7 @@ impl Correlator {
     }
 
     fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
-        let mut refusals = check_threads(self.threads);
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let shape = match Stacked::of_port(input) {
             Ok(shape) => shape,
             Err(more) => {
@@ -138,26 +140,13 @@ impl Correlator {
     /// Shape, kernel and number of threads for checked ports.
     fn plan(&self, input: &PortType) -> Option<(Stacked, Kernel, usize)> {
         let shape = Stacked::of_port(input).ok()?;
-        let threads =
-            stacked::threads(self.threads, products_per_heap(&shape) * shape.heaps as f64);
+        let threads = threads_for(self.threads, products_per_heap(&shape) * shape.heaps as f64);
         Some((shape, Kernel::best(2 * shape.antennas), threads.min(shape.channels)))
     }
 }
 
 fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> Box<Refusal> {
     Box::new(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
-}
-
-/// Refuses a senseless number of threads.
-pub(crate) fn check_threads(threads: Option<usize>) -> Vec<Refusal> {
-    let Some(threads) = threads.filter(|n| !(1..=MOST_THREADS).contains(n)) else {
-        return Vec::new();
-    };
-    let message = format!("{threads} threads cannot be had");
-    vec![
-        Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("threads"), message)
-            .help(format!("1 to {MOST_THREADS}; leave it out to use all cores")),
-    ]
 }
 
 /// Complex multiply-accumulates that one heap of all antennas asks for.

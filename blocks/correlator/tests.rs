@@ -347,7 +347,7 @@ fn senseless_parameters_are_refused() {
         Correlator { dump_seconds: Some(-1.0), ..none.clone() },
         Correlator { dump_seconds: Some(f64::NAN), ..none.clone() },
         Correlator { dump_seconds: Some(1e300), ..none.clone() },
-        Correlator { spectra_per_dump: Some(16), threads: Some(0), ..none.clone() },
+        Correlator { spectra_per_dump: Some(16), threads: 5000, ..none.clone() },
     ] {
         assert_eq!(refused(&kind, &input).len(), 1, "{kind:?}");
     }
@@ -355,7 +355,7 @@ fn senseless_parameters_are_refused() {
 
 #[test]
 fn all_problems_of_an_input_are_named_at_once() {
-    let kind = Correlator { spectra_per_dump: Some(16), threads: Some(0), ..Default::default() };
+    let kind = Correlator { spectra_per_dump: Some(16), threads: 5000, ..Default::default() };
     let mut input = port(&SHAPE);
     input.dtype = Dtype::Cf32;
     input.axes[4].len = 1;

@@ -5,7 +5,7 @@ mod cpu;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::parallel::MAX_THREADS;
+use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -18,7 +18,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fft {
-    /// Threads that transform, 0 for all cores. The default is 1, because a flowgraph of many
+    /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.
     #[serde(default = "default_threads")]
     pub threads: usize,
@@ -64,14 +64,7 @@ impl Kind for Fft {
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let mut refusals = Vec::new();
-        if self.threads > MAX_THREADS {
-            let message = format!("{} threads are too many", self.threads);
-            let at = At::Parameter("threads");
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            refusals
-                .push(refusal.help(format!("up to {MAX_THREADS} are possible; 0 takes all cores")));
-        }
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let input = &inputs[0];
         let shape = Shape::of(input);
         match shape {

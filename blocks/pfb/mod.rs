@@ -12,7 +12,7 @@ mod weights;
 
 use crate::delay::{self, Piece};
 use crate::packed::WIDTHS;
-use crate::parallel::MAX_THREADS;
+use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
@@ -81,7 +81,7 @@ pub struct Pfb {
     /// quarter of the sample rate.
     #[serde(default)]
     pub centre_hz: Option<f64>,
-    /// Threads that filter, 0 for all cores. The default is 1, because a flowgraph of many
+    /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
     /// is too much for a core.
     #[serde(default = "default_threads")]
@@ -126,7 +126,7 @@ impl Pfb {
     }
 
     fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
             let at = At::Parameter(name);
             let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
@@ -165,13 +165,6 @@ impl Pfb {
                     self.channels, self.unzip
                 ),
                 nearest_powers(self.unzip, 1, most),
-            );
-        }
-        if self.threads > MAX_THREADS {
-            refuse(
-                "threads",
-                format!("{} threads are too many", self.threads),
-                format!("up to {MAX_THREADS} are possible; 0 takes all cores"),
             );
         }
         if self.centre_hz.is_some_and(|hz| !hz.is_finite()) {

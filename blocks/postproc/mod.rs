@@ -12,7 +12,7 @@ mod unzip;
 
 use crate::axes;
 use crate::dither::Dither;
-use crate::parallel::MAX_THREADS;
+use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -66,7 +66,7 @@ pub struct Postproc {
     /// Seed of the dither. Give each antenna another one.
     #[serde(default)]
     pub dither_seed: u64,
-    /// Threads that work, 0 for all cores. The default is 1, because a flowgraph of many
+    /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.
     #[serde(default = "default_threads")]
     pub threads: usize,
@@ -119,7 +119,7 @@ impl Shape {
 
 impl Postproc {
     fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
             let at = At::Parameter(name);
             let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
@@ -141,13 +141,6 @@ impl Postproc {
         }
         if self.heaps_per_frame == 0 {
             refuse("heaps_per_frame", "a frame needs heaps".to_owned(), "1 is usual".to_owned());
-        }
-        if self.threads > MAX_THREADS {
-            refuse(
-                "threads",
-                format!("{} threads are too many", self.threads),
-                format!("up to {MAX_THREADS} are possible; 0 takes all cores"),
-            );
         }
         if self.gains.values().iter().any(|gain| !gain.re.is_finite() || !gain.im.is_finite()) {
             refuse(
