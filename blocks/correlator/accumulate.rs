@@ -92,7 +92,7 @@ impl Accumulator {
         })?;
         sums.resize(len, 0);
         let worker = |_| Worker {
-            panels: Panels::new(tiles.geometry, shape.antennas),
+            panels: Panels::new(kernel, shape.antennas),
             sums: vec![0; tiles.len()],
             saturated: 0,
         };

@@ -5,6 +5,9 @@ mod cpu;
 pub mod definition;
 pub mod kernel;
 pub mod pack;
+mod spread;
+#[cfg(target_arch = "x86_64")]
+mod spread_x86;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(target_arch = "x86_64")]

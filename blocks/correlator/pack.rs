@@ -1,6 +1,7 @@
 //! From the stream's layout to panels of inputs that the inner loop reads in order.
 
-use super::kernel::Geometry;
+use super::kernel::{Geometry, Kernel};
+use super::spread::spread;
 use crate::stacked::Stacked;
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ const BLOCK_SPECTRA: usize = 256;
 
 /// A block of spectra of one channel, packed for the inner loop; see [`super::kernel`].
 pub struct Panels {
+    kernel: Kernel,
     geometry: Geometry,
     /// Steps that fit.
     capacity: usize,
@@ -25,13 +27,15 @@ pub struct Panels {
 }
 
 impl Panels {
-    /// Room for a block of `antennas` antennas.
+    /// Room for a block of `antennas` antennas, packed for `kernel`.
     #[must_use]
-    pub fn new(geometry: Geometry, antennas: usize) -> Self {
+    pub fn new(kernel: Kernel, antennas: usize) -> Self {
+        let geometry = kernel.geometry();
         let capacity = if geometry.bytes { BLOCK_SPECTRA / 2 } else { BLOCK_SPECTRA };
         let panels = (2 * antennas).div_ceil(geometry.lanes);
         let words = panels * capacity * geometry.lanes;
         Self {
+            kernel,
             geometry,
             capacity,
             steps: 0,
@@ -109,12 +113,8 @@ impl Panels {
                 &mut self.column_im[range],
             ];
             let stage = &self.stage[..lanes / 2 * pairs];
-            if self.geometry.bytes {
-                let offsets = &mut self.offsets[panel * lanes..][..lanes];
-                spread_bytes(stage, pairs, panels, offsets);
-            } else {
-                spread_words(stage, pairs, panels);
-            }
+            let offsets = &mut self.offsets[panel * lanes..][..lanes];
+            spread(self.kernel, stage, pairs, panels, offsets);
         }
         self.steps += steps;
     }
@@ -173,47 +173,4 @@ const fn widen(nibbles: u32) -> u64 {
     // Extends the sign of each nibble: (n ^ 8) - 8, bytes kept apart by a guard bit.
     let biased = (n ^ 0x0808_0808_0808_0808) | 0x8080_8080_8080_8080;
     (biased - 0x0808_0808_0808_0808) ^ 0x8080_8080_8080_8080
-}
-
-/// From `stage` `[antenna][pair]` to panels `[pair][antenna][pol]` of bytes.
-fn spread_bytes(stage: &[u64], pairs: usize, panels: [&mut [u32]; 3], offsets: &mut [[i32; 2]]) {
-    let [row, column_re, column_im] = panels;
-    let lanes = offsets.len();
-    for (antenna, stage) in stage.chunks_exact(pairs).enumerate() {
-        for (step, both) in stage.iter().enumerate() {
-            for pol in 0..2 {
-                let word = (both >> (32 * pol)) as u32;
-                let at = step * lanes + 2 * antenna + pol;
-                let biased = word ^ 0x8080_8080;
-                row[at] = word;
-                column_re[at] = biased;
-                column_im[at] = (biased & 0x00ff_00ff) << 8 | !(biased >> 8) & 0x00ff_00ff;
-                let [x, y, u, v] = word.to_le_bytes().map(|b| i32::from(b.cast_signed()));
-                let offset = &mut offsets[2 * antenna + pol];
-                offset[0] = offset[0].wrapping_add(128 * (x + y + u + v));
-                offset[1] = offset[1].wrapping_add(127 * (x + u) + 128 * (y + v));
-            }
-        }
-    }
-}
-
-/// From `stage` `[antenna][pair]` to panels `[spectrum][antenna][pol]` of 16-bit numbers.
-fn spread_words(stage: &[u64], pairs: usize, panels: [&mut [u32]; 3]) {
-    let [row, column_re, column_im] = panels;
-    let lanes = 2 * stage.len() / pairs;
-    for (antenna, stage) in stage.chunks_exact(pairs).enumerate() {
-        for (pair, both) in stage.iter().enumerate() {
-            let bytes = both.to_le_bytes().map(|b| i16::from(b.cast_signed()));
-            for (index, part) in bytes.chunks_exact(2).enumerate() {
-                let (pol, spectrum) = (index / 2, index % 2);
-                let word = |re: i16, im: i16| {
-                    u32::from(re.cast_unsigned()) | u32::from(im.cast_unsigned()) << 16
-                };
-                let at = (2 * pair + spectrum) * lanes + 2 * antenna + pol;
-                row[at] = word(part[0], part[1]);
-                column_re[at] = row[at];
-                column_im[at] = word(-part[1], part[0]);
-            }
-        }
-    }
 }
