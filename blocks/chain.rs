@@ -34,6 +34,8 @@ pub struct Out {
     pub port: PortType,
     pub frames: Vec<Plain>,
     pub counters: Counters,
+    /// What the block said at its end.
+    pub summary: String,
 }
 
 impl Out {
@@ -88,7 +90,9 @@ pub fn drive(kind: &dyn Configured, inputs: &[PortType], frames: Vec<Vec<Plain>>
             });
         }
         if next == Next::Finished {
-            return Out { port: ports.outputs[0].clone(), frames: out, counters };
+            Harness::block_on(harness.finish()).unwrap();
+            let port = ports.outputs[0].clone();
+            return Out { port, frames: out, counters, summary: env.summary.get() };
         }
     }
 }

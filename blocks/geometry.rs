@@ -28,11 +28,42 @@ impl Direction {
         let along: f64 = enu_metres.iter().zip(towards).map(|(b, s)| b * s).sum();
         -along / SPEED_OF_LIGHT
     }
+
+    /// How fast that time changes, in seconds per second, while azimuth and elevation change at
+    /// these rates.
+    #[must_use]
+    pub fn delay_rate(
+        self,
+        [east, north, up]: [f64; 3],
+        azimuth_degrees_per_second: f64,
+        elevation_degrees_per_second: f64,
+    ) -> f64 {
+        let (azimuth, elevation) =
+            (self.azimuth_degrees.to_radians(), self.elevation_degrees.to_radians());
+        let by_azimuth = (east * azimuth.cos() - north * azimuth.sin()) * elevation.cos();
+        let along = east * azimuth.sin() + north * azimuth.cos();
+        let by_elevation = up * elevation.cos() - along * elevation.sin();
+        let along = by_azimuth * azimuth_degrees_per_second.to_radians()
+            + by_elevation * elevation_degrees_per_second.to_radians();
+        -along / SPEED_OF_LIGHT
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_is_the_slope_of_the_delay() {
+        let at = |seconds: f64| Direction {
+            azimuth_degrees: 37.0 + 0.3 * seconds,
+            elevation_degrees: 62.0 - 0.2 * seconds,
+        };
+        let place = [4000.0, -3000.0, 50.0];
+        let slope = (at(0.01).delay_seconds(place) - at(-0.01).delay_seconds(place)) / 0.02;
+        let rate = at(0.0).delay_rate(place, 0.3, -0.2);
+        assert!((rate - slope).abs() < 1e-6 * rate.abs(), "{rate:e} {slope:e}");
+    }
 
     #[test]
     fn an_antenna_towards_the_source_hears_it_first() {

@@ -1,7 +1,10 @@
 //! The flowgraphs of the repository, as users run them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod python;
+
 use std::fs;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -14,7 +17,7 @@ fn flowgraphs() -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    assert!(files.len() >= 5);
+    assert!(files.len() >= 6);
     files
 }
 
@@ -61,9 +64,13 @@ fn the_readme_shows_the_graph_as_the_program_draws_it() {
 }
 
 #[test]
-fn an_array_of_several_processes_runs_over_loopback_multicast() {
-    let mut script = Command::new(root().join("flowgraphs/multicast_array.sh"));
-    script.arg("3").env("FXGRAPH", env!("CARGO_BIN_EXE_fxgraph"));
-    let said = succeeds(&mut script);
+fn an_array_of_several_processes_makes_visibilities_over_loopback_multicast() {
+    // Groups are the same in every run: the port tells runs at the same time apart.
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut listener = Command::new(python::python());
+    listener.arg(root().join("tests/peers/array_listener.py")).arg(&port);
+    listener.arg(root().join("flowgraphs/multicast_array.sh")).arg("3");
+    listener.env("FXGRAPH", env!("CARGO_BIN_EXE_fxgraph")).env("PORT", &port);
+    let said = succeeds(&mut listener);
     assert!(said.contains("all engines ended"), "{said}");
 }

@@ -38,7 +38,6 @@ fn f_engine(arguments: &[&str]) {
         ("channels", "256".to_owned()),
         ("taps", "8".to_owned()),
         ("spectra_per_heap", "64".to_owned()),
-        ("gain", "0.25".to_owned()),
         ("dither", "none".to_owned()),
         ("pol0", format!("127.0.0.1:{}", ports[0])),
         ("pol1", format!("127.0.0.1:{}", ports[1])),
@@ -58,7 +57,21 @@ fn with_one_percent_of_the_heaps_lost_exactly_the_affected_output_is_missing() {
 }
 
 #[test]
-fn an_x_engine_between_spead2_agrees_with_numpy_exactly() {
+fn whole_and_broken_delays_that_change_agree_with_numpy() {
+    f_engine(&["--delays", "tracking"]);
+}
+
+#[test]
+fn the_longest_delays_agree_with_numpy_in_unzipped_transforms() {
+    f_engine(&["--delays", "far", "--unzip", "4"]);
+}
+
+#[test]
+fn four_bits_in_the_k_major_layout_agree_with_numpy() {
+    f_engine(&["--delays", "tracking", "--bits", "4", "--layout", "k_major", "--unzip", "2"]);
+}
+
+fn x_engine(arguments: &[&str]) {
     let ports: [u16; 4] = free_ports();
     let [input, visibilities, beam_x, beam_y] = ports.map(|port| format!("127.0.0.1:{port}"));
     let settings = [
@@ -67,12 +80,34 @@ fn an_x_engine_between_spead2_agrees_with_numpy_exactly() {
         ("substreams", "4".to_owned()),
         ("substream", "1".to_owned()),
         ("spectra_per_heap", "32".to_owned()),
-        ("heaps_per_dump", "4".to_owned()),
+        // Frames are short here: room for all of them, should this machine be busy.
+        ("window", "32".to_owned()),
         ("in", input),
         ("visibilities", visibilities),
         ("beam_x", beam_x),
         ("beam_y", beam_y),
     ];
-    let arguments = [ports[0].to_string(), ports[1].to_string()];
-    run("x_engine_peer.py", &arguments, "03_x_engine.yaml", &settings);
+    let mut all: Vec<String> = ports.iter().map(u16::to_string).collect();
+    all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    run("x_engine_peer.py", &all, "03_x_engine.yaml", &settings);
+}
+
+#[test]
+fn visibilities_and_beams_between_spead2_agree_with_numpy() {
+    x_engine(&[]);
+}
+
+#[test]
+fn dumps_of_one_heap_and_k_major_voltages_do_as_well() {
+    x_engine(&["--heaps-per-dump", "1", "--layout", "k_major"]);
+}
+
+#[test]
+fn longer_dumps_of_four_bit_voltages_do_as_well() {
+    x_engine(&["--heaps-per-dump", "6", "--four-bit"]);
+}
+
+#[test]
+fn four_bit_voltages_in_the_k_major_layout_do_as_well() {
+    x_engine(&["--heaps-per-dump", "12", "--four-bit", "--layout", "k_major"]);
 }

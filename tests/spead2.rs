@@ -94,7 +94,17 @@ fn digitiser_heaps_of_spead2_arrive_exactly_with_the_lost_ones_marked() {
     }
 }
 
-/// Runs a sink on `frames` frames and gives what spead2 received at `destinations`.
+/// spead2 listening at `addresses`, each on its own; the lines it will print.
+fn receiver_at(addresses: &[String]) -> (Child, impl Iterator<Item = Value> + use<>) {
+    let mut receiver =
+        peer().arg("receive").args(addresses).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    (receiver, lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()))
+}
+
+/// Runs a sink on `frames` frames and gives what spead2 received at `destinations`; `at` of a heap
+/// is the number of the destination.
 fn received(
     parameters: Value,
     input: PortType,
@@ -107,16 +117,14 @@ fn received(
     let declared = Ports { inputs: vec![input], outputs: vec![] };
     let block = parameters.build(&declared, &Env::detached("sink")).unwrap();
     let mut harness = Harness::new(block, &declared, frames).unwrap();
-    let mut receiver = peer().arg("receive").args(listen).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let (mut receiver, heaps) = receiver_at(listen);
     Harness::block_on(harness.start()).unwrap();
     for number in 0..frames {
         assert!(harness.send(0, |frame| fill(number, frame)));
     }
     harness.end(0);
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
-    let heaps = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let heaps = heaps.collect();
     wait(&mut receiver);
     heaps
 }
@@ -181,6 +189,7 @@ fn voltages_in_substreams_on_multicast_groups_are_decoded_exactly() {
         let substream = (number(heap, "frequency").unwrap() as usize - 32) / 8;
         let (frame, time) = (timestamp / 4096, timestamp % 4096 / 2048);
         assert!((frame, time) != (1, 1));
+        assert_eq!(heap["at"], json!(substream), "block i goes to group i");
         let raw = &heap["items"]["feng_raw"];
         assert_eq!(raw[0], json!([8, 16, 2, 2]));
         let start = (time * 4 + substream) * 8 * 16 * 2 * 2;
@@ -237,17 +246,117 @@ fn visibilities_and_beams_are_decoded_exactly() {
     let heaps = received(parameters, input, &listen, 1, fill);
     let beams = data(&heaps, "bf_raw");
     assert_eq!(beams.len(), 4);
+    let mut seen = Vec::new();
     for heap in beams {
-        let time = number(heap, "timestamp").unwrap() / 4096;
-        assert_eq!(number(heap, "beam_ants"), Some(3 + time));
+        let beam = heap["at"].as_u64().unwrap() as usize;
+        let time = number(heap, "timestamp").unwrap() as usize / 4096;
+        seen.push((beam, time));
+        assert_eq!(number(heap, "beam_ants"), Some(3 + time as i64));
+        assert_eq!(number(heap, "frequency"), Some(32));
         let raw = &heap["items"]["bf_raw"];
-        assert_eq!(raw[0], json!([16, 8, 2]));
-        assert!(
-            [0, 20].contains(&(raw[2][0].as_i64().unwrap() - time * 50 - (time * 512) % 17))
-                || [0, 20]
-                    .contains(&(raw[2][0].as_i64().unwrap() - time * 50 - (time * 512 + 256) % 17))
-        );
+        assert_eq!((&raw[0], &raw[1]), (&json!([16, 8, 2]), &json!("int8")));
+        for (i, got) in raw[2].as_array().unwrap().iter().enumerate() {
+            let index = time * 2 * 256 + beam * 256 + i;
+            assert_eq!(got.as_i64(), Some((time * 50 + beam * 20 + index % 17) as i64));
+        }
     }
+    seen.sort_unstable();
+    assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+}
+
+/// Lets `harness` work for a while, its input not ended.
+fn work(harness: &mut Harness, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        Harness::block_on(harness.step()).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn descriptors_come_first_and_again_so_that_a_late_receiver_understands() {
+    let address = format!("239.255.18.9:{}", free_port());
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "x_engine", "destinations": [address], "interface": "127.0.0.1", "rate": 0,
+        "descriptor_seconds": 0.05,
+    }))
+    .unwrap();
+    let axes = [("channel", 4), ("baseline", 1), ("product", 4)];
+    let validity = ValidityType { axes: vec![Axis::new("baseline", 1)], full: 1 };
+    let declared =
+        Ports { inputs: vec![port(Dtype::Ci32, &axes, 1024, validity)], outputs: vec![] };
+    let block = parameters.build(&declared, &Env::detached("sink")).unwrap();
+    let mut harness = Harness::new(block, &declared, 4).unwrap();
+    let send = |harness: &mut Harness, number: i32| {
+        let sent = harness.send(0, |frame| {
+            frame.fill_validity(1);
+            frame.header_mut().timestamp = number as u64 * 1024;
+            frame.as_mut_slice::<i32>().fill(number);
+        });
+        assert!(sent);
+        Harness::block_on(harness.step()).unwrap();
+    };
+    let listen = || receiver_at(std::slice::from_ref(&address));
+    let (mut early, early_heaps) = listen();
+    Harness::block_on(harness.start()).unwrap();
+    send(&mut harness, 1);
+    let (mut late, late_heaps) = listen();
+    // Longer than descriptors are apart.
+    work(&mut harness, Duration::from_millis(200));
+    send(&mut harness, 2);
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    let (early_heaps, late_heaps): (Vec<_>, Vec<_>) = (early_heaps.collect(), late_heaps.collect());
+    wait(&mut early);
+    wait(&mut late);
+    assert_ne!(early_heaps[0]["descriptors"], json!(0), "descriptors before the data");
+    let again = |heaps: &[Value]| heaps.iter().filter(|heap| heap["descriptors"] != 0).count();
+    assert!(again(&early_heaps) >= 3 && again(&late_heaps) >= 1);
+    for (heaps, numbers) in [(&early_heaps, &[1, 2][..]), (&late_heaps, &[2])] {
+        let dumps = data(heaps, "xeng_raw");
+        assert_eq!(dumps.len(), numbers.len());
+        for (dump, number) in dumps.iter().zip(numbers) {
+            assert_eq!(self::number(dump, "timestamp"), Some(number * 1024));
+            assert_eq!(self::number(dump, "frequency"), Some(32));
+            let raw = &dump["items"]["xeng_raw"];
+            assert_eq!((&raw[0], &raw[1]), (&json!([4, 4, 2]), &json!("int32")));
+            assert!(raw[2].as_array().unwrap().iter().all(|value| value == number));
+        }
+    }
+}
+
+#[test]
+fn a_slow_stream_never_leaves_faster_than_its_rate_allows() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "f_engine", "destinations": [address], "packet_payload_bytes": 64,
+    }))
+    .unwrap();
+    // 64 packets for each tenth of a second of signal; up to 32 go in one call of the system.
+    let axes = [("heap", 1), ("channel", 16), ("spectrum", 64), ("pol", 2)];
+    let validity = ValidityType::flags(vec![Axis::new("heap", 1)]);
+    let input = port(Dtype::Ci8, &axes, 100_000, validity);
+    let declared = Ports { inputs: vec![input], outputs: vec![] };
+    let env = Env::detached("sink");
+    let block = parameters.build(&declared, &env).unwrap();
+    let mut harness = Harness::new(block, &declared, 4).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    let start = Instant::now();
+    for _ in 0..4 {
+        assert!(harness.send(0, |frame| frame.fill_validity(1)));
+    }
+    let sent = || {
+        let counters = env.counters.list();
+        counters.iter().find(|named| named.name == "packets_sent").unwrap().counter.get() as f64
+    };
+    for _ in 0..40 {
+        work(&mut harness, Duration::from_millis(5));
+        // Asked before the clock, so that a delay in between only raises the bound.
+        let packets = sent();
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(packets <= 1.1 * 640.0 * seconds + 32.0, "{packets} after {seconds} s");
+    }
+    assert!(sent() > 0.0);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import threading
 
 import numpy as np
 import spead2
@@ -56,31 +57,43 @@ def send(args):
         stream.send_heap(group.get_end(), substream_index=index)
 
 
-def receive(args):
-    stream = spead2.recv.Stream(
-        spead2.ThreadPool(),
-        spead2.recv.StreamConfig(max_heaps=64, stop_on_stop_item=False),
-        spead2.recv.RingStreamConfig(heaps=4096),
-    )
-    for address in args.addresses:
-        host, port = address.split(":")
-        stream.add_udp_reader(host, int(port), interface_address="127.0.0.1", buffer_size=4 << 20)
-    print("ready", flush=True)
+def listen(address):
+    """A stream of what comes to one address only."""
+    config = spead2.recv.StreamConfig(max_heaps=64, stop_on_stop_item=False)
+    stream = spead2.recv.Stream(spead2.ThreadPool(), config, spead2.recv.RingStreamConfig(heaps=4096))
+    host, port = address.split(":")
+    stream.add_udp_reader(host, int(port), interface_address="127.0.0.1", buffer_size=4 << 20)
+    return stream
+
+
+def print_heaps(at, stream, lock):
+    """Prints the heaps of one address, number `at`, up to its stop heap."""
     group = spead2.ItemGroup()
-    stops = 0
     for heap in stream:
-        end = heap.is_end_of_stream()
         updated = group.update(heap)
         values = {name: np.asarray(item.value) for name, item in updated.items()}
         line = {
+            "at": at,
             "counter": heap.cnt,
+            "descriptors": len(heap.get_descriptors()),
             "items": {name: [list(v.shape), str(v.dtype), v.ravel().tolist()] for name, v in values.items()},
             "known": sorted(group.keys()),
         }
-        print(json.dumps(line), flush=True)
-        stops += end
-        if stops == len(args.addresses):
-            break
+        with lock:
+            print(json.dumps(line), flush=True)
+        if heap.is_end_of_stream():
+            return
+
+
+def receive(args):
+    streams = [listen(address) for address in args.addresses]
+    lock = threading.Lock()
+    print("ready", flush=True)
+    threads = [threading.Thread(target=print_heaps, args=(at, stream, lock)) for at, stream in enumerate(streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 parser = argparse.ArgumentParser()

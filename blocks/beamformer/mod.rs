@@ -6,6 +6,7 @@ mod form;
 mod tests;
 
 use crate::dither::Dither;
+use crate::geometry::Direction;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use fxgraph::diagnostic::codes;
@@ -25,6 +26,10 @@ use std::fmt;
 pub struct Beamformer {
     /// The beams, one polarisation each.
     pub beams: Vec<Beam>,
+    /// Place of each antenna: east, north, up in metres; for beams that point `towards` a
+    /// direction. Of a longer list the first ones count.
+    #[serde(default)]
+    pub antennas_enu_metres: Vec<[f64; 3]>,
     /// Noise added before rounding.
     #[serde(default)]
     pub dither: Dither,
@@ -46,6 +51,8 @@ pub struct Beam {
     /// Weight of the antennas: one number for all, or a list.
     #[serde(default = "one")]
     pub weights: PerAntenna,
+    /// Where the beam points: what arrives from there adds up in phase, without other delays.
+    pub towards: Option<Direction>,
     /// Delay tau that is applied to each antenna, in seconds: one number for all, or a list.
     #[serde(default)]
     pub delays_seconds: PerAntenna,
@@ -137,6 +144,10 @@ impl Beamformer {
             let at = At::Parameter("beams");
             refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
         };
+        if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
+            let message = "an antenna stands farther than 10000 km away".to_owned();
+            refuse(message, "places are in metres".to_owned());
+        }
         if self.beams.is_empty() || self.beams.len() > MOST_BEAMS {
             let message = format!("{} beams cannot be formed", self.beams.len());
             refuse(message, format!("1 to {MOST_BEAMS} beams"));
@@ -170,7 +181,22 @@ impl Beamformer {
                     refuse(message, "one number for all antennas, or one for each".to_owned());
                 }
             }
-            let delayed = beam.delays_seconds.values().iter().any(|&delay| delay != 0.0);
+            if let Some(direction) = beam.towards {
+                if !(direction.azimuth_degrees + direction.elevation_degrees).is_finite() {
+                    let message = format!("the direction of beam {m} is not finite");
+                    refuse(message, "give azimuth and elevation in degrees".to_owned());
+                }
+                let placed = self.antennas_enu_metres.len();
+                if let Some(antennas) = antennas
+                    && placed < antennas
+                {
+                    let message =
+                        format!("beam {m} points, but {placed} of {antennas} antennas are placed");
+                    refuse(message, "give `antennas_enu_metres`, a place for each".to_owned());
+                }
+            }
+            let delayed = beam.towards.is_some()
+                || beam.delays_seconds.values().iter().any(|&delay| delay != 0.0);
             if antennas.is_some() && delayed && band.is_none() {
                 let message = format!("beam {m} has delays, but the input names no frequencies");
                 refuse(message, "use `phases_radians`, or a source that knows its band".to_owned());
@@ -229,6 +255,7 @@ impl Beamformer {
                 for antenna in 0..shape.antennas {
                     // Reduced in turns, so that a long delay keeps its precision.
                     let turns = (beam.delays_seconds.of(antenna) * offset_hz).fract();
+                    let turns = turns - self.late_turns(beam, antenna, offset_hz, band);
                     let angle = beam.phases_radians.of(antenna) - std::f64::consts::TAU * turns;
                     let weight = Complex64::from_polar(1.0, angle) * beam.weights.of(antenna);
                     let weight = weight * beam.gain;
@@ -237,6 +264,15 @@ impl Beamformer {
             }
         }
         weights
+    }
+
+    /// Turns by which a wave from where `beam` points lags behind at `antenna`.
+    fn late_turns(&self, beam: &Beam, antenna: usize, offset_hz: f64, band: Option<&Band>) -> f64 {
+        let place = self.antennas_enu_metres.get(antenna);
+        let (Some(direction), Some(place), Some(band)) = (beam.towards, place, band) else {
+            return 0.0;
+        };
+        (direction.delay_seconds(*place) * (band.centre_hz + offset_hz)).fract()
     }
 
     fn threads(&self, shape: &Stacked) -> usize {

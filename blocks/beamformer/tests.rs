@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::*;
-use crate::correlator::tests::{count, env, noise, port};
+use crate::correlator::tests::{count, env, noise, port, voltages};
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Counters, Frame, Next};
 use std::f64::consts::{PI, TAU};
@@ -23,6 +23,7 @@ fn beam(pol: usize) -> Beam {
     Beam {
         pol,
         weights: one(),
+        towards: None,
         delays_seconds: PerAntenna::default(),
         phases_radians: PerAntenna::default(),
         gain: 1.0,
@@ -30,7 +31,13 @@ fn beam(pol: usize) -> Beam {
 }
 
 fn plain(beams: Vec<Beam>) -> Beamformer {
-    Beamformer { beams, dither: Dither::None, dither_seed: 0, threads: 1 }
+    Beamformer {
+        beams,
+        antennas_enu_metres: vec![],
+        dither: Dither::None,
+        dither_seed: 0,
+        threads: 1,
+    }
 }
 
 /// One frame through the block.
@@ -61,7 +68,7 @@ fn run(
 fn exact(
     beam: &Beam,
     shape: &Stacked,
-    payload: &[u8],
+    voltages: &[[i64; 2]],
     valid: &[u32],
     (heap, channel, spectrum): (usize, usize, usize),
 ) -> Complex64 {
@@ -70,10 +77,12 @@ fn exact(
     let antennas = (0..shape.antennas).filter(|a| valid[heap * shape.antennas + a] != 0);
     let sum: Complex64 = antennas
         .map(|a| {
-            let row = shape.row(payload, heap, a, channel);
-            let [re, im] = shape.value(row, spectrum, beam.pol).map(f64::from);
+            let row = (heap * shape.antennas + a) * shape.channels + channel;
+            let [re, im] = voltages[(row * shape.spectra + spectrum) * 2 + beam.pol];
             let angle = beam.phases_radians.of(a) - TAU * beam.delays_seconds.of(a) * hz;
-            beam.weights.of(a) * Complex64::new(re, im) * Complex64::new(0.0, angle).exp()
+            beam.weights.of(a)
+                * Complex64::new(re as f64, im as f64)
+                * Complex64::new(0.0, angle).exp()
         })
         .sum();
     sum * beam.gain
@@ -85,6 +94,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
     let full = Beam {
         pol: 1,
         weights: each(|a| 0.3 * a - 0.5),
+        towards: None,
         delays_seconds: each(|a| (a - 2.0) * 40e-6 + 1e-9),
         phases_radians: each(|a| 5.0 * a),
         gain: 0.25,
@@ -103,6 +113,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
             assert_eq!(frame.header().validity, [4, 3]);
             assert_eq!(frame.header().timestamp, 1 << 20);
             assert_eq!(count(&counters, "heaps_incomplete"), 2);
+            let voltages = voltages(&shape, &payload);
             let (mut off, mut clamped) = (0, vec![0.0; 6]);
             for (index, value) in frame.as_slice::<[i8; 2]>().iter().enumerate() {
                 let spectrum = index % shape.spectra;
@@ -110,7 +121,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
                 let unit = index / shape.spectra / shape.channels;
                 let (heap, m) = (unit / 3, unit % 3);
                 let place = (heap, channel, spectrum);
-                let sum = exact(&kind.beams[m], &shape, &payload, &valid, place);
+                let sum = exact(&kind.beams[m], &shape, &voltages, &valid, place);
                 let parts = [sum.re, sum.im];
                 clamped[unit] += f64::from(u8::from(parts.iter().any(|v| v.abs() > 127.0)));
                 for (value, part) in value.iter().zip(parts) {
@@ -133,11 +144,13 @@ fn one_antenna_with_weight_one_passes_through() {
     let payload: Vec<u8> =
         noise(SHAPE.frame_bytes(), 5).iter().map(|&b| if b == 0x80 { 0 } else { b }).collect();
     let (frame, counters) = run(&plain(beams.to_vec()), &SHAPE, &payload, &[1; 10]);
+    let voltages = voltages(&SHAPE, &payload);
     for (index, value) in frame.as_slice::<[i8; 2]>().iter().enumerate() {
         let (spectrum, rest) = (index % SHAPE.spectra, index / SHAPE.spectra);
         let (channel, unit) = (rest % SHAPE.channels, rest / SHAPE.channels);
-        let row = SHAPE.row(&payload, unit / 2, 3, channel);
-        assert_eq!(*value, SHAPE.value(row, spectrum, unit % 2));
+        let row = (unit / 2 * SHAPE.antennas + 3) * SHAPE.channels + channel;
+        let expected = voltages[(row * SHAPE.spectra + spectrum) * 2 + unit % 2];
+        assert_eq!(value.map(i64::from), expected);
     }
     assert_eq!(count(&counters, "values_saturated"), 0);
 }
@@ -279,4 +292,25 @@ fn weights_may_be_a_number_or_a_list() {
     assert_eq!(kind.beams[1].weights, PerAntenna::Each(vec![1.0, 0.5]));
     let wrong = serde_json::from_str::<PerAntenna>(r#""all""#).unwrap_err().to_string();
     assert!(wrong.contains("a number, or a list with one number for each antenna"));
+}
+
+#[test]
+fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_there() {
+    let direction = Direction { azimuth_degrees: 123.0, elevation_degrees: 34.0 };
+    let places = [[0.0; 3], [900.0, 5.0, 1.0], [-20.0, 40.0, 0.0], [3.0, -70.0, 2.0], [1.0; 3]];
+    let late: Vec<f64> = places.iter().map(|place| direction.delay_seconds(*place)).collect();
+    let written = Beam {
+        delays_seconds: PerAntenna::Each(late.iter().map(|t| -t).collect()),
+        phases_radians: PerAntenna::Each(late.iter().map(|t| TAU * BAND.centre_hz * t).collect()),
+        ..beam(0)
+    };
+    let pointed = Beam { towards: Some(direction), ..beam(0) };
+    let kind = |beams| Beamformer { antennas_enu_metres: places.to_vec(), ..plain(beams) };
+    let weights = |beam| kind(vec![beam]).weights(&SHAPE, Some(&BAND));
+    for (a, b) in weights(written).iter().zip(weights(pointed.clone())) {
+        assert!((a - b).norm() < 1e-5, "{a} {b}");
+    }
+    let input = PortType { band: Some(BAND), ..port(&SHAPE) };
+    assert!(kind(vec![pointed.clone()]).ports(std::slice::from_ref(&input)).is_ok());
+    assert_eq!(plain(vec![pointed]).ports(&[input]).unwrap_err().len(), 1, "nobody is placed");
 }

@@ -50,6 +50,65 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+/// Voltages `[heap][antenna][channel][spectrum][pol]`, read byte by byte in the order of the axes.
+pub(crate) fn voltages(shape: &Stacked, payload: &[u8]) -> Vec<[i64; 2]> {
+    let mut bytes = payload.iter().map(|byte| i64::from(*byte));
+    let mut value = || {
+        let signed = |bits: i64, width: u32| {
+            if bits >> (width - 1) == 1 { bits - (1 << width) } else { bits }
+        };
+        let first = bytes.next().unwrap();
+        if shape.four_bit {
+            [signed(first / 16, 4), signed(first % 16, 4)]
+        } else {
+            [signed(first, 8), signed(bytes.next().unwrap(), 8)]
+        }
+    };
+    let per_row = 2 * shape.spectra;
+    let mut all = Vec::new();
+    for _ in 0..shape.heaps * shape.antennas * shape.channels {
+        let row: Vec<_> = (0..per_row).map(|_| value()).collect();
+        let index =
+            |s: usize, p: usize| if shape.k_major { p * shape.spectra + s } else { 2 * s + p };
+        all.extend((0..per_row).map(|i| row[index(i / 2, i % 2)]));
+    }
+    assert!(bytes.next().is_none());
+    all
+}
+
+#[test]
+fn the_definition_is_the_sum_over_the_voltages_in_every_layout() {
+    for shape in shapes().filter(|shape| shape.antennas <= 5) {
+        let payload = noise(shape.frame_bytes(), 17);
+        let voltages = voltages(&shape, &payload);
+        let field = |a: usize, channel: usize, s: usize, p: usize| {
+            // Of heap 1.
+            let row = (shape.antennas + a) * shape.channels + channel;
+            voltages[(row * shape.spectra + s) * 2 + p]
+        };
+        let baselines = shape.antennas * (shape.antennas + 1) / 2;
+        let mut expected = Vec::new();
+        for channel in 0..shape.channels {
+            for a2 in 0..shape.antennas {
+                for a1 in 0..=a2 {
+                    for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                        let products = (0..shape.spectra).map(|s| {
+                            let [ar, ai] = field(a1, channel, s, p1);
+                            let [br, bi] = field(a2, channel, s, p2);
+                            [ar * br + ai * bi, ai * br - ar * bi]
+                        });
+                        expected
+                            .push(products.fold([0, 0], |sum, v| [sum[0] + v[0], sum[1] + v[1]]));
+                    }
+                }
+            }
+        }
+        let mut sums = vec![[0; 2]; 4 * baselines * shape.channels];
+        correlate(&shape, &payload, 1, |_| true, &mut sums);
+        assert!(sums == expected, "{shape:?}");
+    }
+}
+
 fn shapes() -> impl Iterator<Item = Stacked> {
     let antennas = [1, 3, 4, 5, 8, 9, 17];
     antennas.into_iter().flat_map(|antennas| {

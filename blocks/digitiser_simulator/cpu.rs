@@ -91,8 +91,13 @@ impl Digitiser {
             samples.iter_mut().zip(both).for_each(|(sample, both)| *sample += both);
         }
         let place = parameters.antennas_enu_metres[parameters.antenna];
-        let delay_seconds = source.direction().delay_seconds(place);
-        generator.delay(&mut samples, delay_seconds * parameters.adc_sample_rate_hz);
+        let late_samples = source.direction().delay_seconds(place) * parameters.adc_sample_rate_hz;
+        let rate = source.delay_rate(place);
+        if rate == 0.0 && parameters.local_oscillator_hz == 0.0 {
+            generator.delay(&mut samples, late_samples);
+        } else {
+            generator.receive(&mut samples, late_samples, rate, parameters.local_oscillator_hz);
+        }
         samples
     }
 

@@ -121,6 +121,49 @@ impl Generator {
         signal.copy_from_slice(&self.inverse(&mut spectrum));
     }
 
+    /// `signal` as a receiver sees it that it reaches `late + rate t` samples late and that takes
+    /// `oscillator_hz` off before it samples:
+    /// `Re(z(t - late - rate t) exp(-2 pi i oscillator (late + rate t)))`, z the analytic signal.
+    ///
+    /// The lateness in the middle of the period is applied exactly; what it moves from there by a
+    /// series in powers of the move, which is a small part of a sample.
+    pub fn receive(&mut self, signal: &mut [f64], late: f64, rate: f64, oscillator_hz: f64) {
+        let (period, middle) = (self.period as f64, self.period as f64 / 2.0);
+        let turns_per_sample = oscillator_hz / self.adc_sample_rate_hz;
+        let mut spectrum = vec![Complex64::ZERO; self.period / 2 + 1];
+        let forward = self.planner.plan_fft_forward(self.period);
+        forward.process(signal, &mut spectrum).expect("lengths fit the plan");
+        for (k, value) in spectrum.iter_mut().enumerate() {
+            let turns = k as f64 * ((late + rate * middle) / period);
+            *value *= Complex64::cis(-TAU * turns.fract()) / period;
+        }
+        signal.fill(0.0);
+        let mut quadrature = vec![0.0; self.period];
+        let most_radians = TAU / 2.0 * (rate * middle).abs();
+        let (mut power, mut term) = (0, 1.0);
+        while power == 0 || term > 1e-5 {
+            let add = |sum: &mut [f64], part: &[f64]| {
+                for (t, (sum, part)) in sum.iter_mut().zip(part).enumerate() {
+                    *sum += (rate * (t as f64 - middle)).powi(power) * part;
+                }
+            };
+            add(signal, &self.inverse(&mut spectrum.clone()));
+            let mut turned: Vec<Complex64> = spectrum.iter().map(|v| v * -Complex64::I).collect();
+            add(&mut quadrature, &self.inverse(&mut turned));
+            power += 1;
+            term *= most_radians / f64::from(power);
+            let next = -TAU / period / f64::from(power);
+            for (k, value) in spectrum.iter_mut().enumerate() {
+                *value *= Complex64::new(0.0, k as f64 * next);
+            }
+        }
+        for (t, (value, quadrature)) in signal.iter_mut().zip(&quadrature).enumerate() {
+            let turns = turns_per_sample * (late + rate * t as f64);
+            let (sin, cos) = (TAU * turns.fract()).sin_cos();
+            *value = *value * cos + quadrature * sin;
+        }
+    }
+
     /// Samples of a spectrum of which each line is scaled as it appears in time.
     fn inverse(&mut self, spectrum: &mut [Complex64]) -> Vec<f64> {
         let last = spectrum.len() - 1;

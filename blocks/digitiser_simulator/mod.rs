@@ -16,6 +16,8 @@ use serde::Deserialize;
 
 /// Longest period: it is made in double precision, several times over.
 const MAX_PERIOD: usize = 1 << 26;
+/// Most that the delay may change over a period: the series that moves the source is short.
+const MAX_MOVED_SAMPLES: f64 = 0.2;
 /// Longest frame.
 const MAX_FRAME: usize = 1 << 28;
 
@@ -63,6 +65,10 @@ pub struct DigitiserSimulator {
     /// Place of each antenna: east, north, up in metres.
     #[serde(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
+    /// Frequency that the receivers take off before they sample: a source that comes later by
+    /// tau is turned by `-2 pi local_oscillator_hz tau` more.
+    #[serde(default)]
+    pub local_oscillator_hz: f64,
     /// Point source that all antennas see.
     pub source: Option<Source>,
 }
@@ -75,6 +81,12 @@ pub struct Source {
     pub azimuth_degrees: f64,
     /// Elevation above the horizon in degrees.
     pub elevation_degrees: f64,
+    /// Change of the azimuth. The delay of each antenna changes linearly over the period.
+    #[serde(default)]
+    pub azimuth_rate_degrees_per_second: f64,
+    /// Change of the elevation.
+    #[serde(default)]
+    pub elevation_rate_degrees_per_second: f64,
     /// Standard deviation in each polarisation; full scale is 1.
     pub amplitude: f64,
     /// Selects the noise; the same at all antennas.
@@ -93,6 +105,13 @@ impl Source {
             azimuth_degrees: self.azimuth_degrees,
             elevation_degrees: self.elevation_degrees,
         }
+    }
+
+    /// Change of the delay at this place, in seconds per second.
+    fn delay_rate(&self, enu_metres: [f64; 3]) -> f64 {
+        let [azimuth, elevation] =
+            [self.azimuth_rate_degrees_per_second, self.elevation_rate_degrees_per_second];
+        self.direction().delay_rate(enu_metres, azimuth, elevation)
     }
 }
 
@@ -213,9 +232,31 @@ impl DigitiserSimulator {
                 "an antenna stands farther than 10000 km away",
             ));
         }
-        let values = [source.azimuth_degrees, source.elevation_degrees, source.amplitude];
+        let values = [
+            source.azimuth_degrees,
+            source.elevation_degrees,
+            source.azimuth_rate_degrees_per_second,
+            source.elevation_rate_degrees_per_second,
+            source.amplitude,
+        ];
         if values.iter().any(|value| !value.is_finite()) {
             refusals.push(refuse("source", "direction and amplitude must be finite"));
+        }
+        if !self.local_oscillator_hz.is_finite() {
+            refusals.push(refuse("local_oscillator_hz", "the frequency must be finite"));
+        }
+        if let Some(place) = self.antennas_enu_metres.get(self.antenna) {
+            let moved_samples = source.delay_rate(*place).abs() * self.period_samples as f64;
+            if moved_samples > MAX_MOVED_SAMPLES {
+                refusals.push(
+                    refuse(
+                        "source",
+                        format!("the source moves by {moved_samples:.2} samples over a period"),
+                    )
+                    .note(At::Parameter("period_samples"), "the period comes from here")
+                    .help(format!("up to {MAX_MOVED_SAMPLES} samples are possible")),
+                );
+            }
         }
         if !(0.0..=1.0).contains(&source.polarised_fraction) {
             refusals.push(

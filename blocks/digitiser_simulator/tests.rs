@@ -214,3 +214,26 @@ fn bad_parameters_are_refused_all_at_once_with_help() {
         parameters(json!({"samples_per_frame": 0, "samples_per_heap": 0, "period_samples": 0}));
     assert!(zero.ports(&[]).is_err());
 }
+
+#[test]
+fn a_moving_source_turns_and_shifts_as_its_delay_changes() {
+    let generator = || generate::Generator::new(1 << 16, 1e6, 0);
+    let (len, late, rate, oscillator_hz) = (1 << 16, 3.7, 2.3e-6, 1.234e9);
+    for cycles in [1000.0, 20_000.0, 32_000.0] {
+        let turns = |t: f64| cycles * t / f64::from(len);
+        let mut signal: Vec<f64> = (0..len).map(|t| (TAU * turns(f64::from(t))).cos()).collect();
+        generator().receive(&mut signal, late, rate, oscillator_hz);
+        for (t, got) in signal.iter().enumerate() {
+            let late = late + rate * t as f64;
+            let phase = turns(t as f64 - late) - oscillator_hz / 1e6 * late;
+            let want = (TAU * phase.fract()).cos();
+            assert!((got - want).abs() < 1e-4, "{cycles} at {t}: {got} {want}");
+        }
+    }
+    let fast = parameters(json!({
+        "antennas_enu_metres": [[1e6, 0, 0]],
+        "source": {"azimuth_degrees": 0, "elevation_degrees": 45, "amplitude": 0.1,
+            "azimuth_rate_degrees_per_second": 10},
+    }));
+    assert_eq!(fast.ports(&[]).unwrap_err().len(), 1, "too fast for its period");
+}

@@ -36,6 +36,11 @@ impl Row {
     fn deviation(&self) -> f64 {
         self.measured.map_or(180.0, |measured| measured.deviation_degrees.abs())
     }
+
+    fn delay_error_seconds(&self) -> Option<f64> {
+        let expected = self.expected.delay_seconds + self.expected.applied_seconds;
+        self.measured.map(|measured| (measured.delay_seconds - expected).abs())
+    }
 }
 
 impl Check {
@@ -77,6 +82,9 @@ impl Check {
 
     fn expected(&self, a1: usize, a2: usize) -> Expected {
         let parameters = &self.parameters;
+        if parameters.tracked {
+            return Expected::default();
+        }
         let delay = |a: usize| parameters.source.delay_seconds(parameters.antennas_enu_metres[a]);
         let applied = |list: &[f64], a: usize| list.get(a).copied().unwrap_or(0.0);
         let difference = |list: &[f64]| applied(list, a1) - applied(list, a2);
@@ -119,16 +127,28 @@ impl Check {
         }
         rows.sort_by(|a, b| b.deviation().total_cmp(&a.deviation()));
         let worst = rows.first().map(|row| (row.antennas, row.deviation()));
+        let worst_delay = rows
+            .iter()
+            .filter_map(|row| Some((row.antennas, row.delay_error_seconds()?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
         let left_out = rows.len().saturating_sub(MAX_ROWS);
         rows.truncate(MAX_ROWS);
         rows.sort_by_key(|row| (row.antennas.1, row.antennas.0));
         self.summary.set(self.table(&rows, left_out, worst, band));
         match (worst, most) {
             (Some(((a1, a2), deviation)), Some(most)) if deviation > most => {
-                Err(BlockError::new(format!(
+                return Err(BlockError::new(format!(
                     "the phase of baseline {a1}-{a2} is off by {deviation:.2} degrees, {most} are allowed"
-                )))
+                )));
             }
+            _ => {}
+        }
+        match (worst_delay, self.parameters.max_delay_error_seconds) {
+            (Some(((a1, a2), error)), Some(most)) if error > most => Err(BlockError::new(format!(
+                "the delay of baseline {a1}-{a2} is off by {:.3} ns, {:.3} are allowed",
+                error * 1e9,
+                most * 1e9
+            ))),
             _ => Ok(()),
         }
     }

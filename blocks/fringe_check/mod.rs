@@ -26,8 +26,14 @@ pub struct FringeCheck {
     /// Phase that the F-engine of each antenna applied, in radians; without it none.
     #[serde(default)]
     pub applied_phases_radians: Vec<f64>,
+    /// Whether the F-engines take out the delays of the source, wherever it goes: all phases
+    /// should be 0. Instead of `applied_delays_seconds` and `applied_phases_radians`.
+    #[serde(default)]
+    pub tracked: bool,
     /// The run fails if a baseline's phase is farther off, in degrees.
     pub max_phase_error_degrees: Option<f64>,
+    /// The run fails if the delay measured on a baseline is farther off, in seconds.
+    pub max_delay_error_seconds: Option<f64>,
 }
 
 impl FringeCheck {
@@ -50,6 +56,12 @@ impl FringeCheck {
                 refusals.push(refuse(parameter, "a value is not a finite number".to_owned()));
             }
         }
+        let applied =
+            !self.applied_delays_seconds.is_empty() || !self.applied_phases_radians.is_empty();
+        if self.tracked && applied {
+            let message = "a tracked source leaves nothing for other delays and phases".to_owned();
+            refusals.push(refuse("tracked", message).help("give either it or the applied values"));
+        }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "an antenna stands farther than 10000 km away".to_owned();
             refusals.push(refuse("antennas_enu_metres", message));
@@ -60,6 +72,10 @@ impl FringeCheck {
         if self.max_phase_error_degrees.is_some_and(|most| most.is_nan() || most < 0.0) {
             let message = "a phase error is 0 degrees or more".to_owned();
             refusals.push(refuse("max_phase_error_degrees", message));
+        }
+        if self.max_delay_error_seconds.is_some_and(|most| most.is_nan() || most < 0.0) {
+            let message = "a delay error is 0 seconds or more".to_owned();
+            refusals.push(refuse("max_delay_error_seconds", message));
         }
     }
 }

@@ -73,7 +73,9 @@ fn parameters() -> FringeCheck {
         source: SKY,
         applied_delays_seconds: vec![],
         applied_phases_radians: vec![],
+        tracked: false,
         max_phase_error_degrees: Some(1.0),
+        max_delay_error_seconds: None,
     }
 }
 
@@ -100,6 +102,36 @@ fn a_delay_error_shows_in_the_measured_delay() {
     let line = summary.lines().find(|line| line.starts_with("0-2")).unwrap();
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     assert!((numbers[1] - numbers[0] + 20.0).abs() < 0.01, "{line}");
+}
+
+#[test]
+fn a_delay_error_alone_fails_where_a_limit_is_set() {
+    // Turned about the centre of the band, so that the mean phase stays where it should be.
+    let degrees = 360.0 * (428e6_f64 * 3e-10).fract();
+    let mut parameters = parameters();
+    assert_eq!(check(&parameters, 3e-10, degrees).1, Ok(()));
+    parameters.max_delay_error_seconds = Some(1e-10);
+    assert_eq!(check(&parameters, 0.0, 0.0).1, Ok(()));
+    let error = check(&parameters, 3e-10, degrees).1.unwrap_err();
+    assert!(error.contains("delay of baseline") && error.contains("0.100 are allowed"), "{error}");
+}
+
+#[test]
+fn fringes_of_a_tracked_source_are_expected_at_zero() {
+    let tracked = FringeCheck { tracked: true, ..parameters() };
+    assert!(check(&tracked, 0.0, 0.0).1.is_err(), "these fringes are not stopped");
+    let zenith = Direction { azimuth_degrees: 0.0, elevation_degrees: 90.0 };
+    let expected = |tracked| FringeCheck { tracked, source: zenith, ..parameters() };
+    // At the zenith of a flat array the only difference is that of the heights, 1 m.
+    let flat = |parameters: &FringeCheck| {
+        let (summary, _) = check(parameters, 0.0, 0.0);
+        let line = summary.lines().find(|line| line.starts_with("0-2")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    assert!((flat(&expected(false)) - 3.336).abs() < 1e-3);
+    assert!(flat(&expected(true)).abs() < 1e-9);
+    let both = FringeCheck { applied_delays_seconds: vec![0.0; 3], ..tracked };
+    assert_eq!(both.ports(&[input()]).unwrap_err().len(), 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::pol::{Count, Pol};
 use super::power::power;
 use crate::parallel::Threads;
 use crate::simd::Form;
-use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, Summary, async_trait};
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;
@@ -57,6 +57,7 @@ pub struct Cpu {
     placed: bool,
     frame: Option<FrameMut>,
     count: Count,
+    summary: Summary,
 }
 
 impl Cpu {
@@ -88,6 +89,7 @@ impl Cpu {
             placed: false,
             frame: None,
             count: Count::new(&env.counters),
+            summary: env.summary.clone(),
         })
     }
 
@@ -253,6 +255,7 @@ impl Block for Cpu {
         }
         if frame.header().validity.contains(&1) {
             self.annotate(&mut frame);
+            self.pols.iter_mut().for_each(Pol::add_to_totals);
             io.outputs[0].push(frame);
         } else {
             // Nothing in it: the frame is used for the next spectra.
@@ -261,5 +264,12 @@ impl Block for Cpu {
         self.frame_start += (self.spectra * self.step) as i64;
         self.placed = false;
         Ok(Next::Again)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        let line = |(p, pol): (usize, &Pol)| Some(format!("pol{p}: {}\n", pol.level()?));
+        let lines: Vec<String> = self.pols.iter().enumerate().filter_map(line).collect();
+        self.summary.set(lines.concat());
+        Ok(())
     }
 }

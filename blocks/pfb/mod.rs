@@ -74,9 +74,10 @@ pub struct Pfb {
     #[serde(default)]
     pub delays: Vec<Vec<Piece>>,
     /// Largest delay in either direction, in seconds; decides how many samples are kept.
-    /// Spectra whose delay grows beyond it are marked invalid.
-    #[serde(default = "default_max_delay_seconds")]
-    pub max_delay_seconds: f64,
+    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
+    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    #[serde(default)]
+    pub max_delay_seconds: Option<f64>,
     /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
     /// quarter of the sample rate.
     #[serde(default)]
@@ -97,9 +98,6 @@ fn default_w_cutoff() -> f64 {
 fn default_unzip() -> usize {
     1
 }
-fn default_max_delay_seconds() -> f64 {
-    delay::MAX_DELAY_SECONDS
-}
 fn default_threads() -> usize {
     1
 }
@@ -116,12 +114,18 @@ impl Pfb {
         self.spectra_per_frame.unwrap_or(fitting.clamp(16, 256))
     }
 
+    fn max_delay_seconds(&self) -> f64 {
+        let undelayed = self.delays.iter().all(Vec::is_empty);
+        self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
+    }
+
     /// Samples that a window may move to either side, a multiple of 8.
     fn max_delay_samples(&self, clock: &Clock) -> usize {
-        if self.delays.iter().all(Vec::is_empty) {
+        let max_delay_seconds = self.max_delay_seconds();
+        if max_delay_seconds == 0.0 {
             return 0;
         }
-        let samples = (self.max_delay_seconds * clock.adc_sample_rate_hz).ceil();
+        let samples = (max_delay_seconds * clock.adc_sample_rate_hz).ceil();
         (samples as usize + 1).next_multiple_of(8)
     }
 
@@ -205,7 +209,7 @@ impl Pfb {
             refusals.push(refuse("delays", message).help(help));
         }
         let rate_hz = inputs[0].clock.adc_sample_rate_hz;
-        let max = self.max_delay_seconds;
+        let max = self.max_delay_seconds();
         if !(0.0..=MAX_DELAY_SAMPLES).contains(&(max * rate_hz)) {
             let message = format!("delays of up to {max} seconds cannot be buffered");
             let help = format!("up to {:e} are possible", MAX_DELAY_SAMPLES / rate_hz);

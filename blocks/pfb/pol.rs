@@ -67,6 +67,8 @@ pub struct Pol {
     pub measured: u64,
     /// Those of them that clipped.
     pub clipped: u64,
+    /// Power, number and clipped ones of all samples so far.
+    totals: (f64, u64, u64),
 }
 
 impl Pol {
@@ -90,7 +92,27 @@ impl Pol {
             power: 0,
             measured: 0,
             clipped: 0,
+            totals: (0.0, 0, 0),
         }
+    }
+
+    /// Takes the figures of the output frame into account for the whole run.
+    pub fn add_to_totals(&mut self) {
+        let (power, measured, clipped) = &mut self.totals;
+        *power += self.power as f64;
+        *measured += self.measured;
+        *clipped += self.clipped;
+    }
+
+    /// Level and clipping of the digitiser over the whole run, in words.
+    pub fn level(&self) -> Option<String> {
+        let (power, measured, clipped) = self.totals;
+        let full_scale_power = f64::from(self.limit).powi(2) / 2.0;
+        let rms_dbfs = 10.0 * (power / measured as f64 / full_scale_power).log10();
+        let clipped_percent = 100.0 * clipped as f64 / measured as f64;
+        (measured > 0).then(|| {
+            format!("rms {rms_dbfs:.2} dBFS, {clipped_percent:.4} % of {measured} samples clipped")
+        })
     }
 
     /// Gets ready for an output frame with its first spectrum at `start`.

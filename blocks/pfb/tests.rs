@@ -249,6 +249,43 @@ fn power_and_clipping_of_known_signals() {
 }
 
 #[test]
+fn the_summary_says_level_and_clipping_of_each_polarisation() {
+    // Half of full scale, and one sample in four at the limit.
+    let half: Vec<i16> = (0..8192)
+        .map(|i| (255.5 * (std::f64::consts::TAU * f64::from(i) / 64.0).sin()).round() as i16)
+        .collect();
+    let quarter: Vec<i16> = (0..8192).map(|i| if i % 4 == 0 { 511 } else { 0 }).collect();
+    let pols = [Digitised::new(half), Digitised::new(quarter)];
+    let out = pfb(json!({"channels": 16, "taps": 4, "spectra_per_frame": 16}), &pols);
+    let lines: Vec<&str> = out.summary.lines().collect();
+    let measured = 8192 - 3 * 32;
+    assert_eq!(lines[0], format!("pol0: rms -6.02 dBFS, 0.0000 % of {measured} samples clipped"));
+    assert_eq!(lines[1], format!("pol1: rms -3.01 dBFS, 25.0000 % of {measured} samples clipped"));
+}
+
+#[test]
+fn room_for_later_models_is_kept_without_any_and_changes_nothing() {
+    let pol = [Digitised::new(noise(8, 8192, 50.0, 10))];
+    let parameters = |max: serde_json::Value| json!({"channels": 16, "spectra_per_frame": 16, "max_delay_seconds": max});
+    let host_bytes = |max: serde_json::Value| {
+        let kind: Pfb = kind(parameters(max));
+        let inputs = vec![pol[0].port()];
+        let outputs = Kind::ports(&kind, &inputs).unwrap();
+        Kind::resources(&kind, &fxgraph::Ports { inputs, outputs }).host_bytes
+    };
+    // 1 us to either side, twice over, of two bytes a sample.
+    let added = host_bytes(json!(1e-6)) - host_bytes(serde_json::Value::Null);
+    assert!((2 * 4 * 1712..2 * 4 * 1732).contains(&added), "{added}");
+    let valid = |max: serde_json::Value| {
+        let mut rows = rows(&pfb(parameters(max), &pol));
+        rows[0].retain(|row| row.1);
+        rows
+    };
+    assert!(!valid(json!(1e-6))[0].is_empty());
+    assert_eq!(valid(json!(1e-6)), valid(serde_json::Value::Null));
+}
+
+#[test]
 fn a_delay_that_grows_beyond_its_limit_is_marked() {
     let delays = json!([[{"delay_seconds": 1e-6, "rate": 2.5e-9}]]);
     let start = 1 << 40;

@@ -1,5 +1,7 @@
 use super::{Postproc, Shape, unzip::Unzip};
-use crate::chain::{Digitised, Out, RATE_HZ, kind, noise, pfb, spectra, then};
+use crate::chain::{
+    Digitised, Out, RATE_HZ, dft, filtered, kind, noise, pfb, spectra, then, weights,
+};
 use crate::fft::Fft;
 use fxgraph::{Kind, PortType};
 use num_complex::{Complex32, Complex64};
@@ -43,6 +45,22 @@ fn f_engine(pfb_parameters: Value, parameters: Value, pols: &[Digitised]) -> (Ou
 const CHANNELS: usize = 32;
 const STEP: usize = 2 * CHANNELS;
 
+/// Spectra of `samples` in double precision, straight from the definitions: one for each multiple
+/// of a step whose window, moved by the coarse part of `delay_samples`, lies within the samples.
+fn exact_spectra(
+    samples: &[i16],
+    delay_samples: impl Fn(f64) -> f64,
+) -> Vec<Option<Vec<Complex64>>> {
+    let w = weights(STEP, 16, true, 1.0);
+    let spectrum = |t: usize| {
+        let coarse = delay_samples(t as f64).round_ties_even() as i64;
+        let start = usize::try_from(t as i64 - coarse).ok()?;
+        let window = samples.get(start..start + w.len())?;
+        Some(dft(&filtered(window, &w, STEP), CHANNELS))
+    };
+    (0..samples.len()).step_by(STEP).map(spectrum).collect()
+}
+
 fn two_pols(seed: u64) -> Vec<Digitised> {
     (0..2).map(|pol| Digitised::new(noise(seed + pol, 32768, 60.0, 10))).collect()
 }
@@ -62,6 +80,9 @@ fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
         let z = Complex64::new(0.2 + 0.01 * k, 0.3 - 0.02 * k);
         if pol == 0 { z } else { Complex64::new(0.45, 0.0) }
     };
+    let pols = two_pols(20);
+    let delay = |pol: usize, t: f64| if pol == 0 { 7.37 + 2e-9 * t } else { -3.81 };
+    let spectra = [0, 1].map(|pol| exact_spectra(&pols[pol].samples, |t| delay(pol, t)));
     for unzip in [1, 2, 4, 8] {
         for (layout, bits, limit) in [
             ("standard", 8, 127.0),
@@ -69,19 +90,16 @@ fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
             ("standard", 4, 7.0),
             ("k_major", 4, 7.0),
         ] {
-            let pols = two_pols(20);
             let pfb_parameters = |unzip: usize| {
                 json!({"channels": CHANNELS, "spectra_per_frame": 24, "delays": delays,
                     "unzip": unzip})
             };
-            let (plain, _) = f_engine(pfb_parameters(1), json!({}), &pols);
             let (_, out) = f_engine(
                 pfb_parameters(unzip),
                 json!({"spectra_per_heap": 32, "layout": layout, "bits": bits, "dither": "none",
                     "gains": [per_channel, 0.45]}),
                 &pols,
             );
-            let spectra = spectra(&plain);
             let (mut values, mut off, mut clamped) = (0, 0, 0_u64);
             for (time, valid, heap) in heaps(&out) {
                 if !valid {
@@ -90,14 +108,10 @@ fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
                 for (i, got) in heap.iter().enumerate() {
                     let (k, s, pol) = (i / 64, i / 2 % 32, i % 2);
                     let t = time + (s * STEP) as u64;
-                    let row = spectra[pol].iter().find(|row| row.0 == t).unwrap();
-                    let z = Complex64::new(f64::from(row.2[k].re), f64::from(row.2[k].im));
+                    let z = spectra[pol][t as usize / STEP].as_ref().unwrap()[k];
                     let seconds = t as f64 / RATE_HZ;
-                    let (d, phase) = if pol == 0 {
-                        (7.37 + 2e-9 * t as f64, 1.1 + 40.0 * seconds)
-                    } else {
-                        (-3.81, -2.0)
-                    };
+                    let d = delay(pol, t as f64);
+                    let phase = if pol == 0 { 1.1 + 40.0 * seconds } else { -2.0 };
                     let coarse = d.round_ties_even();
                     let angle = phase + PI / 2.0 * coarse
                         - PI * (d - coarse) * (k as f64 - 16.0) / CHANNELS as f64;
@@ -351,12 +365,61 @@ fn statistics_of_the_digitiser_are_handed_on_once() {
         json!({"spectra_per_heap": 32}),
         &pols,
     );
-    let total = |out: &Out| -> f64 {
-        out.frames.iter().map(|frame| frame.annotations.get("adc_power")[0]).sum()
+    assert!(channelised.frames.len() > 4 * out.frames.len(), "some frames make no whole heap");
+    assert_eq!(out.frames.len(), 15);
+    for (heap, frame) in out.frames.iter().enumerate() {
+        let power = frame.annotations.get("adc_power");
+        let clipped = frame.annotations.get("adc_clipped");
+        for (p, pol) in pols.iter().enumerate() {
+            // The last step of the window of each of 32 spectra.
+            let samples = &pol.samples[(32 * heap + 15) * STEP..][..32 * STEP];
+            let exact: f64 = samples.iter().map(|x| f64::from(*x).powi(2)).sum();
+            assert_eq!(power[2 * p..][..2], [exact, 32.0 * STEP as f64], "heap {heap}");
+            let at_limit = samples.iter().filter(|x| x.abs() >= 511).count();
+            assert_eq!(clipped[p] as usize, at_limit);
+        }
+    }
+}
+
+#[test]
+fn delays_of_picoseconds_are_told_apart_at_either_end_of_the_range() {
+    let (channels, len) = (64, 1 << 19);
+    let tones = |t: f64| -> f64 {
+        let tone = |k: f64| (TAU * k / 128.0 * t + 0.37 * k * k).cos();
+        (1..32).map(|k| tone(2.0 * f64::from(k))).sum()
     };
-    // Whole heaps only: what belongs to the last, incomplete one is not handed on.
-    assert!(total(&out) <= total(&channelised));
-    assert!(total(&out) > 0.9 * total(&channelised));
+    // Tones in the middle of channels repeat after 64 samples.
+    let one: Vec<i16> = (0..64).map(|t| (40.0 * tones(f64::from(t))).round() as i16).collect();
+    let samples: Vec<i16> = one.iter().cycle().take(len).copied().collect();
+    let pol = Digitised { bits: 12, ..Digitised::new(samples) };
+    for base in [79.52e-6, -79.52e-6] {
+        for picoseconds in [2.5, -2.5, 5.0] {
+            let delays = [base, base + picoseconds * 1e-12];
+            let delays = delays.map(|delay| json!([{"delay_seconds": delay}]));
+            let (_, out) = f_engine(
+                json!({"channels": channels, "delays": delays, "spectra_per_frame": 64}),
+                json!({"spectra_per_heap": 64, "gains": 0.06}),
+                &[pol.clone(), pol.clone()],
+            );
+            let mut products = vec![Complex64::default(); channels];
+            for (_, _, heap) in heaps(&out).iter().filter(|heap| heap.1) {
+                for (i, both) in heap.chunks_exact(2).enumerate() {
+                    let z = |v: [i8; 2]| Complex64::new(f64::from(v[0]), f64::from(v[1]));
+                    products[i / 64] += z(both[1]) * z(both[0]).conj();
+                }
+            }
+            // The slope of the phase over the channels.
+            let (mut slope, mut weight) = (0.0, 0.0);
+            for (k, product) in products.iter().enumerate().skip(2).step_by(2) {
+                let from_centre = k as f64 - channels as f64 / 2.0;
+                slope += product.arg() * from_centre;
+                weight += from_centre * from_centre;
+            }
+            let samples = -slope / weight * channels as f64 / PI;
+            let found = samples / RATE_HZ * 1e12;
+            assert!((found - picoseconds).abs() < 0.5, "{base}: {found} for {picoseconds} ps");
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) enum Scalar {
     Float(f64),
     Text(String),
     List(Vec<Scalar>),
+    /// Handed on as it is.
+    Map(Vec<(String, Scalar)>),
 }
 
 /// What went wrong at which bytes of the expression.
@@ -106,6 +108,9 @@ mod tests {
     fn other_sorts_of_values() {
         assert_eq!(eval("7 / 2").unwrap(), Scalar::Float(3.5));
         assert_eq!(eval("sqrt(16)").unwrap(), Scalar::Float(4.0));
+        assert_eq!(eval("cos(0)").unwrap(), Scalar::Float(1.0));
+        assert_eq!(eval("sin(radians(90))").unwrap(), Scalar::Float(1.0));
+        assert_eq!(eval("round(1e9 * radians(180))").unwrap(), Scalar::Int(3_141_592_654));
         assert_eq!(eval("rate_hz / 2").unwrap(), Scalar::Float(8.56e8));
         assert_eq!(eval("'a' + \"b\"").unwrap(), Scalar::Text("ab".into()));
         assert_eq!(eval("hosts[1]").unwrap(), Scalar::Text("b".into()));

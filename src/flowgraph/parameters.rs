@@ -156,6 +156,11 @@ fn placed(value: Value, span: Span) -> Node {
         Value::List(items) => {
             Value::List(items.into_iter().map(|item| placed(item.value, span)).collect())
         }
+        Value::Map(entries) => {
+            let entry =
+                |(key, value): (Key, Node)| (Key { span, ..key }, placed(value.value, span));
+            Value::Map(entries.into_iter().map(entry).collect())
+        }
         other => other,
     };
     Node::new(value, span)
@@ -167,6 +172,7 @@ fn class(value: &Scalar) -> &'static str {
         Scalar::Int(_) | Scalar::Float(_) => "a number",
         Scalar::Text(_) => "text",
         Scalar::List(_) => "a list",
+        Scalar::Map(_) => "a mapping",
     }
 }
 
@@ -180,7 +186,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
                 node.span,
                 format!("the parameter `{name}` cannot be {}", node.value.sort()),
             )
-            .label("a number, text, true or false, or a list of them"),
+            .label("a number, text, true or false, or a list or mapping of them"),
         );
         return None;
     };

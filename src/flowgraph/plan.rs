@@ -173,7 +173,9 @@ impl Plan {
             let found = self.find(&expect.tap);
             let axes: Vec<&str> = match &expect.check {
                 Check::Peak { axis, .. } => vec![axis],
-                Check::Phase { at, .. } => at.iter().map(|(axis, _)| axis.as_str()).collect(),
+                Check::Rms { at, .. } | Check::Mean { at, .. } | Check::Phase { at, .. } => {
+                    at.iter().map(|(axis, _)| axis.as_str()).collect()
+                }
                 Check::SameAs(other) => {
                     problems.extend(self.find(other).err());
                     Vec::new()

@@ -58,7 +58,7 @@ fn named(value: &Json) -> Json {
 }
 
 fn parameter() -> Json {
-    let value = json!({ "type": ["number", "string", "boolean", "array"] });
+    let value = json!({ "type": ["number", "string", "boolean", "array", "object"] });
     let bound = json!({ "type": ["number", "string"] });
     json!({
         "anyOf": [
@@ -159,8 +159,11 @@ fn test() -> Json {
             "additionalProperties": false,
         })
     };
-    let near =
-        object(&["tolerance"], json!({ "close_to": number, "value": number, "tolerance": number }));
+    let near = object(
+        &["tolerance"],
+        json!({ "close_to": number, "value": number, "tolerance": number,
+            "at": { "type": "object", "additionalProperties": whole } }),
+    );
     let checks = json!({
         "tap": { "type": "string" },
         "peak": object(&["axis", "at"], json!({
@@ -260,7 +263,11 @@ fn lenient(schema: Json, prefix: &str) -> Json {
     // A list may also be one expression that gives it.
     let is_value =
         words.iter().any(|word| matches!(*word, "number" | "integer" | "boolean" | "array"));
-    if !is_value && !object.contains_key("enum") {
+    // Words that have a description each stand as alternatives.
+    let is_word = |schema: &Json| schema.get("const").is_some() || schema.get("enum").is_some();
+    let alternatives = object.get("oneOf").and_then(Json::as_array);
+    let is_words = alternatives.is_some_and(|all| all.iter().any(is_word));
+    if !is_value && !is_words && !object.contains_key("enum") {
         return Json::Object(object);
     }
     // The description stays outside, where editors look for it.

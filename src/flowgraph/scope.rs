@@ -35,6 +35,12 @@ fn to_node(scalar: &Scalar, span: Span) -> Node {
         Scalar::Float(value) => Value::Float(*value),
         Scalar::Text(text) => Value::Text(text.clone()),
         Scalar::List(items) => Value::List(items.iter().map(|item| to_node(item, span)).collect()),
+        Scalar::Map(entries) => {
+            let entry = |(key, value): &(String, Scalar)| {
+                (Key { text: key.clone(), span }, to_node(value, span))
+            };
+            Value::Map(entries.iter().map(entry).collect())
+        }
     };
     Node::new(value, span)
 }
@@ -47,7 +53,11 @@ pub(super) fn to_scalar(node: &Node) -> Option<Scalar> {
         Value::Float(value) => Scalar::Float(*value),
         Value::Text(text) => Scalar::Text(text.clone()),
         Value::List(items) => Scalar::List(items.iter().map(to_scalar).collect::<Option<_>>()?),
-        Value::Null | Value::Map(_) => return None,
+        Value::Map(entries) => {
+            let entry = |(key, node): &(Key, Node)| Some((key.text.clone(), to_scalar(node)?));
+            Scalar::Map(entries.iter().map(entry).collect::<Option<_>>()?)
+        }
+        Value::Null => return None,
     })
 }
 

@@ -66,6 +66,8 @@ struct RawNear {
     #[serde(alias = "value")]
     close_to: f64,
     tolerance: f64,
+    #[serde(default)]
+    at: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
@@ -220,7 +222,7 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
     };
     let span_of = |key: &str| node.entry(key).map_or(node.span, |(_, value)| value.span);
     let tap = Tap { text: raw.tap, span: span_of("tap") };
-    let near = |near: RawNear| (near.close_to, near.tolerance);
+    let near = |near: RawNear| (near.at.into_iter().collect(), near.close_to, near.tolerance);
     let validity = raw.validity.map(|validity| match validity {
         RawValidity::Word(word) if word == "full" => Some((1.0, 0.0)),
         RawValidity::Word(word) if word == "none" => Some((0.0, 0.0)),
@@ -236,8 +238,8 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
     }
     let checks = [
         raw.peak.map(|p| Check::Peak { axis: p.axis, at: p.at, tolerance: p.tolerance }),
-        raw.rms.map(near).map(|(value, tolerance)| Check::Rms { value, tolerance }),
-        raw.mean.map(near).map(|(value, tolerance)| Check::Mean { value, tolerance }),
+        raw.rms.map(near).map(|(at, value, tolerance)| Check::Rms { at, value, tolerance }),
+        raw.mean.map(near).map(|(at, value, tolerance)| Check::Mean { at, value, tolerance }),
         raw.equals.map(|value| Check::Equals(value.into())),
         raw.close_to
             .map(|close| Check::CloseTo { value: close.value.into(), tolerance: close.tolerance }),

@@ -86,15 +86,19 @@ pub enum Check {
         /// Indices it may be off.
         tolerance: f64,
     },
-    /// The root of the mean square.
+    /// The root of the mean square, over the elements with these indices.
     Rms {
+        /// Axes held fixed: (name, index).
+        at: Vec<(String, u64)>,
         /// Value expected.
         value: f64,
         /// Absolute deviation allowed.
         tolerance: f64,
     },
-    /// The mean of the values (real parts of complex ones).
+    /// The mean of the values (real parts of complex ones), over the elements with these indices.
     Mean {
+        /// Axes held fixed: (name, index).
+        at: Vec<(String, u64)>,
         /// Value expected.
         value: f64,
         /// Absolute deviation allowed.

@@ -121,7 +121,12 @@ impl Value {
                 let items: Vec<String> = items.iter().map(|item| item.value.plain()).collect();
                 format!("[{}]", items.join(", "))
             }
-            Self::Map(_) => self.sort().to_owned(),
+            Self::Map(entries) => {
+                let entry =
+                    |(key, node): &(Key, Node)| format!("{}: {}", key.text, node.value.plain());
+                let entries: Vec<String> = entries.iter().map(entry).collect();
+                format!("{{{}}}", entries.join(", "))
+            }
         }
     }
 

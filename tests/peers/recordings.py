@@ -44,5 +44,10 @@ for engine in range(2):
     assert (channel["name"], channel["unit"]) == ("channel", "Hz")
     assert (channel["first"], channel["step"]) == (engine * channels / 2 * width, width), channel
 
-arrays, _ = load("array_beam.npz")
-assert arrays["data"].dtype == np.int8 and arrays["data"].any()
+    arrays, side = load(f"array_beams_{engine}.npz")
+    assert arrays["data"].dtype == np.int8
+    assert [axis["name"] for axis in side["axes"]] == ["heap", "beam", "channel", "spectrum"]
+    assert np.all(arrays["validity"] == 4), "all antennas contribute"
+    power = np.mean(arrays["data"].astype(float) ** 2, axis=(0, 1, 3, 4, 5))
+    # Two beams on the source, one away from it: 16 + 4 against 4 + 4 parts of power.
+    assert np.all(np.abs(power[:2] / power[2] - 2.5) < 0.3), power

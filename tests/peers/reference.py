@@ -20,33 +20,68 @@ def pfb_weights(channels, taps, w_cutoff=1.0):
     return weights / np.sqrt(np.sum(weights**2))
 
 
-def f_engine(samples, first, channels, taps, timestamps, gain=1.0, delay=0.0):
+class Delay:
+    """The delay model of one polarisation, of pieces as they stand in a flowgraph.
+
+    Within a piece the delay in samples is d0 + rate (t - t0) and the phase in radians phi0 +
+    phase_rate (t - t0) / f_s; before the first piece both are 0.
+    """
+
+    def __init__(self, pieces, rate_hz):
+        self.pieces, self.rate_hz = pieces, rate_hz
+
+    def at(self, t):
+        """(whole samples, the rest, phase in radians) for the spectrum with timestamp t."""
+        begun = [piece for piece in self.pieces if piece["start_samples"] <= t]
+        if not begun:
+            return 0, 0.0, 0.0
+        piece = begun[-1]
+        dt = t - piece["start_samples"]
+        delay = piece["delay_samples"] + piece.get("rate", 0.0) * dt
+        phase = piece.get("phase_radians", 0.0) + piece.get("phase_rate_radians_per_second", 0.0) * dt / self.rate_hz
+        coarse = int(np.rint(delay))
+        return coarse, delay - coarse, phase
+
+
+def f_engine(samples, first, channels, taps, timestamps, gain, delay, present=None):
     """Spectra of the samples of one polarisation, before rounding: complex [spectrum][channel].
 
     `samples[0]` was taken at timestamp `first`; `timestamps` are those of the spectra wanted, NaN
-    where the window leaves the samples. `delay` is constant, in samples.
+    where the window leaves the samples or touches one that is not `present`.
     """
     step = 2 * channels
     weights = pfb_weights(channels, taps)
-    coarse = int(np.rint(delay))
-    fine = delay - coarse
     k = np.arange(channels)
-    turn = np.exp(1j * (np.pi / 2 * (coarse % 4) - np.pi * fine * (k - channels // 2) / channels))
     out = np.full((len(timestamps), channels), np.nan, dtype=np.complex128)
     for row, t in enumerate(timestamps):
+        coarse, fine, phase = delay.at(int(t))
         start = t - coarse - first
-        if start < 0 or start + step * taps > len(samples):
+        end = start + step * taps
+        if start < 0 or end > len(samples) or (present is not None and not present[start:end].all()):
             continue
-        window = samples[start : start + step * taps].astype(np.float64) * weights
+        window = samples[start:end].astype(np.float64) * weights
         folded = window.reshape(taps, step).sum(axis=0)
-        out[row] = np.fft.rfft(folded)[:channels] * turn * gain
+        angle = phase + np.pi / 2 * (coarse % 4) - np.pi * fine * (k - channels // 2) / channels
+        out[row] = np.fft.rfft(folded)[:channels] * np.exp(1j * angle) * gain
     return out
 
 
-def quantise(values):
-    """Rounds half to even and clamps to +-127: complex -> int8 [..., 2]."""
+def quantise(values, limit=127):
+    """Rounds half to even and clamps to +-limit: complex -> int8 [..., 2]."""
     parts = np.stack([values.real, values.imag], axis=-1)
-    return np.rint(np.clip(parts, -127, 127)).astype(np.int8)
+    return np.rint(np.clip(parts, -limit, limit)).astype(np.int8)
+
+
+def beam(voltages, present, pol, weights, delays_seconds, phases_radians, gain, first_channel, band_channels, channel_hz):
+    """One beam before rounding: int8 voltages [antenna][channel][spectrum][pol][2] -> complex [channel][spectrum]."""
+    out = 0
+    hz = (first_channel + np.arange(voltages.shape[1]) - band_channels // 2) * channel_hz
+    for a, e in enumerate(voltages):
+        if present[a]:
+            field = e[:, :, pol, 0].astype(np.float64) + 1j * e[:, :, pol, 1]
+            turn = np.exp(1j * (phases_radians[a] - 2 * np.pi * delays_seconds[a] * hz))
+            out = out + weights[a] * field * turn[:, np.newaxis]
+    return gain * out
 
 
 def correlate(voltages):

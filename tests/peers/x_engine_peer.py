@@ -1,9 +1,10 @@
-"""spead2 sends F-engine heaps to an X-engine and checks its visibilities against NumPy, exactly.
+"""spead2 sends F-engine heaps to an X-engine and beamformer and checks what they send against NumPy.
 
-usage: x_engine_peer.py IN_PORT OUT_PORT --command COMMAND ...
+usage: x_engine_peer.py IN_PORT VISIBILITIES_PORT BEAM_X_PORT BEAM_Y_PORT [options] --command COMMAND ...
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -19,11 +20,17 @@ CHANNELS = 64
 FIRST_CHANNEL = 64
 BAND_CHANNELS = 256
 SPECTRA_PER_HEAP = 32
-HEAPS_PER_DUMP = 4
-DUMPS = 6
+HEAPS = 24
 HEAP_STEP = 2 * BAND_CHANNELS * SPECTRA_PER_HEAP
 FLAVOUR = spead2.Flavour(4, 64, 48, 0)
 NO_DATA = (-(2**31), 1)
+CHANNEL_HZ = 1.712e9 / 2 / BAND_CHANNELS
+BEAMS = [
+    {"pol": 1, "gain": 0.37, "weights": [1.0, -0.4, 0.7], "delays_seconds": [0.0, 1.3e-9, -2.1e-9],
+     "phases_radians": [0.2, -1.0, 2.5]},
+    {"pol": 0, "gain": 0.21, "weights": [0.3, 1.0, 0.9], "delays_seconds": [5e-9, 0.0, 3.7e-9],
+     "phases_radians": [0.0, 0.5, -3.0]},
+]
 
 
 def check(what, holds, detail=""):
@@ -43,27 +50,65 @@ def feng_heap(timestamp, antenna, data):
         item = spead2.Item(item_id, name, "", shape=(), format=[("u", 48)])
         item.value = value
         heap.add_item(item)
-    heap.add_item(spead2.Item(0x4300, "feng_raw", "", shape=data.shape, dtype=np.int8, value=data))
+    heap.add_item(spead2.Item(0x4300, "feng_raw", "", shape=data.shape, dtype=data.dtype, value=data))
     return heap
+
+
+def on_the_wire(data, layout, four_bit):
+    """int8 [channel][spectrum][pol][2] as its heap has it."""
+    if layout == "k_major":
+        data = data.transpose(0, 2, 1, 3)
+    if four_bit:
+        fields = data.view(np.uint8) & 15
+        return np.ascontiguousarray(fields[..., 0] << 4 | fields[..., 1])
+    return np.ascontiguousarray(data)
+
+
+def listen(port):
+    """A stream of what comes to one address only."""
+    ring = spead2.recv.RingStreamConfig(heaps=1024)
+    stream = spead2.recv.Stream(spead2.ThreadPool(), spead2.recv.StreamConfig(max_heaps=64), ring)
+    stream.add_udp_reader(port, max_size=9200, buffer_size=4 << 20, bind_hostname="127.0.0.1")
+    return stream
+
+
+def receive(stream, item):
+    """{timestamp: (values of `item`, of `beam_ants`)} of a stream, and the frequencies seen."""
+    group = spead2.ItemGroup()
+    heaps, frequencies = {}, set()
+    for heap in stream:
+        group.update(heap)
+        if item in group.keys() and group[item].value is not None:
+            frequencies.add(int(group["frequency"].value))
+            antennas = int(group["beam_ants"].value) if "beam_ants" in group.keys() else None
+            heaps[int(group["timestamp"].value)] = (np.array(group[item].value), antennas)
+    return heaps, frequencies
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("ports", type=int, nargs=2)
+    parser.add_argument("ports", type=int, nargs=4)
+    parser.add_argument("--heaps-per-dump", type=int, default=4)
+    parser.add_argument("--layout", default="standard")
+    parser.add_argument("--four-bit", action="store_true")
     parser.add_argument("--command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     rng = np.random.default_rng(3)
-    heaps = DUMPS * HEAPS_PER_DUMP
-    first = 10**9 // (HEAP_STEP * HEAPS_PER_DUMP) * (HEAP_STEP * HEAPS_PER_DUMP)
-    data = rng.integers(-127, 128, (heaps, ANTENNAS, CHANNELS, SPECTRA_PER_HEAP, 2, 2), dtype=np.int8)
-    kept = np.ones((heaps, ANTENNAS), dtype=bool)
-    kept[HEAPS_PER_DUMP : 2 * HEAPS_PER_DUMP, 1] = False  # antenna 1 misses dump 1 altogether
-    kept[2 * HEAPS_PER_DUMP + 1, 2] = False  # antenna 2 misses one heap of dump 2
+    per_dump = args.heaps_per_dump
+    dumps = HEAPS // per_dump
+    first = 10**9 // (HEAP_STEP * HEAPS) * (HEAP_STEP * HEAPS)
+    limit = 7 if args.four_bit else 127
+    shape = (HEAPS, ANTENNAS, CHANNELS, SPECTRA_PER_HEAP, 2, 2)
+    data = rng.integers(-limit, limit + 1, shape, dtype=np.int8)
+    kept = np.ones((HEAPS, ANTENNAS), dtype=bool)
+    kept[4:8, 1] = False
+    kept[9, 2] = False
 
-    ring = spead2.recv.RingStreamConfig(heaps=1024)
-    receiver = spead2.recv.Stream(spead2.ThreadPool(), spead2.recv.StreamConfig(max_heaps=64), ring)
-    receiver.add_udp_reader(args.ports[1], max_size=9200, buffer_size=4 << 20, bind_hostname="127.0.0.1")
-    engine = subprocess.Popen(args.command)
+    settings = {"heaps_per_dump": per_dump, "beams": json.dumps(BEAMS), "beam_dither": "none", "layout": args.layout,
+                "dtype": "ci4" if args.four_bit else "ci8"}
+    command = args.command + [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    receivers = [listen(port) for port in args.ports[1:]]
+    engine = subprocess.Popen(command)
     time.sleep(1.5)
     check("the flowgraph runs", engine.poll() is None)
 
@@ -71,31 +116,29 @@ def main():
     config = spead2.send.StreamConfig(max_packet_size=8264, rate=20e6, max_heaps=8)
     destination = [("127.0.0.1", args.ports[0])]
     senders = [spead2.send.UdpStream(spead2.ThreadPool(), destination, config) for _ in range(ANTENNAS)]
-    for h in range(heaps):
+    for h in range(HEAPS):
         for a, sender in enumerate(senders):
             if kept[h, a]:
-                sender.send_heap(feng_heap(first + h * HEAP_STEP, a, data[h, a]), cnt=a + 1 + h * ANTENNAS)
+                payload = on_the_wire(data[h, a], args.layout, args.four_bit)
+                sender.send_heap(feng_heap(first + h * HEAP_STEP, a, payload), cnt=a + 1 + h * ANTENNAS)
     for sender in senders:
         stop = spead2.send.Heap(FLAVOUR)
         stop.add_end()
         sender.send_heap(stop)
 
-    group = spead2.ItemGroup()
-    dumps, first_channels = {}, set()
-    for heap in receiver:
-        group.update(heap)
-        if "xeng_raw" in group.keys() and group["xeng_raw"].value is not None:
-            first_channels.add(int(group["frequency"].value))
-            dumps[int(group["timestamp"].value)] = np.array(group["xeng_raw"].value).astype(np.int64)
+    items = ["xeng_raw", "bf_raw", "bf_raw"]
+    received = [receive(receiver, item) for receiver, item in zip(receivers, items)]
     check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
+    for item, (_, frequencies) in zip(items, received):
+        check(f"frequency of {item} is the first channel", frequencies == {FIRST_CHANNEL}, f"{frequencies}")
 
-    check("frequency is the first channel", first_channels == {FIRST_CHANNEL}, f"{first_channels}")
-    wanted = [first + d * HEAPS_PER_DUMP * HEAP_STEP for d in range(DUMPS)]
-    check("every dump came, aligned", sorted(dumps) == wanted, f"{sorted(dumps)} {wanted}")
+    visibilities = received[0][0]
+    wanted = [first + d * per_dump * HEAP_STEP for d in range(dumps)]
+    check("every dump came, aligned", sorted(visibilities) == wanted, f"{sorted(visibilities)} {wanted}")
     for d, t in enumerate(wanted):
         want = np.zeros((CHANNELS, 4 * ANTENNAS * (ANTENNAS + 1) // 2, 2), dtype=np.int64)
         batches = np.zeros((ANTENNAS, ANTENNAS), dtype=int)
-        for h in range(d * HEAPS_PER_DUMP, (d + 1) * HEAPS_PER_DUMP):
+        for h in range(d * per_dump, (d + 1) * per_dump):
             batch = data[h] * kept[h][:, None, None, None, None]
             want += reference.correlate(batch)
             batches += np.outer(kept[h], kept[h])
@@ -104,8 +147,25 @@ def main():
                 if batches[a1, a2] == 0:
                     index = a2 * (a2 + 1) // 2 + a1
                     want[:, 4 * index : 4 * index + 4] = NO_DATA
-        got = dumps[t].reshape(want.shape)
+        got = visibilities[t][0].astype(np.int64).reshape(want.shape)
         check(f"dump {d} is exact", np.array_equal(got, want), f"{np.count_nonzero(got != want)} differ")
+
+    times = [first + h * HEAP_STEP for h in range(HEAPS)]
+    for parameters, (heaps, _) in zip(BEAMS, received[1:]):
+        name = f"the beam of polarisation {parameters['pol']}"
+        check(f"{name} has every heap", sorted(heaps) == times, f"{len(heaps)} of {HEAPS}")
+        worst, off, total = 0, 0, 0
+        for h, t in enumerate(times):
+            got, antennas = heaps[t]
+            check(f"{name} says who contributed to heap {h}", antennas == kept[h].sum(), f"{antennas}")
+            exact = reference.beam(data[h], kept[h], first_channel=FIRST_CHANNEL, band_channels=BAND_CHANNELS,
+                                   channel_hz=CHANNEL_HZ, **parameters)
+            difference = np.abs(got.astype(int) - reference.quantise(exact).astype(int))
+            worst = max(worst, int(difference.max()))
+            off += int((difference > 0).sum())
+            total += difference.size
+        check(f"{name} differs by 1 at most", worst <= 1, f"{worst}")
+        check(f"{name} differs seldom", off <= total / 1000, f"{off} of {total}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hasher};
 pub struct Gathered {
     check: Check,
     elements: Elements,
-    /// Position of the axis of `peak`, positions and indices of `phase`.
+    /// Position of the axis of `peak`, positions and indices of `at`.
     axis: usize,
     fixed: Vec<(usize, usize)>,
     full: u32,
@@ -39,7 +39,7 @@ impl Gathered {
         // Axes were checked when the file was read.
         let (axis, fixed) = match &check {
             Check::Peak { axis, .. } => (position(axis).unwrap_or(0), Vec::new()),
-            Check::Phase { at, .. } => {
+            Check::Rms { at, .. } | Check::Mean { at, .. } | Check::Phase { at, .. } => {
                 let fixed = at.iter().filter_map(|(name, i)| Some((position(name)?, *i as usize)));
                 (0, fixed.collect())
             }
@@ -143,11 +143,11 @@ impl Gathered {
                 let holds = total > 0.0 && near(peak as f64, *at, *tolerance);
                 said(holds, format!("peak at {axis} {peak} with {share:.1} % of the power"))
             }
-            Check::Rms { value, tolerance } => {
+            Check::Rms { value, tolerance, .. } => {
                 let rms = (self.square / n).sqrt();
                 said(near(rms, *value, *tolerance), format!("rms {rms:.6}"))
             }
-            Check::Mean { value, tolerance } => {
+            Check::Mean { value, tolerance, .. } => {
                 let mean = self.sum.re / n;
                 said(near(mean, *value, *tolerance), format!("mean {mean:.6}"))
             }

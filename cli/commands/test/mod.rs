@@ -275,8 +275,8 @@ fn words(check: &Check) -> String {
     };
     match check {
         Check::Peak { axis, at, tolerance } => format!("peak at {axis} {at}{}", within(tolerance)),
-        Check::Rms { value, tolerance } => format!("rms {value}{}", within(tolerance)),
-        Check::Mean { value, tolerance } => format!("mean {value}{}", within(tolerance)),
+        Check::Rms { value, tolerance, .. } => format!("rms {value}{}", within(tolerance)),
+        Check::Mean { value, tolerance, .. } => format!("mean {value}{}", within(tolerance)),
         Check::Equals((re, im)) => format!("{re}{im:+}i everywhere"),
         Check::CloseTo { value: (re, im), tolerance } => {
             format!("{re}{im:+}i{} everywhere", within(tolerance))

@@ -21,6 +21,7 @@ fn sort(value: &Scalar) -> &'static str {
         Scalar::Float(_) => "a number",
         Scalar::Text(_) => "text",
         Scalar::List(_) => "a list",
+        Scalar::Map(_) => "a mapping",
     }
 }
 
@@ -211,7 +212,7 @@ fn equal(left: &Scalar, right: &Scalar) -> bool {
 }
 
 /// Names and numbers of arguments of the functions.
-const FUNCTIONS: [(&str, usize, usize); 10] = [
+const FUNCTIONS: [(&str, usize, usize); 13] = [
     ("min", 1, 64),
     ("max", 1, 64),
     ("floor", 1, 1),
@@ -220,6 +221,9 @@ const FUNCTIONS: [(&str, usize, usize); 10] = [
     ("abs", 1, 1),
     ("log2", 1, 1),
     ("sqrt", 1, 1),
+    ("sin", 1, 1),
+    ("cos", 1, 1),
+    ("radians", 1, 1),
     ("len", 1, 1),
     ("text", 1, 1),
 ];
@@ -285,6 +289,9 @@ fn call(
         "abs" => Ok(Scalar::Float(number.abs())),
         "log2" => Ok(Scalar::Float(number.log2())),
         "sqrt" => Ok(Scalar::Float(number.sqrt())),
+        "sin" => Ok(Scalar::Float(number.sin())),
+        "cos" => Ok(Scalar::Float(number.cos())),
+        "radians" => Ok(Scalar::Float(number.to_radians())),
         _ => Err(Problem::new(arguments[0].at, format!("`{name}` cannot be applied to this"))),
     }
 }
