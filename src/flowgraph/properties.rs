@@ -5,6 +5,7 @@ use super::value::Value;
 use super::{Check, Plan, Run, SetTo, Setting, Tap, Thread, load_text};
 use crate::diagnostic::{Span, Style, render_all};
 use proptest::prelude::*;
+use serde_json::json;
 use std::fmt::Write as _;
 
 pub(super) const ARRAY: &str = r#"
@@ -85,6 +86,35 @@ fn set_changes_parameters_and_the_hash() {
     assert_eq!(before.config_hash, plan(ARRAY, &[]).config_hash);
     assert_eq!(before.config_hash.len(), 64);
     assert!(after.parameters[0].is_set);
+}
+
+#[test]
+fn mappings_are_handed_on_as_parameters_with_their_expressions() {
+    let text = ARRAY.replace(
+        "  antennas: 4\n",
+        "  antennas: 4\n  models: [[{start: 0, delay: \"${antennas / 8}\"}], []]\n  last: \"${models[1]}\"\n",
+    );
+    let value = |plan: &Plan, name: &str| {
+        plan.parameters.iter().find(|parameter| parameter.name == name).unwrap().value.clone()
+    };
+    let defaulted = plan(&text, &[]);
+    assert_eq!(value(&defaulted, "models"), json!([[{"start": 0, "delay": 0.5}], []]));
+    let set = plan(&text, &[("models", "[[], [{delay: -1e-6, name: late}]]")]);
+    assert_eq!(value(&set, "last"), json!([{"delay": -1e-6, "name": "late"}]));
+}
+
+#[test]
+fn means_may_be_taken_over_some_of_the_elements() {
+    let expectation = |axis: &str| {
+        let at = format!("rms: {{at: {{{axis}: 1}}, value: 2, tolerance: 0.5}}");
+        ARRAY.replace("validity: full", &at)
+    };
+    let expected = Check::Rms { at: vec![("channel".to_owned(), 1)], value: 2.0, tolerance: 0.5 };
+    assert_eq!(plan(&expectation("channel"), &[]).tests[0].expects[1].check, expected);
+    let loaded = load_text("array.yaml", &expectation("chanel"), &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].code, crate::diagnostic::codes::TEST);
 }
 
 #[test]
