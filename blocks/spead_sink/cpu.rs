@@ -18,8 +18,8 @@ const BURST_BYTES: usize = 1 << 16;
 const WORK_TIME: Duration = Duration::from_millis(20);
 /// How long to wait for room in the socket's buffer.
 const RETRY: Duration = Duration::from_micros(500);
-/// Attempts to send a heap without data, which has no caller that could wait.
-const CONTROL_ATTEMPTS: u32 = 200;
+/// How long the end of the block waits for room for the stop heaps.
+const STOP_TIME: Duration = Duration::from_millis(10);
 
 /// A running sink.
 pub struct Sink {
@@ -34,11 +34,24 @@ pub struct Sink {
     current: Option<Progress>,
     descriptors: (Vec<Pointer>, Vec<u8>),
     descriptors_due: Option<Instant>,
+    /// The heap without data being sent.
+    control: Option<Control>,
     stopped: bool,
     sent_heaps: Counter,
     sent_packets: Counter,
     sent_bytes: Counter,
     skipped: Counter,
+    stops_lost: Counter,
+}
+
+/// A heap without data on its way to all destinations.
+struct Control {
+    items: Vec<Pointer>,
+    payload: Vec<u8>,
+    /// The next destination, the heap's counter there, and the bytes it already has.
+    destination: usize,
+    counter: u64,
+    done: usize,
 }
 
 struct Progress {
@@ -68,12 +81,17 @@ impl Sink {
             counter_step,
             current: None,
             descriptors_due: None,
+            control: None,
             stopped: false,
             sent_heaps: counters.count("heaps_sent", "heaps with data that were sent"),
             sent_packets: counters.count("packets_sent", "packets with data that were sent"),
             sent_bytes: counters.count("bytes_sent", "bytes of those packets, headers included"),
             skipped: counters
                 .count("heaps_not_sent", "heaps not sent because their data was not valid"),
+            stops_lost: counters.loss(
+                "heaps_stop_not_sent",
+                "destinations that were not told the end, for want of room in the socket buffer",
+            ),
         }
     }
 
@@ -83,45 +101,65 @@ impl Sink {
         counter
     }
 
-    /// Sends a heap without data to every destination.
-    fn send_to_all(&mut self, items: &[Pointer], payload: &[u8]) -> Result<(), BlockError> {
-        for i in 0..self.destinations.len() {
-            let to = self.destinations[i];
-            let counter = self.take_counter();
-            let size = self.parameters.packet_payload_bytes;
-            for (n, part) in payload.chunks(size).enumerate() {
-                let head = Head::new(counter, payload.len(), n * size, part.len(), items);
-                let packet = [Outgoing { head, payload: part }];
-                for _ in 0..CONTROL_ATTEMPTS {
-                    if send(self.sender.as_mut(), &packet, to)? > 0 {
-                        break;
-                    }
-                    std::thread::sleep(Duration::from_micros(50));
-                }
-            }
-        }
-        Ok(())
+    /// Begins to send a heap without data to every destination.
+    fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
+        let counter = self.take_counter();
+        self.control = Some(Control { items, payload, destination: 0, counter, done: 0 });
     }
 
-    fn send_descriptors(&mut self, now: Instant) -> Result<(), BlockError> {
-        if self.descriptors_due.is_none_or(|due| now >= due) {
-            let (items, payload) = std::mem::take(&mut self.descriptors);
-            let result = self.send_to_all(&items, &payload);
-            self.descriptors = (items, payload);
-            result?;
+    /// Sends what there is room for of a heap without data; whether all of it is out.
+    fn send_control(&mut self) -> Result<bool, BlockError> {
+        while let Some(mut control) = self.control.take() {
+            let to = self.destinations[control.destination];
+            let size = self.parameters.packet_payload_bytes;
+            let all = control.payload.len();
+            let part = &control.payload[control.done..all.min(control.done + size)];
+            let head = Head::new(control.counter, all, control.done, part.len(), &control.items);
+            let packet = [Outgoing { head, payload: part }];
+            if send(self.sender.as_mut(), &packet, to)? == 0 {
+                self.control = Some(control);
+                return Ok(false);
+            }
+            control.done += part.len();
+            if control.done == all {
+                control.destination += 1;
+                if control.destination == self.destinations.len() {
+                    break;
+                }
+                (control.counter, control.done) = (self.take_counter(), 0);
+            }
+            self.control = Some(control);
+        }
+        Ok(true)
+    }
+
+    fn begin_descriptors(&mut self, now: Instant) {
+        if !self.stopped
+            && self.control.is_none()
+            && self.descriptors_due.is_none_or(|due| now >= due)
+        {
+            let (items, payload) = self.descriptors.clone();
+            self.begin_control(items, payload);
             let pause = Duration::from_secs_f64(self.parameters.descriptor_seconds);
             self.descriptors_due = Some(now + pause);
         }
-        Ok(())
     }
 
-    fn send_stop(&mut self) -> Result<(), BlockError> {
-        if self.stopped || self.sender.is_none() {
-            return Ok(());
+    /// Sends the stop heaps, once; whether all of them are out.
+    fn send_stop(&mut self) -> Result<bool, BlockError> {
+        if self.sender.is_none() {
+            return Ok(true);
         }
-        self.stopped = true;
-        let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
-        self.send_to_all(&items, &[0])
+        if !self.stopped {
+            // Descriptors that are under way come to their end first.
+            if !self.send_control()? {
+                return Ok(false);
+            }
+            self.stopped = true;
+            let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
+            self.begin_control(items.to_vec(), vec![0]);
+        }
+        self.send_control()
     }
 
     /// Sends the next packets of `progress`; how many bytes went, `None` when the frame is done.
@@ -200,12 +238,15 @@ impl Block for Sink {
         let began = Instant::now();
         loop {
             let now = Instant::now();
-            self.send_descriptors(now)?;
+            self.begin_descriptors(now);
+            if !self.send_control()? {
+                return Ok(Next::After(RETRY));
+            }
             if self.current.is_none() {
                 let Some(frame) = io.inputs[0].pop() else {
                     if io.inputs[0].ended() {
-                        self.send_stop()?;
-                        return Ok(Next::Finished);
+                        let is_out = self.send_stop()?;
+                        return Ok(if is_out { Next::Finished } else { Next::After(RETRY) });
                     }
                     return Ok(Next::After(self.until_descriptors(now)));
                 };
@@ -213,7 +254,7 @@ impl Block for Sink {
             }
             let wait = self.pace.wait(now);
             if !wait.is_zero() {
-                return Ok(Next::After(wait));
+                return Ok(Next::After(wait.min(self.until_descriptors(now))));
             }
             let Some(mut progress) = self.current.take() else { continue };
             match self.send_some(&mut progress)? {
@@ -235,6 +276,16 @@ impl Block for Sink {
 
     async fn finish(&mut self) -> Result<(), BlockError> {
         // Receivers are told the end also when it was a failure.
-        self.send_stop()
+        let began = Instant::now();
+        while !self.send_stop()? {
+            if began.elapsed() > STOP_TIME {
+                let told = self.control.take().filter(|_| self.stopped);
+                let told = told.map_or(0, |control| control.destination);
+                self.stops_lost.add((self.destinations.len() - told) as u64);
+                break;
+            }
+            std::thread::sleep(RETRY);
+        }
+        Ok(())
     }
 }

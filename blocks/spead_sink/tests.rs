@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use fxgraph::{Axis, Clock, ValidityType};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Next, ValidityType};
 use serde_json::json;
 
 fn f_engine_input(channels: usize) -> PortType {
@@ -90,4 +91,42 @@ fn digitiser_heaps_are_sent_if_all_their_samples_are_valid_whatever_the_units() 
     assert_eq!(sent(&[1, 0, 1, 1], 8), [0, 1, 4, 5, 6, 7]);
     assert_eq!(sent(&[1, 0, 1, 1], 32), [1]);
     assert_eq!(sent(&[1], 16), [0, 1, 2, 3]);
+}
+
+#[test]
+fn descriptors_are_not_put_off_by_a_slow_stream() {
+    let mut input = f_engine_input(64);
+    // A frame takes 4 s.
+    input.clock.adc_sample_rate_hz = 1024.0;
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "f_engine", "destinations": [receiver.local_addr().unwrap().to_string()],
+        "descriptor_seconds": 0.05,
+    }))
+    .unwrap();
+    let ports = Ports { inputs: vec![input], outputs: vec![] };
+    let env = Env::detached("sink");
+    let mut harness = Harness::new(parameters.build(&ports, &env).unwrap(), &ports, 2).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    assert!(harness.send(0, |frame| frame.fill_validity(1)));
+    let mut received = vec![];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // Descriptors, a heap, and descriptors again before the second heap may go.
+    while received.len() < 3 {
+        assert!(std::time::Instant::now() < deadline, "{received:?}");
+        match Harness::block_on(harness.step()).unwrap() {
+            Next::After(wait) => {
+                assert!(wait <= std::time::Duration::from_millis(50), "{wait:?}");
+                std::thread::sleep(wait);
+            }
+            next => assert_eq!(next, Next::Again),
+        }
+        let mut packet = [0; 9000];
+        while let Ok(len) = receiver.recv(&mut packet) {
+            let packet = crate::spead::packet::Packet::parse(&packet[..len]).unwrap();
+            received.push(packet.pointers().any(|p| p.id == crate::spead::item::DESCRIPTOR));
+        }
+    }
+    assert_eq!(received[..3], [true, false, true]);
 }
