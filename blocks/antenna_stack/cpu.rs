@@ -6,10 +6,20 @@ use fxgraph::{
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a block that waits looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The running block.
 pub struct Stack {
     held: Vec<VecDeque<Arc<Frame>>>,
+    /// Antennas that are not waited for until they send again.
+    given_up: Vec<bool>,
+    patience: Option<Duration>,
+    /// For how long nothing has come from anyone, and when that was last looked at.
+    waited: Duration,
+    looked: Option<Instant>,
     window: Option<usize>,
     /// Bytes of one heap of an input, where the channels begin in it, and how many are taken.
     heap_bytes: usize,
@@ -20,6 +30,7 @@ pub struct Stack {
     next: u64,
     heaps: usize,
     missing: Counter,
+    silences: Counter,
     late: Counter,
 }
 
@@ -33,6 +44,10 @@ impl Stack {
         let channel_bytes = heap_bytes / channels;
         Self {
             held: vec![VecDeque::new(); ports.inputs.len()],
+            given_up: vec![false; ports.inputs.len()],
+            patience: parameters.wait_seconds.map(Duration::from_secs_f64),
+            waited: Duration::ZERO,
+            looked: None,
             window: parameters.window,
             heap_bytes,
             first_byte: parameters.first_channel * channel_bytes,
@@ -42,9 +57,13 @@ impl Stack {
             heaps,
             missing: counters
                 .loss("antenna_heaps_missing", "Heaps of antennas that were not there in time."),
+            silences: counters.count(
+                "antennas_given_up",
+                "Times an antenna was silent for so long that the others went on without it.",
+            ),
             late: counters.loss(
                 "frames_late",
-                "Frames that came after their time had gone out: enlarge `window`.",
+                "Frames that came after their time had gone out: enlarge `window` or `wait_seconds`.",
             ),
         }
     }
@@ -52,10 +71,14 @@ impl Stack {
     /// Takes frames in; those whose time has gone are dropped.
     fn gather(&mut self, io: &mut Io<'_>) {
         let most = self.window.unwrap_or(1);
-        for (held, input) in self.held.iter_mut().zip(io.inputs.iter_mut()) {
+        let antennas = self.held.iter_mut().zip(&mut self.given_up).zip(io.inputs.iter_mut());
+        for ((held, given_up), input) in antennas {
             while held.len() < most
                 && let Some(frame) = input.pop()
             {
+                // Late or not, it is there again: its next frame is waited for.
+                *given_up = false;
+                (self.waited, self.looked) = (Duration::ZERO, None);
                 if frame.header().timestamp < self.next {
                     self.late.add(1);
                 } else {
@@ -63,6 +86,30 @@ impl Stack {
                 }
             }
         }
+    }
+
+    /// Waits for the antennas without a frame, at most as long as there is patience.
+    fn wait(&mut self, ended: &[bool]) -> Next {
+        let Some(patience) = self.patience else { return Next::Wait };
+        if self.held.iter().all(VecDeque::is_empty) {
+            return Next::Wait;
+        }
+        let now = Instant::now();
+        let elapsed = self.looked.map_or(Duration::ZERO, |looked| now - looked);
+        // A process that was stopped for a while has not listened in that time.
+        self.waited += elapsed.min(2 * LOOK);
+        self.looked = Some(now);
+        if self.waited < patience {
+            return Next::After(patience.saturating_sub(self.waited).min(LOOK));
+        }
+        (self.waited, self.looked) = (Duration::ZERO, None);
+        for ((held, given_up), ended) in self.held.iter().zip(&mut self.given_up).zip(ended) {
+            if held.is_empty() && !ended && !*given_up {
+                *given_up = true;
+                self.silences.add(1);
+            }
+        }
+        Next::Again
     }
 
     /// Copies the frames of time `time` to `frame`.
@@ -98,14 +145,17 @@ impl Block for Stack {
         // The ends first: what was pushed before them is then gathered.
         let ended: Vec<bool> = io.inputs.iter().map(fxgraph::Input::ended).collect();
         self.gather(io);
-        let complete = self.held.iter().zip(&ended).all(|(held, ended)| !held.is_empty() || *ended);
+        let mut antennas = self.held.iter().zip(&self.given_up).zip(&ended);
+        let complete =
+            antennas.all(|((held, given_up), ended)| !held.is_empty() || *given_up || *ended);
         let full = self.window.is_some_and(|most| self.held.iter().any(|held| held.len() >= most));
         if !complete && !full {
-            return Ok(Next::Wait);
+            return Ok(self.wait(&ended));
         }
         let fronts = self.held.iter().filter_map(|held| held.front());
         let Some(time) = fronts.map(|frame| frame.header().timestamp).min() else {
-            return Ok(Next::Finished);
+            let is_end = ended.iter().all(|ended| *ended);
+            return Ok(if is_end { Next::Finished } else { Next::Wait });
         };
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.fill(time, &mut frame);

@@ -15,7 +15,7 @@ use serde::Deserialize;
 const MAX_WINDOW: usize = 1024;
 
 /// Parameters of `antenna_stack`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AntennaStack {
     /// First channel taken, counted in the inputs' channel axis.
@@ -23,9 +23,31 @@ pub struct AntennaStack {
     pub first_channel: usize,
     /// Number of channels taken; without it all from `first_channel` on.
     pub channels: Option<usize>,
-    /// Frames that an antenna may be ahead before the others are given up for that time;
-    /// without it every antenna is waited for.
+    /// Frames that an antenna may be ahead before the others are given up for that time; unless
+    /// set only time decides.
+    #[serde(default)]
     pub window: Option<usize>,
+    /// For how long antennas are waited for when nothing comes from any; then the array goes on
+    /// without them until they send again. `null` waits for ever.
+    #[serde(default = "default_wait_seconds")]
+    pub wait_seconds: Option<f64>,
+}
+
+// `null` in a flowgraph is another value than nothing.
+#[allow(clippy::unnecessary_wraps)]
+fn default_wait_seconds() -> Option<f64> {
+    Some(2.0)
+}
+
+impl Default for AntennaStack {
+    fn default() -> Self {
+        Self {
+            first_channel: 0,
+            channels: None,
+            window: None,
+            wait_seconds: default_wait_seconds(),
+        }
+    }
 }
 
 impl AntennaStack {
@@ -110,6 +132,15 @@ impl Kind for AntennaStack {
             refusals.push(
                 Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("window"), message)
                     .help(format!("1 to {MAX_WINDOW} frames")),
+            );
+        }
+        if let Some(seconds) = self.wait_seconds
+            && !(0.0..=1e6).contains(&seconds)
+        {
+            let message = format!("cannot wait for {seconds} seconds");
+            refusals.push(
+                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("wait_seconds"), message)
+                    .help("2 is usual; null waits for ever"),
             );
         }
         if !refusals.is_empty() {

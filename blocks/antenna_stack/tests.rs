@@ -61,8 +61,15 @@ impl Bench {
         }));
     }
 
+    /// Until the block waits, if only for a time.
     fn run(&mut self) -> Next {
-        Harness::block_on(self.harness.run()).unwrap()
+        loop {
+            match Harness::block_on(self.harness.step()).unwrap() {
+                Next::Again => {}
+                Next::After(_) => return Next::Wait,
+                next => return next,
+            }
+        }
     }
 
     /// Time and validity of the next frame, its payload checked.
@@ -93,7 +100,8 @@ impl Bench {
 
 #[test]
 fn every_antenna_and_channel_lands_in_its_place() {
-    let parameters = AntennaStack { first_channel: 1, channels: Some(2), window: None };
+    let parameters =
+        AntennaStack { first_channel: 1, channels: Some(2), ..AntennaStack::default() };
     let mut bench = Bench::new(3, &parameters);
     for time in [48, 96] {
         (0..3).for_each(|antenna| bench.send(antenna, time, [1, 1]));
@@ -101,7 +109,7 @@ fn every_antenna_and_channel_lands_in_its_place() {
     assert_eq!(bench.run(), Next::Wait);
     assert_eq!(bench.receive(3), Some((48, vec![1; 6])));
     assert_eq!(bench.receive(3), Some((96, vec![1; 6])));
-    assert_eq!(bench.counts(), [0, 0]);
+    assert_eq!(bench.counts(), [0, 0, 0]);
     let output = &parameters.ports(&[port(), port()]).unwrap()[0];
     assert_eq!(output.band.unwrap().first_channel, 1);
     assert_eq!(
@@ -126,7 +134,7 @@ fn lost_heaps_and_lost_frames_are_marked_and_nothing_else() {
     bench.harness.end(1);
     assert_eq!(bench.run(), Next::Finished);
     assert_eq!(bench.receive(2), Some((96, vec![1, 0, 1, 0])));
-    assert_eq!(bench.counts(), [4, 0]);
+    assert_eq!(bench.counts(), [4, 0, 0]);
 }
 
 #[test]
@@ -143,19 +151,73 @@ fn a_silent_antenna_is_given_up_after_the_window_and_is_late_afterwards() {
     bench.send(1, 48, [1, 1]);
     bench.run();
     assert_eq!(bench.receive(2), Some((48, vec![1; 4])));
-    assert_eq!(bench.counts(), [2, 1]);
+    assert_eq!(bench.counts(), [2, 0, 1]);
+}
+
+#[test]
+fn a_dead_antenna_stalls_the_others_once_and_is_one_of_them_again_when_it_sends() {
+    let parameters = AntennaStack { wait_seconds: Some(0.05), ..AntennaStack::default() };
+    let mut bench = Bench::new(3, &parameters);
+    (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
+    bench.run();
+    assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
+    // Antenna 1 dies.
+    for time in [48, 96, 144] {
+        bench.send(0, time, [1, 1]);
+        bench.send(2, time, [1, 1]);
+    }
+    assert_eq!(bench.run(), Next::Wait);
+    assert_eq!(bench.receive(3), None);
+    // `Harness::run` sleeps as the block asks, until all that is there is out.
+    assert_eq!(Harness::block_on(bench.harness.run()).unwrap(), Next::Wait);
+    for time in [48, 96, 144] {
+        assert_eq!(bench.receive(3), Some((time, vec![1, 0, 1, 1, 0, 1])));
+    }
+    // It is back, behind the others at first, and is waited for again.
+    bench.send(1, 144, [1, 1]);
+    bench.run();
+    bench.send(0, 192, [1, 1]);
+    bench.send(2, 192, [1, 1]);
+    assert_eq!(bench.run(), Next::Wait);
+    assert_eq!(bench.receive(3), None);
+    bench.send(1, 192, [1, 1]);
+    bench.run();
+    assert_eq!(bench.receive(3), Some((192, vec![1; 6])));
+    assert_eq!(bench.counts(), [6, 1, 1]);
+    (0..3).for_each(|antenna| bench.harness.end(antenna));
+    assert_eq!(bench.run(), Next::Finished);
+}
+
+#[test]
+fn without_a_limit_every_antenna_is_waited_for() {
+    let parameters = serde_json::json!({"wait_seconds": null});
+    let parameters: AntennaStack = serde_json::from_value(parameters).unwrap();
+    assert_eq!(parameters.wait_seconds, None);
+    let mut bench = Bench::new(2, &parameters);
+    bench.send(0, 0, [1, 1]);
+    assert_eq!(Harness::block_on(bench.harness.step()).unwrap(), Next::Wait);
 }
 
 #[test]
 fn inputs_that_differ_and_channels_that_do_not_exist_are_refused() {
     let mut other = port();
     other.clock.samples_per_frame = 96;
-    let parameters = AntennaStack { first_channel: 2, channels: Some(usize::MAX), window: Some(0) };
+    let parameters = AntennaStack {
+        first_channel: 2,
+        channels: Some(usize::MAX),
+        window: Some(0),
+        wait_seconds: Some(-1.0),
+    };
     let codes_of = |refusals: Vec<Refusal>| refusals.iter().map(|r| r.code).collect::<Vec<_>>();
     let refused = codes_of(parameters.ports(&[port(), other]).unwrap_err());
     assert_eq!(
         refused,
-        [codes::INPUTS_DIFFER, codes::PARAMETER_OUT_OF_RANGE, codes::PARAMETER_OUT_OF_RANGE]
+        [
+            codes::INPUTS_DIFFER,
+            codes::PARAMETER_OUT_OF_RANGE,
+            codes::PARAMETER_OUT_OF_RANGE,
+            codes::PARAMETER_OUT_OF_RANGE
+        ]
     );
     let mut digitiser = port();
     digitiser.axes = vec![Axis::new("sample", 8)];
