@@ -24,6 +24,7 @@ pub struct Capture<R> {
     swapped: bool,
     link: Link,
     record: Vec<u8>,
+    skipped: u64,
 }
 
 /// One datagram of a capture.
@@ -65,7 +66,13 @@ impl<R: Read> Capture<R> {
             276 => Link::LinuxCooked2,
             other => return Err(invalid(&format!("of link type {other}, which is not supported"))),
         };
-        Ok(Self { input, swapped, link, record: Vec::new() })
+        Ok(Self { input, swapped, link, record: Vec::new(), skipped: 0 })
+    }
+
+    /// Records passed over so far: fragments, and what is not UDP over IPv4.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// The next UDP datagram; `None` at the end of the file.
@@ -89,6 +96,7 @@ impl<R: Read> Capture<R> {
             if udp(self.link, &self.record).is_some() {
                 break;
             }
+            self.skipped += 1;
         }
         Ok(udp(self.link, &self.record))
     }

@@ -87,8 +87,7 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
     }
-    // The kernel reports twice what was asked for, for its own bookkeeping.
-    let got = socket.recv_buffer_size().unwrap_or(0) / 2;
+    let got = buffer_bytes(socket);
     if got < bytes {
         tracing::warn!(
             asked_bytes = bytes,
@@ -96,6 +95,13 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) {
             "the socket buffer is smaller than asked for; raise net.core.rmem_max"
         );
     }
+}
+
+/// Bytes that the kernel holds for `socket`.
+#[must_use]
+pub fn buffer_bytes(socket: &Socket) -> usize {
+    // It reports twice what was asked for, for its own bookkeeping.
+    socket.recv_buffer_size().unwrap_or(0) / 2
 }
 
 fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
@@ -127,6 +133,8 @@ pub struct Batch {
     nap: Option<Duration>,
     /// The sockets had something and are empty.
     emptied: bool,
+    /// Bytes read from one of several sockets before the next one has its turn.
+    turn_bytes: usize,
 }
 
 /// What one call of [`Batch::receive`] brought.
@@ -138,12 +146,15 @@ pub struct Received {
     pub bytes: u64,
     /// Datagrams the kernel threw away because a socket buffer was full.
     pub kernel_drops: u64,
+    /// Whether nothing was left waiting in any socket.
+    pub emptied: bool,
 }
 
 impl Batch {
-    /// Buffers for `sockets`.
+    /// Buffers for `sockets`, whose streams must not get out of step by more than about
+    /// `in_step_bytes`, all of them together, when they are read after a pause.
     #[must_use]
-    pub fn new(sockets: Vec<Socket>) -> Self {
+    pub fn new(sockets: Vec<Socket>, in_step_bytes: usize) -> Self {
         // SAFETY: a sockaddr_in is plain integers, for which all zeros is a value.
         let name: libc::sockaddr_in = unsafe { zeroed() };
         let room = sockets.iter().map(|s| s.recv_buffer_size().unwrap_or(0)).min().unwrap_or(0);
@@ -153,6 +164,7 @@ impl Batch {
             control: vec![[0; CONTROL_WORDS]; BATCH],
             names: vec![name; BATCH],
             drops: vec![0; sockets.len()],
+            turn_bytes: in_step_bytes / sockets.len().max(1),
             sockets,
             messages: BATCH,
             nap: (nap >= SHORTEST_NAP).then_some(nap),
@@ -160,8 +172,8 @@ impl Batch {
         }
     }
 
-    /// Waits up to `timeout` for datagrams and hands all that are there, one batch per socket, to
-    /// `handle` with their sender.
+    /// Waits up to `timeout` for datagrams and hands some of those that are there to `handle` with
+    /// their sender: about as much from each socket, however much waits in it.
     pub fn receive(
         &mut self,
         timeout: Duration,
@@ -171,20 +183,40 @@ impl Batch {
             std::thread::sleep(nap);
         }
         let mut total = Received::default();
-        self.emptied = true;
         if self.sockets.len() == 1 {
             // One socket: try before asking whether there is anything, which saves a system call
             // for every batch of a busy stream.
-            self.receive_from(0, handle, &mut total)?;
+            total.emptied = self.receive_from(0, BATCH, handle, &mut total)?;
             if total.datagrams > 0 {
+                self.emptied = total.emptied;
                 return Ok(total);
             }
         }
+        total.emptied = true;
         for index in self.readable(timeout)? {
-            self.receive_from(index, handle, &mut total)?;
+            total.emptied &= self.take_turn(index, handle, &mut total)?;
         }
-        self.emptied &= total.datagrams > 0;
+        self.emptied = total.emptied && total.datagrams > 0;
         Ok(total)
+    }
+
+    /// Reads what one socket may give before the next one; whether that was all it had.
+    fn take_turn(
+        &mut self,
+        index: usize,
+        handle: &mut dyn FnMut(&[u8], SocketAddrV4),
+        total: &mut Received,
+    ) -> io::Result<bool> {
+        let end = total.bytes + self.turn_bytes as u64;
+        loop {
+            // Bytes count, not messages: how many datagrams the kernel put into one differs.
+            let left = end.saturating_sub(total.bytes) as usize;
+            let messages = left.div_ceil(BUFFER_BYTES).clamp(1, BATCH);
+            let emptied = self.receive_from(index, messages, handle, total)?;
+            if emptied || total.bytes >= end {
+                return Ok(emptied);
+            }
+        }
     }
 
     /// Indices of the sockets that have something.
@@ -204,16 +236,19 @@ impl Batch {
         Ok(polls.iter().enumerate().filter(|(_, p)| p.revents != 0).map(|(i, _)| i).collect())
     }
 
+    /// Reads up to `most` messages; whether the socket had no more.
     fn receive_from(
         &mut self,
         index: usize,
+        most: usize,
         handle: &mut dyn FnMut(&[u8], SocketAddrV4),
         total: &mut Received,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
+        let messages = self.messages.min(most);
         let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         // SAFETY: an mmsghdr is integers and pointers, for which all zeros is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-        for (i, buffer) in self.buffers.chunks_exact_mut(STRIDE).take(self.messages).enumerate() {
+        for (i, buffer) in self.buffers.chunks_exact_mut(STRIDE).take(messages).enumerate() {
             let iovec = iovecs[i]
                 .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER_BYTES });
             let header = &mut headers[i].msg_hdr;
@@ -231,15 +266,14 @@ impl Batch {
             libc::recvmmsg(
                 self.sockets[index].as_raw_fd(),
                 headers.as_mut_ptr(),
-                self.messages as u32,
+                messages as u32,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
         let Ok(count) = usize::try_from(count) else {
-            return retry_later(io::Error::last_os_error());
+            return retry_later(io::Error::last_os_error()).map(|()| true);
         };
-        self.emptied &= count < self.messages;
         let before = total.bytes;
         for (i, header) in headers[..count].iter().enumerate() {
             let len = header.msg_len as usize;
@@ -267,7 +301,7 @@ impl Batch {
         }
         let long = (total.bytes - before) as usize > count * BUFFER_BYTES / 4;
         self.messages = if long { BATCH_OF_RUNS } else { BATCH };
-        Ok(())
+        Ok(count < messages)
     }
 }
 
@@ -321,7 +355,7 @@ mod tests {
         let unicast = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 71, 48), free_port());
         let sockets = open(&[unicast, group], &["127.0.0.1".to_owned()], 1 << 16).unwrap();
-        let mut batch = Batch::new(sockets);
+        let mut batch = Batch::new(sockets, 1 << 20);
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
         sender.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();

@@ -2,7 +2,8 @@
 
 use super::SpeadSource;
 use super::layout::Layout;
-use super::thread::{Input, Link, Receiving, Report};
+use super::senders::Senders;
+use super::thread::{Input, Link, Receiving, Report, Terms};
 use super::window::Window;
 use crate::spead::{address, pcap, receive};
 use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next, async_trait};
@@ -17,10 +18,18 @@ pub(super) fn lent_frames(window: usize) -> usize {
     window.saturating_add(2)
 }
 
+/// Longest time that a live source waits for frames, and the part of the socket buffers' time that
+/// it may take: they have to hold what comes until that has been caught up with, too.
+const MAX_PATIENCE_SECONDS: f64 = 1.0;
+const PATIENCE: f64 = 0.5;
+
 /// A running source.
 pub struct Source {
     parameters: SpeadSource,
     layout: Layout,
+    /// Frames in the window, and bytes of the stream in a second.
+    window: usize,
+    bytes_per_second: f64,
     env: Env,
     running: Option<Running>,
     lent: usize,
@@ -36,8 +45,23 @@ struct Running {
 }
 
 impl Source {
-    pub(super) fn new(parameters: SpeadSource, layout: Layout, env: &Env) -> Self {
-        Self { parameters, layout, env: env.clone(), running: None, lent: 0, waiting: None }
+    pub(super) fn new(
+        parameters: SpeadSource,
+        layout: Layout,
+        window: usize,
+        bytes_per_second: f64,
+        env: &Env,
+    ) -> Self {
+        Self {
+            parameters,
+            layout,
+            window,
+            bytes_per_second,
+            env: env.clone(),
+            running: None,
+            lent: 0,
+            waiting: None,
+        }
     }
 
     fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
@@ -53,7 +77,26 @@ impl Source {
         let capture = pcap::Capture::open(path).map_err(|error| {
             BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
         })?;
-        Ok(Input::File { capture, addresses, path: path.clone() })
+        Ok(Input::file(capture, addresses, path.clone(), counters))
+    }
+
+    /// When the stream is over, and how long to wait for frames if it comes from `input`.
+    fn terms(&self, input: &Input) -> Terms {
+        let parameters = &self.parameters;
+        let patience = match input {
+            Input::Sockets { sockets, .. } if parameters.live => {
+                let bytes: usize = sockets.iter().map(receive::buffer_bytes).sum();
+                let seconds = PATIENCE * bytes as f64 / self.bytes_per_second;
+                Some(Duration::from_secs_f64(seconds.clamp(0.0, MAX_PATIENCE_SECONDS)))
+            }
+            _ => None,
+        };
+        Terms {
+            idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
+            senders: parameters.senders(),
+            patience,
+            adc_sample_rate_hz: parameters.adc_sample_rate_hz,
+        }
     }
 }
 
@@ -63,14 +106,13 @@ impl Block for Source {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
         // No more frames than these are ever lent, so that sending one never blocks.
-        let (empty, to_thread) = sync_channel(lent_frames(self.parameters.window));
-        let (from_thread, reports) = sync_channel(lent_frames(self.parameters.window) + 1);
+        let (empty, to_thread) = sync_channel(lent_frames(self.window));
+        let (from_thread, reports) = sync_channel(lent_frames(self.window) + 1);
         let stop = Arc::new(AtomicBool::new(false));
-        let idle = self.parameters.finish_after_seconds.map(Duration::from_secs_f64);
         let link = Link::new(to_thread, from_thread, self.env.wake.clone(), Arc::clone(&stop));
-        let window = Window::new(self.layout, self.parameters.window, counters);
-        let receiving =
-            Receiving::new(window, link, idle, self.parameters.senders(), self.parameters.live);
+        let rate = self.parameters.adc_sample_rate_hz;
+        let window = Window::new(self.layout, self.window, rate, counters);
+        let receiving = Receiving::new(window, link, Senders::new(counters), self.terms(&input));
         let thread = std::thread::Builder::new()
             .name(format!("{} receive", self.env.name))
             .spawn(move || receiving.run(input))
@@ -107,7 +149,7 @@ impl Block for Source {
                 }
             }
         }
-        while self.lent < lent_frames(self.parameters.window) {
+        while self.lent < lent_frames(self.window) {
             let Some(frame) = output.take() else { break };
             // A thread that has just ended takes no more; its report comes with the next call.
             if running.empty.try_send(frame).is_err() {

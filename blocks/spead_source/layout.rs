@@ -89,8 +89,12 @@ impl Layout {
         self.samples_per_heap * self.heaps_per_frame as u64
     }
 
-    /// Where the heap of `packet` goes.
-    pub fn place(&self, packet: &Packet<'_>) -> Result<Place, Foreign> {
+    /// Where the heap of `packet` goes; `unwrap` makes full timestamps of those on the wire.
+    pub fn place(
+        &self,
+        packet: &Packet<'_>,
+        unwrap: impl FnOnce(u64) -> u64,
+    ) -> Result<Place, Foreign> {
         let raw_id = match self.stream {
             Stream::Digitiser { .. } => item::RAW_SAMPLES,
             Stream::FEngine { .. } => item::FENG_RAW,
@@ -112,6 +116,7 @@ impl Layout {
             return Err(Foreign::HeapLength);
         }
         let part = self.part(sender, frequency).ok_or(Foreign::Stream)?;
+        let timestamp = unwrap(timestamp);
         if !timestamp.is_multiple_of(self.samples_per_heap) {
             return Err(Foreign::Misaligned);
         }

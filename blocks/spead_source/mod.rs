@@ -1,8 +1,12 @@
 #![doc = include_str!("README.md")]
 
+mod causes;
 mod cpu;
 pub mod layout;
+mod senders;
+mod slot;
 mod thread;
+mod timeline;
 pub mod window;
 
 use crate::spead::address;
@@ -19,6 +23,12 @@ use std::path::PathBuf;
 /// Largest frame, and largest heap, in bytes.
 const MAX_FRAME_BYTES: usize = 1 << 32;
 const MAX_HEAP_BYTES: usize = 1 << 30;
+/// The window unless it is set: for how long, in how many bytes, and the fewest frames.
+const WINDOW_SECONDS: f64 = 0.05;
+const WINDOW_BYTES: usize = 256 << 20;
+const MIN_WINDOW: usize = 4;
+const MIN_WINDOW_HEAPS: usize = 16;
+const MAX_WINDOW: usize = 64;
 
 /// Which stream a source receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -66,10 +76,11 @@ pub struct SpeadSource {
     /// `f_engine` 1 heap unless set.
     #[serde(default)]
     pub samples_per_frame: Option<u64>,
-    /// Frames that are filled at the same time, for late and overtaken heaps.
-    #[serde(default = "default_window")]
+    /// Frames that are filled at the same time, for late and overtaken heaps; unless set 50 ms of
+    /// them, but at least 16 heaps and at most 256 MiB.
+    #[serde(default)]
     #[schemars(range(min = 2, max = 64))]
-    pub window: usize,
+    pub window: Option<usize>,
     /// Whether frames are dropped (whole, and counted) when the flowgraph does not keep up; otherwise
     /// the socket buffer overflows. A `pcap` is always held back instead.
     #[serde(default = "default_live")]
@@ -128,9 +139,6 @@ pub struct SpeadSource {
     pub bandwidth_hz: Option<f64>,
 }
 
-fn default_window() -> usize {
-    4
-}
 fn default_live() -> bool {
     true
 }
@@ -204,7 +212,7 @@ impl SpeadSource {
         if !self.sync_time_seconds.is_finite() {
             problems.add("sync_time_seconds", "the sync time is no number", "give a Unix time");
         }
-        problems.within("window", self.window, (2, 64));
+        problems.within("window", self.window.unwrap_or(MIN_WINDOW), (2, MAX_WINDOW));
         problems.within("receive_buffer_bytes", self.receive_buffer_bytes, (4096, 1 << 30));
         if let Some(idle) = self.finish_after_seconds
             && !(idle > 0.0 && idle <= 1e9)
@@ -248,6 +256,18 @@ impl SpeadSource {
             );
         }
         if problems.0.is_empty() { Ok(layout) } else { Err(problems.0) }
+    }
+
+    /// Frames that are open at once.
+    fn window(&self, layout: &Layout) -> usize {
+        self.window.unwrap_or_else(|| {
+            let frame_seconds = layout.samples_per_frame() as f64 / self.adc_sample_rate_hz;
+            let by_time = (WINDOW_SECONDS / frame_seconds).ceil() as usize;
+            // Few heaps are little evidence of where a stream begins.
+            let by_heaps = MIN_WINDOW_HEAPS.div_ceil(layout.slots());
+            let by_memory = WINDOW_BYTES / (layout.slots() * layout.heap_bytes).max(1);
+            by_time.max(by_heaps).min(by_memory).clamp(MIN_WINDOW, MAX_WINDOW)
+        })
     }
 
     fn digitiser_heap(&self, problems: &mut Problems) -> Option<(Stream, usize, u64)> {
@@ -421,28 +441,34 @@ impl Kind for SpeadSource {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        let slots = self.layout().map_or(0, |layout| layout.slots());
+        let layout = self.layout().ok();
+        let slots = layout.map_or(0, |layout| layout.slots());
+        let window = layout.map_or(MIN_WINDOW, |layout| self.window(&layout));
         let unicast = |address: &std::net::SocketAddrV4| !address.ip().is_multicast();
         let addresses = match self.pcap {
             None => address::parse_all(&self.addresses).unwrap_or_default(),
             Some(_) => Vec::new(),
         };
         Resources {
-            host_bytes: thread::BUFFER_BYTES + self.window * slots * window::SLOT_BYTES,
-            fills: vec![cpu::lent_frames(self.window)],
+            host_bytes: thread::BUFFER_BYTES + window * slots * window::SLOT_BYTES,
+            fills: vec![cpu::lent_frames(window)],
             // Groups may be shared, by several blocks too.
             binds: addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")).collect(),
             ..Resources::default()
         }
     }
 
-    fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let layout = self.layout().map_err(|refusals| {
             BlockError::new(refusals.into_iter().map(|r| r.message).collect::<Vec<_>>().join("; "))
         })?;
-        Ok(Box::new(cpu::Source::new(self.clone(), layout, env)))
+        let output = ports.outputs.first().ok_or_else(|| BlockError::new("no output"))?;
+        let (window, rate) = (self.window(&layout), output.bytes_per_second());
+        Ok(Box::new(cpu::Source::new(self.clone(), layout, window, rate, env)))
     }
 }
 
+#[cfg(test)]
+mod line_tests;
 #[cfg(test)]
 mod tests;

@@ -142,6 +142,139 @@ fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() 
     }
 }
 
+fn count(env: &Env, name: &str) -> u64 {
+    env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
+}
+
+#[test]
+fn neither_a_stranger_nor_a_sender_that_goes_on_can_end_the_stream() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let env = env();
+    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
+    Harness::block_on(harness.start()).unwrap();
+    let [sender, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let mut frames = 0;
+    for round in 0..3 {
+        for number in (0..40).filter(|number| (round, *number) != (1, 39)) {
+            sender.send_to(&heap(round * 40 + number), &address).unwrap();
+        }
+        let stopping = if round == 0 { &stranger } else { &sender };
+        stopping.send_to(&stop(), &address).unwrap();
+        if round == 2 {
+            break;
+        }
+        for n in 0..100 {
+            std::thread::sleep(Duration::from_millis(4));
+            if round == 1 && n < 60 {
+                // The sender's stop is taken back by its last heap; until then there is no silence.
+                let late = if n == 50 { heap(79) } else { b"noise".to_vec() };
+                sender.send_to(&late, &address).unwrap();
+            }
+            assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait, "round {round}");
+            frames += std::iter::from_fn(|| harness.receive(0)).count();
+        }
+    }
+    frames += collect(&mut harness).len();
+    assert_eq!(frames, 30);
+    assert_eq!(count(&env, "heaps_stop"), 2);
+    assert_eq!(count(&env, "heaps_stop_refused"), 1);
+}
+
+#[test]
+fn a_digitiser_that_begins_anew_ends_the_source_with_the_reason() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env());
+    Harness::block_on(harness.start()).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let first = 100_000_000;
+    for number in 0..40 {
+        sender.send_to(&heap(first + number), &address).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let error = (0..)
+        .find_map(|number| {
+            assert!(Instant::now() < deadline, "no error");
+            sender.send_to(&heap(number), &address).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            let failed = Harness::block_on(harness.run()).err();
+            while harness.receive(0).is_some() {}
+            failed
+        })
+        .unwrap()
+        .to_string();
+    // 10^8 heaps of 64 samples, 10^6 a second.
+    assert!(error.contains("(6400.0 s)") && error.contains("sync_time_seconds"), "{error}");
+}
+
+#[test]
+fn frames_that_come_a_little_late_are_waited_for_while_the_socket_buffer_lasts() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let env = env();
+    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
+    Harness::block_on(harness.start()).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Far more frames than are lent, and nobody to take them for a while.
+    for number in 0..80 {
+        sender.send_to(&heap(number), &address).unwrap();
+    }
+    Harness::block_on(harness.run()).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    sender.send_to(&stop(), &address).unwrap();
+    assert_eq!(collect(&mut harness).len(), 20);
+    assert_eq!(count(&env, "frames_dropped"), 0);
+}
+
+#[test]
+fn records_of_a_capture_that_are_no_datagrams_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mixed.pcap");
+    let heaps: Vec<Vec<u8>> = (0..8).map(heap).collect();
+    let mut bytes = Vec::new();
+    let (from, to) = ("10.0.0.1:5".parse().unwrap(), "239.1.1.2:7148".parse().unwrap());
+    let datagrams = heaps.iter().map(|payload| Datagram { from, to, payload });
+    pcap::write(&mut bytes, datagrams).unwrap();
+    // A record of 20 bytes that is an IPv4 header of TCP.
+    bytes.extend([0; 8]);
+    bytes.extend([20, 0, 0, 0, 20, 0, 0, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 6]);
+    bytes.extend([0; 10]);
+    std::fs::write(&path, bytes).unwrap();
+    let env = env();
+    let mut harness = harness(&source(serde_json::json!({"pcap": path})), &env);
+    Harness::block_on(harness.start()).unwrap();
+    assert_eq!(collect(&mut harness).len(), 2);
+    assert_eq!(count(&env, "packets_received"), 8);
+    assert_eq!(count(&env, "records_skipped"), 1);
+}
+
+#[test]
+fn the_window_is_as_long_as_the_delays_it_has_to_bear() {
+    let frames = |extra: serde_json::Value| {
+        let parameters = source(extra);
+        parameters.window(&parameters.layout().unwrap())
+    };
+    let f = |antennas: usize, channels: usize| {
+        serde_json::json!({
+            "stream": "f_engine", "channels": channels, "antennas": antennas, "window": null,
+            "adc_sample_rate_hz": 1.712e9, "samples_per_frame": null, "pcap": "x", "substreams": 4,
+        })
+    };
+    // Heaps of 2.45 ms: 50 ms of them, or what 256 MiB hold.
+    assert_eq!(frames(f(1, 8192)), 21);
+    assert_eq!(frames(f(4, 8192)), 8);
+    assert_eq!(frames(f(16, 8192)), 4);
+    // Of 31 us: the most.
+    assert_eq!(frames(f(4, 100)), 64);
+    assert_eq!(frames(serde_json::json!({"pcap": "x", "window": 7})), 7);
+    // Frames of a quarter second.
+    assert_eq!(
+        frames(serde_json::json!({"pcap": "x", "window": null, "samples_per_frame": 262_144})),
+        4
+    );
+}
+
 #[test]
 fn a_port_in_use_is_named() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,16 +1,16 @@
 //! The receiving thread: from sockets or a capture file through the window to frames.
 
+use super::senders::{AFTER_STOP, Senders};
 use super::window::{Frames, Outcome, Window};
 use crate::spead::pcap::Capture;
 use crate::spead::receive::Batch;
 use fxgraph::kind::Waker;
 use fxgraph::{BlockError, Counter, Counters, FrameMut};
 use socket2::Socket;
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -18,10 +18,6 @@ use std::time::{Duration, Instant};
 
 /// How long the thread waits before it looks whether it shall stop.
 const TICK: Duration = Duration::from_millis(50);
-/// How long after the last stop heap overtaken data may still come.
-const AFTER_STOP: Duration = Duration::from_millis(100);
-/// Senders whose stop heaps are told apart.
-const MAX_SENDERS: usize = 4096;
 /// What the thread allocates for itself.
 pub const BUFFER_BYTES: usize = 4 << 20;
 
@@ -52,6 +48,12 @@ pub enum Input {
     File {
         /// The file.
         capture: Capture<BufReader<File>>,
+        /// Datagrams read.
+        packets: Counter,
+        /// Their bytes.
+        bytes: Counter,
+        /// Records that are none.
+        skipped: Counter,
         /// Destinations to take; empty takes all.
         addresses: Vec<SocketAddrV4>,
         /// For messages.
@@ -60,6 +62,26 @@ pub enum Input {
 }
 
 impl Input {
+    /// Input from a capture file.
+    pub fn file(
+        capture: Capture<BufReader<File>>,
+        addresses: Vec<SocketAddrV4>,
+        path: PathBuf,
+        counters: &Counters,
+    ) -> Self {
+        Self::File {
+            capture,
+            packets: counters.count("packets_received", "datagrams from the file"),
+            bytes: counters.count("bytes_received", "payload bytes of those datagrams"),
+            skipped: counters.count(
+                "records_skipped",
+                "records of the file that are no whole UDP datagrams: fragments and other protocols",
+            ),
+            addresses,
+            path,
+        }
+    }
+
     /// Input from `sockets`.
     pub fn sockets(sockets: Vec<Socket>, counters: &Counters) -> Self {
         Self::Sockets {
@@ -80,21 +102,23 @@ pub struct Link {
     reports: SyncSender<Report>,
     waker: Waker,
     stop: Arc<AtomicBool>,
-    /// Whether an empty queue drops the frame; otherwise it is waited for.
-    drops: bool,
+    /// How long a live source waits for frames before it drops data; others wait for ever.
+    patience: Option<Duration>,
+    /// How much of it is used up since the sockets were last empty.
+    waited: Duration,
     /// The first frame ever, for which the thread waited.
     first: Option<FrameMut>,
 }
 
 impl Link {
-    /// Both queues and the flag that asks the thread to stop.
+    /// A link that waits for frames until `stop`.
     pub fn new(
         empty: Receiver<FrameMut>,
         reports: SyncSender<Report>,
         waker: Waker,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Self { empty, reports, waker, stop, drops: false, first: None }
+        Self { empty, reports, waker, stop, patience: None, waited: Duration::ZERO, first: None }
     }
 
     fn stopping(&self) -> bool {
@@ -113,6 +137,20 @@ impl Link {
         None
     }
 
+    /// An empty frame that comes before the patience is at its end. The socket buffers bridge the
+    /// time; they do so once, so that the patience comes back only when they are empty again.
+    fn wait_a_little(&mut self, patience: Duration) -> Option<FrameMut> {
+        while !self.stopping() && self.waited < patience {
+            let began = Instant::now();
+            let frame = self.empty.recv_timeout(patience.saturating_sub(self.waited).min(TICK));
+            self.waited += began.elapsed();
+            if let Ok(frame) = frame {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
     fn report(&self, report: Report) {
         // There is room for every frame lent and one last word; a block that is gone needs neither.
         let _ = self.reports.send(report);
@@ -125,7 +163,13 @@ impl Frames for Link {
         if let Some(frame) = self.first.take() {
             return Some(frame);
         }
-        if self.drops { self.empty.try_recv().ok() } else { self.wait() }
+        if let Ok(frame) = self.empty.try_recv() {
+            return Some(frame);
+        }
+        match self.patience {
+            None => self.wait(),
+            Some(patience) => self.wait_a_little(patience),
+        }
     }
 
     fn push(&mut self, frame: FrameMut) {
@@ -133,26 +177,31 @@ impl Frames for Link {
     }
 }
 
+/// When a stream from the network is over, and what happens until then.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// It ends after this long without data.
+    pub idle: Option<Duration>,
+    /// It ends when so many senders have stopped; 0 never.
+    pub senders: usize,
+    /// For how long a live source waits for frames; `None` if it is not live.
+    pub patience: Option<Duration>,
+    /// For messages.
+    pub adc_sample_rate_hz: f64,
+}
+
 /// What the thread works with.
 pub struct Receiving {
     window: Window,
     link: Link,
-    idle: Option<Duration>,
-    senders: usize,
-    live: bool,
-    stopped: HashSet<SocketAddrV4>,
+    senders: Senders,
+    terms: Terms,
 }
 
 impl Receiving {
-    /// A thread that ends after `idle` without data or when `senders` (if not 0) have stopped.
-    pub fn new(
-        window: Window,
-        link: Link,
-        idle: Option<Duration>,
-        senders: usize,
-        live: bool,
-    ) -> Self {
-        Self { window, link, idle, senders, live, stopped: HashSet::new() }
+    /// A thread that fills `window` with what belongs there.
+    pub fn new(window: Window, link: Link, senders: Senders, terms: Terms) -> Self {
+        Self { window, link, senders, terms }
     }
 
     /// Runs until the stream ends.
@@ -160,15 +209,12 @@ impl Receiving {
         // What arrives before the flowgraph runs waits in the socket buffer.
         self.link.first = self.link.wait();
         let result = match input {
-            Input::File { capture, addresses, path } => {
-                self.read(capture, &addresses).map_err(|error| {
-                    BlockError::new(format!("cannot read {}: {error}", path.display()))
-                        .because(error)
-                })
+            Input::File { capture, packets, bytes, skipped, addresses, path } => {
+                self.read(capture, &addresses, [&packets, &bytes, &skipped], &path)
             }
-            Input::Sockets { sockets, packets, bytes, kernel_drops } => self
-                .listen(Batch::new(sockets), [&packets, &bytes, &kernel_drops])
-                .map_err(|error| BlockError::new("cannot receive").because(error)),
+            Input::Sockets { sockets, packets, bytes, kernel_drops } => {
+                self.listen(sockets, [&packets, &bytes, &kernel_drops])
+            }
         };
         self.window.flush(&mut self.link);
         self.link.report(match result {
@@ -181,46 +227,87 @@ impl Receiving {
         &mut self,
         mut capture: Capture<BufReader<File>>,
         addresses: &[SocketAddrV4],
-    ) -> std::io::Result<()> {
-        while let Some(datagram) = capture.next_datagram()? {
-            if self.link.stopping() {
-                break;
+        [packets, bytes, skipped]: [&Counter; 3],
+        path: &Path,
+    ) -> Result<(), BlockError> {
+        while !self.link.stopping() {
+            let datagram = capture.next_datagram().map_err(|error| {
+                BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
+            })?;
+            let Some(datagram) = datagram else { break };
+            if !(addresses.is_empty() || addresses.contains(&datagram.to)) {
+                continue;
             }
-            if addresses.is_empty() || addresses.contains(&datagram.to) {
-                self.window.datagram(datagram.payload, &mut self.link);
+            packets.add(1);
+            bytes.add(datagram.payload.len() as u64);
+            match self.window.datagram(datagram.payload, &mut self.link) {
+                Outcome::Accepted => self.senders.data(datagram.from, Instant::now()),
+                Outcome::Stop => self.senders.stop(datagram.from, Instant::now()),
+                Outcome::Refused => {}
+                Outcome::WentBack { samples } => return Err(self.went_back(samples)),
             }
         }
+        skipped.add(capture.skipped());
         Ok(())
     }
 
-    fn listen(&mut self, mut batch: Batch, counters: [&Counter; 3]) -> std::io::Result<()> {
-        self.link.drops = self.live;
+    fn listen(
+        &mut self,
+        sockets: Vec<Socket>,
+        [packets, bytes, kernel_drops]: [&Counter; 3],
+    ) -> Result<(), BlockError> {
+        let mut batch = Batch::new(sockets, self.window.bytes() / 4);
+        self.link.patience = self.terms.patience;
         let mut last_data = Instant::now();
         let mut started = false;
         while !self.link.stopping() {
-            let Self { window, link, stopped, senders, .. } = self;
+            let Self { window, link, senders, .. } = self;
+            let mut went_back = None;
+            let mut now = None;
             let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
-                if window.datagram(datagram, link) == Outcome::Stop && stopped.len() < MAX_SENDERS {
-                    stopped.insert(sender);
+                let now = *now.get_or_insert_with(Instant::now);
+                window.tick(now);
+                match window.datagram(datagram, link) {
+                    Outcome::Accepted => senders.data(sender, now),
+                    Outcome::Stop => senders.stop(sender, now),
+                    Outcome::Refused => {}
+                    Outcome::WentBack { samples } => went_back = Some(samples),
                 }
             };
-            let received = batch.receive(TICK, &mut handle)?;
-            counters[0].add(received.datagrams);
-            counters[1].add(received.bytes);
-            counters[2].add(received.kernel_drops);
+            let received = batch
+                .receive(TICK, &mut handle)
+                .map_err(|error| BlockError::new("cannot receive").because(error))?;
+            packets.add(received.datagrams);
+            bytes.add(received.bytes);
+            kernel_drops.add(received.kernel_drops);
+            if let Some(samples) = went_back {
+                return Err(self.went_back(samples));
+            }
+            if received.emptied {
+                self.link.waited = Duration::ZERO;
+            }
             if received.datagrams > 0 {
                 last_data = Instant::now();
                 started = true;
             } else {
                 let silence = last_data.elapsed();
-                let all_stopped = *senders > 0 && stopped.len() >= *senders;
+                let needed = self.terms.senders;
+                let all_stopped = needed > 0 && self.senders.stopped() >= needed;
                 // The clock of silence starts with the stream: a late sender is waited for.
-                let idle = self.idle.is_some_and(|idle| started && silence >= idle);
+                let idle = self.terms.idle.is_some_and(|idle| started && silence >= idle);
                 if idle || (all_stopped && silence >= AFTER_STOP) {
                     break;
                 }
             }
         }
         Ok(())
+    }
+
+    fn went_back(&self, samples: u64) -> BlockError {
+        let seconds = samples as f64 / self.terms.adc_sample_rate_hz;
+        BlockError::new(format!(
+            "the timestamps went back by {samples} samples ({seconds:.1} s) and stay there: the digitiser was \
+             restarted, so its sync time has changed; start again with the new `sync_time_seconds`"
+        ))
     }
 }

@@ -3,13 +3,17 @@
 use super::*;
 use crate::spead::packet::{Head, Pointer};
 use crate::spead_source::layout::Stream;
+use crate::spead_source::slot::MAX_PIECES;
 use fxgraph::frame::{HostAllocator, Pool};
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 const HEAP: usize = 64;
 const HEAPS: usize = 4;
 const STEP: u64 = 32;
+/// A heap each millisecond.
+const RATE: f64 = STEP as f64 * 1e3;
 
 /// A pool to take from and a list of what was passed on.
 struct Desk {
@@ -89,7 +93,7 @@ fn heap_bytes(frame: &FrameMut, slot: usize) -> &[u8] {
 #[test]
 fn out_of_order_late_and_lost_heaps_end_up_in_place_and_marked() {
     let counters = Counters::default();
-    let mut window = Window::new(digitiser(), 4, &counters);
+    let mut window = Window::new(digitiser(), 4, RATE, &counters);
     let mut desk = Desk::new(&digitiser(), 64);
     let mut order: Vec<u64> = (40..80).filter(|h| ![47, 60, 61].contains(h)).collect();
     order.swap(0, 3);
@@ -124,7 +128,7 @@ fn out_of_order_late_and_lost_heaps_end_up_in_place_and_marked() {
 #[test]
 fn overlapping_and_repeated_packets_make_one_whole_heap() {
     let counters = Counters::default();
-    let mut window = Window::new(f_engine(), 2, &counters);
+    let mut window = Window::new(f_engine(), 2, RATE, &counters);
     let mut desk = Desk::new(&f_engine(), 4);
     let payload: Vec<u8> = (0..HEAP as u8).collect();
     for antenna in 0..3 {
@@ -152,7 +156,7 @@ fn overlapping_and_repeated_packets_make_one_whole_heap() {
 #[test]
 fn a_unit_is_valid_only_with_all_its_substreams() {
     let counters = Counters::default();
-    let mut window = Window::new(f_engine(), 2, &counters);
+    let mut window = Window::new(f_engine(), 2, RATE, &counters);
     let mut desk = Desk::new(&f_engine(), 4);
     for (antenna, channel) in [(0, 8), (0, 12), (1, 12), (2, 8)] {
         window.datagram(&voltages(5, antenna, channel, 0, &[antenna as u8 + 1; HEAP]), &mut desk);
@@ -166,7 +170,7 @@ fn a_unit_is_valid_only_with_all_its_substreams() {
 #[test]
 fn bad_packets_are_counted_by_cause_and_change_nothing() {
     let counters = Counters::default();
-    let mut window = Window::new(f_engine(), 2, &counters);
+    let mut window = Window::new(f_engine(), 2, RATE, &counters);
     let mut desk = Desk::new(&f_engine(), 4);
     let good = voltages(5, 0, 8, 0, &[1; HEAP]);
     let mut bad = |bytes: &[u8], cause: &str| {
@@ -199,49 +203,186 @@ fn bad_packets_are_counted_by_cause_and_change_nothing() {
     assert!(desk.out.is_empty());
 }
 
-#[test]
-fn one_hostile_timestamp_flushes_nothing_and_the_stream_goes_on() {
-    let counters = Counters::default();
-    let mut window = Window::new(digitiser(), 4, &counters);
-    let mut desk = Desk::new(&digitiser(), 64);
-    // The very first packet is hostile too.
-    window.datagram(&heap(1 << 40), &mut desk);
-    for h in 400..480 {
-        window.datagram(&heap(h), &mut desk);
-        if h > 410 {
-            window.datagram(&heap(h * 7919 + (1 << 30)), &mut desk);
+/// A window on a stream that comes in real time, a heap each millisecond.
+struct Live {
+    counters: Counters,
+    window: Window,
+    desk: Desk,
+    start: Instant,
+    millis: u64,
+}
+
+impl Live {
+    fn new(frames: usize) -> Self {
+        let counters = Counters::default();
+        Self {
+            window: Window::new(digitiser(), frames, RATE, &counters),
+            desk: Desk::new(&digitiser(), 2000),
+            counters,
+            start: Instant::now(),
+            millis: 0,
         }
     }
-    window.flush(&mut desk);
-    let valid: u32 = desk.out.iter().flat_map(|f| f.header().validity.clone()).sum();
-    // The first packet and three heaps that were needed to outvote it.
-    assert_eq!(valid, 1 + 77);
-    assert_eq!(count(&counters, "window_jumps"), 1);
-    assert_eq!(count(&counters, "packets_too_far_ahead"), 69);
+
+    /// A heap comes now.
+    fn heap(&mut self, number: u64) -> Outcome {
+        self.window.tick(self.start + Duration::from_millis(self.millis));
+        self.window.datagram(&heap(number), &mut self.desk)
+    }
+
+    /// Heaps come one each millisecond.
+    fn stream(&mut self, numbers: std::ops::Range<u64>) -> Vec<Outcome> {
+        let next = |number| {
+            self.millis += 1;
+            self.heap(number)
+        };
+        numbers.map(next).collect()
+    }
+
+    /// Numbers of the valid heaps that were handed on, in order.
+    fn handed_on(&mut self) -> Vec<u64> {
+        self.window.flush(&mut self.desk);
+        let mut heaps = Vec::new();
+        let mut last = None;
+        for frame in &self.desk.out {
+            let header = frame.header();
+            assert!(last < Some(header.timestamp), "time grows");
+            last = Some(header.timestamp);
+            let first = header.timestamp / STEP;
+            let valid = header.validity.iter().enumerate().filter(|(_, valid)| **valid > 0);
+            heaps.extend(valid.map(|(slot, _)| first + slot as u64));
+        }
+        heaps
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        count(&self.counters, name)
+    }
 }
 
 #[test]
-fn a_stream_that_goes_on_elsewhere_is_followed() {
+fn strays_however_many_and_however_well_they_agree_move_nothing_while_the_stream_goes_on() {
+    let mut live = Live::new(4);
+    for h in 400..800 {
+        live.stream(h..h + 1);
+        // Ever longer runs, far ahead and far behind.
+        for stray in 0..(h - 400) {
+            live.heap((1 << 35) + h * 500 + stray);
+            live.heap(stray);
+        }
+    }
+    assert_eq!(live.handed_on(), (400..800).collect::<Vec<_>>());
+    assert_eq!(live.count("window_jumps"), 0);
+    let strays = live.count("packets_too_far_ahead") + live.count("packets_too_late");
+    assert_eq!(strays, 400 * 399);
+    assert_eq!(live.count("heaps_missing"), 0);
+}
+
+#[test]
+fn strays_in_the_future_are_not_believed_in_a_pause_before_there_are_many_over_many_frames() {
+    let mut live = Live::new(4);
+    live.stream(0..100);
+    live.millis += 10_000;
+    for stray in 0..63 {
+        live.heap((1 << 35) + stray);
+    }
+    live.stream(10_100..10_200);
+    // The few that say that the stream goes on.
+    assert_eq!(live.handed_on(), (0..100).chain(10_103..10_200).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_stray_first_heap_is_forgotten_and_nothing_of_it_is_handed_on() {
+    for strays in [1, 3] {
+        let mut live = Live::new(4);
+        for stray in 0..strays {
+            live.heap((1 << 40) + stray);
+        }
+        live.stream(400..480);
+        let lost = if strays == 1 { 3 } else { 5 };
+        assert_eq!(live.handed_on(), (400 + lost..480).collect::<Vec<_>>());
+        assert_eq!(live.count("heaps_stray"), strays);
+        assert_eq!(live.count("window_jumps"), 0);
+    }
+}
+
+#[test]
+fn the_wrap_of_the_48_bits_on_the_wire_is_not_seen_behind_the_source() {
+    let wrap = (1 << 48) / STEP;
+    for start in [wrap - 4, wrap - 8, wrap - 200] {
+        let mut live = Live::new(4);
+        live.stream(start..wrap + 200);
+        assert_eq!(live.handed_on(), (start..wrap + 200).collect::<Vec<_>>());
+        let losses = live.counters.list();
+        assert!(losses.iter().filter(|c| c.is_loss).all(|c| c.counter.get() == 0));
+    }
+}
+
+#[test]
+fn a_gap_of_minutes_is_crossed_at_the_cost_of_few_heaps_even_over_the_wrap() {
+    let wrap = (1 << 48) / STEP;
+    for start in [1000, wrap - 1000] {
+        let mut live = Live::new(4);
+        live.stream(start..start + 100);
+        live.millis += 300_000;
+        let after = start + 300_100;
+        live.stream(after..after + 100);
+        let expected = (start..start + 100).chain(after + 3..after + 100);
+        assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+        assert_eq!(live.count("window_jumps"), 1);
+    }
+}
+
+#[test]
+fn a_gap_in_a_file_which_has_no_clock_is_crossed_on_more_evidence() {
     let counters = Counters::default();
-    let mut window = Window::new(digitiser(), 4, &counters);
+    let mut window = Window::new(digitiser(), 4, RATE, &counters);
     let mut desk = Desk::new(&digitiser(), 64);
-    for h in (0..40).chain(4000..4040) {
+    for h in (0..40).chain(4000..4100) {
         window.datagram(&heap(h), &mut desk);
     }
     assert_eq!(count(&counters, "window_jumps"), 1);
-    // A restarted digitiser begins again at zero; it takes longer to believe that.
-    for h in 0..2000 {
-        window.datagram(&heap(h), &mut desk);
-        desk.out.clear();
+    assert_eq!(count(&counters, "packets_too_far_ahead"), 63);
+}
+
+#[test]
+fn a_stream_that_leaps_into_the_future_is_followed_once_its_old_time_is_silent() {
+    let mut live = Live::new(4);
+    live.stream(0..100);
+    live.stream(1_000_000..1_001_000);
+    // A quarter of a second of silence, less the heap that ends it.
+    assert_eq!(live.handed_on(), (0..100).chain(1_000_249..1_001_000).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_too_far_ahead"), 249);
+}
+
+#[test]
+fn a_restarted_digitiser_is_an_error_that_says_how_far_time_went_back() {
+    let mut live = Live::new(4);
+    live.stream(5000..10_000);
+    let outcomes = live.stream(0..2000);
+    let refused = outcomes.iter().take_while(|o| **o == Outcome::Refused).count();
+    // A second of nothing else.
+    assert_eq!(refused, 1000);
+    // Frames are of 4 heaps; the window begins behind the last whole one.
+    assert_eq!(outcomes[refused], Outcome::WentBack { samples: (10_000 - 1000) * STEP });
+    assert_eq!(live.handed_on(), (5000..10_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn while_the_stream_goes_on_another_that_lags_behind_is_only_counted() {
+    let mut live = Live::new(4);
+    for h in 5000..9000 {
+        live.stream(h..h + 1);
+        assert_eq!(live.heap(h - 4000), Outcome::Refused);
     }
-    assert_eq!(count(&counters, "window_jumps"), 2);
-    assert_eq!(count(&counters, "packets_too_late"), u64::from(EVIDENCE_BACKWARDS) - 1);
+    assert_eq!(live.count("packets_too_late"), 4000);
+    assert_eq!(live.handed_on(), (5000..9000).collect::<Vec<_>>());
 }
 
 #[test]
 fn without_buffers_whole_frames_are_dropped() {
     let counters = Counters::default();
-    let mut window = Window::new(digitiser(), 2, &counters);
+    let mut window = Window::new(digitiser(), 2, RATE, &counters);
     let mut desk = Desk::new(&digitiser(), 3);
     for h in 0..10 * HEAPS as u64 {
         window.datagram(&heap(h), &mut desk);
@@ -257,7 +398,7 @@ fn without_buffers_whole_frames_are_dropped() {
 #[test]
 fn a_million_heap_identifiers_take_no_memory() {
     let counters = Counters::default();
-    let mut window = Window::new(digitiser(), 4, &counters);
+    let mut window = Window::new(digitiser(), 4, RATE, &counters);
     let mut desk = Desk::new(&digitiser(), 4);
     let mut seed = 1_u64;
     for counter in 0..1_000_000_u64 {
@@ -276,7 +417,7 @@ fn a_million_heap_identifiers_take_no_memory() {
 fn a_heap_in_too_many_pieces_is_given_up_without_growth() {
     let counters = Counters::default();
     let layout = Layout { heap_bytes: 1024, ..digitiser() };
-    let mut window = Window::new(layout, 2, &counters);
+    let mut window = Window::new(layout, 2, RATE, &counters);
     let mut desk = Desk::new(&layout, 2);
     for at in (0..1024).step_by(2) {
         let items = sample_items(0);
@@ -292,7 +433,7 @@ proptest! {
         changes in proptest::collection::vec((0_usize..200, any::<u8>(), 0_usize..140), 1..40),
     ) {
         let counters = Counters::default();
-        let mut window = Window::new(digitiser(), 4, &counters);
+        let mut window = Window::new(digitiser(), 4, RATE, &counters);
         let mut desk = Desk::new(&digitiser(), 64);
         for h in 8..16 {
             window.datagram(&heap(h), &mut desk);

@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
     let layout = Layout { stream, heap_bytes: 32, samples_per_heap: 16, heaps_per_frame: 2 };
     let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
     let mut desk = Desk(pool);
-    let mut window = Window::new(layout, 2, &Counters::default());
+    let mut window = Window::new(layout, 2, 1e6, &Counters::default());
     // Length in two bytes, datagram, length, datagram, ...
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
