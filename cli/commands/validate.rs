@@ -3,7 +3,7 @@
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, parse_setting};
 use crate::terminal::{Paint, Terminal};
-use fxgraph::diagnostic::{render_all, to_json};
+use fxgraph::diagnostic::{first, render_all, to_json};
 use fxgraph::flowgraph::{Setting, load};
 use serde_json::json;
 use std::path::PathBuf;
@@ -38,8 +38,11 @@ impl Validate {
             };
             if self.json {
                 let shown: Vec<_> =
-                    diagnostics.iter().map(|d| to_json(d, &loaded.sources)).collect();
-                reports.push(json!({"file": file, "ok": is_ok, "diagnostics": shown}));
+                    first(diagnostics).map(|d| to_json(d, &loaded.sources)).collect();
+                let more = diagnostics.len() - shown.len();
+                reports.push(
+                    json!({"file": file, "ok": is_ok, "diagnostics": shown, "not_shown": more}),
+                );
             }
             let text = render_all(diagnostics, &loaded.sources, flowgraph::style(terminal));
             if !is_ok {

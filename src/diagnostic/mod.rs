@@ -4,7 +4,7 @@ mod explain;
 mod render;
 
 pub use explain::{all as all_explanations, explain};
-pub use render::{Style, render, render_all, to_json};
+pub use render::{SHOWN, Style, first, render, render_all, to_json};
 
 /// A place in one of the files of a flowgraph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ impl Diagnostic {
         Self {
             severity: Severity::Error,
             code,
-            message: message.into(),
+            message: readable(message),
             span: Some(span),
             label: String::new(),
             notes: Vec::new(),
@@ -77,30 +77,46 @@ impl Diagnostic {
     /// The same with a label under the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
+        self.label = readable(label);
         self
     }
 
     /// The same with another place that explains it.
     #[must_use]
     pub fn note(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.notes.push((span, text.into()));
+        self.notes.push((span, readable(text)));
         self
     }
 
     /// The same with advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help.push(help.into());
+        self.help.push(readable(help));
         self
     }
 
     /// The same with advice, if there is any.
     #[must_use]
     pub fn maybe_help(mut self, help: Option<String>) -> Self {
-        self.help.extend(help);
+        self.help.extend(help.map(readable));
         self
     }
+}
+
+/// Characters of one quotation.
+const QUOTED: usize = 200;
+
+/// The text with quotations, which may be as long as a file, cut to what one reads.
+fn readable(text: impl Into<String>) -> String {
+    let text = text.into();
+    if text.len() <= QUOTED {
+        return text;
+    }
+    let pieces = text.split('`').map(|piece| match piece.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &piece[..end]),
+        None => piece.to_owned(),
+    });
+    pieces.collect::<Vec<_>>().join("`")
 }
 
 /// Sorts by place and joins the diagnostics that copies of one template share.
@@ -118,7 +134,8 @@ pub fn tidy(mut all: Vec<Diagnostic>) -> Vec<Diagnostic> {
         match same {
             Some(known) => {
                 for block in diagnostic.blocks {
-                    if !known.blocks.contains(&block) {
+                    // One block's diagnostics stand together.
+                    if known.blocks.last() != Some(&block) {
                         known.blocks.push(block);
                     }
                 }
@@ -129,11 +146,18 @@ pub fn tidy(mut all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     kept
 }
 
+/// Longest word that may be a misspelt one.
+const WORD_BYTES: usize = 100;
+
 /// The one of `known` nearest to `word`, if it is near enough to have been meant.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_BYTES {
+        return None;
+    }
     known
         .into_iter()
+        .filter(|candidate| candidate.len() <= WORD_BYTES)
         .map(|candidate| {
             let swapped = strsim::osa_distance(&word.to_lowercase(), &candidate.to_lowercase());
             (swapped, candidate)
@@ -162,6 +186,17 @@ pub fn suggest(word: &str, what: &str, known: &[&str]) -> Option<String> {
             Some(format!("known here: {}{more}", shown.join(", ")))
         }
     }
+}
+
+/// [`suggest`] for a problem that comes after `others`: not for one that nobody will see, because
+/// a look at all names for every wrong one takes minutes where both are many.
+pub(crate) fn suggest_after(
+    others: &[Diagnostic],
+    word: &str,
+    what: &str,
+    known: &[&str],
+) -> Option<String> {
+    if others.len() < SHOWN { suggest(word, what, known) } else { None }
 }
 
 /// The stable codes.

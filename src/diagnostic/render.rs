@@ -7,6 +7,9 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
 use std::fmt::Write as _;
 
+/// How many other places one diagnostic shows.
+const NOTES_SHOWN: usize = 20;
+
 /// How to write diagnostics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -34,16 +37,23 @@ fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {
     let title = level.primary_title(diagnostic.message.as_str()).id(diagnostic.code);
     let mut group = Group::with_title(title);
     let mut files: Vec<u32> = diagnostic.span.iter().map(|span| span.file).collect();
-    for (span, _) in &diagnostic.notes {
+    for (span, _) in diagnostic.notes.iter().take(NOTES_SHOWN) {
         if !files.contains(&span.file) {
             files.push(span.file);
         }
     }
     for file in files {
         let Some(source) = sources.get(file) else { continue };
-        let range = |span: super::Span| clamp(&source.text, span.start, span.end);
-        let mut snippet =
-            Snippet::source(source.text.as_str()).path(source.path.to_string_lossy().into_owned());
+        let notes = || diagnostic.notes.iter().map(|(span, _)| span).take(NOTES_SHOWN);
+        let spans = diagnostic.span.iter().chain(notes()).filter(|span| span.file == file);
+        let (lines, line_start) = lines(&source.text, spans);
+        let range = |span: super::Span| {
+            let range = clamp(&source.text, span.start, span.end);
+            range.start - lines.start..range.end - lines.start
+        };
+        let mut snippet = Snippet::source(&source.text[lines.clone()])
+            .line_start(line_start)
+            .path(source.path.to_string_lossy().into_owned());
         if let Some(span) = diagnostic.span.filter(|span| span.file == file) {
             let mut mark = AnnotationKind::Primary.span(range(span));
             if !diagnostic.label.is_empty() {
@@ -51,7 +61,8 @@ fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {
             }
             snippet = snippet.annotation(mark);
         }
-        for (span, text) in diagnostic.notes.iter().filter(|(span, _)| span.file == file) {
+        let notes = diagnostic.notes.iter().take(NOTES_SHOWN);
+        for (span, text) in notes.filter(|(span, _)| span.file == file) {
             let mark = AnnotationKind::Context.span(range(*span)).label(text.as_str());
             snippet = snippet.annotation(mark);
         }
@@ -64,6 +75,20 @@ fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {
         group = group.element(Level::HELP.message(help.as_str()));
     }
     group
+}
+
+/// The bytes of the lines of `text` from the first of `spans` to the last, and the first line's
+/// number: the renderer takes its time for every line that it is given.
+fn lines<'s>(
+    text: &str,
+    spans: impl Iterator<Item = &'s super::Span>,
+) -> (std::ops::Range<usize>, usize) {
+    let (first, last) = spans
+        .fold((u32::MAX, 0), |(first, last), span| (first.min(span.start), last.max(span.end)));
+    let std::ops::Range { start, end } = clamp(text, first.min(last), last);
+    let start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[end..].find('\n').map_or(text.len(), |at| end + at + 1);
+    (start..end, 1 + text[..start].bytes().filter(|byte| *byte == b'\n').count())
 }
 
 /// A range that lies in `text`, on character boundaries.
@@ -83,16 +108,38 @@ fn shared_by(blocks: &[String]) -> Option<String> {
     }
 }
 
-/// All of them, and a last line that counts.
+/// How many diagnostics are shown at once.
+pub const SHOWN: usize = 100;
+
+/// The first [`SHOWN`] diagnostics, errors before warnings if not all fit, in their order.
+pub fn first(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
+    let (mut errors, mut warnings) = (SHOWN, SHOWN.saturating_sub(count(diagnostics).0));
+    diagnostics.iter().filter(move |diagnostic| {
+        let room = match diagnostic.severity {
+            Severity::Error => &mut errors,
+            Severity::Warning => &mut warnings,
+        };
+        let fits = *room > 0;
+        *room = room.saturating_sub(1);
+        fits
+    })
+}
+
+/// Errors and warnings.
+fn count(diagnostics: &[Diagnostic]) -> (usize, usize) {
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+    (errors, diagnostics.len() - errors)
+}
+
+/// The [`first`] of them, and a last line that counts all.
 #[must_use]
 pub fn render_all(diagnostics: &[Diagnostic], sources: &Sources, style: Style) -> String {
     let mut text = String::new();
-    for diagnostic in diagnostics {
+    for diagnostic in first(diagnostics) {
         text.push_str(&render(diagnostic, sources, style));
         text.push_str("\n\n");
     }
-    let count = |severity| diagnostics.iter().filter(|d| d.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let (errors, warnings) = count(diagnostics);
     let plural = |n| if n == 1 { "" } else { "s" };
     let counted: Vec<String> = [(errors, "error"), (warnings, "warning")]
         .iter()
@@ -100,7 +147,8 @@ pub fn render_all(diagnostics: &[Diagnostic], sources: &Sources, style: Style) -
         .map(|(n, word)| format!("{n} {word}{}", plural(*n)))
         .collect();
     if !counted.is_empty() {
-        let _ = writeln!(text, "{}", counted.join(", "));
+        let part = if diagnostics.len() > SHOWN { ", the first of them shown" } else { "" };
+        let _ = writeln!(text, "{}{part}", counted.join(", "));
     }
     text
 }

@@ -61,20 +61,23 @@ impl Plan {
                 parts[*source].outputs[*port].edges.push(edge);
             }
         }
+        let mut frames = self.pool_frames();
+        for probe in &probes {
+            let (block, port) = self.origin(probe.source);
+            frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
+        }
         for (index, block) in self.blocks.iter().enumerate() {
             for (port, kind) in block.ports.outputs.iter().enumerate() {
                 if self.pool_of(index, port) != PortPool::Own {
                     continue;
                 }
-                let probed: usize = probes
-                    .iter()
-                    .filter(|probe| self.origin(probe.source) == (index, port))
-                    .map(|probe| probe.queue + 2)
-                    .sum();
-                let frames = self.pool_frames(index, port).saturating_add(probed);
                 let units = kind.validity.units();
-                let pool = Pool::new(&HostAllocator, frames, kind.frame_bytes(), units)
-                    .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+                let pool =
+                    Pool::new(&HostAllocator, frames[index][port], kind.frame_bytes(), units)
+                        .map_err(|source| BuildError::Memory {
+                            block: block.name.clone(),
+                            source,
+                        })?;
                 parts[index].outputs[port].pool = Some(pool);
             }
         }
@@ -100,16 +103,6 @@ impl Plan {
             });
         }
         Ok(Assembly { name: self.name.clone(), parts })
-    }
-
-    /// The output whose pool the frames of `port` come from.
-    fn origin(&self, port: (usize, usize)) -> (usize, usize) {
-        match self.pool_of(port.0, port.1) {
-            PortPool::Own => port,
-            PortPool::PassThrough(input) => {
-                self.blocks[port.0].inputs.get(input).map_or(port, |source| self.origin(*source))
-            }
-        }
     }
 
     fn part(&self, block: &super::PlannedBlock) -> Result<Part, BuildError> {

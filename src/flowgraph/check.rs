@@ -1,6 +1,7 @@
 //! From written-out blocks to checked ones: parameters read, ports known from source to sink.
 
 use super::expand::Instance;
+use super::order::Order;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
 use super::value::{Node, Problem, ReadError, Reader, Value};
@@ -9,6 +10,10 @@ use crate::kind::{At, Configured, KindEntry, Ports, Refusal};
 use crate::port::{Axis, Origin, PortType};
 use std::sync::Arc;
 
+/// Blocks of a circle that a message names.
+const CIRCLE_SHOWN: usize = 12;
+/// Axes of one port.
+const MAX_AXES: usize = 16;
 /// Bytes of one frame.
 const MAX_FRAME_BYTES: u128 = 1 << 40;
 
@@ -123,52 +128,31 @@ fn order(
     feeds: &[Option<Vec<Feed>>],
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<usize> {
-    let sources = |block: usize| feeds[block].iter().flatten().map(|feed| feed.block);
-    let mut waits: Vec<usize> = (0..instances.len()).map(|b| sources(b).count()).collect();
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); instances.len()];
-    for block in 0..instances.len() {
-        sources(block).for_each(|source| readers[source].push(block));
-    }
-    let mut order: Vec<usize> = (0..instances.len()).filter(|block| waits[*block] == 0).collect();
-    let mut next = 0;
-    while next < order.len() {
-        for reader in &readers[order[next]] {
-            waits[*reader] -= 1;
-            if waits[*reader] == 0 {
-                order.push(*reader);
-            }
-        }
-        next += 1;
-    }
-    let mut is_told = vec![false; instances.len()];
-    for start in 0..instances.len() {
-        if waits[start] == 0 || is_told[start] {
-            continue;
-        }
-        // Walking against the flow through blocks that wait always ends in a circle.
-        let mut way: Vec<(usize, Span)> = Vec::new();
-        let mut at = start;
-        let circle = loop {
-            if let Some(first) = way.iter().position(|(block, _)| *block == at) {
-                break &way[first..];
-            }
-            let feed = feeds[at].iter().flatten().find(|feed| waits[feed.block] > 0);
-            let Some(feed) = feed else { break &[][..] };
-            way.push((at, feed.span));
-            at = feed.block;
+    let sources = |feeds: &Option<Vec<Feed>>| -> Vec<usize> {
+        feeds.iter().flatten().map(|feed| feed.block).collect()
+    };
+    let needs: Vec<Vec<usize>> = feeds.iter().map(sources).collect();
+    let Order { good: order, circles, .. } = Order::of(&needs);
+    for circle in circles {
+        // From a block to what feeds it; frames go the other way.
+        let reads = |at: usize| {
+            let source = circle[(at + 1) % circle.len()];
+            let feeds = feeds[circle[at]].iter().flatten();
+            feeds.filter(move |feed| feed.block == source).map(|feed| feed.span).next()
         };
-        let is_new = circle.iter().all(|(block, _)| !is_told[*block]);
-        for (block, _) in &way {
-            is_told[*block] = true;
-        }
-        let Some((_, span)) = circle.first().filter(|_| is_new) else { continue };
+        let spans: Vec<Span> = (0..circle.len()).filter_map(reads).collect();
+        let Some(first) = spans.first() else { continue };
         let mut names: Vec<String> =
-            circle.iter().rev().map(|(block, _)| format!("`{}`", instances[*block].name)).collect();
+            circle.iter().rev().map(|block| format!("`{}`", instances[*block].name)).collect();
         names.extend(names.first().cloned());
+        if names.len() > CIRCLE_SHOWN {
+            names.splice(CIRCLE_SHOWN / 2..names.len() - 2, ["...".to_owned()]);
+        }
         let message = format!("blocks feed each other in a circle: {}", names.join(" -> "));
-        let mut problem =
-            Diagnostic::error(codes::CYCLE, *span, message).label("this closes the circle");
-        for (_, other) in circle[1..].iter().filter(|(_, other)| other != span) {
+        let mut problem = Diagnostic::error(codes::CYCLE, *first, message)
+            .label("this closes the circle")
+            .help("frames would wait for themselves: feed one of these blocks from elsewhere");
+        for other in spans[1..].iter().filter(|other| *other != first).take(CIRCLE_SHOWN) {
             problem = problem.note(*other, "part of the circle");
         }
         problems.push(problem);
@@ -227,6 +211,16 @@ fn plan_block(
                 Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, instance.key, message)
                     .label(format!("it would make {port}"))
                     .help("check the parameters that its axes and its clock come from");
+            problem.blocks.push(instance.name.clone());
+            problems.push(problem);
+            return None;
+        }
+        if port.axes.len().max(port.validity.axes.len()) > MAX_AXES {
+            let message =
+                format!("a frame of `{}` has more than {MAX_AXES} axes", instance.kind.name);
+            let mut problem = Diagnostic::error(codes::LIMIT, instance.key, message)
+                .label("too many")
+                .help("join some of them to one");
             problem.blocks.push(instance.name.clone());
             problems.push(problem);
             return None;

@@ -167,14 +167,20 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
                 .help("begin the file with `flowgraph: its_name`"),
         );
     }
-    if is_main
-        && document.blocks.is_empty()
-        && root.entry("blocks").is_none()
-        && root.entry("flowgraph").is_some()
-    {
+    let blocks = root.entry("blocks");
+    let is_empty = |node: &Node| match &node.value {
+        Value::Map(entries) => entries.is_empty(),
+        other => *other == Value::Null,
+    };
+    if is_main && root.entry("flowgraph").is_some() && blocks.is_none_or(|(_, n)| is_empty(n)) {
+        let (place, message) = match blocks {
+            Some((key, _)) => (key.span, "there is nothing in `blocks`"),
+            None => (start, "the key `blocks` is missing"),
+        };
         problems.push(
-            Diagnostic::error(codes::MISSING_KEY, start, "the key `blocks` is missing")
-                .label("a flowgraph without blocks does nothing"),
+            Diagnostic::error(codes::MISSING_KEY, place, message)
+                .label("a flowgraph without blocks does nothing")
+                .help("`fxgraph generate flowgraph NAME` writes one to start from"),
         );
     }
     document

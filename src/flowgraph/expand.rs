@@ -3,9 +3,9 @@
 use super::Sources;
 use super::document::{Document, Entry, Template, What, wrong_type};
 use super::parameters::{Given, evaluate};
-use super::scope::{Names, Substitution};
+use super::scope::{Budget, Names, Substitution};
 use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest};
+use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest, suggest_after};
 use crate::kind::{KindEntry, Registry};
 use crate::runtime::assembly::Thread;
 
@@ -69,6 +69,7 @@ pub(super) struct Scope {
 pub(super) struct Expansion<'a, 'r> {
     pub(super) registry: &'r Registry,
     pub(super) sources: &'a Sources,
+    pub(super) budget: &'a Budget,
     pub(super) templates: &'a [Template],
     pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) blocks: Vec<Instance<'r>>,
@@ -83,13 +84,14 @@ pub(super) struct Expansion<'a, 'r> {
 impl<'a, 'r> Expansion<'a, 'r> {
     pub(super) fn new(
         registry: &'r Registry,
-        sources: &'a Sources,
+        (sources, budget): (&'a Sources, &'a Budget),
         document: &'a Document,
         problems: &'a mut Vec<Diagnostic>,
     ) -> Self {
         Self {
             registry,
             sources,
+            budget,
             templates: &document.templates,
             problems,
             blocks: Vec::new(),
@@ -116,7 +118,8 @@ impl<'a, 'r> Expansion<'a, 'r> {
     }
 
     fn compute(&mut self, node: &Node, names: &Names) -> Option<Node> {
-        Substitution { names, sources: self.sources, problems: self.problems }.node(node)
+        let (sources, budget) = (self.sources, self.budget);
+        Substitution { names, sources, budget, problems: self.problems }.node(node)
     }
 
     fn entries(
@@ -167,6 +170,11 @@ impl<'a, 'r> Expansion<'a, 'r> {
                 member.is_broken = true;
                 break;
             }
+            let outer: usize = templates.iter().map(|(name, word)| name.len() + word.len()).sum();
+            if !self.budget.take_text(local.len() + outer, entry.key.span) {
+                member.is_broken = true;
+                break;
+            }
             let mut names = names.clone();
             let name = if member.is_replicated {
                 names.set("index", Some(super::expression::Scalar::Int(copy as i128)));
@@ -191,15 +199,17 @@ impl<'a, 'r> Expansion<'a, 'r> {
 
     fn replicate(&mut self, node: &Node, names: &Names) -> Option<usize> {
         let value = self.compute(node, names)?;
-        match value.value {
-            Value::Int(count) if (1..=MAX_BLOCKS as i128).contains(&count) => Some(count as usize),
+        match value.value.whole() {
+            Some(count) if (1..=MAX_BLOCKS as i128).contains(&count) => Some(count as usize),
             _ => {
                 let message = format!(
                     "`replicate` is a whole number from 1 to {MAX_BLOCKS}, found {}",
                     value.value.quoted()
                 );
                 self.problems.push(
-                    Diagnostic::error(codes::REPLICATE, node.span, message).label("not a count"),
+                    Diagnostic::error(codes::REPLICATE, node.span, message)
+                        .label("not a count")
+                        .help("write a number, or an expression that gives one: `\"${antennas}\"`"),
                 );
                 None
             }
@@ -213,20 +223,22 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let Some((_, nodes)) = &entry.inputs else { return Some(Vec::new()) };
         let mut all = Some(Vec::new());
         for node in nodes {
-            let reference = self.compute(node, names).filter(|computed| {
-                let is_text = computed.text().is_some();
-                if !is_text {
-                    self.problems
-                        .push(wrong_type(node, "a reference like `block` or `block.port`"));
-                }
-                is_text
-            });
+            let reference = self.reference(node, names);
             all = all.zip(reference).map(|(mut all, reference)| {
                 all.push(reference);
                 all
             });
         }
         all
+    }
+
+    fn reference(&mut self, node: &Node, names: &Names) -> Option<Node> {
+        let computed = self.compute(node, names)?;
+        if computed.text().is_none() {
+            self.problems.push(wrong_type(node, "a reference like `block` or `block.port`"));
+            return None;
+        }
+        Some(computed)
     }
 
     fn block(
@@ -247,7 +259,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
-        let device = self.device(entry, names);
+        self.device(entry, names);
         let Some(kind) = self.registry.get(&word) else {
             let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
             let help = match nearest(&word, known.iter().copied()) {
@@ -267,7 +279,6 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let implementation = self.implementation(entry, names, kind);
         // A block whose parameters are fine is checked on, even if its thread is misspelt.
-        let is_fine = thread.is_some() && queue.is_some() && device;
         self.blocks.push(Instance {
             name,
             kind,
@@ -280,7 +291,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             scope,
             thread: thread.unwrap_or_default(),
             queue: queue.unwrap_or(DEFAULT_QUEUE),
-            implementation: implementation.filter(|_| is_fine).unwrap_or("cpu"),
+            implementation: implementation.unwrap_or("cpu"),
         });
         Some(Item::Block(self.blocks.len() - 1))
     }
@@ -292,7 +303,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             Value::Text(word) if word == "shared" => return Some(Thread::Shared),
             Value::Text(word) if word == "own" => return Some(Thread::Own { core: None }),
             Value::Map(entries) if entries.len() == 1 && entries[0].0.text == "core" => {
-                if let Value::Int(core @ 0..=4095) = entries[0].1.value {
+                if let Some(core @ 0..=4095) = entries[0].1.value.whole() {
                     return Some(Thread::Own { core: Some(core as usize) });
                 }
             }
@@ -305,8 +316,8 @@ impl<'a, 'r> Expansion<'a, 'r> {
     fn queue(&mut self, entry: &Entry, names: &Names) -> Option<usize> {
         let Some(node) = &entry.queue else { return Some(DEFAULT_QUEUE) };
         let value = self.compute(node, names)?;
-        match value.value {
-            Value::Int(depth) if (1..=MAX_QUEUE).contains(&depth) => Some(depth as usize),
+        match value.value.whole() {
+            Some(depth) if (1..=MAX_QUEUE).contains(&depth) => Some(depth as usize),
             _ => {
                 let expected = format!("a whole number from 1 to {MAX_QUEUE}");
                 self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
@@ -315,11 +326,11 @@ impl<'a, 'r> Expansion<'a, 'r> {
         }
     }
 
-    fn device(&mut self, entry: &Entry, names: &Names) -> bool {
-        let Some(node) = &entry.device else { return true };
-        let Some(value) = self.compute(node, names) else { return false };
+    fn device(&mut self, entry: &Entry, names: &Names) {
+        let Some(node) = &entry.device else { return };
+        let Some(value) = self.compute(node, names) else { return };
         if value.text() == Some("cpu") {
-            return true;
+            return;
         }
         self.problems.push(
             Diagnostic::error(
@@ -330,7 +341,6 @@ impl<'a, 'r> Expansion<'a, 'r> {
             .label("no such device")
             .help("this build knows `cpu` only"),
         );
-        false
     }
 
     fn implementation(
@@ -370,7 +380,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let word = self.compute(node, names)?.value.plain();
         let Some(template) = self.templates.iter().find(|t| t.key.text == word) else {
             let known: Vec<&str> = self.templates.iter().map(|t| t.key.text.as_str()).collect();
-            let help = suggest(&word, "template", &known)
+            let help = suggest_after(self.problems, &word, "template", &known)
                 .or_else(|| Some("this flowgraph has no templates".to_owned()));
             self.problems.push(
                 Diagnostic::error(
@@ -415,7 +425,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let outputs = template
             .outputs
             .iter()
-            .map(|(key, node)| (key.clone(), self.compute(node, &values)))
+            .map(|(key, node)| (key.clone(), self.reference(node, &values)))
             .collect();
         self.scopes[inner].outputs = outputs;
         let mut path = templates.to_vec();
@@ -438,9 +448,8 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let place = entry.parameters.as_ref().map_or(entry.key.span, |(key, _)| key.span);
         let given = Given::Entries(&given, place);
         let mut outer = self.globals.clone();
-        if let Some((index, value)) = names.0.iter().find(|(name, _)| name == "index") {
-            outer.set(index, value.clone());
-        }
-        evaluate(&template.parameters, &given, &outer, self.sources, self.problems)
+        outer.take_over("index", names);
+        let ground = (self.sources, self.budget);
+        evaluate(&template.parameters, &given, &outer, ground, self.problems)
     }
 }

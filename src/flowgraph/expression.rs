@@ -7,6 +7,7 @@ mod eval;
 mod parse;
 
 pub(super) use eval::evaluate;
+pub(super) use parse::names;
 
 /// A value while it is computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,29 @@ pub(super) enum Scalar {
     List(Vec<Scalar>),
     /// Handed on as it is.
     Map(Vec<(String, Scalar)>),
+}
+
+impl Scalar {
+    /// What sort of value it is, for messages.
+    pub(super) fn sort(&self) -> &'static str {
+        match self {
+            Self::Bool(_) => "true or false",
+            Self::Int(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a mapping",
+        }
+    }
+
+    /// Its value as a decimal number.
+    pub(super) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
 }
 
 /// What went wrong at which bytes of the expression.

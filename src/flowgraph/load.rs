@@ -5,12 +5,12 @@ use super::expand::{Expansion, Instance};
 use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
-use super::scope::{Names, Substitution, to_value};
+use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
 use super::value::Node;
 use super::{Loaded, Sources, check, include, test_read};
 use crate::Registry;
-use crate::diagnostic::{Diagnostic, Severity, codes, tidy};
+use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
 use crate::runtime::assembly::Thread;
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -73,20 +73,23 @@ fn plan(
     heads: &mut Vec<TestHead>,
 ) -> Option<Plan> {
     let given = Given::Set(set);
-    let names = evaluate(&document.parameters, &given, &Names::default(), sources, problems);
-    heads.extend(document.tests.iter().filter_map(|test| head(test, &names, sources)));
-    let mut expansion = Expansion::new(registry, sources, document, problems);
+    let budget = Budget::default();
+    let ground = (sources, &budget);
+    let names = evaluate(&document.parameters, &given, &Names::default(), ground, problems);
+    heads.extend(document.tests.iter().filter_map(|test| head(test, &names, ground)));
+    let mut expansion = Expansion::new(registry, ground, document, problems);
     expansion.run(document, &names);
     let (blocks, scopes) = (expansion.blocks, expansion.scopes);
-    let feeds = Resolver::new(&blocks, &scopes, problems).run();
+    let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let planned = check::check(&blocks, &feeds, problems);
     bound_twice(&planned, &blocks, problems);
-    let tests = tests(document, &names, sources, problems);
+    let tests = tests(document, &names, ground, problems);
+    problems.extend(budget.problem());
     // A block may be missing because an expression failed: that was said then.
     let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
     let parameters = document.parameters.iter().map(|declared| {
         let name = &declared.key.text;
-        let value = names.0.iter().find(|(known, _)| known == name).and_then(|(_, v)| v.as_ref());
+        let value = names.value(name);
         ParameterInfo {
             name: name.clone(),
             value: value.map_or(Json::Null, |value| to_value(value).to_json()),
@@ -117,17 +120,18 @@ fn plan(
     // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
     if set.is_empty() {
         let as_written = plan.tests.iter().filter(|test| test.set.is_empty());
-        problems.extend(as_written.flat_map(|test| plan.check_taps(test)));
+        // More than that nobody reads, and each takes a look at all blocks.
+        problems.extend(as_written.flat_map(|test| plan.check_taps(test)).take(SHOWN));
     }
     Some(plan)
 }
 
 /// What of a test does not depend on the rest of the flowgraph being right.
-fn head(test: &Node, names: &Names, sources: &Sources) -> Option<TestHead> {
+fn head(test: &Node, names: &Names, (sources, budget): (&Sources, &Budget)) -> Option<TestHead> {
     let mut said_elsewhere = Vec::new();
     let mut compute = |key: &str| {
         let (_, node) = test.entry(key)?;
-        Substitution { names, sources, problems: &mut said_elsewhere }.node(node)
+        Substitution { names, sources, budget, problems: &mut said_elsewhere }.node(node)
     };
     let name = compute("name")?.text()?.to_owned();
     let set = compute("set").map(|node| test_read::settings(&node, &mut Vec::new()));
@@ -137,12 +141,12 @@ fn head(test: &Node, names: &Names, sources: &Sources) -> Option<TestHead> {
 fn tests(
     document: &Document,
     names: &Names,
-    sources: &Sources,
+    (sources, budget): (&Sources, &Budget),
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<TestSpec> {
     let mut tests: Vec<TestSpec> = Vec::new();
     for node in &document.tests {
-        let node = Substitution { names, sources, problems }.node(node);
+        let node = Substitution { names, sources, budget, problems }.node(node);
         let Some(test) = node.and_then(|node| test_read::test(&node, problems)) else { continue };
         if let Some(first) = tests.iter().find(|known| known.name == test.name) {
             let message = format!("two tests are called `{}`", test.name);
@@ -167,10 +171,11 @@ fn tests(
         let declared: Vec<&str> = document.parameters.iter().map(|p| p.key.text.as_str()).collect();
         for Setting { name, .. } in test.set.iter().filter(|set| !declared.contains(&&*set.name)) {
             let message = format!("the test sets `{name}`, which is not a parameter");
+            let help = suggest_after(problems, name, "parameter", &declared);
             problems.push(
                 Diagnostic::error(codes::UNKNOWN_PARAMETER, test.span, message)
                     .label("in this test")
-                    .maybe_help(crate::diagnostic::suggest(name, "parameter", &declared)),
+                    .maybe_help(help),
             );
         }
         tests.push(test);

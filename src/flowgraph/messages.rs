@@ -210,6 +210,35 @@ fn ledger_of_values_that_cannot_be_read() {
     }
 }
 
+/// Ways to write files that once were read wrongly, or whose message led astray.
+#[test]
+fn ledger_of_files_that_cannot_be_read() {
+    let blocks = "blocks: {s: {kind: source}}";
+    let mut ledger = String::new();
+    for (what, text) in [
+        ("NUL ends nothing", format!("flowgraph: g\n{blocks}\n\0\nnonsense: 1\n")),
+        ("places behind a byte order mark", format!("\u{feff}flowgraph: g\nflow: 1\n{blocks}\n")),
+        ("a name of a later default", format!("flowgraph: g\nparameters:\n  a: \"${{c + \\\"x\\\"}}\"\n{blocks}\n")),
+        ("deep nesting", "[".repeat(5000)),
+        ("a reference without quotes", "flowgraph: g\nblocks: {o: {kind: sink, input: t[3]}}\n".to_owned()),
+        (
+            "an output that is a number",
+            "flowgraph: g\ntemplates: {t: {outputs: {o: \"${1}\"}}}\nblocks: {u: {template: t}, o: {kind: sink, input: u}}\n".to_owned(),
+        ),
+        ("no blocks", "flowgraph: g\nblocks: {}\n".to_owned()),
+        ("unending tolerance", format!("flowgraph: g\n{blocks}\ntests: [{{name: t, expect: [{{tap: s, mean: {{close_to: 0, tolerance: 1e999}}}}]}}]\n")),
+    ] {
+        let loaded = load_text("example.yaml", &text, &[], &registry());
+        let _ = writeln!(ledger, "{what}");
+        for problem in loaded.result.err().unwrap_or_default() {
+            let place = problem.span.map(|span| loaded.sources.line_column(span));
+            let help = problem.help.join("; ");
+            let _ = writeln!(ledger, "    {} at {place:?}: {}; {help}", problem.code, problem.message);
+        }
+    }
+    insta::assert_snapshot!("ledger_of_files", ledger);
+}
+
 #[test]
 fn what_set_gets_wrong_is_said_at_the_declaration() {
     let text = "flowgraph: g\nparameters: {antennas: {default: 4, maximum: 8}}\nblocks: {s: {kind: source}}\n";

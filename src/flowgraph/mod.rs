@@ -10,6 +10,7 @@ mod expand;
 mod expression;
 mod include;
 mod load;
+mod order;
 mod parameters;
 mod parse;
 mod plan;
@@ -42,6 +43,9 @@ pub struct Loaded {
     pub tests: Vec<TestHead>,
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod limits;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod messages;

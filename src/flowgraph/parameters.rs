@@ -3,10 +3,12 @@
 use super::Sources;
 use super::document::Declared;
 use super::expression::Scalar;
+use super::order::Order;
 use super::parse::parse;
-use super::scope::{Names, Substitution, to_scalar};
+use super::scope::{Budget, Names, Substitution, names_used, to_scalar};
 use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
+use std::collections::HashMap;
 
 /// Parameters of one flowgraph or template.
 const MAX_PARAMETERS: usize = 1000;
@@ -51,7 +53,7 @@ pub(super) fn evaluate(
     declared: &[Declared],
     given: &Given<'_>,
     outer: &Names,
-    sources: &Sources,
+    (sources, budget): (&Sources, &Budget),
     problems: &mut Vec<Diagnostic>,
 ) -> Names {
     let mut names = outer.clone();
@@ -71,14 +73,14 @@ pub(super) fn evaluate(
             }
             None => {
                 // Hides a name outside until its own value is known.
-                names.0.retain(|(name, _)| *name != parameter.key.text);
+                names.remove(&parameter.key.text);
                 waiting.push(parameter);
             }
         }
     }
-    defaults(waiting, given, &mut names, sources, problems);
+    defaults(&waiting, given, &mut names, (sources, budget), problems);
     for parameter in declared {
-        in_range(parameter, given, &names, sources, problems);
+        in_range(parameter, given, &names, (sources, budget), problems);
     }
     names
 }
@@ -101,10 +103,11 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
         Given::Entries(entries, _) => {
             for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
                 let message = format!("the template has no parameter `{}`", key.text);
+                let help = suggest_after(problems, &key.text, "parameter", &known);
                 problems.push(
                     Diagnostic::error(codes::UNKNOWN_PARAMETER, key.span, message)
                         .label("not known there")
-                        .maybe_help(suggest(&key.text, "parameter", &known)),
+                        .maybe_help(help),
                 );
             }
         }
@@ -166,13 +169,11 @@ fn placed(value: Value, span: Span) -> Node {
     Node::new(value, span)
 }
 
+/// The sort of value that a parameter keeps: a whole number may become any number.
 fn class(value: &Scalar) -> &'static str {
     match value {
-        Scalar::Bool(_) => "true or false",
-        Scalar::Int(_) | Scalar::Float(_) => "a number",
-        Scalar::Text(_) => "text",
-        Scalar::List(_) => "a list",
-        Scalar::Map(_) => "a mapping",
+        Scalar::Int(_) => "a number",
+        other => other.sort(),
     }
 }
 
@@ -211,57 +212,51 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
     None
 }
 
-/// Computes defaults, which may use each other, in as many rounds as it takes.
+/// Computes defaults, each after those that it uses.
 fn defaults(
-    mut waiting: Vec<&Declared>,
+    waiting: &[&Declared],
     given: &Given<'_>,
     names: &mut Names,
-    sources: &Sources,
+    (sources, budget): (&Sources, &Budget),
     problems: &mut Vec<Diagnostic>,
 ) {
-    loop {
-        let before = waiting.len();
-        let pending: Vec<String> = waiting.iter().map(|p| p.key.text.clone()).collect();
-        waiting.retain(|parameter| {
-            let Some(default) = &parameter.default else {
+    let index: HashMap<&str, usize> =
+        waiting.iter().enumerate().map(|(at, p)| (p.key.text.as_str(), at)).collect();
+    let needs: Vec<Vec<usize>> = waiting
+        .iter()
+        .map(|parameter| {
+            let mut used = Vec::new();
+            parameter.default.iter().for_each(|node| names_used(node, &mut used));
+            used.iter().filter_map(|name| index.get(name.as_str()).copied()).collect()
+        })
+        .collect();
+    let Order { good: order, circles, stuck } = Order::of(&needs);
+    for at in order {
+        let parameter = waiting[at];
+        let value = match &parameter.default {
+            None => {
                 problems.push(missing(parameter, given));
-                names.set(&parameter.key.text, None);
-                return false;
-            };
-            let mut found = Vec::new();
-            let node = Substitution { names, sources, problems: &mut found }.node(default);
-            let waits = found.iter().any(|problem| {
-                problem.code == codes::UNKNOWN_PARAMETER
-                    && problem.span.is_some_and(|s| pending.iter().any(|p| p == sources.text(s)))
-            });
-            if waits {
-                return true;
+                None
             }
-            problems.append(&mut found);
-            let value = node.and_then(|node| checked(parameter, &node, problems));
-            names.set(&parameter.key.text, value);
-            false
-        });
-        if waiting.is_empty() {
-            return;
-        }
-        if waiting.len() == before {
-            break;
-        }
+            Some(default) => Substitution { names, sources, budget, problems }
+                .node(default)
+                .and_then(|node| checked(parameter, &node, problems)),
+        };
+        names.set(&parameter.key.text, value);
     }
-    let first = waiting[0];
-    let mut problem = Diagnostic::error(
-        codes::PARAMETER_CYCLE,
-        first.key.span,
-        format!("the default of `{}` needs its own value", first.key.text),
-    )
-    .label("needs itself, directly or through others");
-    for other in &waiting[1..] {
-        problem = problem.note(other.key.span, "part of the circle, or waits for it");
+    for circle in circles {
+        let first = waiting[circle[0]];
+        let message = format!("the default of `{}` needs its own value", first.key.text);
+        let mut problem = Diagnostic::error(codes::PARAMETER_CYCLE, first.key.span, message)
+            .label("needs itself, directly or through others")
+            .help("give one of them a plain value");
+        for other in &circle[1..] {
+            problem = problem.note(waiting[*other].key.span, "part of the circle");
+        }
+        problems.push(problem);
     }
-    problems.push(problem);
-    for parameter in waiting {
-        names.set(&parameter.key.text, None);
+    for at in stuck {
+        names.set(&waiting[at].key.text, None);
     }
 }
 
@@ -285,38 +280,30 @@ fn missing(parameter: &Declared, given: &Given<'_>) -> Diagnostic {
     }
 }
 
-fn number(value: &Scalar) -> Option<f64> {
-    match value {
-        Scalar::Int(value) => Some(*value as f64),
-        Scalar::Float(value) => Some(*value),
-        _ => None,
-    }
-}
-
 fn in_range(
     parameter: &Declared,
     given: &Given<'_>,
     names: &Names,
-    sources: &Sources,
+    (sources, budget): (&Sources, &Budget),
     problems: &mut Vec<Diagnostic>,
 ) {
     let name = &parameter.key.text;
-    let value = names.0.iter().find(|(known, _)| known == name).and_then(|(_, v)| v.clone());
+    let value = names.value(name);
     let limits = [("minimum", &parameter.minimum), ("maximum", &parameter.maximum)];
     for (word, limit) in limits {
         let Some(node) = limit else { continue };
-        let limit = Substitution { names, sources, problems }.node(node);
+        let limit = Substitution { names, sources, budget, problems }.node(node);
         let Some(limit) = limit else { continue };
-        let Some(bound) = to_scalar(&limit).as_ref().and_then(number) else {
+        let Some(bound) = to_scalar(&limit).as_ref().and_then(Scalar::number) else {
             problems.push(super::document::wrong_type(node, "a number"));
             continue;
         };
-        let Some(found) = value.as_ref().and_then(number) else { continue };
+        let Some(found) = value.and_then(Scalar::number) else { continue };
         let is_out = if word == "minimum" { found < bound } else { found > bound };
         if !is_out {
             continue;
         }
-        let shown = value.as_ref().map(|v| super::scope::to_value(v).plain()).unwrap_or_default();
+        let shown = value.map(|v| super::scope::to_value(v).plain()).unwrap_or_default();
         let side = if word == "minimum" { "below" } else { "above" };
         let message = format!(
             "the parameter `{name}` is {shown}, {side} its {word} of {}",

@@ -56,6 +56,13 @@ pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
         );
         return Err(vec![problem]);
     }
+    if let Some(at) = text.find('\0') {
+        let span = Span { file, start: at as u32, end: at as u32 + 1 };
+        let problem = Diagnostic::error(codes::YAML, span, "a NUL byte is no text")
+            .label("here")
+            .help("remove it; perhaps the file was cut or is not meant to be text");
+        return Err(vec![problem]);
+    }
     let offsets = text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]);
     let mut builder = Builder {
         file,
@@ -81,11 +88,7 @@ pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
             Err(error) => {
                 let at = error.marker().index();
                 let span = builder.span(at, at + 1);
-                builder.problems.push(
-                    Diagnostic::error(codes::YAML, span, format!("not YAML: {}", error.info()))
-                        .label("the parser lost its way here")
-                        .help("look at the indentation, quotes and brackets here and before"),
-                );
+                builder.problems.push(not_yaml(error.info(), span));
                 return Err(builder.problems);
             }
         }
@@ -263,12 +266,30 @@ impl Builder<'_> {
     }
 }
 
+/// What the parser has to say.
+fn not_yaml(said: &str, span: Span) -> Diagnostic {
+    if said.contains("recursion limit") {
+        return too_deep(span);
+    }
+    let problem = Diagnostic::error(codes::YAML, span, format!("not YAML: {said}"))
+        .label("the parser lost its way here")
+        .help("look at the indentation, quotes and brackets here and before");
+    // `{input: t[3]}`
+    if said.contains("expected ',' or") {
+        return problem
+            .help("inside braces, references like `\"f[0]\"` and `\"f[*]\"` need quotes");
+    }
+    problem
+}
+
 fn too_deep(span: Span) -> Diagnostic {
     Diagnostic::error(codes::LIMIT, span, format!("nested more than {MAX_DEPTH} deep"))
+        .help("`fxgraph explain E0102` tells the limits")
 }
 
 fn too_many(span: Span) -> Diagnostic {
     Diagnostic::error(codes::LIMIT, span, format!("more than {MAX_NODES} values, aliases followed"))
+        .help("`fxgraph explain E0102` tells the limits")
 }
 
 fn tag_problem(span: Span) -> Diagnostic {

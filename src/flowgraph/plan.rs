@@ -82,8 +82,18 @@ pub struct PoolMemory {
     pub port: String,
     /// Buffers in the pool.
     pub frames: usize,
-    /// Bytes of each.
+    /// Payload bytes of each.
     pub frame_bytes: usize,
+    /// Bytes of each frame's validity counts.
+    pub validity_bytes: usize,
+}
+
+impl PoolMemory {
+    /// All of it in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.frames.saturating_mul(self.frame_bytes.saturating_add(self.validity_bytes))
+    }
 }
 
 /// Memory of one block.
@@ -101,9 +111,7 @@ impl BlockMemory {
     /// All of it in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.pools.iter().fold(self.host_bytes, |sum, pool| {
-            sum.saturating_add(pool.frames.saturating_mul(pool.frame_bytes))
-        })
+        self.pools.iter().fold(self.host_bytes, |sum, pool| sum.saturating_add(pool.bytes()))
     }
 }
 
@@ -214,21 +222,22 @@ impl Plan {
     /// What the flowgraph keeps in memory while it runs.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        let blocks = self.blocks.iter().enumerate().map(|(index, block)| BlockMemory {
-            block: index,
-            host_bytes: block.resources.host_bytes,
-            pools: block
-                .ports
-                .outputs
-                .iter()
-                .enumerate()
-                .filter(|(port, _)| self.pool_of(index, *port) == PortPool::Own)
-                .map(|(port, kind)| PoolMemory {
-                    port: block.output_names[port].clone(),
-                    frames: self.pool_frames(index, port),
-                    frame_bytes: kind.frame_bytes(),
-                })
-                .collect(),
+        let frames = self.pool_frames();
+        let blocks = self.blocks.iter().zip(frames).enumerate().map(|(index, (block, frames))| {
+            let pools = block.ports.outputs.iter().zip(frames).enumerate();
+            BlockMemory {
+                block: index,
+                host_bytes: block.resources.host_bytes,
+                pools: pools
+                    .filter(|(port, _)| self.pool_of(index, *port) == PortPool::Own)
+                    .map(|(port, (kind, frames))| PoolMemory {
+                        port: block.output_names[port].clone(),
+                        frames,
+                        frame_bytes: kind.frame_bytes(),
+                        validity_bytes: size_of::<u32>() * kind.validity.units(),
+                    })
+                    .collect(),
+            }
         });
         Memory { blocks: blocks.collect() }
     }
@@ -239,25 +248,45 @@ impl Plan {
         self.blocks[block].resources.pools.get(port).copied().unwrap_or(PortPool::Own)
     }
 
-    /// Buffers that an output's pool must hold so that nobody waits for a frame that only
-    /// they could give back.
+    /// Buffers that each output's pool must hold so that nobody waits for a frame that only they
+    /// could give back: those being filled, and what every reader, also behind pass-through
+    /// ports, may have in flight. 0 for outputs without a pool.
     #[must_use]
-    pub fn pool_frames(&self, block: usize, port: usize) -> usize {
-        let fills = self.blocks[block].resources.fills.get(port).copied().unwrap_or(1).max(1);
-        fills.saturating_add(self.demand(block, port))
+    pub fn pool_frames(&self) -> Vec<Vec<usize>> {
+        let fills = |block: &PlannedBlock, port: usize| {
+            block.resources.fills.get(port).copied().unwrap_or(1).max(1)
+        };
+        let mut frames: Vec<Vec<usize>> = self
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| {
+                let own = |port: &usize| self.pool_of(index, *port) == PortPool::Own;
+                let ports = 0..block.ports.outputs.len();
+                ports.map(|port| if own(&port) { fills(block, port) } else { 0 }).collect()
+            })
+            .collect();
+        for block in &self.blocks {
+            for (input, source) in block.inputs.iter().enumerate() {
+                let (from, port) = self.origin(*source);
+                let holds = block.resources.holds.get(input).copied().unwrap_or(0);
+                // What waits, what is worked on, and what is held.
+                let in_flight = block.queue.saturating_add(1).saturating_add(holds);
+                frames[from][port] = frames[from][port].saturating_add(in_flight);
+            }
+        }
+        frames
     }
 
-    /// Frames of an output that readers, and readers behind pass-through ports, may have in
-    /// flight: those that wait, the one being worked on, and those held.
-    fn demand(&self, block: usize, port: usize) -> usize {
-        self.readers(block, port).fold(0usize, |sum, (reader, input)| {
-            let planned = &self.blocks[reader];
-            let holds = planned.resources.holds.get(input).copied().unwrap_or(0);
-            let own = planned.queue.saturating_add(1).saturating_add(holds);
-            let behind = (0..planned.ports.outputs.len())
-                .filter(|out| self.pool_of(reader, *out) == PortPool::PassThrough(input))
-                .fold(0usize, |sum, out| sum.saturating_add(self.demand(reader, out)));
-            sum.saturating_add(own).saturating_add(behind)
-        })
+    /// The output whose pool the frames of the output (block, port) come from.
+    #[must_use]
+    pub fn origin(&self, mut output: (usize, usize)) -> (usize, usize) {
+        while let PortPool::PassThrough(input) = self.pool_of(output.0, output.1) {
+            match self.blocks[output.0].inputs.get(input) {
+                Some(source) => output = *source,
+                None => break,
+            }
+        }
+        output
     }
 }

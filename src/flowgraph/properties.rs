@@ -135,11 +135,12 @@ fn pools_hold_what_readers_behind_pass_through_ports_keep() {
     let pass = plan.block("f[0].pass").unwrap();
     assert!(memory.blocks[pass].pools.is_empty());
     // fills 3 + (queue 9 + 1).
-    assert_eq!(plan.pool_frames(plan.block("stack").unwrap(), 0), 13);
+    let frames = plan.pool_frames();
+    assert_eq!(frames[plan.block("stack").unwrap()], [13]);
     // The filter holds two frames of its first input.
-    assert_eq!(plan.pool_frames(0, 0), 1 + 4 + 1 + 2);
-    assert_eq!(plan.pool_frames(0, 1), 1 + 4 + 1);
-    assert_eq!(memory.blocks[0].bytes(), 1000 + (8 + 6) * 1024 * 2 * 2);
+    assert_eq!(frames[0], [1 + 4 + 1 + 2, 1 + 4 + 1]);
+    // One count of validity each.
+    assert_eq!(memory.blocks[0].bytes(), 1000 + (8 + 6) * (1024 * 2 * 2 + 4));
 }
 
 #[test]
@@ -172,6 +173,32 @@ blocks:
     let plan = plan(text, &[("name", "12")]);
     assert_eq!(plan.blocks[1].parameters["address"], "b-12${n}");
     assert_eq!(plan.blocks[1].parameters["port"], 7149);
+}
+
+#[test]
+fn defaults_may_use_later_ones_however_they_are_written() {
+    let text = "flowgraph: g
+parameters:
+  escaped: \"${later + \\\"x\\\"}\"
+  shared: &shared '${later}'
+  alias: *shared
+  later: a
+  copies: 2
+blocks:
+  s: {kind: source, replicate: 2e0, queue: 4.0}
+  t: {kind: sink, replicate: '${copies}', input: 's[${index}].pol1'}
+";
+    let plan = plan(text, &[]);
+    let values: Vec<_> = plan.parameters.iter().map(|parameter| &parameter.value).collect();
+    assert_eq!(
+        values,
+        ["ax", "a", "a", "a"]
+            .map(serde_json::Value::from)
+            .iter()
+            .chain(&[2.into()])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(plan.blocks.len(), 4);
 }
 
 #[test]
@@ -319,7 +346,7 @@ fn a_plan_builds_edges_and_pools_as_it_says() {
             assert_eq!(output.edges.len(), plan.readers(index, port).count());
             let frames = output.pool.as_ref().map(|pool| pool.size());
             let is_own = plan.pool_of(index, port) == crate::PortPool::Own;
-            assert_eq!(frames, is_own.then(|| plan.pool_frames(index, port)));
+            assert_eq!(frames, is_own.then(|| plan.pool_frames()[index][port]));
         }
     }
 }

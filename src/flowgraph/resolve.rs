@@ -2,9 +2,11 @@
 
 use super::document::is_name;
 use super::expand::{Instance, Item, Member, Scope};
+use super::scope::Budget;
 use super::value::Node;
-use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
 use crate::kind::PortNames;
+use std::collections::HashMap;
 
 /// An output that feeds an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ pub(super) fn port_index(names: PortNames, name: &str) -> Option<usize> {
     }
 }
 
+/// As how many values a connection counts.
+const CONNECTION_VALUES: usize = 4;
 /// How many templates a reference may pass through.
 const MAX_HOPS: usize = 200;
 
@@ -83,6 +87,7 @@ pub(super) struct Resolver<'a, 'r> {
     pub(super) blocks: &'a [Instance<'r>],
     pub(super) scopes: &'a [Scope],
     pub(super) problems: &'a mut Vec<Diagnostic>,
+    budget: &'a Budget,
     /// Inputs of templates, once they are known; inner `None` is a complaint made.
     #[allow(clippy::option_option, reason = "not asked yet, and asked in vain, differ")]
     inputs: Vec<Option<Option<Vec<Feed>>>>,
@@ -94,9 +99,10 @@ impl<'a, 'r> Resolver<'a, 'r> {
     pub(super) fn new(
         blocks: &'a [Instance<'r>],
         scopes: &'a [Scope],
+        budget: &'a Budget,
         problems: &'a mut Vec<Diagnostic>,
     ) -> Self {
-        Self { blocks, scopes, problems, inputs: vec![None; scopes.len()], way: Vec::new() }
+        Self { blocks, scopes, problems, budget, inputs: vec![None; scopes.len()], way: Vec::new() }
     }
 
     /// What feeds each input of each block; `None` for blocks with a wrong reference.
@@ -148,14 +154,15 @@ impl<'a, 'r> Resolver<'a, 'r> {
             self.problems.push(problem);
             return None;
         }
-        for (at, feed) in feeds.iter().enumerate() {
-            let first = feeds[..at].iter().find(|f| (f.block, f.port) == (feed.block, feed.port));
-            if let Some(first) = first {
+        let mut connected: HashMap<(usize, usize), &Feed> = HashMap::new();
+        for feed in &feeds {
+            if let Some(first) = connected.insert((feed.block, feed.port), feed) {
                 let source = &self.blocks[feed.block];
                 let port = port_name(source.kind.outputs, feed.port);
                 let message = format!("`{}.{port}` is connected twice", source.name);
-                let mut problem =
-                    Diagnostic::error(codes::DOUBLED_INPUT, feed.span, message).label("again here");
+                let mut problem = Diagnostic::error(codes::DOUBLED_INPUT, feed.span, message)
+                    .label("again here")
+                    .help("give each input an output of its own");
                 if first.span != feed.span {
                     problem = problem.note(first.span, "first here");
                 }
@@ -211,6 +218,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 .chain(here.members.iter().map(|m| &m.key))
                 .map(|k| k.text.as_str())
                 .collect();
+            let help = suggest_after(self.problems, reference.name, "block", &known);
             self.problems.push(
                 Diagnostic::error(
                     codes::UNKNOWN_BLOCK,
@@ -218,11 +226,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
                     format!("there is no block `{}`", reference.name),
                 )
                 .label("no such block here")
-                .maybe_help(suggest(reference.name, "block", &known)),
+                .maybe_help(help),
             );
             return None;
         };
         let copies = self.copies(member, &reference, span)?;
+        if !self.budget.take(copies.len() * CONNECTION_VALUES, span) {
+            return None;
+        }
         let mut all = Some(Vec::new());
         for item in copies {
             let feeds = match item {
@@ -330,7 +341,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
             let (message, help) = match port {
                 Some(port) => (
                     format!("the template has no output `{port}`"),
-                    suggest(port, "output", &known),
+                    suggest_after(self.problems, port, "output", &known),
                 ),
                 None => ("the template has no outputs".to_owned(), None),
             };

@@ -19,7 +19,13 @@ pub struct Sources(Vec<Source>);
 impl Sources {
     /// Adds a file; its number.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> u32 {
-        self.0.push(Source { path: path.into(), text: text.into() });
+        let text = text.into();
+        // A byte order mark says nothing in UTF-8, and places are counted without it.
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => text,
+        };
+        self.0.push(Source { path: path.into(), text });
         (self.0.len() - 1) as u32
     }
 

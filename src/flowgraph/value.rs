@@ -78,6 +78,18 @@ impl Value {
         }
     }
 
+    /// The whole number it is; `1e6` is one to users.
+    #[must_use]
+    pub fn whole(&self) -> Option<i128> {
+        match self {
+            Self::Int(value) => Some(*value),
+            Self::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
+                Some(*value as i128)
+            }
+            _ => None,
+        }
+    }
+
     /// What sort of value it is, for messages.
     #[must_use]
     pub fn sort(&self) -> &'static str {

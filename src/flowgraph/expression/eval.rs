@@ -14,25 +14,6 @@ pub(in crate::flowgraph) fn evaluate(text: &str, names: &mut Names<'_>) -> Resul
     compute(&parse(text)?, names)
 }
 
-fn sort(value: &Scalar) -> &'static str {
-    match value {
-        Scalar::Bool(_) => "true or false",
-        Scalar::Int(_) => "a whole number",
-        Scalar::Float(_) => "a number",
-        Scalar::Text(_) => "text",
-        Scalar::List(_) => "a list",
-        Scalar::Map(_) => "a mapping",
-    }
-}
-
-fn float(value: &Scalar) -> Option<f64> {
-    match value {
-        Scalar::Int(value) => Some(*value as f64),
-        Scalar::Float(value) => Some(*value),
-        _ => None,
-    }
-}
-
 fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
     let value = match &term.form {
         Form::Value(value) => value.clone(),
@@ -56,7 +37,7 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
                 Scalar::Int(value) => Scalar::Int(if *sign == "-" { -value } else { value }),
                 Scalar::Float(value) => Scalar::Float(if *sign == "-" { -value } else { value }),
                 other => {
-                    let message = format!("`{sign}` cannot be applied to {}", sort(&other));
+                    let message = format!("`{sign}` cannot be applied to {}", other.sort());
                     return Err(Problem::new(term.at, message));
                 }
             }
@@ -90,7 +71,7 @@ fn truth(term: &Term, names: &mut Names<'_>) -> Result<bool, Problem> {
     match compute(term, names)? {
         Scalar::Bool(value) => Ok(value),
         other => {
-            let message = format!("expected true or false, found {}", sort(&other));
+            let message = format!("expected true or false, found {}", other.sort());
             Err(Problem::new(term.at, message))
         }
     }
@@ -100,7 +81,7 @@ fn element(list: &Term, index: &Term, names: &mut Names<'_>) -> Result<Scalar, P
     let items = match compute(list, names)? {
         Scalar::List(items) => items,
         other => {
-            let message = format!("only a list has elements, this is {}", sort(&other));
+            let message = format!("only a list has elements, this is {}", other.sort());
             return Err(Problem::new(list.at, message));
         }
     };
@@ -116,7 +97,7 @@ fn element(list: &Term, index: &Term, names: &mut Names<'_>) -> Result<Scalar, P
             })
         }
         other => {
-            let message = format!("an index is a whole number, not {}", sort(&other));
+            let message = format!("an index is a whole number, not {}", other.sort());
             Err(Problem::new(index.at, message))
         }
     }
@@ -133,7 +114,7 @@ fn binary(
     let zero = || Problem::new(divisor, "division by 0");
     let wide = || Problem::new(at, "the result does not fit 64 bits");
     let refused = || {
-        let (left, right) = (sort(left), sort(right));
+        let (left, right) = (left.sort(), right.sort());
         Problem::new(at, format!("`{symbol}` cannot be applied to {left} and {right}"))
     };
     match symbol {
@@ -167,7 +148,7 @@ fn binary(
             })
         }
         (Int(_) | Float(_), Int(_) | Float(_)) => {
-            let (Some(a), Some(b)) = (float(left), float(right)) else { return Err(refused()) };
+            let (Some(a), Some(b)) = (left.number(), right.number()) else { return Err(refused()) };
             Ok(match symbol {
                 "+" => Float(a + b),
                 "-" => Float(a - b),
@@ -261,8 +242,8 @@ fn call(
         }
         _ => {}
     }
-    let Some(number) = float(first) else {
-        let message = format!("`{name}` cannot be applied to {}", sort(first));
+    let Some(number) = first.number() else {
+        let message = format!("`{name}` cannot be applied to {}", first.sort());
         return Err(Problem::new(arguments[0].at, message));
     };
     let whole = |value: f64| {

@@ -46,6 +46,15 @@ pub(super) fn parse(text: &str) -> Result<Term, Problem> {
     }
 }
 
+/// The names that `text` uses; none if it is not an expression.
+pub(in crate::flowgraph) fn names(text: &str, found: &mut Vec<String>) {
+    let names = tokens(text).unwrap_or_default().into_iter();
+    found.extend(names.filter_map(|(token, _)| match token {
+        Token::Name(name) => Some(name),
+        _ => None,
+    }));
+}
+
 /// A token with the bytes it stands at.
 type Placed = (Token, (usize, usize));
 

@@ -184,11 +184,8 @@ impl Reader<'_> {
 
     /// The whole number here, if it lies from `low` to `high`.
     fn int(self, low: i128, high: i128) -> Result<i128, ReadError> {
-        let value = match self.node.value {
-            Value::Int(value) => value,
-            // `1e6` is a whole number to a user.
-            Value::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => value as i128,
-            _ => return Err(self.expected("a whole number")),
+        let Some(value) = self.node.value.whole() else {
+            return Err(self.expected("a whole number"));
         };
         if (low..=high).contains(&value) {
             return Ok(value);

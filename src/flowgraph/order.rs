@@ -1,0 +1,95 @@
+//! What comes after what it needs.
+
+/// Things in an order in which everything stands behind what it needs.
+pub(super) struct Order {
+    pub(super) good: Vec<usize>,
+    /// Circles, each from a thing to what that needs, and so on.
+    pub(super) circles: Vec<Vec<usize>>,
+    /// All that is in a circle or needs what is in one.
+    pub(super) stuck: Vec<usize>,
+}
+
+impl Order {
+    /// The order of things of which number `n` needs `needs[n]`.
+    pub(super) fn of(needs: &[Vec<usize>]) -> Self {
+        let mut waits: Vec<usize> = needs.iter().map(Vec::len).collect();
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
+        for (user, needs) in needs.iter().enumerate() {
+            needs.iter().for_each(|need| users[*need].push(user));
+        }
+        let mut order: Vec<usize> = (0..needs.len()).filter(|at| waits[*at] == 0).collect();
+        let mut next = 0;
+        while next < order.len() {
+            for user in &users[order[next]] {
+                waits[*user] -= 1;
+                if waits[*user] == 0 {
+                    order.push(*user);
+                }
+            }
+            next += 1;
+        }
+        let stuck: Vec<usize> = (0..needs.len()).filter(|at| waits[*at] > 0).collect();
+        let circles = circles(needs, &stuck, &waits);
+        Self { good: order, circles, stuck }
+    }
+}
+
+fn circles(needs: &[Vec<usize>], stuck: &[usize], waits: &[usize]) -> Vec<Vec<usize>> {
+    let mut circles = Vec::new();
+    // On which walk each thing was met, and as which step.
+    let mut met: Vec<Option<(usize, usize)>> = vec![None; needs.len()];
+    for (walk, start) in stuck.iter().enumerate() {
+        // From one that waits to another for which it waits: that always ends in a circle, a new
+        // one or one met before.
+        let mut way = Vec::new();
+        let mut at = *start;
+        while met[at].is_none() {
+            met[at] = Some((walk, way.len()));
+            way.push(at);
+            match needs[at].iter().find(|need| waits[**need] > 0) {
+                Some(need) => at = *need,
+                None => break,
+            }
+        }
+        if let Some((_, first)) = met[at].filter(|(found, _)| *found == walk) {
+            circles.push(way.split_off(first));
+        }
+    }
+    circles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+    use proptest::prelude::*;
+
+    #[test]
+    fn circles_are_found_once_and_what_waits_for_them_is_stuck() {
+        // 0 and 1 need each other, 2 needs both, 3 needs itself, 5 needs 4.
+        let needs = [vec![1], vec![0], vec![0, 1], vec![3], vec![], vec![4, 4]];
+        let Order { good: order, circles, stuck } = Order::of(&needs);
+        assert_eq!(order, [4, 5]);
+        assert_eq!(circles, [vec![0, 1], vec![3]]);
+        assert_eq!(stuck, [0, 1, 2, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn everything_stands_behind_what_it_needs_or_is_stuck(
+            edges in prop::collection::vec((0usize..12, 0usize..12), 0..30)
+        ) {
+            let mut needs = vec![Vec::new(); 12];
+            edges.iter().for_each(|(user, need)| needs[*user].push(*need));
+            let Order { good: order, circles, stuck } = Order::of(&needs);
+            prop_assert_eq!(order.len() + stuck.len(), 12);
+            prop_assert_eq!(stuck.is_empty(), circles.is_empty());
+            for (at, thing) in order.iter().enumerate() {
+                prop_assert!(needs[*thing].iter().all(|need| order[..at].contains(need)));
+            }
+            for circle in circles {
+                let next = |at: usize| circle[(at + 1) % circle.len()];
+                prop_assert!((0..circle.len()).all(|at| needs[circle[at]].contains(&next(at))));
+            }
+        }
+    }
+}
