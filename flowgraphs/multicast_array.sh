@@ -15,11 +15,10 @@ seconds=${1:-8}
 
 engines=()
 for x in 0 1; do
-    # The digitisers do not start at the same moment: some heaps wait long for those of other antennas.
     "$fxgraph" run --quiet flowgraphs/03_x_engine.yaml --set antennas=$antennas --set adc_sample_rate_hz=$rate \
         --set channels=$channels --set substreams=2 --set substream=$x --set "in=239.102.1.$x:$port" \
         --set "visibilities=239.102.2.$x:$port" --set "beam_x=239.102.3.$((2 * x)):$port" \
-        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 --set window=32 &
+        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 &
     engines+=($!)
 done
 for a in $(seq 0 $((antennas - 1))); do
@@ -31,6 +30,7 @@ for a in $(seq 0 $((antennas - 1))); do
 done
 trap 'kill "${engines[@]}" 2>/dev/null || true' EXIT
 sleep 1
+# Timestamps are the present time: what counts is that they run at the same time, not when each one started.
 for a in $(seq 0 $((antennas - 1))); do
     "$fxgraph" run --quiet flowgraphs/05_digitisers.yaml --set antenna="$a" --set adc_sample_rate_hz=$rate \
         --set seconds="$seconds" --set "pol0=239.102.0.$((16 * a))+7:$port" \

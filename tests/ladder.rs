@@ -69,7 +69,7 @@ fn an_array_of_several_processes_makes_visibilities_over_loopback_multicast() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut listener = Command::new(python::python());
     listener.arg(root().join("tests/peers/array_listener.py")).arg(&port);
-    listener.arg(root().join("flowgraphs/multicast_array.sh")).arg("3");
+    listener.arg(root().join("flowgraphs/multicast_array.sh")).arg("6");
     listener.env("FXGRAPH", env!("CARGO_BIN_EXE_fxgraph")).env("PORT", &port);
     let said = succeeds(&mut listener);
     assert!(said.contains("all engines ended"), "{said}");

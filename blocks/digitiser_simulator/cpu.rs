@@ -1,11 +1,11 @@
 //! The packed period, and the clock that hands it out.
 
-use super::DigitiserSimulator;
 use super::generate::{Generator, noise, quantise, signal_of};
 use super::language::{Expression, Program, Signal};
+use super::{DigitiserSimulator, FirstTimestamp};
 use crate::random::Random;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How much faster than real time a paced stream catches up.
 const CATCH_UP: f64 = 1.1;
@@ -13,6 +13,9 @@ const CATCH_UP: f64 = 1.1;
 const BURST: Duration = Duration::from_millis(4);
 /// A paced frame this much behind counts as late.
 const LATE: Duration = Duration::from_millis(100);
+
+/// Timestamps beyond this are too large for the blocks behind.
+const MAX_TIMESTAMP: f64 = (1_u64 << 62) as f64;
 
 /// The running block.
 pub struct Digitiser {
@@ -22,10 +25,14 @@ pub struct Digitiser {
     periods: [Vec<u8>; 2],
     /// Clipped samples in one period.
     clipped_per_period: u64,
+    /// Timestamp of the first frame.
+    first: u64,
     frame: u64,
     frames: u64,
     /// The first polarisation's frame while the second one's is waited for.
     held: Option<FrameMut>,
+    /// Whether `first` and `pace` are known.
+    begun: bool,
     pace: Option<Pace>,
     clipped: Counter,
     late: Counter,
@@ -40,9 +47,11 @@ impl Digitiser {
             program,
             periods: [Vec::new(), Vec::new()],
             clipped_per_period: 0,
+            first: 0,
             frame: 0,
             frames,
             held: None,
+            begun: false,
             pace: None,
             clipped: env
                 .counters
@@ -101,9 +110,32 @@ impl Digitiser {
         samples
     }
 
+    /// The first timestamp, and in how long the time has come that it stands for.
+    fn beginning(&self) -> Result<(u64, Duration), BlockError> {
+        let parameters = &self.parameters;
+        if let FirstTimestamp::At(first) = parameters.first_timestamp {
+            return Ok((first, Duration::ZERO));
+        }
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let elapsed_seconds = unix.as_secs_f64() - parameters.sync_time_seconds;
+        let rate = parameters.adc_sample_rate_hz;
+        if !(0.0..=MAX_TIMESTAMP).contains(&(elapsed_seconds * rate)) {
+            let message = if elapsed_seconds < 0.0 {
+                "`first_timestamp: now` cannot be: sync_time_seconds is in the future"
+            } else {
+                "`first_timestamp: now` would be too large a number: give a later sync_time_seconds"
+            };
+            return Err(BlockError::new(message));
+        }
+        let step = parameters.samples_per_frame as u64;
+        let first = ((elapsed_seconds * rate / step as f64).ceil() as u64).saturating_mul(step);
+        let wait_seconds = (first as f64 / rate - elapsed_seconds).max(0.0);
+        Ok((first, Duration::try_from_secs_f64(wait_seconds).unwrap_or_default()))
+    }
+
     fn timestamp(&self) -> u64 {
         let step = self.parameters.samples_per_frame as u64;
-        self.parameters.first_timestamp.wrapping_add(self.frame.wrapping_mul(step))
+        self.first.wrapping_add(self.frame.wrapping_mul(step))
     }
 
     fn fill(&self, polarisation: usize, frame: &mut FrameMut) {
@@ -150,10 +182,15 @@ impl Block for Digitiser {
             self.held = None;
             return Ok(Next::Finished);
         }
-        if self.parameters.paced {
+        if !self.begun {
+            self.begun = true;
+            let (first, wait) = self.beginning()?;
+            self.first = first;
             let parameters = &self.parameters;
             let seconds = parameters.samples_per_frame as f64 / parameters.adc_sample_rate_hz;
-            let pace = self.pace.get_or_insert_with(|| Pace::new(seconds, Instant::now()));
+            self.pace = parameters.paced.then(|| Pace::new(seconds, Instant::now() + wait));
+        }
+        if let Some(pace) = &self.pace {
             let wait = pace.wait(self.frame, Instant::now());
             if !wait.is_zero() {
                 return Ok(Next::After(wait));

@@ -46,9 +46,10 @@ pub struct DigitiserSimulator {
     /// Samples after which the signals repeat.
     #[serde(default = "default_period")]
     pub period_samples: usize,
-    /// Timestamp of the first frame in ADC samples: a multiple of `samples_per_frame`.
+    /// Timestamp of the first frame in ADC samples: a multiple of `samples_per_frame`, or `now` for
+    /// the next one of the present time since `sync_time_seconds`.
     #[serde(default)]
-    pub first_timestamp: u64,
+    pub first_timestamp: FirstTimestamp,
     /// Number of frames; without it the block goes on until the flowgraph stops.
     pub frames: Option<u64>,
     /// Length of the stream in seconds of signal; rounded up to whole frames.
@@ -71,6 +72,30 @@ pub struct DigitiserSimulator {
     pub local_oscillator_hz: f64,
     /// Point source that all antennas see.
     pub source: Option<Source>,
+}
+
+/// When a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a number of ADC samples or `now`")]
+pub enum FirstTimestamp {
+    /// At this timestamp.
+    At(u64),
+    /// At the present time.
+    Present(Present),
+}
+
+/// The word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Present {
+    /// When the block starts.
+    Now,
+}
+
+impl Default for FirstTimestamp {
+    fn default() -> Self {
+        Self::At(0)
+    }
 }
 
 /// A point source of noise.
@@ -187,14 +212,14 @@ impl DigitiserSimulator {
                 )),
             );
         }
-        if frame > 0 && !self.first_timestamp.is_multiple_of(frame as u64) {
+        if let FirstTimestamp::At(first) = self.first_timestamp
+            && frame > 0
+            && !first.is_multiple_of(frame as u64)
+        {
+            let next = first.div_ceil(frame as u64).saturating_mul(frame as u64);
             refusals.push(
-                refuse("first_timestamp", "frames start at multiples of their length").help(
-                    format!(
-                        "{} is the next",
-                        self.first_timestamp.div_ceil(frame as u64).saturating_mul(frame as u64)
-                    ),
-                ),
+                refuse("first_timestamp", "frames start at multiples of their length")
+                    .help(format!("{next} is the next")),
             );
         }
     }
@@ -211,6 +236,9 @@ impl DigitiserSimulator {
                 "adc_sample_rate_hz",
                 format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
             ));
+        }
+        if !self.sync_time_seconds.is_finite() {
+            refusals.push(refuse("sync_time_seconds", "the sync time is no number"));
         }
         if self.duration_seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
             refusals.push(refuse("duration_seconds", "a duration is 0 or more"));

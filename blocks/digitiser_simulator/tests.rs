@@ -40,12 +40,13 @@ fn run(parameters: &DigitiserSimulator) -> [Vec<i64>; 2] {
     let mut harness = Harness::new(Box::new(block), &ports, 2).unwrap();
     Harness::block_on(harness.start()).unwrap();
     let mut samples = [vec![], vec![]];
+    let FirstTimestamp::At(first) = parameters.first_timestamp else { panic!("no timestamp") };
     loop {
         let next = Harness::block_on(harness.run()).unwrap();
         for (pol, samples) in samples.iter_mut().enumerate() {
             while let Some(frame) = harness.receive(pol) {
                 assert!(frame.header().validity.iter().all(|v| *v == 1));
-                let at = samples.len() as u64 + parameters.first_timestamp;
+                let at = samples.len() as u64 + first;
                 assert_eq!(frame.header().timestamp, at);
                 samples.extend(unpack(frame.as_slice(), usize::from(parameters.bits)));
             }
@@ -164,6 +165,57 @@ fn a_duration_is_whole_frames_and_limits_them() {
     let p = parameters(json!({"duration_seconds": 0.6}));
     assert_eq!(p.frame_limit(), Some(3));
     assert_eq!(run(&p)[1].len(), 3 * 1024);
+}
+
+#[test]
+fn streams_that_begin_now_agree_on_the_time_whenever_they_were_started() {
+    let unix = || {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+    };
+    // A frame each millisecond, and a sync time a while ago.
+    let sync_time = (unix() - 1e6).floor();
+    let rate = 1_024_000.0;
+    let frames = |delay: Duration| {
+        std::thread::sleep(delay);
+        let parameters = parameters(json!({
+            "signals": "wgn(0.1, 3); cw(0.3, 17000)", "first_timestamp": "now", "paced": true,
+            "sync_time_seconds": sync_time, "adc_sample_rate_hz": rate, "frames": 60,
+        }));
+        let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
+        let block = parameters.build(&ports, &Env::detached("dig")).unwrap();
+        let mut harness = Harness::new(block, &ports, 64).unwrap();
+        Harness::block_on(harness.start()).unwrap();
+        let began = (unix() - sync_time) * rate;
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+        let ended = (unix() - sync_time) * rate;
+        let frames: Vec<(u64, Vec<u8>)> = std::iter::from_fn(|| harness.receive(1))
+            .map(|frame| (frame.header().timestamp, frame.as_slice::<u8>().to_vec()))
+            .collect();
+        // None has left before its last sample was taken.
+        assert!(frames[0].0 as f64 >= began && (frames[59].0 + 1024) as f64 <= ended + 1.0);
+        assert!(frames.iter().all(|(timestamp, _)| timestamp.is_multiple_of(1024)));
+        frames
+    };
+    let first = frames(Duration::ZERO);
+    let second = frames(Duration::from_millis(7));
+    // The period of 4096 samples is 4 frames.
+    for (timestamp, payload) in &second {
+        let same = first.iter().find(|(t, _)| t % 4096 == timestamp % 4096).unwrap();
+        assert_eq!(*payload, same.1);
+    }
+}
+
+#[test]
+fn now_needs_a_sync_time_in_the_past() {
+    let parameters = parameters(json!({"first_timestamp": "now", "sync_time_seconds": 1e12}));
+    let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
+    let block = parameters.build(&ports, &Env::detached("dig")).unwrap();
+    let mut harness = Harness::new(block, &ports, 2).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    let error = Harness::block_on(harness.run()).unwrap_err().to_string();
+    assert!(error.contains("sync_time_seconds is in the future"), "{error}");
+    let bad = serde_json::from_value::<DigitiserSimulator>(json!({"first_timestamp": "then"}));
+    assert!(bad.unwrap_err().to_string().contains("or `now`"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use fxgraph::{Counter, Counters, Dtype, Frame, Input, PortType};
 use std::sync::Arc;
 
 /// Timestamps beyond this are nonsense; below it nothing here overflows.
-const MAX_TIME: u64 = 1 << 61;
+const MAX_TIME: u64 = 1 << 62;
 
 /// The counters of the block.
 pub struct Count {
