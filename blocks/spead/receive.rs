@@ -381,6 +381,33 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_in_several_sockets_is_read_in_step() {
+        let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+        let sockets = open(&addresses, &[], 1 << 20).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for (socket, address) in addresses.iter().enumerate() {
+            for _ in 0..100 {
+                sender.send_to(&[socket as u8; 1000], address).unwrap();
+            }
+        }
+        // Turns of 10 datagrams.
+        let mut batch = Batch::new(sockets, 20_000);
+        let mut seen = [0_i32; 2];
+        for _ in 0..100 {
+            let mut handle = |datagram: &[u8], _: SocketAddrV4| {
+                seen[usize::from(datagram[0])] += 1;
+                assert!((seen[0] - seen[1]).abs() <= 10, "{seen:?}");
+            };
+            let received = batch.receive(Duration::from_millis(20), &mut handle).unwrap();
+            assert!(!received.emptied || seen == [100, 100]);
+            if seen == [100, 100] {
+                return;
+            }
+        }
+        panic!("{seen:?} datagrams");
+    }
+
+    #[test]
     fn errors_name_the_port_the_address_and_the_interface() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
