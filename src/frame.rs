@@ -5,9 +5,9 @@
 //! it, on whatever path, the storage goes home to the pool and the pool's owner is woken.
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use concurrent_queue::ConcurrentQueue;
+use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What a frame says about its payload.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,8 @@ struct Slot {
 
 /// A fixed set of equal buffers.
 pub struct Pool {
-    free: ConcurrentQueue<Box<Slot>>,
+    /// The next one to go out first.
+    free: Mutex<VecDeque<Box<Slot>>>,
     frame_bytes: usize,
     validity_units: usize,
     size: usize,
@@ -146,7 +147,8 @@ impl Pool {
         frame_bytes: usize,
         validity_units: usize,
     ) -> Result<Arc<Self>, OutOfMemory> {
-        let free = ConcurrentQueue::bounded(count.max(1));
+        // Room for all of them: coming home never allocates.
+        let mut free = VecDeque::with_capacity(count);
         for _ in 0..count {
             let slot = Slot {
                 storage: allocator.allocate(frame_bytes)?,
@@ -154,11 +156,10 @@ impl Pool {
                 ready: None,
                 last_use: Mutex::default(),
             };
-            // The queue holds `count`, so there is room.
-            let _ = free.push(Box::new(slot));
+            free.push_back(Box::new(slot));
         }
         Ok(Arc::new(Self {
-            free,
+            free: Mutex::new(free),
             frame_bytes,
             validity_units,
             size: count,
@@ -171,10 +172,17 @@ impl Pool {
         let _ = self.owner.set(Box::new(wake));
     }
 
+    fn free(&self) -> MutexGuard<'_, VecDeque<Box<Slot>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An unused buffer, its validity all 0 and its payload whatever it was, or `None` if all are in flight.
+    ///
+    /// It is the one that came home last, which is still in the processor's caches; or, if a
+    /// device may still be reading all of them, the one that came home first.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
-        let mut slot = self.free.pop().ok()?;
+        let mut slot = self.free().pop_front()?;
         slot.ready = None;
         slot.header.sequence = 0;
         slot.header.timestamp = 0;
@@ -193,7 +201,7 @@ impl Pool {
     /// Buffers not in flight.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.free.len()
+        self.free().len()
     }
 
     /// Payload bytes of each frame.
@@ -324,9 +332,16 @@ impl Deref for FrameMut {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            // The queue holds all buffers of the pool, so there is room.
-            let _ = self.home.free.push(slot);
+        if let Some(mut slot) = self.slot.take() {
+            let is_idle =
+                slot.last_use.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty();
+            let mut free = self.home.free();
+            if is_idle {
+                free.push_front(slot);
+            } else {
+                free.push_back(slot);
+            }
+            drop(free);
             if let Some(wake) = self.home.owner.get() {
                 wake();
             }
@@ -360,6 +375,17 @@ mod tests {
         let frame = pool.take().unwrap();
         assert_eq!(frame.header().validity, [0, 0]);
         assert!(frame.header().annotations.get("power").is_empty());
+    }
+
+    #[test]
+    fn the_buffer_that_came_home_last_goes_out_first() {
+        let pool = Pool::new(&HostAllocator, 3, 64, 0).unwrap();
+        let address = |frame: &FrameMut| frame.as_slice::<u8>().as_ptr();
+        let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        let last_home = address(&first);
+        drop(second);
+        drop(first);
+        assert_eq!(address(&pool.take().unwrap()), last_home);
     }
 
     #[test]

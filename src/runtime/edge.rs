@@ -296,6 +296,16 @@ impl Harness {
         true
     }
 
+    /// Hands `frame`, the output of another block, to input `input`; `false` if there was no room.
+    pub fn share(&mut self, input: usize, frame: Arc<Frame>) -> bool {
+        let writer = &mut self.to_inputs[input].1;
+        let has_room = writer.has_room();
+        if has_room {
+            writer.pass(frame);
+        }
+        has_room
+    }
+
     /// Ends input `input`.
     pub fn end(&mut self, input: usize) {
         self.to_inputs[input].0.end();
