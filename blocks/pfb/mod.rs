@@ -30,7 +30,7 @@ pub const MAX_TAPS: usize = 64;
 /// Largest delay in either direction that is ever buffered, in samples.
 pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
 /// Bytes that a frame of the default size has at most.
-const FRAME_BYTES: usize = 4 << 20;
+const FRAME_BYTES: usize = 1 << 20;
 /// A frame never gets larger than this.
 const MAX_FRAME_BYTES: usize = 4 << 30;
 
@@ -65,8 +65,8 @@ pub struct Pfb {
     /// leaves them as they are. `postproc` puts the transforms together again.
     #[serde(default = "default_unzip")]
     pub unzip: usize,
-    /// Spectra per output frame. By default a power of two such that frames take about 4 MiB
-    /// and stay in the caches, from 16 to 256.
+    /// Spectra per output frame. By default a power of two such that frames take about 1 MiB and
+    /// stay in the caches of one core, from 16 to 256.
     #[serde(default)]
     pub spectra_per_frame: Option<usize>,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
