@@ -1,9 +1,10 @@
 //! Loads a flowgraph file, or shows what is wrong with it.
 
 use crate::failure::Failure;
+use crate::memory;
 use crate::terminal::Terminal;
 use fxgraph::Registry;
-use fxgraph::diagnostic::{Style, render_all};
+use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
 use fxgraph::flowgraph::{Loaded, Plan, Setting, load};
 use std::path::{Path, PathBuf};
 
@@ -38,9 +39,22 @@ pub fn style(terminal: &Terminal) -> Style {
     if terminal.coloured_notes { Style::Coloured } else { Style::Plain }
 }
 
-/// The plan of a flowgraph file; warnings go to stderr.
-pub fn plan(path: &Path, set: &[Setting], terminal: &Terminal) -> Result<Plan, Failure> {
-    let Loaded { sources, result, .. } = load(path, set, &registry());
+/// Loads a flowgraph file; too little memory for it on this machine is a problem of `severity`.
+pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
+    let mut loaded = load(path, set, &registry());
+    let Ok(plan) = &mut loaded.result else { return loaded };
+    if let Some(shortage) = memory::shortage(plan) {
+        plan.warnings.push(Diagnostic { severity, ..shortage });
+        if severity == Severity::Error {
+            loaded.result = Err(std::mem::take(&mut plan.warnings));
+        }
+    }
+    loaded
+}
+
+/// The plan of a flowgraph file; warnings go to stderr. `severity` is that of a lack of memory.
+pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<Plan, Failure> {
+    let Loaded { sources, result, .. } = load_here(&target.file, &target.set, severity);
     let plan = result.map_err(|diagnostics| {
         Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
     })?;
@@ -48,4 +62,12 @@ pub fn plan(path: &Path, set: &[Setting], terminal: &Terminal) -> Result<Plan, F
         terminal.note(render_all(&plan.warnings, &sources, style(terminal)).trim_end());
     }
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_two_kinds_have_one_name() {
+        assert_eq!(super::registry().iter().count(), fxgraph_blocks::kinds().len());
+    }
 }

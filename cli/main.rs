@@ -5,6 +5,7 @@
 //! - [`terminal`]: what goes to stdout and stderr, and in which colours
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
+//! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
 //! - [`failure`]: why a command did not succeed, and the exit code that says so
 //!
@@ -13,6 +14,7 @@
 mod commands;
 mod failure;
 mod flowgraph;
+mod memory;
 mod signals;
 mod table;
 mod terminal;

@@ -7,6 +7,7 @@ use crate::port::PortType;
 use crate::summary::Summary;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Names of the ports on one side of a block.
@@ -117,6 +118,8 @@ pub struct Resources {
     pub operations_per_frame: f64,
     /// Sockets it binds, for `plan` and to refuse the same one twice.
     pub binds: Vec<String>,
+    /// Files it writes, to refuse the same one twice.
+    pub writes: Vec<PathBuf>,
 }
 
 /// The ports of one block, checked.

@@ -314,6 +314,35 @@ fn a_companion_that_is_not_there_is_seen_before_anything_starts() {
 }
 
 #[test]
+fn too_little_memory_is_an_error_of_run_and_a_warning_of_validate() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = ENDLESS.replace("64", "4000000000").replace("source}", "source, queue: 4096}");
+    std::fs::write(folder.path().join("large.yaml"), large).unwrap();
+    for (command, code, word) in
+        [("run", 78, "error"), ("validate", 0, "warning"), ("plan", 0, "warning")]
+    {
+        let output = run(&[command, "large.yaml"], folder.path());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(&format!("{word}[E0302]: the flowgraph needs 16.4 TB")), "{said}");
+        assert!(said.contains("4098 frames of 4 GB of `source.output`"), "{said}");
+    }
+}
+
+#[test]
+fn two_sinks_on_one_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{ENDLESS}  a: {{kind: file_sink, input: source, parameters: {{path: a.npy}}}}\n  \
+         b: {{kind: file_sink, input: source, parameters: {{path: ./a.npy}}}}\n"
+    );
+    std::fs::write(folder.path().join("twice.yaml"), text).unwrap();
+    let output = run(&["validate", "twice.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(78));
+    assert!(stderr(&output).contains("error[E0304]: `a` and `b` both write a.npy"));
+}
+
+#[test]
 fn a_signal_drains_and_the_results_are_still_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("endless.yaml");

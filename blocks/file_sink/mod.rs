@@ -55,7 +55,7 @@ impl Kind for FileSink {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        Resources::default()
+        Resources { writes: vec![self.path.clone().into()], ..Resources::default() }
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -93,6 +93,9 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
         let what = format!("`{}` is not the folder of a crate of blocks", into.display());
         Failure::because(&what, &error)
     })?;
+    if let Some(reason) = clash(name, &old, into) {
+        return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
+    }
     let new = register(&old, name).ok_or_else(|| {
         Failure::failed(format!(
             "`{}` has no list of kinds (`vec![` in `fn kinds()`) to add `{name}` to, or has it \
@@ -120,6 +123,31 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
     terminal.results(&format!("{written}added `{name}` to {}\n", library.display()))?;
     terminal.note(&format!("next: cargo test -p fxgraph-blocks {name}"));
     Ok(())
+}
+
+/// Words of `text` that may be names.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Why a block of this name would not compile beside what is in `library` and in its own files.
+fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
+    let is_module = |line: &str| {
+        let mut words = words(line).skip_while(|word| ["pub", "crate", "super"].contains(word));
+        words.next() == Some("mod") && words.next() == Some(name)
+    };
+    if library.lines().any(is_module) || into.join(format!("{name}.rs")).exists() {
+        return Some(format!("the crate has a module `{name}` already"));
+    }
+    let kind = type_name(name);
+    let code = || BLOCK.iter().filter(|(file, _)| *file != "README.md").map(|(_, text)| *text);
+    if code().flat_map(words).any(|word| word == kind) {
+        return Some(format!("a block uses another `{kind}`, which its type would hide"));
+    }
+    // As in `use fxgraph::Block`: a module of that name would be found first.
+    let is_crate = ["std", "core", "alloc"].contains(&name)
+        || code().chain([library]).any(|text| text.contains(&format!("use {name}::")));
+    is_crate.then(|| format!("`{name}` is a crate that blocks use"))
 }
 
 /// `library` with the two lines that make `name` known, each at its place in the alphabet;
@@ -194,6 +222,22 @@ mod tests {
         let library = register(EMPTY, "fft").unwrap();
         assert_eq!(register(&library, "fft"), None);
         assert_eq!(register("fn main() {}\n", "fft"), None);
+    }
+
+    #[test]
+    fn names_whose_block_would_not_compile_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("layout.rs"), "").unwrap();
+        let library = "pub(crate) mod axes;\nmod simd;\nuse fxgraph::KindEntry;\n";
+        for name in [
+            "axes", "simd", "layout", "block", "kind", "env", "vec", "box", "fxgraph", "serde",
+            "std",
+        ] {
+            assert!(clash(name, library, folder.path()).is_some(), "{name}");
+        }
+        for name in ["axis_swap", "gain_control", "sim", "decimate"] {
+            assert_eq!(clash(name, library, folder.path()), None);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::terminal::Terminal;
+use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::draw::Drawing;
 
 /// Draws a flowgraph
@@ -25,7 +26,7 @@ enum Format {
 
 impl Graph {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let drawing = Drawing::of(&flowgraph::plan(&self.target.file, &self.target.set, terminal)?);
+        let drawing = Drawing::of(&flowgraph::plan(&self.target, Severity::Warning, terminal)?);
         match self.format {
             Format::Mermaid => terminal.results(&drawing.mermaid()),
             Format::Dot => terminal.results(&drawing.dot()),

@@ -5,6 +5,7 @@ use crate::flowgraph::{self, Target};
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::{Memory, PlannedBlock, Thread};
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub struct Plan {
 
 impl Plan {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let plan = flowgraph::plan(&self.target.file, &self.target.set, terminal)?;
+        let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
         let memory = plan.memory();
         if self.json {
             return terminal.json(&as_json(&plan, &memory));
@@ -68,6 +69,37 @@ fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
     })
 }
 
+/// What the flowgraph is for, and its parameters.
+fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
+    let mut text = String::new();
+    if let Some(doc) = &plan.doc {
+        text.push_str(&format!("{}\n\n", doc.trim_end()));
+    }
+    if plan.parameters.is_empty() {
+        return text;
+    }
+    let columns = [
+        ("parameter", Align::Left),
+        ("value", Align::Left),
+        ("from", Align::Left),
+        ("for", Align::Left),
+    ];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for parameter in &plan.parameters {
+        let value = match &parameter.value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        table.row([
+            parameter.name.clone(),
+            value,
+            if parameter.is_set { "--set" } else { "default" }.to_owned(),
+            parameter.doc.clone().unwrap_or_default(),
+        ]);
+    }
+    format!("{text}{}\n", table.finish())
+}
+
 fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal) -> String {
     use Align::{Left, Right};
     let coloured = terminal.coloured_results;
@@ -77,6 +109,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         terminal.paint(Paint::Bold, &plan.name),
         dim(&format!("configuration {}", &plan.config_hash[..plan.config_hash.len().min(12)]))
     );
+    text.push_str(&about(plan, terminal));
 
     let mut blocks = Table::new(
         coloured,
@@ -143,7 +176,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
                 format!("{}.{}", plan.blocks[needs.block].name, pool.port),
                 pool.frames.to_string(),
                 units::bytes(pool.frame_bytes as f64),
-                units::bytes(pool.frames as f64 * pool.frame_bytes as f64),
+                units::bytes(pool.bytes() as f64),
             ]);
         }
     }
@@ -168,7 +201,12 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 .pools
                 .iter()
                 .map(|pool| {
-                    json!({"port": pool.port, "frames": pool.frames, "frame_bytes": pool.frame_bytes})
+                    json!({
+                        "port": pool.port,
+                        "frames": pool.frames,
+                        "frame_bytes": pool.frame_bytes,
+                        "validity_bytes": pool.validity_bytes,
+                    })
                 })
                 .collect();
             json!({
@@ -203,6 +241,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
     json!({
         "flowgraph": plan.name,
         "config_hash": plan.config_hash,
+        "doc": plan.doc,
         "parameters": parameters,
         "memory_bytes": memory.bytes(),
         "blocks": blocks,

@@ -6,6 +6,7 @@ use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::units;
+use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let plan = flowgraph::plan(&self.target.file, &self.target.set, terminal)?;
+        let plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         let signals = Signals::count()?;
         let assembly = plan.build().map_err(|error| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)

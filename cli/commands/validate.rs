@@ -3,8 +3,8 @@
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, parse_setting};
 use crate::terminal::{Paint, Terminal};
-use fxgraph::diagnostic::{first, render_all, to_json};
-use fxgraph::flowgraph::{Setting, load};
+use fxgraph::diagnostic::{Severity, first, render_all, to_json};
+use fxgraph::flowgraph::Setting;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -26,12 +26,11 @@ pub struct Validate {
 
 impl Validate {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let registry = flowgraph::registry();
         let mut refused = Vec::new();
         let mut reports = Vec::new();
         let mut written = Ok(());
         for file in &self.files {
-            let loaded = load(file, &self.set, &registry);
+            let loaded = flowgraph::load_here(file, &self.set, Severity::Warning);
             let (diagnostics, is_ok) = match &loaded.result {
                 Ok(plan) => (&plan.warnings, true),
                 Err(diagnostics) => (diagnostics, false),

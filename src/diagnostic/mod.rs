@@ -267,8 +267,10 @@ pub mod codes {
 
     /// Two blocks bind the same socket.
     pub const BOUND_TWICE: &str = "E0301";
-    /// The flowgraph needs more memory than can be counted.
+    /// The flowgraph needs more memory than there is.
     pub const MEMORY: &str = "E0302";
     /// An output is read by no one.
     pub const UNREAD_OUTPUT: &str = "E0303";
+    /// Two blocks write the same file.
+    pub const WRITTEN_TWICE: &str = "E0304";
 }

@@ -9,13 +9,14 @@ use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
 use super::value::Node;
 use super::{Loaded, Sources, check, include, test_read};
-use crate::Registry;
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
 use crate::runtime::assembly::Thread;
+use crate::{Registry, Resources};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
@@ -82,7 +83,7 @@ fn plan(
     let (blocks, scopes) = (expansion.blocks, expansion.scopes);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let planned = check::check(&blocks, &feeds, problems);
-    bound_twice(&planned, &blocks, problems);
+    claimed_twice(&planned, &blocks, problems);
     let tests = tests(document, &names, ground, problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed: that was said then.
@@ -183,33 +184,49 @@ fn tests(
     tests
 }
 
-fn bound_twice(
+/// Complains about sockets and files that two blocks claim.
+fn claimed_twice(
     planned: &[Option<PlannedBlock>],
     instances: &[Instance<'_>],
     problems: &mut Vec<Diagnostic>,
 ) {
-    let mut seen: Vec<(&str, usize)> = Vec::new();
+    let mut seen: HashMap<(&str, String), usize> = HashMap::new();
     for (index, block) in planned.iter().enumerate() {
-        for socket in block.iter().flat_map(|block| &block.resources.binds) {
-            if let Some((_, first)) = seen.iter().find(|(known, _)| known == socket) {
-                let (one, two) = (&instances[*first], &instances[index]);
-                let message = if *first == index {
-                    format!("`{}` binds {socket} twice", two.name)
-                } else {
-                    format!("`{}` and `{}` both bind {socket}", one.name, two.name)
-                };
-                let mut problem = Diagnostic::error(codes::BOUND_TWICE, two.key, message)
-                    .label("binds it again")
-                    .help("give each its own port or address");
-                if one.key != two.key {
-                    problem = problem.note(one.key, "bound here");
-                }
-                problems.push(problem);
+        let Some(Resources { binds, writes, .. }) = block.as_ref().map(|block| &block.resources)
+        else {
+            continue;
+        };
+        let sockets = binds.iter().map(|socket| ("binds", socket.clone()));
+        let files = writes.iter().map(|path| ("writes", plain(path).display().to_string()));
+        for (verb, name) in sockets.chain(files) {
+            let Some(first) = seen.get(&(verb, name.clone())) else {
+                seen.insert((verb, name), index);
+                continue;
+            };
+            let (one, two) = (&instances[*first], &instances[index]);
+            let (code, both, help) = match verb {
+                "binds" => (codes::BOUND_TWICE, "bind", "give each its own port or address"),
+                _ => (codes::WRITTEN_TWICE, "write", "give each its own path"),
+            };
+            let message = if *first == index {
+                format!("`{}` {verb} {name} twice", two.name)
             } else {
-                seen.push((socket, index));
+                format!("`{}` and `{}` both {both} {name}", one.name, two.name)
+            };
+            let mut problem = Diagnostic::error(code, two.key, message)
+                .label(format!("{verb} it again"))
+                .help(help);
+            if one.key != two.key {
+                problem = problem.note(one.key, format!("{verb} it first"));
             }
+            problems.push(problem);
         }
     }
+}
+
+/// `path` without steps that lead nowhere: `./out//a` is `out/a`.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|step| *step != Component::CurDir).collect()
 }
 
 fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {

@@ -7,7 +7,7 @@ use super::{Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
-const EXAMPLES: [(&str, &str); 34] = [
+const EXAMPLES: [(&str, &str); 35] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -116,6 +116,10 @@ const EXAMPLES: [(&str, &str); 34] = [
         "flowgraph: g\nblocks:\n  a: {kind: source, parameters: {channels: 1000000000000000}}\n",
     ),
     ("E0303", "flowgraph: g\nblocks:\n  a: {kind: source}\n  o: {kind: sink, input: a}\n"),
+    (
+        "E0304",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
+    ),
     ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
 ];
 
@@ -146,6 +150,8 @@ fn every_code_has_its_message_and_its_page() {
         assert!(EXAMPLES.iter().any(|(known, _)| *known == code), "{code} has no example");
     }
     assert_eq!(all_explanations().count(), EXAMPLES.len());
+    let declared = include_str!("../diagnostic/mod.rs").matches("&str = \"E0").count();
+    assert_eq!(declared, EXAMPLES.len(), "every declared code has an example");
 }
 
 #[test]

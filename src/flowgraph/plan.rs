@@ -130,6 +130,17 @@ impl Memory {
     }
 }
 
+fn bytes_text(bytes: usize) -> String {
+    let mut scaled = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if scaled < 999.5 {
+            return format!("{} {unit}", (scaled * 10.0).round() / 10.0);
+        }
+        scaled /= 1000.0;
+    }
+    format!("{scaled:.1} TB")
+}
+
 impl Plan {
     /// Index of the block called `name`.
     #[must_use]
@@ -240,6 +251,44 @@ impl Plan {
             }
         });
         Memory { blocks: blocks.collect() }
+    }
+
+    /// What is to be said if the flowgraph needs more than `available` bytes: an error that names
+    /// what is largest.
+    #[must_use]
+    pub fn shortage(&self, available: usize) -> Option<Diagnostic> {
+        let memory = self.memory();
+        let needed = memory.bytes();
+        let largest = memory.blocks.iter().max_by_key(|block| block.bytes())?;
+        if needed <= available {
+            return None;
+        }
+        let mut pools: Vec<(usize, String)> = Vec::new();
+        for block in &memory.blocks {
+            let name = &self.blocks[block.block].name;
+            pools.push((block.host_bytes, format!("`{name}` itself")));
+            for pool in &block.pools {
+                let size = bytes_text(pool.frame_bytes);
+                let text = format!("{} frames of {size} of `{name}.{}`", pool.frames, pool.port);
+                pools.push((pool.bytes(), text));
+            }
+        }
+        pools.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let list: Vec<String> = pools
+            .iter()
+            .filter(|(bytes, _)| *bytes > needed / 20)
+            .take(3)
+            .map(|(bytes, text)| format!("{} for {text}", bytes_text(*bytes)))
+            .collect();
+        let block = &self.blocks[largest.block];
+        let (needed, there) = (bytes_text(needed), bytes_text(available));
+        let message = format!("the flowgraph needs {needed} of memory, {there} are available");
+        let mut problem = Diagnostic::error(codes::MEMORY, block.span, message)
+            .label("needs the most")
+            .help(format!("the largest parts: {}", list.join(", ")))
+            .help("make frames or queues smaller; `fxgraph plan` shows all of them");
+        problem.blocks.push(block.name.clone());
+        Some(problem)
     }
 
     /// Where the frames of an output come from.

@@ -144,6 +144,21 @@ fn pools_hold_what_readers_behind_pass_through_ports_keep() {
 }
 
 #[test]
+fn a_shortage_of_memory_names_what_is_largest() {
+    let text = "flowgraph: g
+blocks:
+  a: {kind: source, parameters: {channels: 1000000}}
+  o: {kind: sink, input: a.pol1, queue: 4000}
+";
+    let plan = plan(text, &[]);
+    let needed = plan.memory().bytes();
+    assert_eq!(plan.shortage(needed), None);
+    let problem = plan.shortage(needed - 1).unwrap();
+    assert_eq!(problem.message, "the flowgraph needs 16 GB of memory, 16 GB are available");
+    assert_eq!(problem.help[0], "the largest parts: 16 GB for 4002 frames of 4 MB of `a.pol1`");
+}
+
+#[test]
 fn tests_are_read_with_their_expressions() {
     let plan = plan(ARRAY, &[]);
     let test = &plan.tests[0];

@@ -120,7 +120,7 @@ fn block(registry: &Registry) -> Json {
                 { "$ref": "#/$defs/expression" },
             ] },
             "queue": count(4096),
-            "device": { "enum": ["cpu"] },
+            "device": or_expression(&json!({ "enum": ["cpu"] })),
             "implementation": { "type": "string" },
         },
         "oneOf": [{ "required": ["kind"] }, { "required": ["template"] }],

@@ -17,6 +17,7 @@ pub(super) fn registry() -> Registry {
         KindEntry::of::<Pass>(),
         KindEntry::of::<Join>(),
         KindEntry::of::<Sink>(),
+        KindEntry::of::<Writer>(),
     ])
 }
 
@@ -225,5 +226,24 @@ impl Kind for Sink {
 
     fn resources(&self, _: &Ports) -> Resources {
         Resources::default()
+    }
+}
+
+/// Writes a file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Writer {
+    path: String,
+}
+
+impl Kind for Writer {
+    kind!(Writer "writer" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
+
+    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(vec![])
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { writes: vec![self.path.clone().into()], ..Resources::default() }
     }
 }

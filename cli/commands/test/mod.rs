@@ -12,7 +12,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use check::{Gathered, Verdict};
 use companions::Companions;
-use fxgraph::diagnostic::{Diagnostic, render_all};
+use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
 use fxgraph::flowgraph::{
     Check, Loaded, Plan, Probe, Run, Setting, Sources, TestHead, TestSpec, load,
 };
@@ -155,7 +155,7 @@ fn shown(problems: &[Diagnostic], sources: &Sources, terminal: &Terminal) -> Str
 
 /// A flowgraph's plan, or its diagnostics.
 fn plan(file: &Path, set: &[Setting], terminal: &Terminal) -> Result<(Plan, Sources), String> {
-    let Loaded { sources, result, .. } = load(file, set, &flowgraph::registry());
+    let Loaded { sources, result, .. } = flowgraph::load_here(file, set, Severity::Error);
     match result {
         Ok(plan) => Ok((plan, sources)),
         Err(problems) => Err(shown(&problems, &sources, terminal)),

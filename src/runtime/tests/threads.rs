@@ -5,12 +5,17 @@ use crate::runtime::StartError;
 use std::sync::atomic::AtomicBool;
 use std::thread::ThreadId;
 
-/// Notes the threads its three calls come on.
-struct Where(Arc<Mutex<Vec<ThreadId>>>, u32);
+/// The thread of a call, and the cores that thread may run on.
+type Place = (ThreadId, Vec<usize>);
+
+/// Notes where its three calls come.
+struct Where(Arc<Mutex<Vec<Place>>>, u32);
 
 impl Where {
     fn note(&self) {
-        self.0.lock().unwrap().push(std::thread::current().id());
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let cores = cores.iter().map(|core| core.id).collect();
+        self.0.lock().unwrap().push((std::thread::current().id(), cores));
     }
 }
 
@@ -39,7 +44,7 @@ impl Block for Where {
 fn fault_08_a_block_with_its_own_thread_never_leaves_it() {
     let core = core_affinity::get_core_ids().unwrap()[0].id;
     let mut net = Net::default();
-    let threads: Vec<Arc<Mutex<Vec<ThreadId>>>> = (0..2).map(|_| Arc::default()).collect();
+    let threads: Vec<Arc<Mutex<Vec<Place>>>> = (0..2).map(|_| Arc::default()).collect();
     for (i, threads) in threads.iter().enumerate() {
         let block = Box::new(Where(Arc::clone(threads), 0));
         net.add_block(&format!("block {i}"), &[], 0, block);
@@ -51,7 +56,8 @@ fn fault_08_a_block_with_its_own_thread_never_leaves_it() {
         assert_eq!(of(i).len(), 52);
         assert!(of(i).iter().all(|thread| *thread == of(i)[0]));
     }
-    assert_ne!(of(0)[0], of(1)[0]);
+    assert_ne!(of(0)[0].0, of(1)[0].0);
+    assert!(of(1).iter().all(|(_, cores)| *cores == [core]), "the thread is bound to its core");
 }
 
 #[test]
