@@ -64,6 +64,32 @@ fn the_readme_shows_the_graph_as_the_program_draws_it() {
 }
 
 #[test]
+fn the_readme_shows_an_error_as_the_program_writes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["flowgraphs", "flowgraphs/include"] {
+        fs::create_dir(folder.path().join(part)).unwrap();
+        for entry in fs::read_dir(root().join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let name = path.file_name().unwrap();
+                fs::copy(&path, folder.path().join(part).join(name)).unwrap();
+            }
+        }
+    }
+    let file = "flowgraphs/01_first_light.yaml";
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let last = "\"${elevation_degrees}\"}";
+    let wrong = text.replace(last, "\"${elevation_degrees}\", amplitude: 0.1}");
+    assert_ne!(text, wrong);
+    fs::write(folder.path().join(file), wrong).unwrap();
+    let output = fxgraph().args(["validate", file]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let shown = said.split("\n\n").next().unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains(&format!("```text\n{shown}\n```")), "write it again:\n{shown}");
+}
+
+#[test]
 fn an_array_of_several_processes_makes_visibilities_over_loopback_multicast() {
     // Groups are the same in every run: the port tells runs at the same time apart.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();

@@ -235,13 +235,23 @@ fn as_text(plan: &Plan, report: &Report, terminal: &Terminal) -> String {
 
 /// Counters that are not zero, by block and cause.
 fn counters(report: &Report, terminal: &Terminal) -> String {
-    let columns = [("counted by", Align::Left), ("what", Align::Left), ("count", Align::Right)];
+    let columns = [
+        ("counted by", Align::Left),
+        ("what", Align::Left),
+        ("count", Align::Right),
+        ("meaning", Align::Left),
+    ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     let mut any = false;
     for block in &report.stats {
         for named in block.counters.iter().filter(|named| named.counter.get() > 0) {
             any = true;
-            table.row([block.name.clone(), named.name.to_owned(), named.counter.get().to_string()]);
+            table.row([
+                block.name.clone(),
+                named.name.to_owned(),
+                named.counter.get().to_string(),
+                named.help.to_owned(),
+            ]);
         }
     }
     if any { format!("\n{}", table.finish()) } else { String::new() }
