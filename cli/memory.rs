@@ -37,8 +37,12 @@ fn group(folder: &Path) -> Option<usize> {
     let limit: usize = number("memory.max")?;
     let used: usize = number("memory.current")?;
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
-    Some(limit.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+    let gives_way = ["inactive_file ", "active_file ", "slab_reclaimable "];
+    let bytes = |line: &str| {
+        gives_way.iter().find_map(|name| line.strip_prefix(name))?.parse::<usize>().ok()
+    };
+    let cached: usize = stat.lines().filter_map(bytes).sum();
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
 }
 
 #[cfg(test)]
@@ -61,7 +65,7 @@ mod tests {
         write("memory.max", "1000\n");
         write("memory.current", "700\n");
         assert_eq!(group(folder.path()), Some(300));
-        write("memory.stat", "anon 500\ninactive_file 150\n");
+        write("memory.stat", "anon 500\ninactive_file 100\nactive_file 50\n");
         assert_eq!(group(folder.path()), Some(450));
         write("memory.max", "max\n");
         assert_eq!(group(folder.path()), None);

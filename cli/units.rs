@@ -40,6 +40,9 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// Some 30 years: additions to a moment never overflow.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
 /// A time for a person to give: `10s`, `1.5m`, `2h`, `200ms`; a bare number is seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
@@ -55,7 +58,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let value: f64 = number.trim().parse().map_err(|_| "give it like 10s, 1.5m or 200ms")?;
     Duration::try_from_secs_f64(value * scale)
         .ok()
-        .filter(|duration| !duration.is_zero())
+        .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
         .ok_or_else(|| "it must be more than zero, and something one can wait for".to_owned())
 }
 
@@ -94,6 +97,7 @@ mod tests {
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+        assert!(parse_duration("10000000000s").is_err());
     }
 
     #[test]

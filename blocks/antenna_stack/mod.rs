@@ -15,7 +15,7 @@ use serde::Deserialize;
 const MAX_WINDOW: usize = 1024;
 
 /// Parameters of `antenna_stack`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AntennaStack {
     /// First channel taken, counted in the inputs' channel axis.
@@ -28,26 +28,10 @@ pub struct AntennaStack {
     #[serde(default)]
     pub window: Option<usize>,
     /// For how long antennas are waited for when nothing comes from any; then the array goes on
-    /// without them until they send again. `null` waits for ever.
-    #[serde(default = "default_wait_seconds")]
+    /// without them until they send again. Without it every antenna is waited for; 2 suits a live
+    /// array.
+    #[serde(default)]
     pub wait_seconds: Option<f64>,
-}
-
-// `null` in a flowgraph is another value than nothing.
-#[allow(clippy::unnecessary_wraps)]
-fn default_wait_seconds() -> Option<f64> {
-    Some(2.0)
-}
-
-impl Default for AntennaStack {
-    fn default() -> Self {
-        Self {
-            first_channel: 0,
-            channels: None,
-            window: None,
-            wait_seconds: default_wait_seconds(),
-        }
-    }
 }
 
 impl AntennaStack {

@@ -190,8 +190,7 @@ fn a_dead_antenna_stalls_the_others_once_and_is_one_of_them_again_when_it_sends(
 
 #[test]
 fn without_a_limit_every_antenna_is_waited_for() {
-    let parameters = serde_json::json!({"wait_seconds": null});
-    let parameters: AntennaStack = serde_json::from_value(parameters).unwrap();
+    let parameters: AntennaStack = serde_json::from_value(serde_json::json!({})).unwrap();
     assert_eq!(parameters.wait_seconds, None);
     let mut bench = Bench::new(2, &parameters);
     bench.send(0, 0, [1, 1]);

@@ -132,6 +132,10 @@ impl Source {
         }
     }
 
+    fn is_moving(&self) -> bool {
+        self.azimuth_rate_degrees_per_second != 0.0 || self.elevation_rate_degrees_per_second != 0.0
+    }
+
     /// Change of the delay at this place, in seconds per second.
     fn delay_rate(&self, enu_metres: [f64; 3]) -> f64 {
         let [azimuth, elevation] =
@@ -275,7 +279,9 @@ impl DigitiserSimulator {
         }
         if let Some(place) = self.antennas_enu_metres.get(self.antenna) {
             let moved_samples = source.delay_rate(*place).abs() * self.period_samples as f64;
-            if moved_samples > MAX_MOVED_SAMPLES {
+            // Written so that NaN is refused too.
+            let is_slow = moved_samples <= MAX_MOVED_SAMPLES;
+            if !is_slow {
                 refusals.push(
                     refuse(
                         "source",
@@ -362,13 +368,18 @@ impl Kind for DigitiserSimulator {
 
     fn resources(&self, _ports: &Ports) -> Resources {
         let packed = 2 * self.period_samples * usize::from(self.bits) / 8;
-        // While periods are made: the variables, the operands, and four for source and transforms.
+        // While periods are made: the variables, the operands, and what the delays of a source need.
         let held = |program: Program| {
             let signals = program.signals.iter().map(|signal| &signal.expression);
             let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
             program.variables.len() + deepest.max().unwrap_or(1)
         };
-        let held = self.program().map_or(0, held) + 4;
+        let transforms = match self.source {
+            Some(source) if source.is_moving() || self.local_oscillator_hz != 0.0 => 8,
+            Some(_) => 6,
+            None => 3,
+        };
+        let held = self.program().map_or(0, held) + transforms;
         let making = self.period_samples.saturating_mul(size_of::<f64>() * held);
         Resources { host_bytes: packed.saturating_add(making), ..Resources::default() }
     }

@@ -1,10 +1,10 @@
 //! Which frame goes to which file.
 
-use super::recorder::{Recorder, try_path};
+use super::recorder::{Recorder, try_folder, try_path};
 use super::{FileSink, PLACEHOLDER};
 use crate::recording::side_file::SideFile;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, async_trait};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The running block.
 pub struct Sink {
@@ -80,11 +80,10 @@ impl Block for Sink {
     async fn start(&mut self) -> Result<(), BlockError> {
         // A path that cannot be written shows before anything runs; nothing is written yet, as
         // another block may fail to start, and an earlier recording shall survive that.
-        match self.path(0) {
-            path if self.parameters.path.contains(PLACEHOLDER) => {
-                path.parent().map_or(Ok(()), |folder| try_path(&folder.join(".fxgraph.npy")))
-            }
-            path => try_path(&path),
+        match self.parameters.path.split_once(PLACEHOLDER) {
+            // Folders named by timestamps come later.
+            Some((before, _)) => try_folder(&Path::new(before).with_file_name("x")),
+            None => try_path(Path::new(&self.parameters.path)),
         }
     }
 

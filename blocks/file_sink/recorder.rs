@@ -40,22 +40,24 @@ fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
 
 /// Whether a file can be written at `path`, tried without touching what is there.
 pub fn try_path(path: &Path) -> Result<(), BlockError> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(at(folder))?;
-    }
+    try_folder(path)?;
     match fs::metadata(path) {
         // Opening a pipe would wait for its reader.
         Ok(there) if there.file_type().is_fifo() || there.is_dir() => {
             Err(at(path)(io::Error::new(InvalidInput, "it is not a regular file")))
         }
         Ok(_) => File::options().write(true).open(path).map(drop).map_err(at(path)),
-        Err(_) => File::options()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .and_then(|_| fs::remove_file(path))
-            .map_err(at(path)),
+        Err(_) => Ok(()),
     }
+}
+
+/// Whether files can be made in the folder of `path`; makes the folder.
+pub fn try_folder(path: &Path) -> Result<(), BlockError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    // A name of its own: several sinks may be at it at once.
+    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(at(path))
 }
 
 impl Recorder {

@@ -89,14 +89,14 @@ impl Fir {
     #[target_feature(enable = "avx2,fma")]
     fn run_avx2(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
         // SAFETY: `run_with` makes tasks whose slices are long enough.
-        self.run_with(samples, out, scratch, |task| unsafe { simd::avx2(&task) });
+        self.run_with(samples, out, scratch, |mut task| unsafe { simd::avx2(&mut task) });
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn run_avx512(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
         // SAFETY: likewise.
-        self.run_with(samples, out, scratch, |task| unsafe { simd::avx512(&task) });
+        self.run_with(samples, out, scratch, |mut task| unsafe { simd::avx512(&mut task) });
     }
 
     /// Inlined into each form, so that the copying is compiled for it too.
@@ -206,7 +206,7 @@ mod simd {
             /// # Safety
             /// The slices of `task` are as long as it says.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $form(task: &Task) {
+            pub(super) unsafe fn $form(task: &mut Task) {
                 const WIDTH: usize = size_of::<$vector>() / size_of::<f32>();
                 for column in (0..LANES).step_by(WIDTH) {
                     // SAFETY: of the caller.
@@ -221,7 +221,7 @@ mod simd {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn $rows<const R: usize>(task: &Task, column: usize) {
+            unsafe fn $rows<const R: usize>(task: &mut Task, column: usize) {
                 let taps = task.weights.len() / LANES;
                 let mut sums = [$zero(); R];
                 let mut tap = 0;
@@ -235,11 +235,9 @@ mod simd {
                         $taps::<R, 1>(task, column, tap, &mut sums);
                         tap += 1;
                     }
+                    let out = task.out.as_mut_ptr();
                     for (row, sum) in sums.into_iter().enumerate() {
-                        $store(
-                            task.out.as_ptr().add(row * task.out_pitch + column).cast_mut(),
-                            sum,
-                        );
+                        $store(out.add(row * task.out_pitch + column), sum);
                     }
                 }
             }

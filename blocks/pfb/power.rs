@@ -33,11 +33,16 @@ fn power_any(samples: &[i16], limit: i16) -> (u64, u64) {
     // So many squares fit 32 bits, and their number 16 bits; then vectors hold more of them.
     let largest = (i64::from(limit) + 1).pow(2);
     let run = (i64::from(u32::MAX) / largest).min(i64::from(u16::MAX)) as usize;
+    let (run, is_wide) = if run < 64 { (usize::from(u16::MAX), true) } else { (run, false) };
     let (mut power, mut clipped) = (0, 0);
     for samples in samples.chunks(run) {
         let square = |x: i16| (i32::from(x) * i32::from(x)).cast_unsigned();
         let over = |x: i16| u16::from(x >= limit) | u16::from(x <= -limit);
-        power += u64::from(samples.iter().map(|x| square(*x)).sum::<u32>());
+        power += if is_wide {
+            samples.iter().map(|x| u64::from(square(*x))).sum::<u64>()
+        } else {
+            u64::from(samples.iter().map(|x| square(*x)).sum::<u32>())
+        };
         clipped += u64::from(samples.iter().map(|x| over(*x)).sum::<u16>());
     }
     (power, clipped)

@@ -103,8 +103,9 @@ impl Diagnostic {
     }
 }
 
-/// Characters of one quotation.
+/// Characters of one quotation, and of the words around it.
 const QUOTED: usize = 200;
+const PROSE: usize = 2000;
 
 /// The text with quotations, which may be as long as a file, cut to what one reads.
 fn readable(text: impl Into<String>) -> String {
@@ -112,10 +113,13 @@ fn readable(text: impl Into<String>) -> String {
     if text.len() <= QUOTED {
         return text;
     }
-    let pieces = text.split('`').map(|piece| match piece.char_indices().nth(QUOTED) {
-        Some((end, _)) => format!("{}...", &piece[..end]),
-        None => piece.to_owned(),
-    });
+    // Every other piece stands between quotes.
+    let limits = [PROSE, QUOTED].into_iter().cycle();
+    let pieces =
+        text.split('`').zip(limits).map(|(piece, limit)| match piece.char_indices().nth(limit) {
+            Some((end, _)) => format!("{}...", &piece[..end]),
+            None => piece.to_owned(),
+        });
     pieces.collect::<Vec<_>>().join("`")
 }
 
