@@ -1,10 +1,10 @@
 //! Reproducible dither: noise that depends on nothing but a seed and the place of the value.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Noise added before rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dither {
     /// Uniform in (-1/2, 1/2), real and imaginary part on their own.

@@ -1,7 +1,7 @@
 //! The blocks of fxgraph, one folder each. They use the framework's public API only, as
 //! anyone's own blocks would.
 //!
-//! Adding a block: its folder, and two adjacent lines below.
+//! Adding a block: its folder, and a `pub mod` and an entry of the list below.
 
 pub mod antenna_stack;
 mod axes;

@@ -13,12 +13,13 @@ rate=1712000
 channels=256
 seconds=${1:-8}
 
+results=$(mktemp -d)
 engines=()
 for x in 0 1; do
-    "$fxgraph" run --quiet flowgraphs/03_x_engine.yaml --set antennas=$antennas --set adc_sample_rate_hz=$rate \
+    "$fxgraph" run flowgraphs/03_x_engine.yaml --set antennas=$antennas --set adc_sample_rate_hz=$rate \
         --set channels=$channels --set substreams=2 --set substream=$x --set "in=239.102.1.$x:$port" \
         --set "visibilities=239.102.2.$x:$port" --set "beam_x=239.102.3.$((2 * x)):$port" \
-        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 &
+        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 >"$results/$x" &
     engines+=($!)
 done
 for a in $(seq 0 $((antennas - 1))); do
@@ -28,7 +29,7 @@ for a in $(seq 0 $((antennas - 1))); do
         --set "out=239.102.1.0+1:$port" &
     engines+=($!)
 done
-trap 'kill "${engines[@]}" 2>/dev/null || true' EXIT
+trap 'kill "${engines[@]}" 2>/dev/null || true; rm -rf "$results"' EXIT
 sleep 1
 # Timestamps are the present time: what counts is that they run at the same time, not when each one started.
 for a in $(seq 0 $((antennas - 1))); do
@@ -41,5 +42,12 @@ done
 for engine in "${engines[@]}"; do
     wait "$engine"
 done
-trap - EXIT
+engines=()
+for x in 0 1; do
+    echo "X-engine $x"
+    grep -E '^(x|in|beams) .* (dumps|heaps_received|heaps_missing|antenna_heaps)' "$results/$x" || {
+        echo "  received nothing"
+        exit 1
+    }
+done
 echo "all engines ended"

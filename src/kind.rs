@@ -118,6 +118,8 @@ pub struct Resources {
     pub operations_per_frame: f64,
     /// Sockets it binds, for `plan` and to refuse the same one twice.
     pub binds: Vec<String>,
+    /// Sockets it uses that others may use too, for `plan`.
+    pub sockets: Vec<String>,
     /// Files it writes, to refuse the same one twice.
     pub writes: Vec<PathBuf>,
 }

@@ -169,6 +169,7 @@ impl Digitiser {
 #[async_trait]
 impl Block for Digitiser {
     async fn start(&mut self) -> Result<(), BlockError> {
+        // One after the other: what making one needs is many times what it leaves.
         for polarisation in 0..2 {
             let (packed, clipped) = self.make_period(polarisation);
             self.periods[polarisation] = packed;

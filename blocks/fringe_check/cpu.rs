@@ -182,7 +182,8 @@ impl Check {
                     "{baseline:<8} {delay:>10.3} {:>9.3} {phase:>11.2} {:>9.2} {:>10.2} {:>9.1} %",
                     found.delay_seconds * 1e9,
                     wrapped(phase + found.deviation_degrees),
-                    found.deviation_degrees,
+                    // No minus before a zero.
+                    (found.deviation_degrees * 100.0).round() / 100.0 + 0.0,
                     found.coherence * 100.0
                 ),
             };

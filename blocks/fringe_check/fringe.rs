@@ -32,7 +32,7 @@ impl Expected {
 pub struct Measured {
     /// Slope of the phase across the band, as a delay in seconds.
     pub delay_seconds: f64,
-    /// Phase against the expected one, in degrees, averaged over the band.
+    /// Phase against the expected one in the middle of the channels, in degrees.
     pub deviation_degrees: f64,
     /// 1 if all channels have the expected phase, 0 if they have nothing to do with it.
     pub coherence: f64,
@@ -57,11 +57,15 @@ pub fn measure(
         return None;
     }
     let step_hz = if hz.len() > 1 { hz[1] - hz[0] } else { 0.0 };
+    let remaining_seconds = remaining_delay(&turned, step_hz);
+    // In the middle, with the delay that is there: with another one the phases of the band's two
+    // halves would add up to anything.
+    let middle_hz = hz.iter().sum::<f64>() / hz.len() as f64;
+    let turn = |hz: f64| Complex64::cis(TAU * (hz - middle_hz) * remaining_seconds);
+    let straight: Complex64 = turned.iter().zip(hz).map(|(v, hz)| v * turn(*hz)).sum();
     Some(Measured {
-        delay_seconds: expected.delay_seconds
-            + expected.applied_seconds
-            + remaining_delay(&turned, step_hz),
-        deviation_degrees: sum.arg().to_degrees(),
+        delay_seconds: expected.delay_seconds + expected.applied_seconds + remaining_seconds,
+        deviation_degrees: straight.arg().to_degrees(),
         coherence: sum.norm() / all,
     })
 }

@@ -9,7 +9,7 @@ use fxgraph::{
     Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Largest frame the block makes: larger ones are surely a mistake.
 const MAX_FRAME_BYTES: usize = 1 << 32;
@@ -77,7 +77,7 @@ pub struct BandParameter {
 }
 
 /// What stands in the frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Zeros.

@@ -19,7 +19,7 @@ use fxgraph::{
     Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use weights::weights;
 
@@ -35,7 +35,7 @@ const FRAME_BYTES: usize = 1 << 20;
 const MAX_FRAME_BYTES: usize = 4 << 30;
 
 /// Shape of the window that the sinc of the filter is multiplied with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
     /// A raised cosine, sin^2(pi i / (W - 1)).

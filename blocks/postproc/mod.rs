@@ -19,7 +19,7 @@ use fxgraph::{
     Resources, ValidityType,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use gains::{Gains, PolGains};
 
@@ -29,7 +29,7 @@ pub const MAX_SPECTRA_PER_HEAP: usize = 1 << 16;
 const MAX_FRAME_BYTES: usize = 4 << 30;
 
 /// Order of the output's axes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     /// \[heap\]\[channel\]\[spectrum\]\[pol\], as F heaps are on the wire.

@@ -330,7 +330,8 @@ impl Kind for SpeadSink {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        Resources { host_bytes: 1 << 16, ..Resources::default() }
+        let sockets = self.destinations.iter().map(|to| format!("to {to}")).collect();
+        Resources { host_bytes: 1 << 16, sockets, ..Resources::default() }
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -17,7 +17,7 @@ use fxgraph::{
 };
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Largest frame, and largest heap, in bytes.
@@ -41,7 +41,7 @@ pub enum StreamName {
 }
 
 /// Order of the axes inside a heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeapLayout {
     /// `[channel][spectrum][pol]`, what every other engine sends.
@@ -449,11 +449,16 @@ impl Kind for SpeadSource {
             None => address::parse_all(&self.addresses).unwrap_or_default(),
             Some(_) => Vec::new(),
         };
+        let grouped = |text: &&String| {
+            self.pcap.is_none()
+                && address::parse(text).is_ok_and(|all| all.first().is_some_and(|a| !unicast(a)))
+        };
         Resources {
             host_bytes: thread::BUFFER_BYTES + window * slots * window::SLOT_BYTES,
             fills: vec![cpu::lent_frames(window)],
             // Groups may be shared, by several blocks too.
             binds: addresses.iter().filter(|a| unicast(a)).map(|a| format!("udp {a}")).collect(),
+            sockets: self.addresses.iter().filter(|text| grouped(text)).cloned().collect(),
             ..Resources::default()
         }
     }

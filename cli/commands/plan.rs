@@ -121,7 +121,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
             ("operations/s", Right),
             ("own memory", Right),
             ("pools", Right),
-            ("binds", Left),
+            ("sockets", Left),
         ],
     );
     for (block, needs) in plan.blocks.iter().zip(&memory.blocks) {
@@ -134,7 +134,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
             if operations > 0.0 { units::count(operations) } else { "-".to_owned() },
             units::bytes(needs.host_bytes as f64),
             units::bytes(needs.bytes().saturating_sub(needs.host_bytes) as f64),
-            block.resources.binds.join(", "),
+            [&block.resources.binds[..], &block.resources.sockets].concat().join(", "),
         ]);
     }
     text.push_str(&blocks.finish());
@@ -219,6 +219,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
                 "host_bytes": needs.host_bytes,
                 "pools": pools,
                 "binds": block.resources.binds,
+                "sockets": block.resources.sockets,
                 "parameters": block.parameters,
             })
         })

@@ -23,7 +23,7 @@ pub struct Run {
     #[command(flatten)]
     target: Target,
 
-    /// Stops after this time, like 10s, 5m or 200ms
+    /// Stops this long after the start, like 10s, 5m or 200ms
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
 
@@ -43,13 +43,19 @@ impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         let signals = Signals::count()?;
+        let progress = if self.quiet { None } else { terminal.progress() };
+        if let Some(line) = &progress {
+            line.0.set_message(format!("starting {} blocks", plan.blocks.len()));
+            line.0.enable_steady_tick(TICK);
+        }
+        let before = Instant::now();
         let assembly = plan.build().map_err(|error| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
         let running = runtime::start(assembly, options(&plan)).map_err(|error| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
-        let progress = if self.quiet { None } else { terminal.progress() };
+        let starting = before.elapsed();
         let is_aborted =
             watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);
@@ -65,7 +71,7 @@ impl Run {
         let written = if self.json {
             terminal.json(&as_json(&plan, &report))
         } else if !self.quiet {
-            terminal.results(&as_text(&plan, &report, terminal))
+            terminal.results(&as_text(&plan, &report, starting, terminal))
         } else {
             Ok(())
         };
@@ -190,12 +196,13 @@ fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
     report.stats.iter().map(row).collect()
 }
 
-fn as_text(plan: &Plan, report: &Report, terminal: &Terminal) -> String {
+fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal) -> String {
     use Align::{Left, Right};
+    let (started, ran) = (units::elapsed(starting), units::elapsed(report.elapsed));
     let mut text = format!(
         "{} {}\n\n",
         terminal.paint(Paint::Bold, &plan.name),
-        terminal.paint(Paint::Dim, &format!("ran {}", units::elapsed(report.elapsed)))
+        terminal.paint(Paint::Dim, &format!("started in {started}, ran {ran}"))
     );
     let mut table = Table::new(
         terminal.coloured_results,
@@ -216,9 +223,9 @@ fn as_text(plan: &Plan, report: &Report, terminal: &Terminal) -> String {
             row.stats.kind.to_owned(),
             row.frames.to_string(),
             units::count(row.samples),
-            units::three_digits(row.bytes_per_second / 1e9),
-            format!("{} %", units::three_digits(row.busy * 100.0)),
-            format!("{} %", units::three_digits(row.real_time * 100.0)),
+            format!("{:.3}", row.bytes_per_second / 1e9),
+            format!("{:.1} %", row.busy * 100.0),
+            format!("{:.2} %", row.real_time * 100.0),
             drops(row.stats).to_string(),
         ]);
     }
