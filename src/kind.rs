@@ -150,6 +150,8 @@ pub struct Env {
     pub config_hash: String,
     /// The resolved flowgraph as YAML, for provenance.
     pub resolved_yaml: Arc<str>,
+    /// Where relative paths of files that the block writes begin.
+    pub output_folder: PathBuf,
 }
 
 impl Env {
@@ -164,6 +166,7 @@ impl Env {
             wake: Waker::default(),
             config_hash: String::new(),
             resolved_yaml: Arc::from(""),
+            output_folder: PathBuf::new(),
         }
     }
 }

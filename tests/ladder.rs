@@ -39,6 +39,7 @@ fn every_flowgraph_passes_its_own_tests() {
         fxgraph().args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path()),
     );
     assert!(said.contains(" 0 failed"), "{said}");
+    assert!(!folder.path().join("out").exists(), "tests leave the user's recordings alone");
     for file in flowgraphs() {
         let name = format!("{}\n  ok ", file.display());
         assert!(said.contains(&name), "{} has no test\n{said}", file.display());

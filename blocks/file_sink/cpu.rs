@@ -21,7 +21,8 @@ pub struct Sink {
 
 impl Sink {
     /// A sink for `port`.
-    pub fn new(parameters: FileSink, port: &PortType, env: &Env) -> Self {
+    pub fn new(mut parameters: FileSink, port: &PortType, env: &Env) -> Self {
+        parameters.path = env.output_folder.join(&parameters.path).display().to_string();
         let blank = SideFile {
             block: env.name.clone(),
             config_hash: env.config_hash.clone(),

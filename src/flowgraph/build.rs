@@ -111,6 +111,7 @@ impl Plan {
             implementation: block.implementation,
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),
+            output_folder: self.output_folder.clone(),
             ..Env::detached(&block.name)
         };
         let built = guarded(block.configured.as_ref(), &block.ports, &env)

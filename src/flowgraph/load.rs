@@ -107,6 +107,7 @@ fn plan(
         warnings: Vec::new(),
         resolved_yaml: "".into(),
         config_hash: String::new(),
+        output_folder: PathBuf::new(),
     };
     let resolved = serde_yaml::to_string(&resolved(&plan)).unwrap_or_default();
     for byte in Sha256::digest(resolved.as_bytes()) {

@@ -4,6 +4,7 @@ use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::kind::{Configured, PortPool, Ports, Resources};
 use crate::runtime::assembly::Thread;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One block of the plan.
@@ -73,6 +74,8 @@ pub struct Plan {
     pub resolved_yaml: Arc<str>,
     /// SHA-256 over [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
     pub config_hash: String,
+    /// Where relative paths of files that blocks write begin; empty for the working directory.
+    pub output_folder: PathBuf,
 }
 
 /// Memory of one output port's pool.

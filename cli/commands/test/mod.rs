@@ -46,6 +46,8 @@ struct Case {
     spec: TestSpec,
     plan: Plan,
     companions: Vec<(String, Plan)>,
+    /// Where they write their files; gone when dropped.
+    _outputs: tempfile::TempDir,
 }
 
 impl Test {
@@ -130,7 +132,11 @@ impl Test {
     fn case(&self, file: &Path, test: &TestHead, terminal: &Terminal) -> Result<Case, String> {
         // The test's own parameters may change what it expects: its plan is made anew.
         let set: Vec<Setting> = test.set.iter().chain(&self.set).cloned().collect();
-        let (plan, sources) = plan(file, &set, terminal)?;
+        let (mut plan, sources) = plan(file, &set, terminal)?;
+        // What a user recorded in the working directory is not for tests to overwrite.
+        let outputs = tempfile::tempdir()
+            .map_err(|error| format!("no temporary folder for the test's files: {error}"))?;
+        outputs.path().clone_into(&mut plan.output_folder);
         let Some(spec) = plan.tests.iter().find(|spec| spec.name == test.name).cloned() else {
             return Err(format!("the parameters of the test `{}` change its name", test.name));
         };
@@ -140,12 +146,13 @@ impl Test {
         }
         let folder = file.parent().unwrap_or(Path::new(""));
         let companions = spec.alongside.iter().map(|companion| {
-            let (plan, _) =
+            let (mut plan, _) =
                 self::plan(&folder.join(&companion.flowgraph), &companion.set, terminal)?;
+            outputs.path().clone_into(&mut plan.output_folder);
             Ok((companion.flowgraph.display().to_string(), plan))
         });
         let companions = companions.collect::<Result<_, String>>()?;
-        Ok(Case { spec, plan, companions })
+        Ok(Case { spec, plan, companions, _outputs: outputs })
     }
 }
 
@@ -169,7 +176,7 @@ fn run(case: &Case, timeout: Duration, signals: &Signals) -> Vec<String> {
 
 /// What did not hold; an error is why nothing can be said about that.
 fn run_to_verdict(
-    Case { spec, plan, companions }: &Case,
+    Case { spec, plan, companions, .. }: &Case,
     timeout: Duration,
     signals: &Signals,
 ) -> Result<Vec<String>, Vec<String>> {
