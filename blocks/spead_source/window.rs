@@ -293,20 +293,28 @@ impl Window {
             for (slot, bytes) in slots.iter().zip(payload.chunks_exact_mut(heap)) {
                 if !slot.whole {
                     bytes.fill(0);
-                    let cause = if slot.is_empty() {
-                        &self.causes.missing
-                    } else {
-                        &self.causes.incomplete
-                    };
-                    cause.add(1);
+                    self.causes.incomplete.add(u64::from(!slot.is_empty()));
                 }
             }
         }
         self.causes.heaps.add(whole as u64);
-        self.causes.missing.add(std::mem::take(&mut self.gap));
-        self.timeline.started = true;
+        for heaps in slots.chunks(slots.len() / self.layout.heaps_per_frame) {
+            self.count_missing(heaps);
+        }
         self.spare.push(slots);
         frames.push(frame);
+    }
+
+    /// Counts the heaps of one time that did not come. Those before the stream's first heap and
+    /// after its last one are not missing: only what comes later says that there was a gap.
+    fn count_missing(&mut self, heaps: &[Slot]) {
+        let missing = heaps.iter().filter(|slot| slot.is_empty()).count();
+        if missing < heaps.len() {
+            self.causes.missing.add(std::mem::take(&mut self.gap) + missing as u64);
+            self.timeline.started = true;
+        } else if self.timeline.started {
+            self.gap += missing as u64;
+        }
     }
 }
 

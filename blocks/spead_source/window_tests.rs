@@ -126,6 +126,21 @@ fn out_of_order_late_and_lost_heaps_end_up_in_place_and_marked() {
 }
 
 #[test]
+fn what_lies_outside_the_stream_is_not_missing() {
+    let counters = Counters::default();
+    let mut window = Window::new(digitiser(), 4, RATE, &counters);
+    let mut desk = Desk::new(&digitiser(), 64);
+    // It begins and ends within a frame; 50, and the whole frame from 56 on, are lost.
+    for h in (42..71).filter(|h| *h != 50 && !(56..60).contains(h)) {
+        window.datagram(&heap(h), &mut desk);
+    }
+    window.flush(&mut desk);
+    assert_eq!(count(&counters, "heaps_received"), 24);
+    assert_eq!(count(&counters, "heaps_missing"), 5);
+    assert_eq!(desk.out[0].header().validity, [0, 0, 1, 1]);
+}
+
+#[test]
 fn overlapping_and_repeated_packets_make_one_whole_heap() {
     let counters = Counters::default();
     let mut window = Window::new(f_engine(), 2, RATE, &counters);
