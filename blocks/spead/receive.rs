@@ -17,9 +17,12 @@ const BATCH: usize = 32;
 const BATCH_OF_RUNS: usize = 8;
 /// The largest datagram, and the largest run of coalesced ones.
 const BUFFER_BYTES: usize = 1 << 16;
-/// From one buffer to the next. With a power of two, the used beginnings of all buffers would share
-/// a few sets of the caches.
-const STRIDE: usize = BUFFER_BYTES + (8 << 10);
+/// From one buffer to the next. The used beginnings of all buffers must not share a few sets of the
+/// caches, hence no power of two for the second level and an odd number of lines for the first,
+/// whose sets repeat every 4 KiB.
+const STRIDE: usize = BUFFER_BYTES + (8 << 10) + 64;
+/// What a datagram takes of its socket's turn at least: an empty one costs time as well.
+const LEAST_CHARGE: u64 = 2 << 10;
 /// How long the sockets are left alone once they are empty: to be woken costs more than to receive
 /// a datagram.
 const LONGEST_NAP: Duration = Duration::from_micros(500);
@@ -133,7 +136,7 @@ pub struct Batch {
     nap: Option<Duration>,
     /// The sockets had something and are empty.
     emptied: bool,
-    /// Bytes read from one of several sockets before the next one has its turn.
+    /// Bytes charged to one of several sockets before the next one has its turn.
     turn_bytes: usize,
 }
 
@@ -207,13 +210,16 @@ impl Batch {
         handle: &mut dyn FnMut(&[u8], SocketAddrV4),
         total: &mut Received,
     ) -> io::Result<bool> {
-        let end = total.bytes + self.turn_bytes as u64;
+        let mut left = self.turn_bytes;
         loop {
             // Bytes count, not messages: how many datagrams the kernel put into one differs.
-            let left = end.saturating_sub(total.bytes) as usize;
             let messages = left.div_ceil(BUFFER_BYTES).clamp(1, BATCH);
+            let before = *total;
             let emptied = self.receive_from(index, messages, handle, total)?;
-            if emptied || total.bytes >= end {
+            let datagrams = total.datagrams - before.datagrams;
+            let charge = (total.bytes - before.bytes).max(datagrams * LEAST_CHARGE);
+            left = left.saturating_sub(charge as usize);
+            if emptied || left == 0 {
                 return Ok(emptied);
             }
         }
@@ -405,6 +411,31 @@ mod tests {
             }
         }
         panic!("{seen:?} datagrams");
+    }
+
+    #[test]
+    fn a_flood_of_tiny_datagrams_does_not_keep_the_thread() {
+        for len in [0, 1] {
+            let addresses = [(); 2].map(|()| SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port()));
+            let sockets = open(&addresses, &[], 1 << 20).unwrap();
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for address in &addresses {
+                for _ in 0..200 {
+                    sender.send_to(&[0; 1][..len], address).unwrap();
+                }
+            }
+            let mut batch = Batch::new(sockets, 20 * LEAST_CHARGE as usize);
+            let received = batch.receive(Duration::from_secs(5), &mut |_, _| ()).unwrap();
+            assert_eq!((received.datagrams, received.emptied), (20, false), "{len} bytes each");
+        }
+    }
+
+    #[test]
+    fn the_beginnings_of_all_buffers_lie_in_different_sets_of_the_first_cache() {
+        // 64 sets of lines of 64 bytes.
+        let set = |buffer| buffer * STRIDE / 64 % 64;
+        let sets: std::collections::HashSet<usize> = (0..BATCH).map(set).collect();
+        assert_eq!(sets.len(), BATCH);
     }
 
     #[test]

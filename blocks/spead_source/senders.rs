@@ -73,9 +73,10 @@ impl Senders {
         self.last = None;
     }
 
-    /// How many have stopped.
-    pub fn stopped(&self) -> usize {
-        self.known.values().filter(|sender| sender.stopped.is_some()).count()
+    /// How many have stopped, long enough ago that nothing that was overtaken is still to come.
+    pub fn stopped(&self, now: Instant) -> usize {
+        let is_over = |at| now.saturating_duration_since(at) >= AFTER_STOP;
+        self.known.values().filter(|sender| sender.stopped.is_some_and(is_over)).count()
     }
 
     /// Forgets half of them, so that a flood of new ones costs little for each.
@@ -109,15 +110,16 @@ mod tests {
         senders.data(address(1), at(0));
         senders.data(address(2), at(0));
         senders.stop(address(3), at(1));
-        assert_eq!(senders.stopped(), 0);
+        assert_eq!(senders.stopped(at(500)), 0);
         senders.stop(address(1), at(2));
         senders.stop(address(1), at(3));
-        assert_eq!(senders.stopped(), 1);
+        assert_eq!(senders.stopped(at(102)), 0);
+        assert_eq!(senders.stopped(at(103)), 1);
         // Data that the stop overtook change nothing, those of a sender that goes on do.
         senders.data(address(1), at(4));
-        assert_eq!(senders.stopped(), 1);
+        assert_eq!(senders.stopped(at(103)), 1);
         senders.data(address(1), at(200));
-        assert_eq!(senders.stopped(), 0);
+        assert_eq!(senders.stopped(at(500)), 0);
         assert_eq!(count(&counters, "heaps_stop"), 2);
         assert_eq!(count(&counters, "heaps_stop_refused"), 1);
     }
@@ -132,6 +134,6 @@ mod tests {
         }
         assert!(senders.known.len() <= MAX_SENDERS);
         senders.stop(address(1), now);
-        assert_eq!(senders.stopped(), 1);
+        assert_eq!(senders.stopped(now + AFTER_STOP), 1);
     }
 }

@@ -45,6 +45,14 @@ fn stop() -> Vec<u8> {
 
 /// All frames until the source finishes by itself.
 fn collect(harness: &mut Harness) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
+    collect_while(harness, || ())
+}
+
+/// The same, while `something` happens all the time.
+fn collect_while(
+    harness: &mut Harness,
+    mut something: impl FnMut(),
+) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut keep = |frame: Arc<Frame>| {
@@ -60,6 +68,7 @@ fn collect(harness: &mut Harness) -> Vec<(u64, Vec<u32>, Vec<u8>)> {
             return frames;
         }
         assert!(Instant::now() < deadline, "the source does not finish");
+        something();
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -142,6 +151,34 @@ fn a_stopping_flowgraph_and_a_silent_sender_end_the_stream_with_what_there_is() 
     }
 }
 
+#[test]
+fn what_is_no_data_of_the_stream_keeps_no_source_from_its_end() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    for idle in [serde_json::json!(null), serde_json::json!(0.2)] {
+        let env = env();
+        let extra = serde_json::json!({"addresses": [address], "finish_after_seconds": idle});
+        let mut harness = harness(&source(extra), &env);
+        Harness::block_on(harness.start()).unwrap();
+        let [sender, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        for number in 40..80 {
+            sender.send_to(&heap(number), &address).unwrap();
+        }
+        if idle.is_null() {
+            sender.send_to(&stop(), &address).unwrap();
+        }
+        // Noise, what comes too late, what is far ahead, and a stranger's stop.
+        let noise = [b"noise".to_vec(), heap(3), heap(1 << 30), stop()];
+        let frames = collect_while(&mut harness, || {
+            for datagram in &noise {
+                stranger.send_to(datagram, &address).unwrap();
+            }
+        });
+        assert_eq!(frames.len(), 10);
+        assert_eq!(count(&env, "heaps_stop"), u64::from(idle.is_null()));
+    }
+}
+
 fn count(env: &Env, name: &str) -> u64 {
     env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
 }
@@ -166,9 +203,9 @@ fn neither_a_stranger_nor_a_sender_that_goes_on_can_end_the_stream() {
         }
         for n in 0..100 {
             std::thread::sleep(Duration::from_millis(4));
-            if round == 1 && n < 60 {
-                // The sender's stop is taken back by its last heap; until then there is no silence.
-                let late = if n == 50 { heap(79) } else { b"noise".to_vec() };
+            if round == 1 && n <= 50 {
+                // Heaps that come long after the stop take it back; until then there is no silence.
+                let late = if n == 50 { heap(79) } else { heap(78) };
                 sender.send_to(&late, &address).unwrap();
             }
             assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait, "round {round}");

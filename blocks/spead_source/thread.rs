@@ -258,17 +258,21 @@ impl Receiving {
     ) -> Result<(), BlockError> {
         let mut batch = Batch::new(sockets, self.window.bytes() / 4);
         self.link.patience = self.terms.patience;
-        let mut last_data = Instant::now();
-        let mut started = false;
+        // The clock of silence starts with the stream: a late sender is waited for.
+        let mut last_data = None;
         while !self.link.stopping() {
             let Self { window, link, senders, .. } = self;
             let mut went_back = None;
+            let mut accepted = false;
             let mut now = None;
             let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
                 let now = *now.get_or_insert_with(Instant::now);
                 window.tick(now);
                 match window.datagram(datagram, link) {
-                    Outcome::Accepted => senders.data(sender, now),
+                    Outcome::Accepted => {
+                        accepted = true;
+                        senders.data(sender, now);
+                    }
                     Outcome::Stop => senders.stop(sender, now),
                     Outcome::Refused => {}
                     Outcome::WentBack { samples } => went_back = Some(samples),
@@ -286,21 +290,24 @@ impl Receiving {
             if received.emptied {
                 self.link.waited = Duration::ZERO;
             }
-            if received.datagrams > 0 {
-                last_data = Instant::now();
-                started = true;
-            } else {
-                let silence = last_data.elapsed();
-                let needed = self.terms.senders;
-                let all_stopped = needed > 0 && self.senders.stopped() >= needed;
-                // The clock of silence starts with the stream: a late sender is waited for.
-                let idle = self.terms.idle.is_some_and(|idle| started && silence >= idle);
-                if idle || (all_stopped && silence >= AFTER_STOP) {
-                    break;
-                }
+            // Not when the batch came: the thread may have waited for frames since.
+            let now = Instant::now();
+            if accepted {
+                last_data = Some(now);
+            }
+            if last_data.is_some_and(|last| self.is_over(now, now.duration_since(last))) {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Whether the stream has ended, if there were no data for so long. Packets that are refused
+    /// are none.
+    fn is_over(&self, now: Instant, silence: Duration) -> bool {
+        let needed = self.terms.senders;
+        let idle = self.terms.idle.is_some_and(|idle| silence >= idle);
+        idle || (needed > 0 && silence >= AFTER_STOP && self.senders.stopped(now) >= needed)
     }
 
     fn went_back(&self, samples: u64) -> BlockError {

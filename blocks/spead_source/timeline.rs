@@ -208,6 +208,13 @@ impl Timeline {
         self.base = Some(base);
         self.heaps = 0;
         self.forget_candidates();
+        // What came before was stray, and so was the clock's offset: of a stray in the future it
+        // would say for ever that it has happened.
+        if !self.started
+            && let Some(clock) = &mut self.clock
+        {
+            clock.offset_seconds = None;
+        }
     }
 
     fn forget_candidates(&mut self) {

@@ -148,12 +148,9 @@ impl Window {
         Outcome::Accepted
     }
 
-    /// Passes on everything that is open.
+    /// Passes on everything that is open, at the end of the stream.
     pub fn flush(&mut self, frames: &mut dyn Frames) {
-        self.timeline.settle();
-        for _ in 0..self.entries.len() {
-            self.pass_on_first(frames);
-        }
+        self.pass_on_all(frames);
         self.gap = 0;
     }
 
@@ -183,8 +180,12 @@ impl Window {
                 Ok(self.entries.len() - 1)
             }
             Verdict::Jump => {
-                self.flush(frames);
+                self.pass_on_all(frames);
                 self.causes.jumps.add(1);
+                let end = self.timeline.base.unwrap_or(frame);
+                let between = (frame - end).saturating_mul(self.layout.slots() as u64);
+                let gap = std::mem::take(&mut self.gap);
+                self.causes.missing.add(gap.saturating_add(between));
                 self.timeline.begin(frame);
                 Ok(0)
             }
@@ -251,6 +252,12 @@ impl Window {
                 _ => return,
             }
         }
+    }
+
+    /// Moves the window by its whole length.
+    fn pass_on_all(&mut self, frames: &mut dyn Frames) {
+        self.timeline.settle();
+        (0..self.entries.len()).for_each(|_| self.pass_on_first(frames));
     }
 
     /// Moves the window by one frame.

@@ -322,6 +322,54 @@ fn a_stray_first_heap_is_forgotten_and_nothing_of_it_is_handed_on() {
 }
 
 #[test]
+fn a_stray_first_heap_from_the_future_does_not_vouch_for_others_like_it() {
+    let ahead = 4_000_000;
+    let mut live = Live::new(4);
+    live.heap(ahead);
+    live.stream(0..500);
+    for stray in 500..506 {
+        live.heap(ahead + stray);
+    }
+    let outcomes = live.stream(500..3500);
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Accepted));
+    assert_eq!(live.handed_on(), (3..3500).collect::<Vec<_>>());
+    assert_eq!(live.count("window_jumps"), 0);
+    // The good ones until the fourth agrees with them, and the strays.
+    assert_eq!(live.count("packets_too_late"), 3);
+    assert_eq!(live.count("packets_too_far_ahead"), 6);
+    assert_eq!(live.count("heaps_stray"), 1);
+}
+
+#[test]
+fn strays_in_a_pause_do_not_make_the_way_back_to_the_stream_longer() {
+    let mut live = Live::new(4);
+    live.stream(0..500);
+    live.millis += 300_000;
+    // Of a time that has come, so that the window goes there.
+    for stray in 100_000..100_004 {
+        live.heap(stray);
+    }
+    live.stream(300_500..301_000);
+    let expected = (0..500).chain([100_003]).chain(300_503..301_000);
+    assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_heap_of_an_outage_is_counted_as_missing() {
+    // Longer than the window, and up to its length.
+    for (from, to) in [(500, 1000), (501, 1002), (503, 1001), (500, 520), (499, 506)] {
+        let mut live = Live::new(4);
+        live.stream(0..from);
+        live.millis += to - from;
+        live.stream(to..1500);
+        let handed_on = live.handed_on().len() as u64;
+        assert_eq!(live.count("window_jumps"), u64::from(to > 600), "{from}..{to}");
+        assert_eq!(live.count("heaps_missing"), 1500 - handed_on, "{from}..{to}");
+        assert_eq!(live.count("heaps_received"), handed_on, "{from}..{to}");
+    }
+}
+
+#[test]
 fn the_wrap_of_the_48_bits_on_the_wire_is_not_seen_behind_the_source() {
     let wrap = (1 << 48) / STEP;
     for start in [wrap - 4, wrap - 8, wrap - 200] {
@@ -358,6 +406,9 @@ fn a_gap_in_a_file_which_has_no_clock_is_crossed_on_more_evidence() {
     }
     assert_eq!(count(&counters, "window_jumps"), 1);
     assert_eq!(count(&counters, "packets_too_far_ahead"), 63);
+    window.flush(&mut desk);
+    // The last frame of the gap, and so the window, begins with heap 4060.
+    assert_eq!(count(&counters, "heaps_missing"), 4063 - 40);
 }
 
 #[test]
