@@ -109,6 +109,11 @@ impl Window {
             Ok(place) => place,
             Err(why) => return self.not_data(&packet, why),
         };
+        if packet.payload.is_empty() {
+            // It would be evidence of a time of which it brings nothing.
+            self.causes.length.add(1);
+            return Outcome::Refused;
+        }
         let index = match self.index_of(place.frame, place.slot, frames) {
             Ok(index) => index,
             Err(outcome) => return outcome,
@@ -126,9 +131,6 @@ impl Window {
         // that the payload lies in it.
         let start = packet.offset as usize;
         let end = start + packet.payload.len();
-        if start == end {
-            return Outcome::Accepted;
-        }
         match slot.arrive(packet.heap_counter, start as u32, end as u32, heap as u32) {
             Arrival::New => {
                 let to = place.slot * heap;

@@ -341,6 +341,18 @@ fn a_stray_first_heap_from_the_future_does_not_vouch_for_others_like_it() {
 }
 
 #[test]
+fn packets_without_payload_say_nothing_about_where_the_stream_is() {
+    let mut live = Live::new(4);
+    for number in 4_000_000..4_000_100 {
+        let empty = packet(number, 0, &[], &sample_items(number));
+        assert_eq!(live.window.datagram(&empty, &mut live.desk), Outcome::Refused);
+    }
+    live.stream(0..100);
+    assert_eq!(live.handed_on(), (0..100).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_wrong_length"), 100);
+}
+
+#[test]
 fn strays_in_a_pause_do_not_make_the_way_back_to_the_stream_longer() {
     let mut live = Live::new(4);
     live.stream(0..500);
