@@ -8,7 +8,7 @@ pub enum Form {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 with F, BW and DQ, and a count of bits.
+    /// AVX-512 with F, BW, DQ and VL, and a count of bits.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -24,6 +24,7 @@ impl Form {
             let has_all = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("popcnt");
             if has_all {
                 forms.push(Self::Avx512);

@@ -1,8 +1,9 @@
 //! Which heaps go where, and how the channels are shared among threads.
 
 use super::Beamformer;
-use super::form::{Form, Scratch};
+use super::form::{Scratch, add_antennas, quantise_beam};
 use crate::dither::{self, Dither};
+use crate::simd::Form;
 use crate::stacked::Stacked;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
@@ -68,10 +69,9 @@ impl Cpu {
             output: vec![[0; 2]; beams * channels_per_worker * shape.spectra],
             saturated: vec![0; beams],
         };
-        let forms = Form::available();
         Ok(Self {
             former: Former {
-                form: forms.last().copied().unwrap_or(Form::Portable),
+                form: Form::best(),
                 shape,
                 weights,
                 pols: parameters.beams.iter().map(|beam| beam.pol).collect(),
@@ -154,14 +154,14 @@ impl Former {
                 .filter(|&a| valid[a] != 0)
                 .map(|a| (a, self.shape.row(payload, heap, a, channel)));
             let weights = &self.weights[channel * beams * antennas..][..beams * antennas];
-            self.form.add(&self.shape, rows, weights, &self.pols, &mut worker.scratch);
+            add_antennas(self.form, &self.shape, rows, weights, &self.pols, &mut worker.scratch);
             for beam in 0..beams {
                 let place = [timestamp, (self.first_channel + channel) as u64, beam as u64];
                 let dither_key = self.dither_seed.map(|seed| dither::key(seed, &place));
                 let at = (beam * self.channels_per_worker + channel - first) * spectra;
                 let output = &mut worker.output[at..][..spectra];
                 worker.saturated[beam] +=
-                    self.form.quantise(dither_key, &worker.scratch, beam, output);
+                    quantise_beam(self.form, dither_key, &worker.scratch, beam, output);
             }
         }
     }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
 
 use crate::dither;
+use crate::simd::Form;
 use crate::stacked::Stacked;
 use num_complex::Complex32;
 
@@ -21,78 +22,44 @@ impl Scratch {
     }
 }
 
-/// Sets of instructions that [`Form`] chooses from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Any processor.
-    Portable,
-    /// 256-bit vectors.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// 512-bit vectors.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
+/// Adds antenna after antenna to the beams: `rows` gives each antenna's number and bytes,
+/// `weights` is `[beam][antenna]`, `pols` `[beam]`.
+pub fn add_antennas<'a>(
+    form: Form,
+    shape: &Stacked,
+    rows: impl Iterator<Item = (usize, &'a [u8])>,
+    weights: &[Complex32],
+    pols: &[usize],
+    scratch: &mut Scratch,
+) {
+    scratch.sums.fill(0.0);
+    for (antenna, row) in rows {
+        // SAFETY: `available` offers a form only after the processor was asked for it.
+        match form {
+            Form::Portable => add(shape, row, antenna, weights, pols, scratch),
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 => unsafe { add_avx2(shape, row, antenna, weights, pols, scratch) },
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx512 => unsafe { add_avx512(shape, row, antenna, weights, pols, scratch) },
+        }
+    }
 }
 
-impl Form {
-    /// Every form that this processor can run, the fastest last.
-    pub fn available() -> Vec<Self> {
-        let mut forms = vec![Self::Portable];
+/// Rounds the sums of beam `beam`, plus the dither of this key if any, to `output`; says how many values were clamped.
+pub fn quantise_beam(
+    form: Form,
+    dither_key: Option<u64>,
+    scratch: &Scratch,
+    beam: usize,
+    output: &mut [[i8; 2]],
+) -> u64 {
+    // SAFETY: as above.
+    match form {
+        Form::Portable => quantise(dither_key, scratch, beam, output),
         #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") {
-                forms.push(Self::Avx2);
-            }
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                forms.push(Self::Avx512);
-            }
-        }
-        forms
-    }
-
-    /// Adds antenna after antenna to the beams: `rows` gives each antenna's number and bytes,
-    /// `weights` is `[beam][antenna]`, `pols` `[beam]`.
-    pub fn add<'a>(
-        self,
-        shape: &Stacked,
-        rows: impl Iterator<Item = (usize, &'a [u8])>,
-        weights: &[Complex32],
-        pols: &[usize],
-        scratch: &mut Scratch,
-    ) {
-        scratch.sums.fill(0.0);
-        for (antenna, row) in rows {
-            // SAFETY: `available` offers a form only after the processor was asked for it.
-            match self {
-                Self::Portable => add(shape, row, antenna, weights, pols, scratch),
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx2 => unsafe { add_avx2(shape, row, antenna, weights, pols, scratch) },
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx512 => unsafe { add_avx512(shape, row, antenna, weights, pols, scratch) },
-            }
-        }
-    }
-
-    /// Rounds the sums of beam `beam`, plus the dither of this key if any, to `output`; says how many values were clamped.
-    pub fn quantise(
-        self,
-        dither_key: Option<u64>,
-        scratch: &Scratch,
-        beam: usize,
-        output: &mut [[i8; 2]],
-    ) -> u64 {
-        // SAFETY: as above.
-        match self {
-            Self::Portable => quantise(dither_key, scratch, beam, output),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { quantise_avx2(dither_key, scratch, beam, output) },
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => unsafe { quantise_avx512(dither_key, scratch, beam, output) },
-        }
+        Form::Avx2 => unsafe { quantise_avx2(dither_key, scratch, beam, output) },
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { quantise_avx512(dither_key, scratch, beam, output) },
     }
 }
 

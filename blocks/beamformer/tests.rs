@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
-use super::form::Form;
+use super::form::{add_antennas, quantise_beam};
 use super::*;
 use crate::correlator::tests::{count, env, noise, port, voltages};
+use crate::simd::Form;
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Counters, Frame, Next};
 use std::f64::consts::{PI, TAU};
@@ -258,10 +259,10 @@ fn every_form_gives_the_same_numbers() {
     for form in Form::available() {
         let mut scratch = form::Scratch::new(SHAPE.spectra, 2);
         let rows = (0..5).map(|a| (a, SHAPE.row(&payload, 0, a, 0)));
-        form.add(&SHAPE, rows, &weights, &[0, 1], &mut scratch);
+        add_antennas(form, &SHAPE, rows, &weights, &[0, 1], &mut scratch);
         let mut output = vec![[0; 2]; 2 * SHAPE.spectra];
         for (m, output) in output.chunks_exact_mut(SHAPE.spectra).enumerate() {
-            form.quantise(Some(1), &scratch, m, output);
+            quantise_beam(form, Some(1), &scratch, m, output);
         }
         seen.push(output);
     }
