@@ -35,6 +35,7 @@ mod simd;
 pub mod spead;
 pub mod spead_sink;
 pub mod spead_source;
+mod spectra;
 pub mod stacked;
 
 use fxgraph::KindEntry;

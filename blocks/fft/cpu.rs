@@ -1,8 +1,8 @@
 //! The block on the CPU.
 
-use super::Shape;
 use crate::parallel::Threads;
 use crate::real_fft::RealFixup;
+use crate::spectra::Shape;
 use fxgraph::{Block, BlockError, Io, Next, async_trait};
 use num_complex::Complex32;
 use rustfft::FftPlanner;

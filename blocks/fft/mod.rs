@@ -6,6 +6,7 @@ mod cpu;
 mod tests;
 
 use crate::parallel::refuse_threads;
+use crate::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -28,35 +29,6 @@ fn default_threads() -> usize {
     1
 }
 
-/// The lengths of an input's axes.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    pols: usize,
-    spectra: usize,
-    unzip: usize,
-    /// Channels of the whole spectrum.
-    channels: usize,
-}
-
-impl Shape {
-    /// The shape of a real or an unzipped input, if it is one.
-    fn of(input: &PortType) -> Option<Self> {
-        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
-        let lens: Vec<usize> = input.axes.iter().map(|axis| axis.len).collect();
-        match (input.dtype, names.as_slice(), lens.as_slice()) {
-            (Dtype::F32, ["pol", "spectrum", "sample"], &[pols, spectra, samples]) => {
-                Some(Self { pols, spectra, unzip: 1, channels: samples / 2 })
-            }
-            (
-                Dtype::Cf32,
-                ["pol", "spectrum", "unzip", "sample"],
-                &[pols, spectra, unzip, samples],
-            ) => Some(Self { pols, spectra, unzip, channels: unzip * samples }),
-            _ => None,
-        }
-    }
-}
-
 impl Kind for Fft {
     const NAME: &'static str = "fft";
     const DOC: &'static str = include_str!("README.md");
@@ -66,7 +38,7 @@ impl Kind for Fft {
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let input = &inputs[0];
-        let shape = Shape::of(input);
+        let shape = Shape::of_samples(input);
         match shape {
             None => {
                 let message = format!("`fft` cannot transform `{input}`");
@@ -100,7 +72,7 @@ impl Kind for Fft {
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let Some(shape) = Shape::of(&ports.inputs[0]) else { return Resources::default() };
+        let Some(shape) = Shape::of_samples(&ports.inputs[0]) else { return Resources::default() };
         let transforms = (shape.pols * shape.spectra) as f64;
         let channels = shape.channels as f64;
         Resources {
@@ -112,7 +84,7 @@ impl Kind for Fft {
     }
 
     fn build(&self, ports: &Ports, _env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Shape::of(&ports.inputs[0])
+        let shape = Shape::of_samples(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input of `fft` is neither real nor unzipped"))?;
         Ok(Box::new(cpu::Cpu::new(shape, self.threads)?))
     }

@@ -3,11 +3,12 @@
 use super::rotate::{ChannelGains, Turn, rotate};
 use super::transpose::{Geometry, Run};
 use super::unzip::Unzip;
-use super::{Layout, Postproc, Shape};
+use super::{Layout, Postproc};
 use crate::dither::{self, Dither};
 use crate::parallel::Threads;
 use crate::real_fft::RealFixup;
 use crate::simd::Form;
+use crate::spectra::Shape;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;

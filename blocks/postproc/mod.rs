@@ -13,6 +13,7 @@ mod unzip;
 use crate::axes;
 use crate::dither::Dither;
 use crate::parallel::refuse_threads;
+use crate::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -83,38 +84,6 @@ fn default_heaps_per_frame() -> usize {
 }
 fn default_threads() -> usize {
     1
-}
-
-/// The lengths of an input's axes.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    pols: usize,
-    spectra: usize,
-    unzip: usize,
-    /// Channels of the whole spectrum.
-    channels: usize,
-}
-
-impl Shape {
-    fn of(input: &PortType) -> Option<Self> {
-        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
-        let lens: Vec<usize> = input.axes.iter().map(|axis| axis.len).collect();
-        match (input.dtype, names.as_slice(), lens.as_slice()) {
-            (Dtype::Cf32, ["pol", "spectrum", "channel"], &[pols, spectra, channels]) => {
-                Some(Self { pols, spectra, unzip: 1, channels })
-            }
-            (
-                Dtype::Cf32,
-                ["pol", "spectrum", "unzip", "channel"],
-                &[pols, spectra, unzip, part],
-            ) => Some(Self { pols, spectra, unzip, channels: unzip * part }),
-            _ => None,
-        }
-    }
-
-    fn step(&self) -> usize {
-        2 * self.channels
-    }
 }
 
 impl Postproc {
@@ -221,7 +190,7 @@ impl Kind for Postproc {
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
         let input = &inputs[0];
-        let shape = Shape::of(input);
+        let shape = Shape::of_channels(input);
         match shape {
             None => {
                 let message = format!("`postproc` cannot work on `{input}`");
@@ -252,7 +221,7 @@ impl Kind for Postproc {
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let Some(shape) = Shape::of(&ports.inputs[0]) else { return Resources::default() };
+        let Some(shape) = Shape::of_channels(&ports.inputs[0]) else { return Resources::default() };
         let values = shape.pols * shape.channels;
         let unzipped = if shape.unzip == 1 { 0 } else { 8 * shape.channels * (shape.unzip + 1) };
         Resources {
@@ -265,7 +234,7 @@ impl Kind for Postproc {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Shape::of(&ports.inputs[0])
+        let shape = Shape::of_channels(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input of `postproc` has no spectra"))?;
         Ok(Box::new(cpu::Cpu::new(self, shape, env)?))
     }

@@ -1,8 +1,9 @@
-use super::{Postproc, Shape, unzip::Unzip};
+use super::{Postproc, unzip::Unzip};
 use crate::chain::{
     Digitised, Out, RATE_HZ, dft, filtered, kind, noise, pfb, spectra, then, weights,
 };
 use crate::fft::Fft;
+use crate::spectra::Shape;
 use fxgraph::{Kind, PortType};
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
@@ -428,7 +429,7 @@ fn hostile_parameters_and_inputs_are_refused() {
     let before =
         then::<Fft>(json!({}), pfb(json!({"channels": 16, "spectra_per_frame": 8}), &[samples]));
     let port = before.port;
-    assert!(Shape::of(&port).is_some());
+    assert!(Shape::of_channels(&port).is_some());
     let refusals = |parameters: Value, port: &PortType| {
         Kind::ports(&kind::<Postproc>(parameters), std::slice::from_ref(port)).unwrap_err().len()
     };
