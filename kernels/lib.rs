@@ -1,0 +1,43 @@
+#![doc = include_str!("README.md")]
+
+mod programs;
+
+pub use programs::PROGRAMS;
+
+/// A CUDA source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// File name, as `#include` and compiler messages give it.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// What a GPU must be to run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Compute capability 8.0 or later.
+    Ampere,
+    /// Compute capability 9.0 exactly: `wgmma` is of Hopper alone.
+    Hopper,
+}
+
+/// A source that is compiled on its own, with a block's parameters as macros.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// The source.
+    pub source: Source,
+    /// GPUs it runs on.
+    pub needs: Needs,
+    /// Parameter sets that every change is compiled with: `NAME=VALUE` separated by blanks.
+    pub cases: &'static [&'static str],
+}
+
+/// What programs include.
+pub const HEADERS: &[Source] = &[];
+
+/// The program `name`.
+#[must_use]
+pub fn program(name: &str) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|program| program.source.name == name)
+}
