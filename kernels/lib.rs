@@ -34,7 +34,13 @@ pub struct Program {
 }
 
 /// What programs include.
-pub const HEADERS: &[Source] = &[];
+pub const HEADERS: &[Source] = &[
+    Source { name: "dither.cuh", text: include_str!("dither.cuh") },
+    Source { name: "packed.cuh", text: include_str!("packed.cuh") },
+    Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
+    Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
+    Source { name: "types.cuh", text: include_str!("types.cuh") },
+];
 
 /// The program `name`.
 #[must_use]

@@ -1,0 +1,31 @@
+// From single precision to 8 or 4 bits: clamped, rounded half to even.
+#pragma once
+#include "types.cuh"
+
+/// Largest magnitude of a value of `bits` bits: 127 or 7, so that the range is symmetric.
+constexpr float largest(int bits) { return bits == 8 ? 127.0f : 7.0f; }
+
+/// Whether a part of `z` is beyond `limit`.
+__device__ __forceinline__ bool is_clamped(c32 z, float limit) {
+    return fmaxf(fabsf(z.x), fabsf(z.y)) > limit;
+}
+
+/// The integer nearest to `x` clamped to -limit .. limit, in the low byte of the result; what is
+/// above it is to be cut off.
+__device__ __forceinline__ u32 nearest(float x, float limit) {
+    // Adding this to a small float leaves its nearest integer, half to even, in the low bits.
+    constexpr float rounder = 12582912.0f;
+    return __float_as_uint(fminf(fmaxf(x, -limit), limit) + rounder);
+}
+
+/// 8 bits: the real part in the low byte of the result, the imaginary part in the next one; what is
+/// above them is to be cut off.
+__device__ __forceinline__ u32 quantise8(c32 z) {
+    return __byte_perm(nearest(z.x, largest(8)), nearest(z.y, largest(8)), 0x0040);
+}
+
+/// 4 bits: the real part in the high nibble of the low byte, the imaginary part in the low one; what
+/// is above it is to be cut off.
+__device__ __forceinline__ u32 quantise4(c32 z) {
+    return nearest(z.x, largest(4)) << 4 | (nearest(z.y, largest(4)) & 0x0f);
+}
