@@ -3,6 +3,7 @@
 pub mod accumulate;
 mod cpu;
 pub mod definition;
+mod dumps;
 pub mod kernel;
 pub mod pack;
 mod spread;
@@ -16,6 +17,7 @@ mod x86;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use accumulate::Accumulator;
+use dumps::Dumps;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -188,6 +190,7 @@ impl Kind for Correlator {
         let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
         tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
         let accumulator = Accumulator::new(shape, kernel, threads)?;
-        Ok(Box::new(cpu::Cpu::new(shape, clock.samples_per_frame, accumulator, &env.counters)))
+        let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
+        Ok(Box::new(cpu::Cpu::new(shape, accumulator, dumps)))
     }
 }
