@@ -1,11 +1,16 @@
-//! Decoded samples of one polarisation, as far back as windows may still reach.
+//! Which samples of one polarisation are kept, as far back as windows may still reach, and where.
+//!
+//! The samples themselves are elsewhere: in a stretch of memory, host or device, for `capacity` of
+//! them. Kept samples stand in it one after the other; when its end is reached they are moved to the
+//! front.
 
 use std::collections::VecDeque;
 
-/// A contiguous stretch of samples, some of them missing.
+/// A contiguous stretch of time, some of it without samples.
 pub struct History {
-    samples: Vec<i16>,
-    /// Index of the first kept sample.
+    /// Samples that there is room for.
+    capacity: usize,
+    /// Place of the first kept sample.
     first: usize,
     /// Kept samples.
     len: usize,
@@ -15,10 +20,18 @@ pub struct History {
     missing: VecDeque<(i64, i64)>,
 }
 
+/// Samples that are to be moved to the front of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Place of the first one.
+    pub from: usize,
+    pub samples: usize,
+}
+
 impl History {
     /// Room for `capacity` samples; starts empty at time `start`.
     pub fn new(capacity: usize, start: i64) -> Self {
-        Self { samples: vec![0; capacity], first: 0, len: 0, start, missing: VecDeque::new() }
+        Self { capacity, first: 0, len: 0, start, missing: VecDeque::new() }
     }
 
     /// Time after the last sample.
@@ -41,22 +54,21 @@ impl History {
         }
     }
 
-    /// `count` more samples, zeros until the caller fills them.
-    pub fn push(&mut self, count: usize) -> &mut [i16] {
-        if self.first + self.len + count > self.samples.len() {
-            self.samples.copy_within(self.first..self.first + self.len, 0);
-            self.first = 0;
+    /// Makes room for `count` more samples without a move in between.
+    #[must_use = "the samples have to be moved"]
+    pub fn reserve(&mut self, count: usize) -> Option<Move> {
+        if self.first + self.len + count <= self.capacity {
+            return None;
         }
-        let at = self.first + self.len;
-        self.len += count;
-        &mut self.samples[at..at + count]
+        let from = std::mem::take(&mut self.first);
+        (self.len > 0).then_some(Move { from, samples: self.len })
     }
 
-    /// `count` more samples that are missing.
-    pub fn push_missing(&mut self, count: usize) {
-        let from = self.end();
-        self.push(count).fill(0);
-        self.mark_missing(from, from + count as i64);
+    /// `count` more samples, for which there is room: their place.
+    pub fn push(&mut self, count: usize) -> usize {
+        let at = self.first + self.len;
+        self.len += count;
+        at
     }
 
     /// Says that the samples from `from` to `to`, after all earlier marks, are missing.
@@ -85,34 +97,37 @@ impl History {
         (at < self.end()).then_some(at)
     }
 
-    /// The samples from `from` on; `from` is within what is kept.
-    pub fn from(&self, from: i64) -> &[i16] {
-        let skip = (from - self.start) as usize;
-        &self.samples[self.first + skip..self.first + self.len]
+    /// Place of the sample of time `time`, which is within what is kept.
+    pub fn place(&self, time: i64) -> usize {
+        self.first + (time - self.start) as usize
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn samples_survive_the_move_to_the_front() {
         let mut history = History::new(32, 0);
-        for block in 0..20_i16 {
-            history.push(8).fill(block);
+        let mut memory = [0; 32];
+        for block in 0..20 {
+            if let Some(Move { from, samples }) = history.reserve(8) {
+                memory.copy_within(from..from + samples, 0);
+            }
+            let at = history.push(8);
+            memory[at..at + 8].fill(block);
             history.forget_before(i64::from(block) * 8 - 8);
-            assert_eq!(history.from(i64::from(block) * 8), [block; 8]);
+            let at = history.place(i64::from(block) * 8);
+            assert_eq!(memory[at..at + 8], [block; 8]);
         }
     }
 
     #[test]
     fn only_windows_that_touch_a_gap_are_not_whole() {
         let mut history = History::new(64, 100);
-        history.push(8);
-        history.push_missing(8);
-        history.push(8);
+        history.push(24);
+        history.mark_missing(108, 116);
         assert!(history.is_whole(100, 108) && history.is_whole(116, 124));
         assert!(!history.is_whole(100, 109) && !history.is_whole(115, 124));
         assert!(!history.is_whole(99, 101) && !history.is_whole(120, 125));
@@ -124,10 +139,11 @@ mod tests {
     #[test]
     fn forgetting_past_the_end_starts_anew() {
         let mut history = History::new(64, 0);
-        history.push_missing(16);
+        history.push(16);
+        history.mark_missing(0, 16);
         history.forget_before(1 << 50);
         assert_eq!(history.end(), 1 << 50);
-        history.push(8).fill(3);
+        assert_eq!(history.push(8), 0);
         assert!(history.is_whole(1 << 50, (1 << 50) + 8));
     }
 }

@@ -5,6 +5,7 @@ mod fir;
 mod history;
 mod pol;
 mod power;
+mod schedule;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -18,6 +19,7 @@ use fxgraph::{
     At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
     Refusal, Resources, ValidityType,
 };
+use schedule::Sizes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -328,11 +330,11 @@ impl Kind for Pfb {
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let (pols, spectra) = (ports.inputs.len(), self.spectra(ports.inputs.len()));
-        let max_delay = self.max_delay_samples(&ports.inputs[0].clock);
-        let batch = cpu::batch(self.step(), spectra, self.threads);
-        let history = cpu::history_samples(self.step(), self.taps, batch, max_delay);
-        let window = self.step() * self.taps;
+        let pols = ports.inputs.len();
+        let sizes = Sizes::new(self, ports);
+        let batch = cpu::batch(sizes.step, sizes.spectra, self.threads);
+        let history = cpu::history_samples(&sizes, batch);
+        let Sizes { window, spectra, .. } = sizes;
         Resources {
             host_bytes: pols * (2 * history + 32 * spectra) + 4 * window,
             holds: vec![1; pols],

@@ -1,9 +1,8 @@
-//! One polarisation: its delays, its samples, and what was measured on them.
+//! One polarisation: its delays, and which samples of its input are there.
 
-use super::history::History;
+use super::history::{History, Move};
 use crate::delay::{Delay, DelayModel, Piece};
-use crate::packed::Decoder;
-use fxgraph::{Counter, Counters, Dtype, Frame, Input, PortType};
+use fxgraph::{Counter, Counters, Frame, Input, PortType};
 use std::sync::Arc;
 
 /// Timestamps beyond this are nonsense; below it nothing here overflows.
@@ -40,17 +39,23 @@ impl Count {
     }
 }
 
+/// Where a form of the block keeps the samples of one polarisation. Counts and places are those of
+/// samples, all of them multiples of 8, so that packed ones begin with whole bytes.
+pub trait Store {
+    /// Moves samples to the front.
+    fn move_to_front(&mut self, samples: Move);
+    /// Puts `count` samples of `frame` from number `first` on at place `at`.
+    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize);
+}
+
 /// One polarisation.
-pub struct Pol {
+pub struct Pol<S> {
     model: DelayModel,
-    /// `None` for samples that are 16-bit integers already.
-    decoder: Option<Decoder>,
     frame_samples: usize,
     heap_samples: usize,
-    /// A sample of this magnitude or more counts as clipped.
-    pub limit: i16,
-    pub history: History,
-    /// The frame being decoded, and how many of its samples have been.
+    history: History,
+    pub store: S,
+    /// The frame being stored, and how many of its samples have been.
     frame: Option<(Arc<Frame>, usize)>,
     /// Start of the first frame, once there was one.
     first_time: Option<i64>,
@@ -61,63 +66,36 @@ pub struct Pol {
     pub done: usize,
     /// For each spectrum of the output frame.
     pub delays: Vec<Delay>,
-    /// Sum of the squares of the output frame's samples.
-    pub power: u64,
-    /// Number of the output frame's samples.
-    pub measured: u64,
-    /// Those of them that clipped.
-    pub clipped: u64,
-    /// Power, number and clipped ones of all samples so far.
-    totals: (f64, u64, u64),
 }
 
-impl Pol {
-    pub fn new(input: &PortType, pieces: &[Piece], capacity: usize, spectra: usize) -> Self {
+impl<S: Store> Pol<S> {
+    /// A polarisation whose `store` has room for `capacity` samples, and `spectra` to an output
+    /// frame.
+    pub fn new(
+        input: &PortType,
+        pieces: &[Piece],
+        store: S,
+        capacity: usize,
+        spectra: usize,
+    ) -> Self {
         Self {
             model: DelayModel::of(input.clock.adc_sample_rate_hz, pieces),
-            decoder: match input.dtype {
-                Dtype::Packed(bits) => Decoder::new(bits),
-                _ => None,
-            },
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
-            limit: i16::MAX >> (16 - input.dtype.bits()),
             history: History::new(capacity, 0),
+            store,
             frame: None,
             first_time: None,
             next_time: 0,
             ended: false,
             done: 0,
             delays: Vec::with_capacity(spectra),
-            power: 0,
-            measured: 0,
-            clipped: 0,
-            totals: (0.0, 0, 0),
         }
-    }
-
-    /// Takes the figures of the output frame into account for the whole run.
-    pub fn add_to_totals(&mut self) {
-        let (power, measured, clipped) = &mut self.totals;
-        *power += self.power as f64;
-        *measured += self.measured;
-        *clipped += self.clipped;
-    }
-
-    /// Level and clipping of the digitiser over the whole run, in words.
-    pub fn level(&self) -> Option<String> {
-        let (power, measured, clipped) = self.totals;
-        let full_scale_power = f64::from(self.limit).powi(2) / 2.0;
-        let rms_dbfs = 10.0 * (power / measured as f64 / full_scale_power).log10();
-        let clipped_percent = 100.0 * clipped as f64 / measured as f64;
-        (measured > 0).then(|| {
-            format!("rms {rms_dbfs:.2} dBFS, {clipped_percent:.4} % of {measured} samples clipped")
-        })
     }
 
     /// Gets ready for an output frame with its first spectrum at `start`.
     pub fn begin(&mut self, start: u64, step: u64) {
-        (self.done, self.power, self.measured, self.clipped) = (0, 0, 0, 0);
+        self.done = 0;
         let spectra = self.delays.capacity() as u64;
         self.delays.clear();
         self.delays.extend((0..spectra).map(|n| self.model.at(start + n * step)));
@@ -141,6 +119,28 @@ impl Pol {
         !self.ended && self.first_time.is_some_and(|first| time >= first)
     }
 
+    /// Whether all of these samples are there.
+    pub fn is_whole(&self, from: i64, to: i64) -> bool {
+        self.history.is_whole(from, to)
+    }
+
+    /// Place of the sample of time `time`, which is within what is kept.
+    pub fn place(&self, time: i64) -> usize {
+        self.history.place(time)
+    }
+
+    /// Forgets what came before `time`.
+    pub fn forget_before(&mut self, time: i64) {
+        self.history.forget_before(time);
+    }
+
+    /// Makes room for `count` more samples; places do not change until they are there.
+    pub fn reserve(&mut self, count: usize) {
+        if let Some(samples) = self.history.reserve(count) {
+            self.store.move_to_front(samples);
+        }
+    }
+
     /// Time of the first sample that is there or about to be; the end of time if there will
     /// be none; `None` if it is not known yet.
     pub fn first_present(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
@@ -148,7 +148,7 @@ impl Pol {
         in_history.or_else(|| self.pending(input, count)).or(self.ended.then_some(i64::MAX))
     }
 
-    /// Time of the next sample to decode.
+    /// Time of the next sample to store.
     fn pending(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
         loop {
             if let Some((frame, consumed)) = &mut self.frame {
@@ -179,35 +179,38 @@ impl Pol {
         }
     }
 
-    /// Decodes until the history reaches `to`; `false` if that takes frames still to come.
+    /// Stores samples until the history reaches `to`; `false` if that takes frames still to come.
     pub fn fetch(&mut self, to: i64, input: &mut Input, count: &Count) -> bool {
         while self.history.end() < to {
             let end = self.history.end();
-            let wanted = (to - end) as usize;
-            // All times here are multiples of 8, so that decoding starts at whole bytes.
-            let wanted = wanted.next_multiple_of(8);
+            // All times here are multiples of 8.
+            let wanted = ((to - end) as usize).next_multiple_of(8);
             match self.pending(input, count) {
-                None if self.ended => self.history.push_missing(wanted),
+                None if self.ended => self.skip(wanted),
                 None => return false,
-                Some(time) if time > end => {
-                    self.history.push_missing(wanted.min((time - end) as usize));
-                }
-                Some(_) => self.decode(wanted),
+                Some(time) if time > end => self.skip(wanted.min((time - end) as usize)),
+                Some(_) => self.store(wanted),
             }
         }
         true
     }
 
-    /// Decodes up to `wanted` samples of the frame at hand.
-    fn decode(&mut self, wanted: usize) {
-        let Some((frame, consumed)) = &mut self.frame else { return };
-        let (first, end) = (*consumed, (*consumed + wanted).min(self.frame_samples));
+    /// Goes on by `count` samples that are missing.
+    fn skip(&mut self, count: usize) {
+        let from = self.history.end();
+        self.reserve(count);
+        self.history.push(count);
+        self.history.mark_missing(from, from + count as i64);
+    }
+
+    /// Stores up to `wanted` samples of the frame at hand.
+    fn store(&mut self, wanted: usize) {
+        let Some((frame, first)) = self.frame.take() else { return };
+        let end = (first + wanted).min(self.frame_samples);
         let start = self.history.end() - first as i64;
-        let samples = self.history.push(end - first);
-        match &self.decoder {
-            Some(decoder) => decoder.decode(frame.as_slice(), first, samples),
-            None => samples.copy_from_slice(&frame.as_slice()[first..end]),
-        }
+        self.reserve(end - first);
+        let at = self.history.push(end - first);
+        self.store.write(&frame, first, end - first, at);
         for heap in first / self.heap_samples..end.div_ceil(self.heap_samples) {
             if frame.header().validity[heap] == 0 {
                 let from = (heap * self.heap_samples).max(first) as i64;
@@ -215,6 +218,6 @@ impl Pol {
                 self.history.mark_missing(start + from, start + to);
             }
         }
-        *consumed = end;
+        self.frame = Some((frame, end));
     }
 }

@@ -3,6 +3,67 @@
 
 use crate::simd::Form;
 
+/// What was measured on some samples of one polarisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Sum of their squares.
+    pub power: u64,
+    /// Their number.
+    pub samples: u64,
+    /// Those that are at the limits of the digitiser.
+    pub clipped: u64,
+}
+
+impl Measured {
+    /// Takes more samples into account.
+    pub fn add(&mut self, more: Self) {
+        self.power += more.power;
+        self.samples += more.samples;
+        self.clipped += more.clipped;
+    }
+}
+
+/// Level and clipping of one polarisation over the whole run.
+pub struct Level {
+    /// A sample of this magnitude or more counts as clipped.
+    pub limit: i16,
+    /// In double: the sum may go on for days.
+    power: f64,
+    samples: u64,
+    clipped: u64,
+}
+
+impl Level {
+    /// Of samples of `bits` bits.
+    pub fn new(bits: usize) -> Self {
+        Self { limit: i16::MAX >> (16 - bits), power: 0.0, samples: 0, clipped: 0 }
+    }
+
+    /// Takes the samples of an output frame into account.
+    pub fn add(&mut self, measured: Measured) {
+        self.power += measured.power as f64;
+        self.samples += measured.samples;
+        self.clipped += measured.clipped;
+    }
+
+    /// In words, if there was anything.
+    pub fn words(&self) -> Option<String> {
+        let full_scale_power = f64::from(self.limit).powi(2) / 2.0;
+        let rms_dbfs = 10.0 * (self.power / self.samples as f64 / full_scale_power).log10();
+        let clipped_percent = 100.0 * self.clipped as f64 / self.samples as f64;
+        let samples = self.samples;
+        (samples > 0).then(|| {
+            format!("rms {rms_dbfs:.2} dBFS, {clipped_percent:.4} % of {samples} samples clipped")
+        })
+    }
+}
+
+/// Level and clipping of each polarisation, a line each.
+pub fn summary(levels: &[Level]) -> String {
+    let line = |(p, level): (usize, &Level)| Some(format!("pol{p}: {}\n", level.words()?));
+    levels.iter().enumerate().filter_map(line).collect()
+}
+
 /// Sum of the squares of `samples`, and how many of them are `limit` or more from 0.
 pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
     match form {

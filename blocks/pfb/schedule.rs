@@ -1,0 +1,221 @@
+//! Which samples each spectrum needs, and when they are there: what all forms of the block share.
+
+use super::Pfb;
+use super::pol::{Count, Pol, Store};
+use super::power::Measured;
+use fxgraph::{Counters, Header, Input, Ports};
+
+/// Sizes of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Samples from one spectrum to the next.
+    pub step: usize,
+    /// Samples of a spectrum's window.
+    pub window: usize,
+    /// Spectra of an output frame.
+    pub spectra: usize,
+    /// Samples that a window may move to either side, a multiple of 8.
+    pub max_delay: usize,
+}
+
+impl Sizes {
+    /// Of a block between these ports.
+    pub fn new(pfb: &Pfb, ports: &Ports) -> Self {
+        Self {
+            step: pfb.step(),
+            window: pfb.step() * pfb.taps,
+            spectra: pfb.spectra(ports.inputs.len()),
+            max_delay: pfb.max_delay_samples(&ports.inputs[0].clock),
+        }
+    }
+}
+
+/// What can be done for a spectrum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All of its window is there.
+    Whole,
+    /// It is lost, but the last `step` samples of its window are there to be measured.
+    Ending,
+    /// It is lost.
+    Lost,
+}
+
+/// Adjacent spectra of one polarisation that have one coarse delay and one fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the first one within the output frame.
+    pub first: usize,
+    pub count: usize,
+    pub fate: Fate,
+    /// Time of the first sample of the first one's window.
+    pub from: i64,
+}
+
+/// Where the next output frame is.
+pub enum Placed {
+    /// At `frame_start`.
+    Here,
+    /// There is none: the inputs have ended.
+    Nowhere,
+}
+
+/// The polarisations, on their way through one output frame after the other.
+pub struct Schedule<S> {
+    pub sizes: Sizes,
+    pub pols: Vec<Pol<S>>,
+    /// Most spectra of a run.
+    most: usize,
+    /// Timestamp of the output frame, or the earliest that it may have while not `placed`.
+    pub frame_start: i64,
+    placed: bool,
+    count: Count,
+}
+
+impl<S: Store> Schedule<S> {
+    /// A schedule whose runs have up to `most` spectra and whose stores, one for each input, have
+    /// room for `capacity` samples.
+    pub fn new(
+        pfb: &Pfb,
+        ports: &Ports,
+        most: usize,
+        capacity: usize,
+        stores: impl IntoIterator<Item = S>,
+        counters: &Counters,
+    ) -> Self {
+        let sizes = Sizes::new(pfb, ports);
+        let inputs = ports.inputs.iter().enumerate().zip(stores);
+        let pols = inputs.map(|((i, input), store)| {
+            let pieces = pfb.delays.get(i).map_or(&[][..], Vec::as_slice);
+            Pol::new(input, pieces, store, capacity, sizes.spectra)
+        });
+        let pols = pols.collect();
+        Self { sizes, pols, most, frame_start: 0, placed: false, count: Count::new(counters) }
+    }
+
+    /// Finds the next output frame that can have a valid spectrum, unless that is done. `None`: not
+    /// known yet.
+    pub fn place(&mut self, inputs: &mut [Input]) -> Option<Placed> {
+        if self.placed {
+            return Some(Placed::Here);
+        }
+        if let Placed::Nowhere = self.find(inputs)? {
+            return Some(Placed::Nowhere);
+        }
+        self.placed = true;
+        for pol in &mut self.pols {
+            pol.begin(self.frame_start.cast_unsigned(), self.sizes.step as u64);
+        }
+        Some(Placed::Here)
+    }
+
+    fn find(&mut self, inputs: &mut [Input]) -> Option<Placed> {
+        let (step, reach) = (self.sizes.step as i64, self.sizes.max_delay as i64);
+        let frame_samples = step * self.sizes.spectra as i64;
+        // From the frame's start to the latest start of one of its windows.
+        let last_window = frame_samples - step + reach;
+        let mut first = Some(i64::MAX);
+        for (pol, input) in self.pols.iter_mut().zip(inputs) {
+            pol.forget_before(self.frame_start - reach);
+            match pol.first_present(input, &self.count) {
+                Some(time) if time <= self.frame_start + last_window => return Some(Placed::Here),
+                Some(time) => first = first.map(|first| first.min(time)),
+                None => first = None,
+            }
+        }
+        let first = first?;
+        if first == i64::MAX {
+            return Some(Placed::Nowhere);
+        }
+        let earliest = (first - last_window).max(0) as u64;
+        self.frame_start = earliest.next_multiple_of(frame_samples as u64) as i64;
+        for pol in &mut self.pols {
+            pol.forget_before(self.frame_start - reach);
+        }
+        Some(Placed::Here)
+    }
+
+    /// Forgets the samples of polarisation `p` that none of its spectra still to come needs.
+    pub fn forget_done(&mut self, p: usize) {
+        let Sizes { step, max_delay, .. } = self.sizes;
+        let t = self.frame_start + (self.pols[p].done * step) as i64;
+        self.pols[p].forget_before(t - max_delay as i64);
+    }
+
+    /// The next spectra of polarisation `p`, if their samples are there and the frame has any left.
+    pub fn next_run(&mut self, p: usize, input: &mut Input) -> Option<Run> {
+        let Sizes { step, window, spectra, max_delay } = self.sizes;
+        let pol = &mut self.pols[p];
+        let first = pol.done;
+        if first == spectra {
+            return None;
+        }
+        let t = self.frame_start + (first * step) as i64;
+        let same = pol.same_coarse(first, self.most);
+        let Some(coarse) = pol.coarse(first, max_delay) else {
+            self.count.delays_out_of_range.add(same as u64);
+            pol.done += same;
+            return Some(Run { first, count: same, fate: Fate::Lost, from: t });
+        };
+        let from = t - coarse;
+        if !pol.fetch(from + ((same - 1) * step + window) as i64, input, &self.count) {
+            return None;
+        }
+        let start = |n: usize| from + (n * step) as i64;
+        let fate = |n: usize| {
+            let end = start(n) + window as i64;
+            if pol.is_whole(start(n), end) {
+                Fate::Whole
+            } else if pol.is_whole(end - step as i64, end) {
+                Fate::Ending
+            } else {
+                Fate::Lost
+            }
+        };
+        let of_first = fate(0);
+        let count = 1 + (1..same).take_while(|n| fate(*n) == of_first).count();
+        if of_first != Fate::Whole {
+            let missing = (0..count).filter(|n| pol.expects(start(*n))).count();
+            self.count.spectra_missing.add(missing as u64);
+        }
+        pol.done += count;
+        Some(Run { first, count, fate: of_first, from })
+    }
+
+    /// Whether all spectra of the frame have had their run.
+    pub fn is_done(&self) -> bool {
+        self.pols.iter().all(|pol| pol.done == self.sizes.spectra)
+    }
+
+    /// Writes down when the frame is and the delays of its spectra.
+    pub fn annotate(&self, header: &mut Header) {
+        header.timestamp = self.frame_start.cast_unsigned();
+        let rows = self.pols.len() * self.sizes.spectra;
+        let delays = || self.pols.iter().flat_map(|pol| &pol.delays);
+        let tables = &mut header.annotations;
+        let fine = tables.reset("fine_delay_samples", rows);
+        fine.iter_mut().zip(delays()).for_each(|(to, delay)| *to = delay.fine_samples);
+        let phase = tables.reset("phase_turns", rows);
+        phase.iter_mut().zip(delays()).for_each(|(to, delay)| *to = delay.phase_turns);
+    }
+
+    /// Writes down what was measured on the frame's samples, of each polarisation.
+    pub fn annotate_measured(&self, header: &mut Header, measured: &[Measured]) {
+        let power = header.annotations.reset("adc_power", 2 * measured.len());
+        for (to, measured) in power.chunks_exact_mut(2).zip(measured) {
+            to[0] = measured.power as f64;
+            to[1] = measured.samples as f64;
+        }
+        let clipped = header.annotations.reset("adc_clipped", measured.len());
+        for (to, measured) in clipped.iter_mut().zip(measured) {
+            *to = measured.clipped as f64;
+            self.count.samples_clipped.add(measured.clipped);
+        }
+    }
+
+    /// Goes on to the next output frame.
+    pub fn next_frame(&mut self) {
+        self.frame_start += (self.sizes.spectra * self.sizes.step) as i64;
+        self.placed = false;
+    }
+}
