@@ -18,6 +18,7 @@ pub mod file_sink;
 pub mod file_source;
 pub mod fringe_check;
 mod geometry;
+pub mod gpu;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod hostile_ports;

@@ -1,13 +1,25 @@
 //! How much memory this process can still get.
 
+use fxgraph::DeviceName;
+use fxgraph::cuda::Device;
 use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::Plan;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is to be said if `plan` needs more memory than there is.
+/// What is to be said if `plan` needs more memory than there is, on the host or on a GPU.
 pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
-    plan.shortage(available_bytes()?)
+    let devices = plan.memory().devices();
+    devices.into_iter().find_map(|device| plan.shortage(device, available_on(device)?))
+}
+
+/// Bytes that `device` still gives; `None` where nobody says, or where there is no such device:
+/// that is said when the flowgraph is built.
+fn available_on(device: DeviceName) -> Option<usize> {
+    match device {
+        DeviceName::Cpu => available_bytes(),
+        DeviceName::Cuda(ordinal) => Device::open(ordinal).ok()?.free_bytes().ok(),
+    }
 }
 
 /// Bytes that the system or the container still gives; `None` where nobody says.

@@ -5,7 +5,6 @@
 //! it, on whatever path, the storage goes home to the pool and the pool's owner is woken.
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -66,10 +65,21 @@ impl Annotations {
     }
 }
 
-/// Something a device does later; devices implement it on their events.
-pub trait Event: Send + Sync {
-    /// Whether it has happened.
-    fn is_done(&self) -> bool;
+/// Memory of the host; `u128` words keep every element type aligned.
+pub trait HostBuffer: Send + Sync {
+    /// All of it.
+    fn words(&self) -> &[u128];
+    /// All of it, to write.
+    fn words_mut(&mut self) -> &mut [u128];
+}
+
+impl HostBuffer for Vec<u128> {
+    fn words(&self) -> &[u128] {
+        self
+    }
+    fn words_mut(&mut self) -> &mut [u128] {
+        self
+    }
 }
 
 /// Memory of a device that is not the host.
@@ -82,8 +92,8 @@ pub trait DeviceBuffer: Send + Sync {
 
 /// Where a payload lives.
 pub enum Storage {
-    /// Host memory; `u128` words keep every element type aligned.
-    Host(Box<[u128]>),
+    /// Host memory, ordinary or pinned.
+    Host(Box<dyn HostBuffer>),
     /// Memory of a device.
     Device(Box<dyn DeviceBuffer>),
 }
@@ -115,7 +125,7 @@ impl Allocator for HostAllocator {
             .try_reserve_exact(words)
             .map_err(|_| OutOfMemory { bytes, memory: "host".to_owned() })?;
         memory.resize(words, 0);
-        Ok(Storage::Host(memory.into_boxed_slice()))
+        Ok(Storage::Host(Box::new(memory)))
     }
 }
 
@@ -123,16 +133,13 @@ impl Allocator for HostAllocator {
 struct Slot {
     storage: Storage,
     header: Header,
-    /// After this the payload may be read.
-    ready: Option<Arc<dyn Event>>,
-    /// After these the storage may be written again.
-    last_use: Mutex<Vec<Arc<dyn Event>>>,
 }
 
 /// A fixed set of equal buffers.
 pub struct Pool {
-    /// The next one to go out first.
-    free: Mutex<VecDeque<Box<Slot>>>,
+    /// The next one to go out last.
+    #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
+    free: Mutex<Vec<Box<Slot>>>,
     frame_bytes: usize,
     validity_units: usize,
     size: usize,
@@ -148,15 +155,10 @@ impl Pool {
         validity_units: usize,
     ) -> Result<Arc<Self>, OutOfMemory> {
         // Room for all of them: coming home never allocates.
-        let mut free = VecDeque::with_capacity(count);
+        let mut free = Vec::with_capacity(count);
         for _ in 0..count {
-            let slot = Slot {
-                storage: allocator.allocate(frame_bytes)?,
-                header: Header::default(),
-                ready: None,
-                last_use: Mutex::default(),
-            };
-            free.push_back(Box::new(slot));
+            let storage = allocator.allocate(frame_bytes)?;
+            free.push(Box::new(Slot { storage, header: Header::default() }));
         }
         Ok(Arc::new(Self {
             free: Mutex::new(free),
@@ -172,18 +174,17 @@ impl Pool {
         let _ = self.owner.set(Box::new(wake));
     }
 
-    fn free(&self) -> MutexGuard<'_, VecDeque<Box<Slot>>> {
+    #[allow(clippy::vec_box, reason = "as above")]
+    fn free(&self) -> MutexGuard<'_, Vec<Box<Slot>>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An unused buffer, its validity all 0 and its payload whatever it was, or `None` if all are in flight.
     ///
-    /// It is the one that came home last, which is still in the processor's caches; or, if a
-    /// device may still be reading all of them, the one that came home first.
+    /// It is the one that came home last, which is still in the processor's caches.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
-        let mut slot = self.free().pop_front()?;
-        slot.ready = None;
+        let mut slot = self.free().pop()?;
         slot.header.sequence = 0;
         slot.header.timestamp = 0;
         slot.header.validity.clear();
@@ -238,23 +239,12 @@ impl Frame {
         &self.slot().storage
     }
 
-    /// After this event the payload may be read; `None` says now.
-    #[must_use]
-    pub fn ready(&self) -> Option<&Arc<dyn Event>> {
-        self.slot().ready.as_ref()
-    }
-
-    /// Says that the storage may be written again only after `event`.
-    pub fn add_last_use(&self, event: Arc<dyn Event>) {
-        self.slot().last_use.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-    }
-
     /// The payload as `T`s. Empty if it is not in host memory.
     #[must_use]
     pub fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
         match &self.slot().storage {
             Storage::Host(words) => {
-                let bytes: &[u8] = bytemuck::cast_slice(words);
+                let bytes: &[u8] = bytemuck::cast_slice(words.words());
                 whole_elements(&bytes[..self.home.frame_bytes])
             }
             Storage::Device(_) => &[],
@@ -289,24 +279,13 @@ impl FrameMut {
         let slot = self.slot_mut();
         let payload = match &mut slot.storage {
             Storage::Host(words) => {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(words.words_mut());
                 let whole = frame_bytes / size_of::<T>() * size_of::<T>();
                 bytemuck::cast_slice_mut(&mut bytes[..whole])
             }
             Storage::Device(_) => &mut [],
         };
         (&mut slot.header, payload)
-    }
-
-    /// Says that the payload may be read only after `event`.
-    pub fn set_ready(&mut self, event: Arc<dyn Event>) {
-        self.slot_mut().ready = Some(event);
-    }
-
-    /// Events of the buffer's former readers; the writer's device waits for them first.
-    pub fn take_last_use(&mut self) -> Vec<Arc<dyn Event>> {
-        let last_use = self.slot_mut().last_use.get_mut().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(last_use)
     }
 
     /// Marks every validity unit with `count`.
@@ -332,16 +311,8 @@ impl Deref for FrameMut {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if let Some(mut slot) = self.slot.take() {
-            let is_idle =
-                slot.last_use.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty();
-            let mut free = self.home.free();
-            if is_idle {
-                free.push_front(slot);
-            } else {
-                free.push_back(slot);
-            }
-            drop(free);
+        if let Some(slot) = self.slot.take() {
+            self.home.free().push(slot);
             if let Some(wake) = self.home.owner.get() {
                 wake();
             }

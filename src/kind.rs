@@ -3,6 +3,7 @@
 
 use crate::block::{Block, BlockError};
 use crate::counter::Counters;
+use crate::cuda;
 use crate::port::PortType;
 use crate::summary::Summary;
 use schemars::JsonSchema;
@@ -106,7 +107,7 @@ pub enum PortPool {
 /// What a block needs, for the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    /// Host memory the block allocates for itself (not frames), in bytes.
+    /// Host memory that the form on the processor allocates for itself (not frames), in bytes.
     pub host_bytes: usize,
     /// Frames of each input that it may hold besides the one it works on; missing entries are 0.
     pub holds: Vec<usize>,
@@ -144,6 +145,8 @@ pub struct Env {
     pub summary: Summary,
     /// `implementation:` of the block, one of its kind's [`Kind::IMPLEMENTATIONS`].
     pub implementation: &'static str,
+    /// The GPU it runs on, if `implementation` is a form for one.
+    pub device: Option<Arc<cuda::Device>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,
     /// Hash over the resolved flowgraph; what file headers and provenance quote.
@@ -163,6 +166,7 @@ impl Env {
             counters: Counters::default(),
             summary: Summary::default(),
             implementation: CPU.name,
+            device: None,
             wake: Waker::default(),
             config_hash: String::new(),
             resolved_yaml: Arc::from(""),
@@ -204,6 +208,14 @@ pub struct Implementation {
     pub summary: &'static str,
 }
 
+impl Implementation {
+    /// A form for CUDA devices.
+    #[must_use]
+    pub const fn cuda(name: &'static str, summary: &'static str) -> Self {
+        Self { name, device: "cuda", summary }
+    }
+}
+
 /// The form every kind has.
 pub const CPU: Implementation =
     Implementation { name: "cpu", device: "cpu", summary: "the definition" };
@@ -219,7 +231,7 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const INPUTS: PortNames;
     /// Outputs.
     const OUTPUTS: PortNames;
-    /// Forms to choose from; the first is the default.
+    /// Forms to choose from; the first of each sort of device is the default there.
     const IMPLEMENTATIONS: &'static [Implementation] = &[CPU];
 
     /// What the outputs carry, given what the inputs carry; all refusals at once.
@@ -227,6 +239,11 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 
     /// What the block needs.
     fn resources(&self, ports: &Ports) -> Resources;
+
+    /// Device memory that this implementation allocates for itself (not frames), in bytes.
+    fn device_bytes(&self, _ports: &Ports, _implementation: &str) -> usize {
+        0
+    }
 
     /// The block, ready to start; no I/O yet.
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
@@ -238,6 +255,8 @@ pub trait Configured: Send + Sync {
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
     /// See [`Kind::resources`].
     fn resources(&self, ports: &Ports) -> Resources;
+    /// See [`Kind::device_bytes`].
+    fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize;
     /// See [`Kind::build`].
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
@@ -248,6 +267,9 @@ impl<K: Kind> Configured for K {
     }
     fn resources(&self, ports: &Ports) -> Resources {
         Kind::resources(self, ports)
+    }
+    fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize {
+        Kind::device_bytes(self, ports, implementation)
     }
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         Kind::build(self, ports, env)

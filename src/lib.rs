@@ -10,12 +10,15 @@
 //! - [`block`]: what a running block does
 //! - [`kind`]: what can be said of a block before it runs; the registry
 //! - [`counter`], [`summary`]: what blocks count, and what they say at the end
+//! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
 
 pub mod block;
 pub mod counter;
+pub mod cuda;
+pub mod device;
 pub mod diagnostic;
 pub mod dtype;
 pub mod flowgraph;
@@ -28,10 +31,12 @@ pub mod summary;
 pub use async_trait::async_trait;
 pub use block::{Block, BlockError, Input, Io, Next, Output};
 pub use counter::{Counter, Counters};
+pub use device::DeviceName;
 pub use dtype::Dtype;
 pub use frame::{Frame, FrameMut, Header};
 pub use kind::{
-    At, Configured, Env, Kind, KindEntry, PortNames, PortPool, Ports, Refusal, Registry, Resources,
+    At, CPU, Configured, Env, Implementation, Kind, KindEntry, PortNames, PortPool, Ports, Refusal,
+    Registry, Resources,
 };
 pub use port::{Axis, Band, Clock, PortType, ValidityType};
 pub use summary::Summary;

@@ -5,6 +5,7 @@ use crate::flowgraph::{self, Target};
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph::DeviceName;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::{Memory, PlannedBlock, Thread};
 use serde_json::{Value, json};
@@ -129,11 +130,11 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         blocks.row([
             block.name.clone(),
             block.kind.to_owned(),
-            block.device.to_owned(),
+            block.device.to_string(),
             thread(block.thread),
             if operations > 0.0 { units::count(operations) } else { "-".to_owned() },
-            units::bytes(needs.host_bytes as f64),
-            units::bytes(needs.bytes().saturating_sub(needs.host_bytes) as f64),
+            units::bytes(needs.own_bytes as f64),
+            units::bytes(needs.bytes().saturating_sub(needs.own_bytes) as f64),
             [&block.resources.binds[..], &block.resources.sockets].concat().join(", "),
         ]);
     }
@@ -185,10 +186,19 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
     text.push_str(&format!(
         "\nmemory at most {}, {} operations/s at full rate\n",
-        terminal.paint(Paint::Bold, &units::bytes(memory.bytes() as f64)),
+        memory_by_device(memory, terminal),
         units::count(operations),
     ));
     text
+}
+
+/// `1.2 GB`, or `1.2 GB, 3 GB on cuda:0`.
+fn memory_by_device(memory: &Memory, terminal: &Terminal) -> String {
+    let one = |device: DeviceName| {
+        let bytes = terminal.paint(Paint::Bold, &units::bytes(memory.bytes_on(device) as f64));
+        if device == DeviceName::Cpu { bytes } else { format!("{bytes} on {device}") }
+    };
+    memory.devices().into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
@@ -212,11 +222,11 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
             json!({
                 "name": block.name,
                 "kind": block.kind,
-                "device": block.device,
+                "device": block.device.to_string(),
                 "implementation": block.implementation,
                 "thread": thread(block.thread),
                 "operations_per_second": operations_per_second(block),
-                "host_bytes": needs.host_bytes,
+                "own_bytes": needs.own_bytes,
                 "pools": pools,
                 "binds": block.resources.binds,
                 "sockets": block.resources.sockets,
@@ -239,12 +249,17 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
         .collect();
     let parameters: serde_json::Map<String, Value> =
         plan.parameters.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+    let by_device: serde_json::Map<String, Value> = memory
+        .devices()
+        .into_iter()
+        .map(|device| (device.to_string(), memory.bytes_on(device).into()))
+        .collect();
     json!({
         "flowgraph": plan.name,
         "config_hash": plan.config_hash,
         "doc": plan.doc,
         "parameters": parameters,
-        "memory_bytes": memory.bytes(),
+        "memory_bytes": by_device,
         "blocks": blocks,
         "edges": edges,
     })

@@ -1,12 +1,16 @@
 //! From a plan to blocks, pools and edges that the runtime can start.
 
-use super::Plan;
+use super::{Plan, PlannedBlock, transfers};
 use crate::block::{Block, BlockError};
-use crate::frame::{HostAllocator, OutOfMemory, Pool};
+use crate::cuda::transfer::Transfer;
+use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
+use crate::device::DeviceName;
+use crate::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
 use crate::kind::{Configured, Env, PortPool, Ports};
 use crate::runtime::assembly::{Assembly, Part, PartOutput, Thread};
 use crate::runtime::edge::Edge;
 use crate::runtime::report::panic_text;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -49,8 +53,16 @@ impl Plan {
         self.build_with(Vec::new())
     }
 
-    /// [`build`](Self::build) with readers added.
-    pub fn build_with(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+    /// [`build`](Self::build) with readers added, which read from host memory.
+    pub fn build_with(&self, mut probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+        let mut plan = self.clone();
+        for probe in &mut probes {
+            probe.source = transfers::to_host(&mut plan.blocks, probe.source);
+        }
+        plan.assemble(probes)
+    }
+
+    fn assemble(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
         // Blocks first: one that cannot be made says so before memory is taken.
         let mut parts =
             self.blocks.iter().map(|block| self.part(block)).collect::<Result<Vec<Part>, _>>()?;
@@ -62,6 +74,7 @@ impl Plan {
             }
         }
         let mut frames = self.pool_frames();
+        let uploaded = self.uploaded();
         for probe in &probes {
             let (block, port) = self.origin(probe.source);
             frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
@@ -72,12 +85,14 @@ impl Plan {
                     continue;
                 }
                 let units = kind.validity.units();
-                let pool =
-                    Pool::new(&HostAllocator, frames[index][port], kind.frame_bytes(), units)
-                        .map_err(|source| BuildError::Memory {
-                            block: block.name.clone(),
-                            source,
-                        })?;
+                let allocator = self.allocator(block, uploaded.get(&(index, port)))?;
+                let pool = Pool::new(
+                    allocator.as_ref(),
+                    frames[index][port],
+                    kind.frame_bytes(),
+                    units,
+                )
+                .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
                 parts[index].outputs[port].pool = Some(pool);
             }
         }
@@ -105,10 +120,50 @@ impl Plan {
         Ok(Assembly { name: self.name.clone(), parts })
     }
 
-    fn part(&self, block: &super::PlannedBlock) -> Result<Part, BuildError> {
+    /// The outputs in host memory that a device copies from, and the upload that does it.
+    fn uploaded(&self) -> HashMap<(usize, usize), usize> {
+        let blocks = self.blocks.iter().enumerate();
+        let uploads = blocks.filter(|(_, block)| block.kind == Transfer::Upload.kind());
+        uploads.map(|(index, upload)| (self.origin(upload.inputs[0]), index)).collect()
+    }
+
+    /// What makes the frames of a block's outputs: on its device, or on the host, pinned if a
+    /// device copies to there or, by the block number `upload`, from there.
+    fn allocator(
+        &self,
+        block: &PlannedBlock,
+        upload: Option<&usize>,
+    ) -> Result<Box<dyn Allocator>, BuildError> {
+        let own = self.device(block)?;
+        if let (Some(device), DeviceName::Cuda(_)) = (&own, block.output_device()) {
+            return Ok(Box::new(DeviceAllocator(Arc::clone(device))));
+        }
+        let copies = match (own, upload) {
+            (None, Some(upload)) => self.device(&self.blocks[*upload])?,
+            (own, _) => own,
+        };
+        Ok(match copies {
+            Some(device) => Box::new(PinnedAllocator(device)),
+            None => Box::new(HostAllocator),
+        })
+    }
+
+    /// The GPU that `block` runs on, opened.
+    fn device(&self, block: &PlannedBlock) -> Result<Option<Arc<Device>>, BuildError> {
+        let DeviceName::Cuda(ordinal) = block.device else { return Ok(None) };
+        let device = Device::open(ordinal).map_err(|error| BuildError::Block {
+            block: block.name.clone(),
+            source: error.into(),
+        })?;
+        device.set_kernel_folder(self.kernel_folder.as_deref());
+        Ok(Some(device))
+    }
+
+    fn part(&self, block: &PlannedBlock) -> Result<Part, BuildError> {
         let env = Env {
             name: block.name.clone(),
             implementation: block.implementation,
+            device: self.device(block)?,
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),

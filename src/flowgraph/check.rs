@@ -5,8 +5,10 @@ use super::order::Order;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
 use super::value::{Node, Problem, ReadError, Reader, Value};
+use crate::cuda::IN_FLIGHT;
+use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes};
-use crate::kind::{At, Configured, KindEntry, Ports, Refusal};
+use crate::kind::{At, Configured, KindEntry, Ports, Refusal, Resources};
 use crate::port::{Axis, Origin, PortType};
 use std::sync::Arc;
 
@@ -244,23 +246,40 @@ fn plan_block(
         Value::Null => serde_json::Value::Object(serde_json::Map::new()),
         value => value.to_json(),
     });
+    let implementation = instance.placement.implementation;
+    let on_host = instance.placement.device == DeviceName::Cpu;
+    let device_bytes = if on_host { 0 } else { configured.device_bytes(&ports, implementation) };
+    let resources = configured.resources(&ports);
+    let resources = if on_host { resources } else { on_device(resources, &ports) };
     Some(PlannedBlock {
         name: instance.name.clone(),
         kind: instance.kind.name,
         templates: instance.templates.clone(),
         parameters: parameters.unwrap_or_default(),
         configured: Arc::clone(configured),
-        resources: configured.resources(&ports),
+        resources,
         ports,
         input_names,
         output_names,
         inputs: feeds.iter().map(|feed| (feed.block, feed.port)).collect(),
         thread: instance.thread,
         queue: instance.queue,
-        device: "cpu",
-        implementation: instance.implementation,
+        device: instance.placement.device,
+        implementation,
+        device_bytes,
         span: instance.key,
     })
+}
+
+/// What a block needs on the host if it runs on a device: no memory but frames for all jobs in
+/// flight.
+fn on_device(mut needs: Resources, ports: &Ports) -> Resources {
+    needs.host_bytes = 0;
+    needs.holds.resize(ports.inputs.len(), 0);
+    needs.holds.iter_mut().for_each(|frames| *frames += IN_FLIGHT);
+    needs.fills.resize(ports.outputs.len(), 1);
+    needs.fills.iter_mut().for_each(|frames| *frames += IN_FLIGHT - 1);
+    needs
 }
 
 fn frame_bytes(port: &PortType) -> Option<u128> {

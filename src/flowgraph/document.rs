@@ -52,6 +52,7 @@ pub(super) enum What {
 pub(super) struct Document {
     pub(super) name: Option<String>,
     pub(super) doc: Option<String>,
+    pub(super) device: Option<Node>,
     pub(super) parameters: Vec<Declared>,
     pub(super) includes: Vec<Node>,
     pub(super) templates: Vec<Template>,
@@ -127,7 +128,7 @@ fn name(key: &Key, problems: &mut Problems) -> bool {
 pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> Document {
     let mut document = Document::default();
     let known: &[&str] = if is_main {
-        &["flowgraph", "doc", "parameters", "include", "templates", "blocks", "tests"]
+        &["flowgraph", "doc", "device", "parameters", "include", "templates", "blocks", "tests"]
     } else {
         &["doc", "parameters", "include", "templates"]
     };
@@ -143,12 +144,13 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
                     }
                 }
             }
+            "device" if is_main => document.device = Some(node.clone()),
             "flowgraph" if is_main => document.name = text(node, problems),
             "blocks" if is_main => document.blocks = entries(node, problems),
             "tests" if is_main => document.tests = list(node, problems).to_vec(),
             other => {
                 let mut problem = unknown_key(key, known);
-                if matches!(other, "flowgraph" | "blocks" | "tests") {
+                if matches!(other, "flowgraph" | "device" | "blocks" | "tests") {
                     problem.help =
                         vec!["an included file gives templates and parameters only".to_owned()];
                 }

@@ -1,6 +1,7 @@
 //! Pictures of a plan: a model of what to show, and three ways to write it.
 
 use super::Plan;
+use crate::device::DeviceName;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -24,8 +25,19 @@ pub struct Node {
     pub name: String,
     /// Its kind.
     pub kind: String,
+    /// Where it runs: `cpu`, `cuda:0`, ...
+    pub device: String,
     /// Index of the group it stands in.
     pub group: Option<usize>,
+}
+
+impl Node {
+    /// What it is called, and what it is.
+    fn texts(&self) -> (&str, String) {
+        let on_device = self.device != DeviceName::Cpu.to_string();
+        let place = if on_device { format!(" on {}", self.device) } else { String::new() };
+        (&self.name, format!("{}{place}", self.kind))
+    }
 }
 
 /// A use of a template.
@@ -73,7 +85,12 @@ impl Drawing {
                     groups.len() - 1
                 }));
             }
-            nodes.push(Node { name: block.name.clone(), kind: block.kind.to_owned(), group });
+            nodes.push(Node {
+                name: block.name.clone(),
+                kind: block.kind.to_owned(),
+                device: block.device.to_string(),
+                group,
+            });
             for (input, (from, port)) in block.inputs.iter().enumerate() {
                 let source = &plan.blocks[*from];
                 let carries = &source.ports.outputs[*port];
@@ -104,9 +121,9 @@ impl Drawing {
                 let _ = writeln!(text, "{indent}end");
             }
             What::Block(block) => {
-                let Node { name, kind, .. } = &this.nodes[block];
-                let (name, kind) = (mermaid_text(name), mermaid_text(kind));
-                let _ = writeln!(text, "{indent}b{block}[\"{name}<br><i>{kind}</i>\"]");
+                let (name, what) = this.nodes[block].texts();
+                let (name, what) = (mermaid_text(name), mermaid_text(&what));
+                let _ = writeln!(text, "{indent}b{block}[\"{name}<br><i>{what}</i>\"]");
             }
         });
         for edge in &self.edges {
@@ -132,8 +149,8 @@ impl Drawing {
                 let _ = writeln!(text, "{indent}}}");
             }
             What::Block(block) => {
-                let Node { name, kind, .. } = &this.nodes[block];
-                let label = quoted(&format!("{name}\n{kind}"));
+                let (name, what) = this.nodes[block].texts();
+                let label = quoted(&format!("{name}\n{what}"));
                 let _ = writeln!(text, "{indent}b{block} [label={label}];");
             }
         });

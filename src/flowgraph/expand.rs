@@ -3,9 +3,11 @@
 use super::Sources;
 use super::document::{Document, Entry, Template, What, wrong_type};
 use super::parameters::{Given, evaluate};
+use super::place::{Placement, Wanted};
 use super::scope::{Budget, Names, Substitution};
 use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest, suggest_after};
+use crate::device::DeviceName;
+use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
 use crate::kind::{KindEntry, Registry};
 use crate::runtime::assembly::Thread;
 
@@ -33,7 +35,7 @@ pub(super) struct Instance<'r> {
     pub(super) scope: usize,
     pub(super) thread: Thread,
     pub(super) queue: usize,
-    pub(super) implementation: &'static str,
+    pub(super) placement: Placement,
 }
 
 /// What a name in a scope stands for.
@@ -74,6 +76,8 @@ pub(super) struct Expansion<'a, 'r> {
     pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) blocks: Vec<Instance<'r>>,
     pub(super) scopes: Vec<Scope>,
+    /// Where blocks run that do not say it.
+    pub(super) default_device: Wanted,
     /// The flowgraph's own parameters: what every template sees besides its own.
     globals: Names,
     count: usize,
@@ -96,6 +100,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             problems,
             blocks: Vec::new(),
             scopes: Vec::new(),
+            default_device: Wanted::Device(DeviceName::Cpu),
             globals: Names::default(),
             count: 0,
             way: Vec::new(),
@@ -114,10 +119,15 @@ impl<'a, 'r> Expansion<'a, 'r> {
             members: Vec::new(),
         });
         self.globals = names.clone();
+        if let Some(node) = &document.device
+            && let Some(wanted) = self.device(node, names)
+        {
+            self.default_device = wanted;
+        }
         self.entries(&document.blocks, 0, names, &[]);
     }
 
-    fn compute(&mut self, node: &Node, names: &Names) -> Option<Node> {
+    pub(super) fn compute(&mut self, node: &Node, names: &Names) -> Option<Node> {
         let (sources, budget) = (self.sources, self.budget);
         Substitution { names, sources, budget, problems: self.problems }.node(node)
     }
@@ -259,7 +269,6 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
-        self.device(entry, names);
         let Some(kind) = self.registry.get(&word) else {
             let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
             let help = match nearest(&word, known.iter().copied()) {
@@ -277,7 +286,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             );
             return None;
         };
-        let implementation = self.implementation(entry, names, kind);
+        let placement = self.place(entry, names, kind);
         // A block whose parameters are fine is checked on, even if its thread is misspelt.
         self.blocks.push(Instance {
             name,
@@ -291,7 +300,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             scope,
             thread: thread.unwrap_or_default(),
             queue: queue.unwrap_or(DEFAULT_QUEUE),
-            implementation: implementation.unwrap_or("cpu"),
+            placement: placement.unwrap_or_default(),
         });
         Some(Item::Block(self.blocks.len() - 1))
     }
@@ -324,48 +333,6 @@ impl<'a, 'r> Expansion<'a, 'r> {
                 None
             }
         }
-    }
-
-    fn device(&mut self, entry: &Entry, names: &Names) {
-        let Some(node) = &entry.device else { return };
-        let Some(value) = self.compute(node, names) else { return };
-        if value.text() == Some("cpu") {
-            return;
-        }
-        self.problems.push(
-            Diagnostic::error(
-                codes::UNKNOWN_DEVICE,
-                node.span,
-                format!("there is no device {}", value.value.quoted()),
-            )
-            .label("no such device")
-            .help("this build knows `cpu` only"),
-        );
-    }
-
-    fn implementation(
-        &mut self,
-        entry: &Entry,
-        names: &Names,
-        kind: &KindEntry,
-    ) -> Option<&'static str> {
-        let known: Vec<&'static str> = kind.implementations.iter().map(|form| form.name).collect();
-        let Some(node) = &entry.implementation else { return known.first().copied() };
-        let value = self.compute(node, names)?;
-        let found = known.iter().find(|name| value.text() == Some(name));
-        if found.is_none() {
-            let word = value.value.plain();
-            self.problems.push(
-                Diagnostic::error(
-                    codes::UNKNOWN_IMPLEMENTATION,
-                    node.span,
-                    format!("`{}` has no implementation `{word}`", kind.name),
-                )
-                .label("no such implementation")
-                .maybe_help(suggest(&word, "implementation", &known)),
-            );
-        }
-        found.copied()
     }
 
     fn template(

@@ -8,7 +8,7 @@ use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
 use super::value::Node;
-use super::{Loaded, Sources, check, include, test_read};
+use super::{Loaded, Sources, check, include, test_read, transfers};
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
 use crate::runtime::assembly::Thread;
 use crate::{Registry, Resources};
@@ -108,6 +108,7 @@ fn plan(
         resolved_yaml: "".into(),
         config_hash: String::new(),
         output_folder: PathBuf::new(),
+        kernel_folder: None,
     };
     let resolved = serde_yaml::to_string(&resolved(&plan)).unwrap_or_default();
     for byte in Sha256::digest(resolved.as_bytes()) {
@@ -119,6 +120,8 @@ fn plan(
         return None;
     }
     unread(&plan, problems);
+    // After the hash: which copies there are follows from where the blocks run.
+    transfers::insert(&mut plan.blocks);
     // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
     if set.is_empty() {
         let as_written = plan.tests.iter().filter(|test| test.set.is_empty());
@@ -278,7 +281,7 @@ fn resolved(plan: &Plan) -> Json {
                 "parameters": block.parameters,
                 "thread": thread,
                 "queue": block.queue,
-                "device": block.device,
+                "device": block.device.to_string(),
                 "implementation": block.implementation,
             });
             (block.name.clone(), value)

@@ -81,7 +81,7 @@ const EXAMPLES: [(&str, &str); 35] = [
         "E0123",
         "flowgraph: g\nblocks:\n  a: {kind: pass, input: c}\n  b: {kind: pass, input: a}\n  c: {kind: pass, input: b}\n  o: {kind: sink, input: c}\n",
     ),
-    ("E0124", "flowgraph: g\nblocks:\n  s: {kind: source, device: \"cuda:0\"}\n"),
+    ("E0124", "flowgraph: g\nblocks:\n  s: {kind: source, device: \"gpu:0\"}\n"),
     ("E0125", "flowgraph: g\nblocks:\n  s: {kind: source, implementation: fused}\n"),
     (
         "E0126",

@@ -13,6 +13,7 @@ mod load;
 mod order;
 mod parameters;
 mod parse;
+mod place;
 mod plan;
 mod resolve;
 mod schema;
@@ -20,6 +21,7 @@ mod scope;
 mod sources;
 mod test_read;
 mod test_spec;
+mod transfers;
 pub mod value;
 
 pub use crate::runtime::assembly::Thread;

@@ -1,9 +1,12 @@
 //! The plan: a flowgraph that is checked and can be built.
 
+use crate::cuda::transfer::Transfer;
+use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::kind::{Configured, PortPool, Ports, Resources};
 use crate::runtime::assembly::Thread;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,12 +37,22 @@ pub struct PlannedBlock {
     pub thread: Thread,
     /// Frames that the queue before each of its inputs holds.
     pub queue: usize,
-    /// Device it runs on.
-    pub device: &'static str,
+    /// Device it runs on; for a transfer, the one that is not the processor.
+    pub device: DeviceName,
     /// The form of the kind that runs.
     pub implementation: &'static str,
+    /// Device memory that it allocates for itself, in bytes.
+    pub device_bytes: usize,
     /// Where it stands in the file.
     pub span: Span,
+}
+
+impl PlannedBlock {
+    /// Where the frames of its outputs lie.
+    #[must_use]
+    pub fn output_device(&self) -> DeviceName {
+        if self.kind == Transfer::Download.kind() { DeviceName::Cpu } else { self.device }
+    }
 }
 
 /// A parameter of the flowgraph with its value.
@@ -76,6 +89,8 @@ pub struct Plan {
     pub config_hash: String,
     /// Where relative paths of files that blocks write begin; empty for the working directory.
     pub output_folder: PathBuf,
+    /// Where edited kernel sources are, if anywhere.
+    pub kernel_folder: Option<PathBuf>,
 }
 
 /// Memory of one output port's pool.
@@ -104,8 +119,10 @@ impl PoolMemory {
 pub struct BlockMemory {
     /// Index into [`Plan::blocks`].
     pub block: usize,
+    /// Where all of it lies.
+    pub device: DeviceName,
     /// What the block allocates for itself, in bytes.
-    pub host_bytes: usize,
+    pub own_bytes: usize,
     /// Pools of its outputs; outputs that pass frames through have none.
     pub pools: Vec<PoolMemory>,
 }
@@ -114,7 +131,7 @@ impl BlockMemory {
     /// All of it in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.pools.iter().fold(self.host_bytes, |sum, pool| sum.saturating_add(pool.bytes()))
+        self.pools.iter().fold(self.own_bytes, |sum, pool| sum.saturating_add(pool.bytes()))
     }
 }
 
@@ -126,10 +143,19 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All of it in bytes.
+    /// What lies on `device`, in bytes.
     #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.blocks.iter().fold(0usize, |sum, block| sum.saturating_add(block.bytes()))
+    pub fn bytes_on(&self, device: DeviceName) -> usize {
+        let there = self.blocks.iter().filter(|block| block.device == device);
+        there.fold(0usize, |sum, block| sum.saturating_add(block.bytes()))
+    }
+
+    /// Devices of which it takes memory, the processor first.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceName> {
+        let others = self.blocks.iter().map(|block| block.device);
+        let all: BTreeSet<DeviceName> = others.chain([DeviceName::Cpu]).collect();
+        all.into_iter().collect()
     }
 }
 
@@ -241,7 +267,8 @@ impl Plan {
             let pools = block.ports.outputs.iter().zip(frames).enumerate();
             BlockMemory {
                 block: index,
-                host_bytes: block.resources.host_bytes,
+                device: block.output_device(),
+                own_bytes: block.resources.host_bytes.saturating_add(block.device_bytes),
                 pools: pools
                     .filter(|(port, _)| self.pool_of(index, *port) == PortPool::Own)
                     .map(|(port, (kind, frames))| PoolMemory {
@@ -256,12 +283,13 @@ impl Plan {
         Memory { blocks: blocks.collect() }
     }
 
-    /// What is to be said if the flowgraph needs more than `available` bytes: an error that names
-    /// what is largest.
+    /// What is to be said if the flowgraph needs more than `available` bytes of the memory of
+    /// `device`: an error that names what is largest.
     #[must_use]
-    pub fn shortage(&self, available: usize) -> Option<Diagnostic> {
-        let memory = self.memory();
-        let needed = memory.bytes();
+    pub fn shortage(&self, device: DeviceName, available: usize) -> Option<Diagnostic> {
+        let mut memory = self.memory();
+        let needed = memory.bytes_on(device);
+        memory.blocks.retain(|block| block.device == device);
         let largest = memory.blocks.iter().max_by_key(|block| block.bytes())?;
         if needed <= available {
             return None;
@@ -269,7 +297,7 @@ impl Plan {
         let mut pools: Vec<(usize, String)> = Vec::new();
         for block in &memory.blocks {
             let name = &self.blocks[block.block].name;
-            pools.push((block.host_bytes, format!("`{name}` itself")));
+            pools.push((block.own_bytes, format!("`{name}` itself")));
             for pool in &block.pools {
                 let size = bytes_text(pool.frame_bytes);
                 let text = format!("{} frames of {size} of `{name}.{}`", pool.frames, pool.port);
@@ -285,7 +313,11 @@ impl Plan {
             .collect();
         let block = &self.blocks[largest.block];
         let (needed, there) = (bytes_text(needed), bytes_text(available));
-        let message = format!("the flowgraph needs {needed} of memory, {there} are available");
+        let whose = match device {
+            DeviceName::Cpu => "of memory".to_owned(),
+            gpu @ DeviceName::Cuda(_) => format!("of memory on {gpu}"),
+        };
+        let message = format!("the flowgraph needs {needed} {whose}, {there} are available");
         let mut problem = Diagnostic::error(codes::MEMORY, block.span, message)
             .label("needs the most")
             .help(format!("the largest parts: {}", list.join(", ")))

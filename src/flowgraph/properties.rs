@@ -3,6 +3,7 @@
 use super::test_kinds::registry;
 use super::value::Value;
 use super::{Check, Plan, Run, SetTo, Setting, Tap, Thread, load_text};
+use crate::device::DeviceName;
 use crate::diagnostic::{Span, Style, render_all};
 use proptest::prelude::*;
 use serde_json::json;
@@ -151,9 +152,9 @@ blocks:
   o: {kind: sink, input: a.pol1, queue: 4000}
 ";
     let plan = plan(text, &[]);
-    let needed = plan.memory().bytes();
-    assert_eq!(plan.shortage(needed), None);
-    let problem = plan.shortage(needed - 1).unwrap();
+    let needed = plan.memory().bytes_on(DeviceName::Cpu);
+    assert_eq!(plan.shortage(DeviceName::Cpu, needed), None);
+    let problem = plan.shortage(DeviceName::Cpu, needed - 1).unwrap();
     assert_eq!(problem.message, "the flowgraph needs 16 GB of memory, 16 GB are available");
     assert_eq!(problem.help[0], "the largest parts: 16 GB for 4002 frames of 4 MB of `a.pol1`");
 }

@@ -32,6 +32,7 @@ pub fn schema(registry: &Registry) -> Json {
         "properties": {
             "flowgraph": { "type": "string", "description": "name of the flowgraph" },
             "doc": text,
+            "device": device(),
             "include": { "type": ["array", "null"], "items": text,
                 "description": "files with templates and parameters, relative to this one" },
             "parameters": named(&json!({ "$ref": "#/$defs/parameter" })),
@@ -81,6 +82,14 @@ fn or_expression(schema: &Json) -> Json {
     json!({ "anyOf": [schema, { "$ref": "#/$defs/expression" }] })
 }
 
+fn device() -> Json {
+    or_expression(&json!({
+        "type": "string",
+        "pattern": "^(auto|cpu|cuda:(0|[1-9][0-9]*))$",
+        "description": "where blocks run: `cpu`, `cuda:0`, ..., or `auto` for a GPU if there is one",
+    }))
+}
+
 fn block(registry: &Registry) -> Json {
     let count = |maximum: u32| {
         or_expression(&json!({ "type": "integer", "minimum": 1, "maximum": maximum }))
@@ -120,7 +129,7 @@ fn block(registry: &Registry) -> Json {
                 { "$ref": "#/$defs/expression" },
             ] },
             "queue": count(4096),
-            "device": or_expression(&json!({ "enum": ["cpu"] })),
+            "device": device(),
             "implementation": { "type": "string" },
         },
         "oneOf": [{ "required": ["kind"] }, { "required": ["template"] }],

@@ -1,9 +1,7 @@
 //! How frames flow.
 
 use super::*;
-use crate::frame::Event;
 use crate::runtime::edge::{FrameReader, FrameWriter};
-use std::sync::atomic::AtomicBool;
 
 #[test]
 fn every_reader_of_a_fan_out_sees_every_frame_in_order() {
@@ -96,58 +94,6 @@ fn headers_carry_sequence_and_configuration() {
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     });
     assert_eq!(net.run(ONE_WORKER).failures, []);
-}
-
-/// A device's event that happens when the test says so.
-#[derive(Default)]
-struct Fake(AtomicBool);
-
-impl Event for Fake {
-    fn is_done(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-#[test]
-fn a_writers_event_travels_with_the_frame_and_a_readers_event_comes_home_with_the_buffer() {
-    let mut net = Net::default();
-    let uses = Arc::new(AtomicU64::new(0));
-    let seen_uses = Arc::clone(&uses);
-    let mut work = 0;
-    let src = net.add("src", &[], 1, move |io| {
-        while work < 20 {
-            let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-            if frame.ready().is_some() {
-                return Err(BlockError::new("a recycled frame is ready already"));
-            }
-            for event in frame.take_last_use() {
-                uses.fetch_add(u64::from(!event.is_done()), Ordering::SeqCst);
-            }
-            let ready = Arc::new(Fake::default());
-            frame.set_ready(Arc::clone(&ready) as Arc<dyn Event>);
-            ready.0.store(work % 2 == 0, Ordering::SeqCst);
-            frame.header_mut().timestamp = work;
-            io.outputs[0].push(frame);
-            work += 1;
-        }
-        Ok(Next::Finished)
-    });
-    for name in ["a", "b"] {
-        net.add(name, &[src], 0, |io| {
-            while let Some(frame) = io.inputs[0].pop() {
-                let ready = frame.ready().map(|event| event.is_done());
-                if ready != Some(frame.header().timestamp % 2 == 0) {
-                    return Err(BlockError::new("the frame lost its event"));
-                }
-                frame.add_last_use(Arc::new(Fake::default()));
-            }
-            Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
-        });
-    }
-    let size = net.parts[src].outputs[0].pool.as_ref().unwrap().size() as u64;
-    assert_eq!(net.run(TWO_WORKERS).failures, []);
-    // Every buffer but those still unused since their last readers came back with two events.
-    assert_eq!(seen_uses.load(Ordering::SeqCst), 2 * (20 - size));
 }
 
 #[test]

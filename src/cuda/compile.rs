@@ -1,0 +1,197 @@
+//! CUDA sources to machine code, by NVRTC; needs no GPU.
+#![allow(unsafe_code)] // calls of NVRTC, whose program handle this file owns
+
+use super::CudaError;
+use cudarc::nvrtc::{result::NvrtcError, sys};
+use sha2::{Digest, Sha256};
+use std::ffi::{CString, c_char};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// A source file in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// File name, for `#include` and for the compiler's messages.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What came of a compilation.
+pub struct Compiled {
+    /// Machine code.
+    pub cubin: Vec<u8>,
+    /// The compiler's messages: registers, spills and warnings.
+    pub log: String,
+}
+
+/// Version of the compiler, major and minor.
+pub fn compiler_version() -> Result<(i32, i32), CudaError> {
+    library()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: two numbers to write to.
+    check("asking NVRTC", unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) })?;
+    Ok((major, minor))
+}
+
+fn library() -> Result<(), CudaError> {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: it loads the library and lets it go.
+    if *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
+        return Ok(());
+    }
+    Err(CudaError::NoLibrary { library: "libnvrtc.so", purpose: "compiles the GPU's kernels" })
+}
+
+fn check(what: &'static str, result: sys::nvrtcResult) -> Result<(), CudaError> {
+    result
+        .result()
+        .map_err(|NvrtcError(code)| CudaError::Library { what, reason: format!("{code:?}") })
+}
+
+/// Compiles `program`, which may include `headers`, for `architecture` (`sm_90a`), with
+/// `defines` as macros.
+pub fn compile(
+    program: &Source,
+    headers: &[Source],
+    architecture: &str,
+    defines: &[(&str, String)],
+) -> Result<Compiled, CudaError> {
+    library()?;
+    let text = |text: &str| {
+        CString::new(text).map_err(|_| CudaError::Compile {
+            name: program.name.clone(),
+            log: "the source contains a zero byte".to_owned(),
+        })
+    };
+    let (name, source) = (text(&program.name)?, text(&program.text)?);
+    let texts = headers.iter().map(|h| text(&h.text)).collect::<Result<Vec<_>, _>>()?;
+    let names = headers.iter().map(|h| text(&h.name)).collect::<Result<Vec<_>, _>>()?;
+    let pointers = |list: &[CString]| list.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
+    let options = options(architecture, defines);
+    let options = options.iter().map(|o| text(o)).collect::<Result<Vec<_>, _>>()?;
+    let (texts, names, options) = (pointers(&texts), pointers(&names), pointers(&options));
+    let mut handle = Handle(std::ptr::null_mut());
+    // SAFETY: all strings outlive the calls; counts are those of the lists.
+    unsafe {
+        let created = sys::nvrtcCreateProgram(
+            &raw mut handle.0,
+            source.as_ptr(),
+            name.as_ptr(),
+            headers.len() as i32,
+            texts.as_ptr(),
+            names.as_ptr(),
+        );
+        check("handing a kernel to NVRTC", created)?;
+        let outcome = sys::nvrtcCompileProgram(handle.0, options.len() as i32, options.as_ptr());
+        let log = handle.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned();
+        if outcome == sys::nvrtcResult::NVRTC_ERROR_COMPILATION {
+            return Err(CudaError::Compile { name: program.name.clone(), log });
+        }
+        check("compiling a kernel", outcome)?;
+        let cubin = handle.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)?;
+        Ok(Compiled { cubin, log })
+    }
+}
+
+fn options(architecture: &str, defines: &[(&str, String)]) -> Vec<String> {
+    let fixed = [
+        format!("--gpu-architecture={architecture}"),
+        "--std=c++17".to_owned(),
+        "-default-device".to_owned(),
+        // Profilers and memory checkers then point at the line.
+        "-lineinfo".to_owned(),
+        "--ptxas-options=-v".to_owned(),
+    ];
+    fixed
+        .into_iter()
+        .chain(defines.iter().map(|(name, value)| format!("-D{name}={value}")))
+        .collect()
+}
+
+/// A program of NVRTC.
+struct Handle(sys::nvrtcProgram);
+
+type SizeOf = unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
+type Get = unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
+
+impl Handle {
+    /// # Safety
+    /// The two functions must belong together.
+    unsafe fn bytes(&self, size_of: SizeOf, get: Get) -> Result<Vec<u8>, CudaError> {
+        let mut size = 0;
+        // SAFETY: a number to write to.
+        check("asking NVRTC", unsafe { size_of(self.0, &raw mut size) })?;
+        let mut bytes = vec![0_u8; size];
+        // SAFETY: as many bytes as the library asked for.
+        check("asking NVRTC", unsafe { get(self.0, bytes.as_mut_ptr().cast()) })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: created by the library, destroyed once.
+            let _ = unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+        }
+    }
+}
+
+/// [`compile`], unless the same was compiled before: the result is kept in the user's cache folder.
+pub(super) fn compile_cached(
+    program: &Source,
+    headers: &[Source],
+    architecture: &str,
+    defines: &[(&str, String)],
+) -> Result<Vec<u8>, CudaError> {
+    let (major, minor) = compiler_version()?;
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    add(&format!("NVRTC {major}.{minor}"));
+    options(architecture, defines).iter().for_each(|option| add(option));
+    for source in std::iter::once(program).chain(headers) {
+        add(&source.name);
+        add(&source.text);
+    }
+    let mut key = format!("{}-{architecture}-", program.name.trim_end_matches(".cu"));
+    for byte in &hash.finalize()[..16] {
+        let _ = write!(key, "{byte:02x}");
+    }
+    let file = cache_folder().map(|folder| folder.join(format!("{key}.cubin")));
+    if let Some(cubin) = file.as_ref().and_then(|file| std::fs::read(file).ok())
+        && cubin.starts_with(b"\x7fELF")
+    {
+        return Ok(cubin);
+    }
+    let Compiled { cubin, log } = compile(program, headers, architecture, defines)?;
+    tracing::debug!(program = program.name, architecture, "compiled\n{log}");
+    if let Some(file) = file {
+        keep(&file, &cubin);
+    }
+    Ok(cubin)
+}
+
+/// Where compiled kernels are kept; `None` for a user without a home.
+fn cache_folder() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    let base = base.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
+    Some(base.join("fxgraph").join("kernels"))
+}
+
+/// Writes beside the file and renames, so that nobody reads half of it. Without a cache everything
+/// works as well, only starts slower.
+fn keep(file: &std::path::Path, cubin: &[u8]) {
+    let beside = file.with_extension(format!("{}.new", std::process::id()));
+    let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let kept = kept.and_then(|()| std::fs::write(&beside, cubin));
+    if let Err(error) = kept.and_then(|()| std::fs::rename(&beside, file)) {
+        tracing::debug!("compiled kernels are not kept in {}: {error}", file.display());
+        let _ = std::fs::remove_file(&beside);
+    }
+}

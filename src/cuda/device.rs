@@ -1,0 +1,185 @@
+//! Opened GPUs.
+#![allow(unsafe_code)] // calls of the driver, whose handles this file owns
+
+use super::CudaError;
+use super::kernel::Program;
+use super::status::Status;
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::{CudaContext, result, sys};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// What a GPU is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// The vendor's name: `NVIDIA H200`.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (usize, usize),
+    /// Streaming multiprocessors.
+    pub multiprocessors: usize,
+    /// Memory in bytes.
+    pub memory_bytes: usize,
+    /// Largest shared memory of one block of threads, in bytes.
+    pub shared_bytes_per_block: usize,
+    /// Shared memory of one multiprocessor, in bytes.
+    pub shared_bytes_per_multiprocessor: usize,
+    /// Cache shared by all multiprocessors, in bytes.
+    pub l2_bytes: usize,
+}
+
+/// An opened GPU; every user of one GPU shares it.
+pub struct Device {
+    ordinal: usize,
+    context: Arc<CudaContext>,
+    properties: Properties,
+    /// What each lane is doing, for reports of faults.
+    statuses: Mutex<Vec<Weak<Status>>>,
+    /// Programs in use, for edited sources.
+    programs: Mutex<Vec<Weak<Program>>>,
+    kernel_folder: Mutex<Option<PathBuf>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the driver can be used; asked once.
+fn driver() -> Result<(), CudaError> {
+    static DRIVER: OnceLock<Result<(), CudaError>> = OnceLock::new();
+    let ask = || {
+        // SAFETY: it loads the library and lets it go.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        result::init().map_err(CudaError::driver("starting the CUDA driver"))
+    };
+    DRIVER.get_or_init(ask).clone()
+}
+
+/// GPUs of this machine.
+pub fn count() -> Result<usize, CudaError> {
+    driver()?;
+    match result::device::get_count() {
+        Ok(count) => Ok(count.max(0) as usize),
+        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => Ok(0),
+        Err(error) => Err(CudaError::driver("counting the GPUs")(error)),
+    }
+}
+
+impl Device {
+    /// The GPU of this number.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
+        static OPENED: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+        let count = count()?;
+        if ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal, count });
+        }
+        let mut opened = lock(&OPENED);
+        opened.retain(|device| device.strong_count() > 0);
+        let known = opened.iter().filter_map(Weak::upgrade).find(|d| d.ordinal == ordinal);
+        if let Some(device) = known {
+            return Ok(device);
+        }
+        let failed = CudaError::driver("opening the GPU");
+        let context = CudaContext::new(ordinal).map_err(&failed)?;
+        let number = |attribute| context.attribute(attribute).map_err(&failed);
+        let (major, minor) = context.compute_capability().map_err(&failed)?;
+        let size = |attribute| number(attribute).map(|value| value.max(0) as usize);
+        let properties = Properties {
+            name: context.name().map_err(&failed)?,
+            capability: (major.max(0) as usize, minor.max(0) as usize),
+            multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            memory_bytes: context.total_mem().map_err(&failed)?,
+            shared_bytes_per_block: size(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
+            shared_bytes_per_multiprocessor: size(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            )?,
+            l2_bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        };
+        let device = Arc::new(Self {
+            ordinal,
+            context,
+            properties,
+            statuses: Mutex::default(),
+            programs: Mutex::default(),
+            kernel_folder: Mutex::default(),
+        });
+        opened.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// Memory that is free now, in bytes.
+    pub fn free_bytes(&self) -> Result<usize, CudaError> {
+        let info = self.context.mem_get_info();
+        info.map(|(free, _)| free).map_err(CudaError::driver("asking for the GPU's free memory"))
+    }
+
+    /// What NVRTC calls its architecture: `sm_90a`. Hopper's own instructions need the `a`.
+    #[must_use]
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.properties.capability;
+        let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+        format!("sm_{major}{minor}{suffix}")
+    }
+
+    /// Makes this device the one that the calling thread's next calls mean.
+    pub(crate) fn bind(&self) -> Result<(), CudaError> {
+        // SAFETY: the context lives as long as `self`.
+        let bound = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
+        bound.map_err(CudaError::driver("switching to the GPU"))
+    }
+
+    /// Waits until the device has done everything. For the end of a run and for tests.
+    pub fn synchronise(&self) -> Result<(), CudaError> {
+        self.bind()?;
+        result::ctx::synchronize().map_err(CudaError::driver("waiting for the GPU"))
+    }
+
+    /// Takes the sources of kernels from `folder`, where it has them.
+    pub fn set_kernel_folder(&self, folder: Option<&Path>) {
+        *lock(&self.kernel_folder) = folder.map(Path::to_owned);
+    }
+
+    pub(crate) fn kernel_folder(&self) -> Option<PathBuf> {
+        lock(&self.kernel_folder).clone()
+    }
+
+    pub(crate) fn keep_program(&self, program: &Arc<Program>) {
+        let mut programs = lock(&self.programs);
+        programs.retain(|program| program.strong_count() > 0);
+        programs.push(Arc::downgrade(program));
+    }
+
+    /// Programs in use.
+    #[must_use]
+    pub fn programs(&self) -> Vec<Arc<Program>> {
+        lock(&self.programs).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn keep_status(&self, status: &Arc<Status>) {
+        let mut statuses = lock(&self.statuses);
+        statuses.retain(|status| status.strong_count() > 0);
+        statuses.push(Arc::downgrade(status));
+    }
+
+    /// The jobs that the device had begun and not finished, in words.
+    pub(super) fn at_work(&self) -> Vec<String> {
+        let statuses: Vec<_> = lock(&self.statuses).iter().filter_map(Weak::upgrade).collect();
+        statuses.iter().filter_map(|status| status.at_work()).collect()
+    }
+}

@@ -1,0 +1,322 @@
+//! Compiled programs, their kernels, and launches.
+#![allow(unsafe_code)] // launches, which only the caller can know to be right
+
+use super::compile::{Source, compile_cached};
+use super::{CudaError, Device};
+use cudarc::driver::{result, sys};
+use std::ffi::{CString, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most arguments of a kernel.
+const MAX_ARGUMENTS: usize = 32;
+/// Shared memory that every kernel may have without asking, in bytes.
+const FREE_SHARED_BYTES: usize = 48 << 10;
+
+/// A program compiled for one device. Its source may be exchanged while kernels run.
+pub struct Program {
+    device: Arc<Device>,
+    source: Source,
+    headers: Vec<Source>,
+    defines: Vec<(&'static str, String)>,
+    /// The newest last. Older ones stay loaded: their kernels may still run.
+    modules: Mutex<Vec<Module>>,
+    /// Grows with each module.
+    generation: AtomicU64,
+}
+
+struct Module(sys::CUmodule);
+
+// SAFETY: a module is a handle that any thread may use.
+unsafe impl Send for Module {}
+
+impl Program {
+    /// Compiles `source` for `device`, with `defines` as macros; `headers` are what it may include.
+    pub fn new(
+        device: &Arc<Device>,
+        source: Source,
+        headers: Vec<Source>,
+        defines: Vec<(&'static str, String)>,
+    ) -> Result<Arc<Self>, CudaError> {
+        let program = Arc::new(Self {
+            device: Arc::clone(device),
+            source,
+            headers,
+            defines,
+            modules: Mutex::default(),
+            generation: AtomicU64::new(0),
+        });
+        program.reload()?;
+        device.keep_program(&program);
+        Ok(program)
+    }
+
+    /// Its file name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Compiles it anew from the kernel folder, where that has its source or a header, and lets
+    /// the next launches use the result. If it does not compile, everything stays as it was.
+    pub fn reload(&self) -> Result<(), CudaError> {
+        let folder = self.device.kernel_folder();
+        let edited = |source: &Source| match &folder {
+            Some(folder) => edited(folder, source),
+            None => source.clone(),
+        };
+        let headers: Vec<Source> = self.headers.iter().map(edited).collect();
+        let (source, architecture) = (edited(&self.source), self.device.architecture());
+        let cubin = compile_cached(&source, &headers, &architecture, &self.defines)?;
+        self.device.bind()?;
+        // SAFETY: the driver copies the image, which is whole.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
+            .map_err(CudaError::driver("loading a kernel"))?;
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(Module(module));
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether a file of this name is part of it.
+    #[must_use]
+    pub fn uses(&self, file: &str) -> bool {
+        std::iter::once(&self.source).chain(&self.headers).any(|source| source.name == file)
+    }
+
+    /// Its kernel `name`, which gets `shared_bytes` of dynamic shared memory.
+    pub fn kernel(
+        self: &Arc<Self>,
+        name: &'static str,
+        shared_bytes: usize,
+    ) -> Result<Kernel, CudaError> {
+        let mut kernel = Kernel {
+            program: Arc::clone(self),
+            name,
+            shared_bytes,
+            function: Function(std::ptr::null_mut()),
+            generation: 0,
+        };
+        kernel.refresh()?;
+        Ok(kernel)
+    }
+}
+
+fn edited(folder: &Path, source: &Source) -> Source {
+    match std::fs::read_to_string(folder.join(&source.name)) {
+        Ok(text) => Source { text, ..source.clone() },
+        Err(_) => source.clone(),
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if self.device.bind().is_ok() {
+            for Module(module) in modules.drain(..) {
+                // SAFETY: kernels keep their program, and lanes outlast their work.
+                let _ = unsafe { result::module::unload(module) };
+            }
+        }
+    }
+}
+
+struct Function(sys::CUfunction);
+
+// SAFETY: a function is a handle that any thread may use.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// A kernel of a program, ready to launch.
+pub struct Kernel {
+    program: Arc<Program>,
+    name: &'static str,
+    shared_bytes: usize,
+    function: Function,
+    /// Of the module that `function` is from.
+    generation: u64,
+}
+
+/// Blocks of threads and threads of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x, y and z.
+    pub blocks: [usize; 3],
+    /// Threads of each block in x, y and z.
+    pub threads: [usize; 3],
+    /// Blocks of a cluster, 1 for none.
+    pub cluster: usize,
+    /// The kernel may start while the one before it ends; it has to wait for it by itself.
+    pub overlaps_previous: bool,
+}
+
+impl Grid {
+    /// `blocks` by x, y and z, of `threads` threads in a row.
+    #[must_use]
+    pub fn new(blocks: [usize; 3], threads: usize) -> Self {
+        Self { blocks, threads: [threads, 1, 1], cluster: 1, overlaps_previous: false }
+    }
+
+    /// The same in clusters of this many blocks in x.
+    #[must_use]
+    pub fn cluster(mut self, blocks: usize) -> Self {
+        self.cluster = blocks;
+        self
+    }
+
+    /// The same, launched before the kernel before it has ended (`griddepcontrol`).
+    #[must_use]
+    pub fn overlapping_previous(mut self) -> Self {
+        self.overlaps_previous = true;
+        self
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// A number or an address of up to 8 bytes.
+    Word([u8; 8]),
+    /// A structure by value, such as a tensor map.
+    Bytes(&'a [u8]),
+}
+
+macro_rules! word {
+    ($($number:ty),*) => {$(
+        impl From<$number> for Arg<'_> {
+            fn from(number: $number) -> Self {
+                let mut word = [0; 8];
+                // Devices and hosts that CUDA runs on are little-endian.
+                word[..size_of::<$number>()].copy_from_slice(&number.to_le_bytes());
+                Self::Word(word)
+            }
+        }
+    )*};
+}
+word!(u64, i64, u32, i32, f32, f64);
+
+impl Kernel {
+    /// Takes the function from the newest module, if there is a newer one.
+    fn refresh(&mut self) -> Result<(), CudaError> {
+        let generation = self.program.generation.load(Ordering::Acquire);
+        if generation == self.generation {
+            return Ok(());
+        }
+        let no_kernel = || CudaError::NoKernel {
+            program: self.program.source.name.clone(),
+            kernel: self.name.to_owned(),
+        };
+        let modules = self.program.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Module(module)) = modules.last() else { return Err(no_kernel()) };
+        let name = CString::new(self.name).map_err(|_| no_kernel())?;
+        self.program.device.bind()?;
+        // SAFETY: the module is loaded as long as the program lives.
+        let function =
+            unsafe { result::module::get_function(*module, name) }.map_err(|_| no_kernel())?;
+        if self.shared_bytes > FREE_SHARED_BYTES {
+            let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is the module's.
+            let set = unsafe {
+                result::function::set_function_attribute(function, most, self.shared_bytes as i32)
+            };
+            set.map_err(CudaError::driver("asking for a kernel's shared memory"))?;
+        }
+        drop(modules);
+        (self.function, self.generation) = (Function(function), generation);
+        Ok(())
+    }
+
+    /// Blocks of `threads` threads that one multiprocessor holds at a time.
+    pub fn blocks_per_multiprocessor(&self, threads: usize) -> Result<usize, CudaError> {
+        self.program.device.bind()?;
+        // SAFETY: the function is loaded.
+        let blocks = unsafe {
+            result::occupancy::max_active_block_per_multiprocessor(
+                self.function.0,
+                threads as i32,
+                self.shared_bytes,
+            )
+        };
+        blocks
+            .map(|blocks| blocks.max(0) as usize)
+            .map_err(CudaError::driver("asking for a kernel's occupancy"))
+    }
+
+    /// Registers of each thread.
+    pub fn registers(&self) -> Result<usize, CudaError> {
+        let registers = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+        // SAFETY: the function is loaded.
+        unsafe { result::function::get_function_attribute(self.function.0, registers) }
+            .map(|registers| registers.max(0) as usize)
+            .map_err(CudaError::driver("asking for a kernel's registers"))
+    }
+
+    /// Queues the kernel on `stream`.
+    ///
+    /// # Safety
+    /// `arguments` must be those of the kernel, in number, order and size, and every address must
+    /// stay valid until the kernel has run: a [`Lane`](super::Lane)'s job keeps the frames.
+    pub unsafe fn launch(
+        &mut self,
+        stream: sys::CUstream,
+        grid: Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<(), CudaError> {
+        self.refresh()?;
+        if arguments.len() > MAX_ARGUMENTS {
+            let reason = format!("{} arguments, {MAX_ARGUMENTS} at most", arguments.len());
+            return Err(CudaError::Library { what: "launching a kernel", reason });
+        }
+        let mut pointers = [std::ptr::null_mut::<c_void>(); MAX_ARGUMENTS];
+        for (pointer, argument) in pointers.iter_mut().zip(arguments) {
+            let bytes: &[u8] = match argument {
+                Arg::Word(word) => word,
+                Arg::Bytes(bytes) => bytes,
+            };
+            *pointer = bytes.as_ptr().cast_mut().cast();
+        }
+        let mut attributes =
+            [const { std::mem::MaybeUninit::<sys::CUlaunchAttribute>::zeroed() }; 2];
+        let mut count = 0;
+        let [blocks, threads] = [grid.blocks, grid.threads].map(|n| n.map(|n| n as u32));
+        // SAFETY: each attribute is zeroed plain data of which the fields for its id are set; the
+        // arguments are the caller's promise.
+        unsafe {
+            if grid.cluster > 1 {
+                let attribute = attributes[count].assume_init_mut();
+                attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+                attribute.value.clusterDim.x = grid.cluster as u32;
+                attribute.value.clusterDim.y = 1;
+                attribute.value.clusterDim.z = 1;
+                count += 1;
+            }
+            if grid.overlaps_previous {
+                let attribute = attributes[count].assume_init_mut();
+                attribute.id =
+                    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+                attribute.value.programmaticStreamSerializationAllowed = 1;
+                count += 1;
+            }
+            let configuration = sys::CUlaunchConfig {
+                gridDimX: blocks[0],
+                gridDimY: blocks[1],
+                gridDimZ: blocks[2],
+                blockDimX: threads[0],
+                blockDimY: threads[1],
+                blockDimZ: threads[2],
+                sharedMemBytes: self.shared_bytes as u32,
+                hStream: stream,
+                attrs: attributes.as_mut_ptr().cast(),
+                numAttrs: count as u32,
+            };
+            let launched = sys::cuLaunchKernelEx(
+                &raw const configuration,
+                self.function.0,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            );
+            CudaError::check("launching a kernel", launched)
+        }
+    }
+}

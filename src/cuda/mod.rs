@@ -1,0 +1,37 @@
+//! CUDA devices, loaded at run time: a machine without them builds and runs everything else.
+//!
+//! - [`Device`]: an opened GPU. [`count`] says how many there are.
+//! - [`Program`], [`Kernel`]: CUDA sources, compiled by NVRTC for the GPU at hand and launched.
+//! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
+//! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
+//!   wakes the block when one is done.
+//! - [`transfer`]: the blocks `upload` and `download`, which the plan inserts.
+//!
+//! A block hands a frame on only when the device has finished it (`src/adr/007`): a reader never
+//! waits for an event, header and payload belong together, and a fault is found in the block whose
+//! frame it spoilt. To keep the device busy meanwhile, each block keeps [`IN_FLIGHT`] jobs queued.
+//!
+//! # Safety
+//!
+//! Kernels are launched with plain device addresses, which no type can check. What keeps them
+//! valid: a job owns the frames whose addresses its kernels use, and a [`Lane`] gives a job back,
+//! or drops it, only after the device has finished it.
+
+mod compile;
+mod device;
+mod error;
+mod kernel;
+mod lane;
+mod memory;
+mod status;
+pub mod transfer;
+
+pub use compile::{Source, compile, compiler_version};
+pub use cudarc::{cufft, driver};
+pub use device::{Device, Properties, count};
+pub use error::CudaError;
+pub use kernel::{Arg, Grid, Kernel, Program};
+pub use lane::{IN_FLIGHT, Lane};
+pub use memory::{
+    DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
+};

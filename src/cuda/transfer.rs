@@ -1,0 +1,97 @@
+//! The blocks between host and device, which the plan puts where an edge crosses.
+#![allow(unsafe_code)] // copies between frames that the job owns
+
+use super::{IN_FLIGHT, Lane, frame_address};
+use crate::block::{Block, BlockError, Io, Next};
+use crate::frame::{Frame, FrameMut};
+use crate::kind::{Configured, Env, Ports, Refusal, Resources};
+use crate::port::PortType;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// Which way frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// From host memory to the device.
+    Upload,
+    /// From the device to host memory.
+    Download,
+}
+
+impl Transfer {
+    /// The kind's name.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Upload => "upload",
+            Self::Download => "download",
+        }
+    }
+}
+
+impl Configured for Transfer {
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(inputs.to_vec())
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { holds: vec![IN_FLIGHT - 1], fills: vec![IN_FLIGHT], ..Resources::default() }
+    }
+
+    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
+        0
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let lane = Lane::new(env)?;
+        Ok(Box::new(Running { way: *self, lane, bytes: ports.inputs[0].frame_bytes() }))
+    }
+}
+
+struct Running {
+    way: Transfer,
+    lane: Lane<(Arc<Frame>, FrameMut)>,
+    bytes: usize,
+}
+
+impl Running {
+    fn copy(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let (from, header) = (input.header(), output.header_mut());
+        header.continue_from(from);
+        header.validity.copy_from_slice(&from.validity);
+        self.lane.begin(from.timestamp)?;
+        let device = self.lane.device();
+        let (to, from) = match self.way {
+            Transfer::Upload => {
+                (frame_address(&output, device)?, input.as_slice::<u8>().as_ptr() as u64)
+            }
+            Transfer::Download => {
+                (output.as_mut_slice::<u8>().as_mut_ptr() as u64, frame_address(&input, device)?)
+            }
+        };
+        // SAFETY: the job owns both frames, which are of equal size.
+        unsafe { self.lane.copy(to, from, self.bytes) }?;
+        self.lane.submit((input, output))
+    }
+}
+
+#[async_trait]
+impl Block for Running {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some((_, output)) = self.lane.done()?
+        {
+            io.outputs[0].push(output);
+        }
+        if io.inputs[0].ended() && self.lane.is_idle() {
+            return Ok(Next::Finished);
+        }
+        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.copy(input, output)?;
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,59 @@
+//! Names of the devices that blocks run on.
+
+use std::fmt;
+
+/// Where a block runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeviceName {
+    /// The processor.
+    #[default]
+    Cpu,
+    /// The CUDA device of this number.
+    Cuda(usize),
+}
+
+impl DeviceName {
+    /// The device that `word` names: `cpu`, `cuda:0`, `cuda:1`, ...
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        if word == "cpu" {
+            return Some(Self::Cpu);
+        }
+        let digits = word.strip_prefix("cuda:")?;
+        let ordinal = digits.parse().ok()?;
+        (digits == format!("{ordinal}")).then_some(Self::Cuda(ordinal))
+    }
+
+    /// The sort of device, as kinds list their forms: `cpu` or `cuda`.
+    #[must_use]
+    pub fn family(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda(_) => "cuda",
+        }
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in [DeviceName::Cpu, DeviceName::Cuda(0), DeviceName::Cuda(17)] {
+            assert_eq!(DeviceName::parse(&name.to_string()), Some(name));
+        }
+        for wrong in ["gpu", "cuda", "cuda:", "cuda:01", "cuda:-1", "cuda:x", "CPU", ""] {
+            assert_eq!(DeviceName::parse(wrong), None, "{wrong}");
+        }
+    }
+}

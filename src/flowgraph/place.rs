@@ -1,0 +1,142 @@
+//! Where a block runs, and in which form of its kind.
+
+use super::document::{Entry, wrong_type};
+use super::expand::Expansion;
+use super::scope::Names;
+use super::value::Node;
+use crate::cuda;
+use crate::device::DeviceName;
+use crate::diagnostic::{Diagnostic, codes, suggest};
+use crate::kind::{CPU, Implementation, KindEntry};
+
+/// What `device:` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// This device.
+    Device(DeviceName),
+    /// A GPU if there is one and the kind has a form for it, else the processor.
+    Auto,
+}
+
+/// Where a block runs, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placement {
+    pub(super) device: DeviceName,
+    pub(super) implementation: &'static str,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self { device: DeviceName::Cpu, implementation: CPU.name }
+    }
+}
+
+impl Expansion<'_, '_> {
+    /// What `device: ...` asks for.
+    pub(super) fn device(&mut self, node: &Node, names: &Names) -> Option<Wanted> {
+        let value = self.compute(node, names)?;
+        let Some(word) = value.text() else {
+            let expected = "`cpu`, `cuda:0` (or another number), or `auto`";
+            self.problems.push(wrong_type(&Node::new(value.value, node.span), expected));
+            return None;
+        };
+        let wanted = match word {
+            "auto" => Some(Wanted::Auto),
+            word => DeviceName::parse(word).map(Wanted::Device),
+        };
+        if wanted.is_none() {
+            self.problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_DEVICE,
+                    node.span,
+                    format!("there is no device {}", value.value.quoted()),
+                )
+                .label("no such device")
+                .help("devices are `cpu`, `cuda:0`, `cuda:1`, ...; `auto` takes a GPU if there is one"),
+            );
+        }
+        wanted
+    }
+
+    /// Device and form of a block, if they fit together.
+    pub(super) fn place(
+        &mut self,
+        entry: &Entry,
+        names: &Names,
+        kind: &KindEntry,
+    ) -> Option<Placement> {
+        let own = match &entry.device {
+            Some(node) => Some((self.device(node, names)?, node.span)),
+            None => None,
+        };
+        let device = match own.map_or(self.default_device, |(wanted, _)| wanted) {
+            Wanted::Device(device) => device,
+            Wanted::Auto if cuda::count().is_ok_and(|count| count > 0) => DeviceName::Cuda(0),
+            Wanted::Auto => DeviceName::Cpu,
+        };
+        if let Some(node) = &entry.implementation {
+            let form = self.implementation(node, names, kind)?;
+            if form.device == device.family() {
+                return Some(Placement { device, implementation: form.name });
+            }
+            // The flowgraph's device is for blocks that can use it; the word here says that this one does not.
+            if form.device == DeviceName::Cpu.family() && own.is_none() {
+                return Some(Placement { device: DeviceName::Cpu, implementation: form.name });
+            }
+            let message =
+                format!("the form `{}` of `{}` does not run on `{device}`", form.name, kind.name);
+            let help = match form.device {
+                "cuda" => "set `device: cuda:0`, for this block or for the whole flowgraph",
+                _ => "leave out `device`, or choose another implementation",
+            };
+            self.problems.push(
+                Diagnostic::error(codes::UNKNOWN_IMPLEMENTATION, node.span, message)
+                    .label(format!("is for `{}`", form.device))
+                    .help(help),
+            );
+            return None;
+        }
+        let default = |family: &str| kind.implementations.iter().find(|form| form.device == family);
+        if let Some(form) = default(device.family()) {
+            return Some(Placement { device, implementation: form.name });
+        }
+        if let Some((Wanted::Device(_), span)) = own {
+            let message = format!("`{}` has no form for `{device}`", kind.name);
+            self.problems.push(
+                Diagnostic::error(codes::UNKNOWN_DEVICE, span, message)
+                    .label("runs on the processor only")
+                    .help("leave out `device`; frames are copied where an edge needs it"),
+            );
+            return None;
+        }
+        let form = default(DeviceName::Cpu.family());
+        Some(Placement {
+            device: DeviceName::Cpu,
+            implementation: form.map_or(CPU.name, |form| form.name),
+        })
+    }
+
+    fn implementation(
+        &mut self,
+        node: &Node,
+        names: &Names,
+        kind: &KindEntry,
+    ) -> Option<&'static Implementation> {
+        let value = self.compute(node, names)?;
+        let found = kind.implementations.iter().find(|form| value.text() == Some(form.name));
+        if found.is_none() {
+            let known: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
+            let word = value.value.plain();
+            self.problems.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_IMPLEMENTATION,
+                    node.span,
+                    format!("`{}` has no implementation `{word}`", kind.name),
+                )
+                .label("no such implementation")
+                .maybe_help(suggest(&word, "implementation", &known)),
+            );
+        }
+        found
+    }
+}

@@ -1,0 +1,98 @@
+//! Uploads and downloads, where an edge crosses between host and device.
+
+use super::PlannedBlock;
+use crate::cuda::transfer::Transfer;
+use crate::device::DeviceName;
+use crate::kind::{Configured, Ports};
+use crate::runtime::assembly::Thread;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Frames that wait before a transfer.
+const QUEUE: usize = 2;
+
+/// Puts transfers behind every output that is read elsewhere than where it is made. Readers of one
+/// output on one device share one. Blocks keep their numbers; transfers stand after them.
+pub(super) fn insert(blocks: &mut Vec<PlannedBlock>) {
+    let mut made: HashMap<(usize, usize, DeviceName), usize> = HashMap::new();
+    for reader in 0..blocks.len() {
+        for input in 0..blocks[reader].inputs.len() {
+            let source = blocks[reader].inputs[input];
+            let at = blocks[reader].device;
+            blocks[reader].inputs[input] = bring(blocks, &mut made, source, at);
+        }
+    }
+}
+
+/// The output that carries in host memory what `source` carries, with a download if needed.
+pub(super) fn to_host(blocks: &mut Vec<PlannedBlock>, source: (usize, usize)) -> (usize, usize) {
+    let transfers = blocks.iter().enumerate().filter(|(_, block)| {
+        [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == block.kind)
+    });
+    let mut made = transfers
+        .map(|(index, block)| {
+            ((block.inputs[0].0, block.inputs[0].1, block.output_device()), index)
+        })
+        .collect();
+    bring(blocks, &mut made, source, DeviceName::Cpu)
+}
+
+/// The output that carries on the device `at` what `source` carries.
+fn bring(
+    blocks: &mut Vec<PlannedBlock>,
+    made: &mut HashMap<(usize, usize, DeviceName), usize>,
+    source: (usize, usize),
+    at: DeviceName,
+) -> (usize, usize) {
+    let from = blocks[source.0].output_device();
+    let (on_host, device, way) = match (from, at) {
+        (from, at) if from == at => return source,
+        (DeviceName::Cpu, device) => (source, device, Transfer::Upload),
+        (device, DeviceName::Cpu) => (source, device, Transfer::Download),
+        // From one GPU to another by way of the host, which every machine can.
+        (_, device) => (bring(blocks, made, source, DeviceName::Cpu), device, Transfer::Upload),
+    };
+    let known = made.entry((on_host.0, on_host.1, at)).or_insert(blocks.len());
+    if *known == blocks.len() {
+        blocks.push(transfer(blocks, on_host, device, way));
+    }
+    (*known, 0)
+}
+
+fn transfer(
+    blocks: &[PlannedBlock],
+    (from, port): (usize, usize),
+    device: DeviceName,
+    way: Transfer,
+) -> PlannedBlock {
+    let source = &blocks[from];
+    let carries = source.ports.outputs[port].clone();
+    let ports = Ports { inputs: vec![carries.clone()], outputs: vec![carries] };
+    PlannedBlock {
+        // No block of a file can be called so: names have no `>`.
+        name: format!(
+            "{}.{}>{}",
+            source.name,
+            source.output_names[port],
+            match way {
+                Transfer::Upload => device,
+                Transfer::Download => DeviceName::Cpu,
+            }
+        ),
+        kind: way.kind(),
+        templates: source.templates.clone(),
+        parameters: serde_json::Value::Object(serde_json::Map::new()),
+        resources: way.resources(&ports),
+        configured: Arc::new(way),
+        ports,
+        input_names: vec!["input".to_owned()],
+        output_names: vec!["output".to_owned()],
+        inputs: vec![(from, port)],
+        thread: Thread::Shared,
+        queue: QUEUE,
+        device,
+        implementation: way.kind(),
+        device_bytes: 0,
+        span: source.span,
+    }
+}
