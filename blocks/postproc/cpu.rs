@@ -1,5 +1,6 @@
-//! The block on the CPU: which spectra go to which heap, and what is known of each heap.
+//! The block on the CPU.
 
+use super::heaps::{Collector, Filling, Piece};
 use super::rotate::{ChannelGains, Turn, rotate};
 use super::transpose::{Geometry, Run};
 use super::unzip::Unzip;
@@ -9,7 +10,7 @@ use crate::parallel::Threads;
 use crate::real_fft::RealFixup;
 use crate::simd::Form;
 use crate::spectra::Shape;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,22 +19,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// output, few enough to stay in the cache until then.
 pub const TILE_SPECTRA: usize = 16;
 
-/// The output frame being filled.
-struct Filling {
-    frame: FrameMut,
-    /// Number of its first spectrum since sync time.
-    first: u64,
-    /// Valid spectra of each heap.
-    valid: Vec<usize>,
-    /// Clamped values, \[heap\]\[pol\].
-    saturated: Vec<u64>,
-}
-
 /// The running block.
 pub struct Cpu {
     shape: Shape,
     geometry: Geometry,
-    heaps: usize,
+    collector: Collector,
     limit: f32,
     dither_seed: Option<u64>,
     gains: Vec<ChannelGains>,
@@ -48,17 +38,10 @@ pub struct Cpu {
     clamped: Vec<AtomicU32>,
     /// The input frame being read, and the next of its spectra.
     input: Option<(Arc<Frame>, usize)>,
-    /// No spectrum before this number is taken any more.
-    next_spectrum: u64,
-    filling: Option<Filling>,
-    /// Sums of the inputs' statistics since the last output frame.
-    adc_power: Vec<f64>,
-    adc_clipped: Vec<f64>,
-    /// Number of the last valid heap since sync time.
-    last_heap: Option<u64>,
-    heaps_missing: Counter,
-    values_saturated: Counter,
-    frames_misplaced: Counter,
+    /// The output frame being filled.
+    filling: Option<(FrameMut, Filling)>,
+    /// Its clamped values, \[heap\]\[pol\].
+    saturated: Vec<u64>,
 }
 
 impl Cpu {
@@ -81,11 +64,10 @@ impl Cpu {
         let unzip = (shape.unzip > 1)
             .then(|| (Unzip::new(shape.channels, shape.unzip), RealFixup::new(shape.channels)));
         let spectrum = vec![Complex32::default(); if unzip.is_some() { shape.channels } else { 0 }];
-        let counters = &env.counters;
         Ok(Self {
             shape,
             geometry,
-            heaps: postproc.heaps_per_frame,
+            collector: Collector::new(postproc, shape, &env.counters),
             limit: if postproc.bits == 8 { 127.0 } else { 7.0 },
             dither_seed: (postproc.dither == Dither::Uniform).then_some(postproc.dither_seed),
             gains: gains.collect(),
@@ -95,91 +77,37 @@ impl Cpu {
             quantised: vec![0; rows * geometry.pitch],
             clamped: (0..rows).map(|_| 0.into()).collect(),
             input: None,
-            next_spectrum: 0,
             filling: None,
-            adc_power: vec![0.0; 2 * shape.pols],
-            adc_clipped: vec![0.0; shape.pols],
-            last_heap: None,
-            heaps_missing: counters.loss(
-                "heaps_missing",
-                "heaps between valid ones that lack a spectrum; look for lost data upstream",
-            ),
-            values_saturated: counters.count(
-                "values_saturated",
-                "complex values that were clamped; lower the gains",
-            ),
-            frames_misplaced: counters.loss(
-                "frames_misplaced",
-                "input frames that were late or not at a multiple of the spectrum step; look for a faulty source",
-            ),
+            saturated: vec![0; postproc.heaps_per_frame * shape.pols],
         })
     }
 
-    fn frame_spectra(&self) -> u64 {
-        (self.heaps * self.geometry.spectra_per_heap) as u64
-    }
-
-    /// Whether an input frame can be used.
-    fn accept(&mut self, frame: Arc<Frame>) {
-        let header = frame.header();
-        let step = self.shape.step() as u64;
-        let number = header.timestamp / step;
-        if !header.timestamp.is_multiple_of(step) || number < self.next_spectrum {
-            self.frames_misplaced.add(1);
-            return;
-        }
-        let add = |sums: &mut [f64], values: &[f64]| {
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        };
-        add(&mut self.adc_power, header.annotations.get("adc_power"));
-        add(&mut self.adc_clipped, header.annotations.get("adc_clipped"));
-        self.next_spectrum = number + self.shape.spectra as u64;
-        self.input = Some((frame, 0));
-    }
-
-    /// Copies those spectra of `input` from number `from` on that belong to the frame being
-    /// filled; returns the number of the first that does not.
-    fn fill(&mut self, input: &Frame, from: usize, filling: &mut Filling) -> usize {
+    /// Copies a piece of `input` to its heaps.
+    fn fill(&mut self, input: &Frame, piece: Piece, frame: &mut FrameMut) {
         let per_heap = self.geometry.spectra_per_heap;
-        let first = input.header().timestamp / self.shape.step() as u64;
-        let mut next = from;
-        while next < self.shape.spectra {
-            let place = (first + next as u64 - filling.first) as usize;
-            if place >= self.heaps * per_heap {
-                break;
-            }
+        let mut done = 0;
+        while done < piece.count {
+            let place = piece.place + done;
             let (heap, in_heap) = (place / per_heap, place % per_heap);
-            let left = self.shape.spectra - next;
+            let left = piece.count - done;
             let run =
                 Run { first: in_heap, count: left.min(per_heap - in_heap).min(self.geometry.rows) };
-            filling.valid[heap] += self.valid(input, next, run.count);
-            self.quantise(input, next, run.count);
+            self.quantise(input, piece.from + done, run.count);
             let pols = self.shape.pols;
-            for (pol, saturated) in filling.saturated[heap * pols..][..pols].iter_mut().enumerate()
-            {
+            for (pol, saturated) in self.saturated[heap * pols..][..pols].iter_mut().enumerate() {
                 let rows = &self.clamped[pol * self.geometry.rows..][..run.count];
                 let count = |row: &AtomicU32| u64::from(row.load(Ordering::Relaxed));
                 *saturated += rows.iter().map(count).sum::<u64>();
             }
             let heap_bytes = self.shape.channels * self.geometry.channel_bytes();
-            let payload = filling.frame.as_mut_slice::<u8>();
-            let out = &mut payload[heap * heap_bytes..][..heap_bytes];
+            let out = &mut frame.as_mut_slice::<u8>()[heap * heap_bytes..][..heap_bytes];
             let (geometry, quantised) = (self.geometry, &self.quantised);
             let unit = geometry.channel_bytes();
             self.threads.each(out, unit, &mut self.spectra, |channel, out, _| {
                 geometry.transpose(quantised, channel, run, out);
             });
-            next += run.count;
+            done += run.count;
         }
-        next
-    }
-
-    /// How many of `count` spectra from `first` on are valid in all polarisations.
-    fn valid(&self, input: &Frame, first: usize, count: usize) -> usize {
-        let validity = &input.header().validity;
-        let is_valid =
-            |n: &usize| (0..self.shape.pols).all(|pol| validity[pol * self.shape.spectra + n] > 0);
-        (first..first + count).filter(is_valid).count()
     }
 
     /// Quantises `count` spectra of all polarisations from `first` on.
@@ -223,70 +151,31 @@ impl Cpu {
         });
     }
 
-    /// Writes down what is known of the frame; whether it has a valid heap.
-    fn complete(&mut self, filling: &mut Filling) -> bool {
-        let per_heap = self.geometry.spectra_per_heap;
-        let heap_bytes = self.shape.channels * self.geometry.channel_bytes();
-        let (header, payload) = filling.frame.parts_mut::<u8>();
-        header.timestamp = filling.first * self.shape.step() as u64;
-        for (heap, valid) in filling.valid.iter().enumerate() {
-            let is_whole = *valid == per_heap;
-            header.validity[heap] = u32::from(is_whole);
-            let saturated = &mut filling.saturated[heap * self.shape.pols..][..self.shape.pols];
-            if is_whole {
-                let number = filling.first / per_heap as u64 + heap as u64;
-                let missing = self.last_heap.map_or(0, |last| number - last - 1);
-                self.heaps_missing.add(missing);
-                self.last_heap = Some(number);
-                self.values_saturated.add(saturated.iter().sum());
-            } else {
-                // The rest of an earlier frame may stand where spectra are missing.
-                payload[heap * heap_bytes..][..heap_bytes].fill(0);
-                saturated.fill(0);
-            }
-        }
-        if !header.validity.contains(&1) {
-            return false;
-        }
-        let tables = &mut header.annotations;
-        let saturated = tables.reset("saturated", filling.saturated.len());
-        saturated.iter_mut().zip(&filling.saturated).for_each(|(to, n)| *to = *n as f64);
-        for (name, sums) in
-            [("adc_power", &mut self.adc_power), ("adc_clipped", &mut self.adc_clipped)]
-        {
-            tables.reset(name, sums.len()).copy_from_slice(sums);
-            sums.fill(0.0);
-        }
-        true
-    }
-
     /// Pushes the frame being filled, if it has a valid heap. Otherwise it is left out: its
     /// readers see the gap in the timestamps.
     fn push(&mut self, io: &mut Io<'_>) {
-        if let Some(mut filling) = self.filling.take()
-            && self.complete(&mut filling)
-        {
-            io.outputs[0].push(filling.frame);
+        let Some((mut frame, filling)) = self.filling.take() else { return };
+        if self.collector.complete(&filling, frame.header_mut()) {
+            // The rest of an earlier frame may stand where spectra are missing.
+            let heap_bytes = self.shape.channels * self.geometry.channel_bytes();
+            for heap in self.collector.invalid(&filling) {
+                frame.as_mut_slice::<u8>()[heap * heap_bytes..][..heap_bytes].fill(0);
+            }
+            self.collector.annotate_saturated(frame.header_mut(), &self.saturated);
+            io.outputs[0].push(frame);
         }
-    }
-
-    fn filling(&self, io: &mut Io<'_>, first: u64) -> Option<Filling> {
-        Some(Filling {
-            frame: io.outputs[0].take()?,
-            first,
-            // Two small tables per frame of megabytes.
-            valid: vec![0; self.heaps],
-            saturated: vec![0; self.heaps * self.shape.pols],
-        })
+        self.saturated.fill(0);
     }
 }
 
 #[async_trait]
 impl Block for Cpu {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let Some((input, next)) = self.input.take() else {
+        let Some((input, from)) = self.input.take() else {
             if let Some(frame) = io.inputs[0].pop() {
-                self.accept(frame);
+                if self.collector.accept(frame.header()) {
+                    self.input = Some((frame, 0));
+                }
                 return Ok(Next::Again);
             }
             if io.inputs[0].ended() {
@@ -295,21 +184,22 @@ impl Block for Cpu {
             }
             return Ok(Next::Wait);
         };
-        let spectrum = input.header().timestamp / self.shape.step() as u64 + next as u64;
-        let first = spectrum - spectrum % self.frame_spectra();
-        if self.filling.as_ref().is_some_and(|filling| filling.first != first) {
+        let first = self.collector.frame_of(input.header(), from);
+        if self.filling.as_ref().is_some_and(|(_, filling)| filling.first != first) {
             self.push(io);
         }
-        let Some(mut filling) = self.filling.take().or_else(|| self.filling(io, first)) else {
-            self.input = Some((input, next));
+        let begin = || Some((io.outputs[0].take()?, self.collector.begin(first)));
+        let Some((mut frame, mut filling)) = self.filling.take().or_else(begin) else {
+            self.input = Some((input, from));
             return Ok(Next::Wait);
         };
-        let next = self.fill(&input, next, &mut filling);
-        self.filling = Some(filling);
-        let start = input.header().timestamp / self.shape.step() as u64;
-        if start + next as u64 == first + self.frame_spectra() {
+        let piece = self.collector.piece(input.header(), from, &mut filling);
+        self.fill(&input, piece, &mut frame);
+        self.filling = Some((frame, filling));
+        if self.collector.is_last(&piece) {
             self.push(io);
         }
+        let next = from + piece.count;
         if next < self.shape.spectra {
             self.input = Some((input, next));
         }

@@ -2,6 +2,7 @@
 
 mod cpu;
 mod gains;
+mod heaps;
 mod phase;
 mod rotate;
 #[cfg(test)]

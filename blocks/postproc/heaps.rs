@@ -1,0 +1,167 @@
+//! Which spectra go to which heap, and what is known of each heap: what all forms of the block share.
+
+use super::Postproc;
+use crate::spectra::Shape;
+use fxgraph::{Counter, Counters, Header};
+
+/// Collects the spectra of input frames in the heaps of output frames.
+pub struct Collector {
+    /// Of the input.
+    shape: Shape,
+    /// Heaps of an output frame.
+    pub heaps: usize,
+    pub spectra_per_heap: usize,
+    /// No spectrum before this number is taken any more.
+    next_spectrum: u64,
+    /// Sums of the inputs' statistics since the last output frame.
+    adc_power: Vec<f64>,
+    adc_clipped: Vec<f64>,
+    /// Number of the last valid heap since sync time.
+    last_heap: Option<u64>,
+    heaps_missing: Counter,
+    values_saturated: Counter,
+    frames_misplaced: Counter,
+}
+
+/// What is known of an output frame that is being filled.
+pub struct Filling {
+    /// Number of its first spectrum since sync time.
+    pub first: u64,
+    /// Valid spectra of each heap.
+    valid: Vec<usize>,
+}
+
+/// Spectra of an input frame that go to adjacent places of an output frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Number of the first one within the input frame.
+    pub from: usize,
+    /// Its place among the spectra of all heaps of the output frame.
+    pub place: usize,
+    pub count: usize,
+}
+
+impl Collector {
+    /// Of a block whose input has this shape.
+    pub fn new(postproc: &Postproc, shape: Shape, counters: &Counters) -> Self {
+        Self {
+            shape,
+            heaps: postproc.heaps_per_frame,
+            spectra_per_heap: postproc.spectra_per_heap,
+            next_spectrum: 0,
+            adc_power: vec![0.0; 2 * shape.pols],
+            adc_clipped: vec![0.0; shape.pols],
+            last_heap: None,
+            heaps_missing: counters.loss(
+                "heaps_missing",
+                "heaps between valid ones that lack a spectrum; look for lost data upstream",
+            ),
+            values_saturated: counters.count(
+                "values_saturated",
+                "complex values that were clamped; lower the gains",
+            ),
+            frames_misplaced: counters.loss(
+                "frames_misplaced",
+                "input frames that were late or not at a multiple of the spectrum step; look for a faulty source",
+            ),
+        }
+    }
+
+    /// Spectra of an output frame.
+    fn frame_spectra(&self) -> usize {
+        self.heaps * self.spectra_per_heap
+    }
+
+    /// Number, since sync time, of the first spectrum of an input frame.
+    pub fn number(&self, input: &Header) -> u64 {
+        input.timestamp / self.shape.step() as u64
+    }
+
+    /// Whether an input frame can be used.
+    pub fn accept(&mut self, input: &Header) -> bool {
+        let number = self.number(input);
+        let is_placed = input.timestamp.is_multiple_of(self.shape.step() as u64);
+        if !is_placed || number < self.next_spectrum {
+            self.frames_misplaced.add(1);
+            return false;
+        }
+        let add = |sums: &mut [f64], values: &[f64]| {
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        };
+        add(&mut self.adc_power, input.annotations.get("adc_power"));
+        add(&mut self.adc_clipped, input.annotations.get("adc_clipped"));
+        self.next_spectrum = number + self.shape.spectra as u64;
+        true
+    }
+
+    /// Number of the first spectrum of the output frame that spectrum `from` of an input frame is
+    /// in.
+    pub fn frame_of(&self, input: &Header, from: usize) -> u64 {
+        let number = self.number(input) + from as u64;
+        number - number % self.frame_spectra() as u64
+    }
+
+    /// Begins an output frame with spectrum number `first`.
+    pub fn begin(&self, first: u64) -> Filling {
+        // A small table per frame of megabytes.
+        Filling { first, valid: vec![0; self.heaps] }
+    }
+
+    /// Those spectra of an input frame from number `from` on that belong to the output frame being
+    /// filled, which `from` does; counts the valid ones.
+    pub fn piece(&self, input: &Header, from: usize, filling: &mut Filling) -> Piece {
+        let place = (self.number(input) + from as u64 - filling.first) as usize;
+        let count = (self.shape.spectra - from).min(self.frame_spectra() - place);
+        let Shape { pols, spectra, .. } = self.shape;
+        let is_valid = |n: usize| (0..pols).all(|pol| input.validity[pol * spectra + n] > 0);
+        for n in (0..count).filter(|n| is_valid(from + n)) {
+            filling.valid[(place + n) / self.spectra_per_heap] += 1;
+        }
+        Piece { from, place, count }
+    }
+
+    /// Whether a piece reaches to the end of the output frame.
+    pub fn is_last(&self, piece: &Piece) -> bool {
+        piece.place + piece.count == self.frame_spectra()
+    }
+
+    /// The heaps that lack a valid spectrum: they are to be zero.
+    pub fn invalid(&self, filling: &Filling) -> impl Iterator<Item = usize> {
+        (0..self.heaps).filter(|heap| filling.valid[*heap] != self.spectra_per_heap)
+    }
+
+    /// Writes down what is known of an output frame; whether it has a valid heap.
+    pub fn complete(&mut self, filling: &Filling, header: &mut Header) -> bool {
+        header.timestamp = filling.first * self.shape.step() as u64;
+        header.validity.fill(1);
+        self.invalid(filling).for_each(|heap| header.validity[heap] = 0);
+        for (heap, _) in header.validity.iter().enumerate().filter(|(_, validity)| **validity > 0) {
+            let number = filling.first / self.spectra_per_heap as u64 + heap as u64;
+            let missing = self.last_heap.map_or(0, |last| number - last - 1);
+            self.heaps_missing.add(missing);
+            self.last_heap = Some(number);
+        }
+        if !header.validity.contains(&1) {
+            return false;
+        }
+        for (name, sums) in
+            [("adc_power", &mut self.adc_power), ("adc_clipped", &mut self.adc_clipped)]
+        {
+            header.annotations.reset(name, sums.len()).copy_from_slice(sums);
+            sums.fill(0.0);
+        }
+        true
+    }
+
+    /// Writes down the clamped values, \[heap\]\[pol\], of a complete frame; those of invalid heaps
+    /// do not count.
+    pub fn annotate_saturated(&self, header: &mut Header, saturated: &[u64]) {
+        let pols = self.shape.pols;
+        let table = header.annotations.reset("saturated", saturated.len());
+        for (i, (to, count)) in table.iter_mut().zip(saturated).enumerate() {
+            let count = if header.validity[i / pols] > 0 { *count } else { 0 };
+            *to = count as f64;
+            self.values_saturated.add(count);
+        }
+    }
+}
