@@ -9,6 +9,7 @@ pub mod beamformer;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod chain;
+pub mod conformance;
 pub mod correlator;
 pub mod delay;
 pub mod digitiser_simulator;

@@ -7,11 +7,13 @@
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
 //! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
+//! - [`elements`]: the elements of a frame as numbers
 //! - [`failure`]: why a command did not succeed, and the exit code that says so
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
 
 mod commands;
+mod elements;
 mod failure;
 mod flowgraph;
 mod memory;

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod completions;
+mod conformance;
 mod explain;
 mod generate;
 mod graph;
@@ -26,6 +27,7 @@ pub enum Command {
     Schema(schema::Schema),
     Explain(explain::Explain),
     Generate(generate::Generate),
+    Conformance(conformance::Conformance),
     Completions(completions::Completions),
 }
 
@@ -42,6 +44,7 @@ impl Command {
             Self::Schema(command) => command.execute(terminal),
             Self::Explain(command) => command.execute(terminal),
             Self::Generate(command) => command.execute(terminal),
+            Self::Conformance(command) => command.execute(terminal),
             Self::Completions(command) => command.execute(terminal),
         }
     }

@@ -2,7 +2,6 @@
 
 mod check;
 mod companions;
-mod elements;
 mod tap;
 
 use crate::failure::{Failure, judge};

@@ -62,7 +62,7 @@ impl Elements {
 }
 
 /// Element `n` of a frame.
-fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
+pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
     let real = |value: f64| Complex::new(value, 0.0);
     match dtype {
         Dtype::Packed(bits) => real(packed(frame.as_slice(), usize::from(bits), n)),

@@ -1,0 +1,86 @@
+//! The cases that hold each form for a GPU to the definition.
+//!
+//! A case is a flowgraph in which the block stands twice, behind the same inputs: as `cpu` and, in
+//! another form, as `gpu`. Whoever runs it compares what comes out of the two, frame by frame:
+//! timestamps and validity exactly, payload and annotations within the case's [`Tolerance`].
+
+use fxgraph::DeviceName;
+use serde_json::Value;
+
+/// How far values may be apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Of real or imaginary part.
+    pub largest: f64,
+    /// Root mean square of all differences over that of the definition's values; infinite where
+    /// it says nothing.
+    pub relative_rms: f64,
+    /// Share of the values that may differ at all.
+    pub share: f64,
+    /// Of annotations: relative to the definition's value.
+    pub annotations: f64,
+}
+
+impl Tolerance {
+    /// Integers that are the same.
+    pub const EXACT: Self = Self { largest: 0.0, relative_rms: 0.0, share: 0.0, annotations: 0.0 };
+
+    /// Quantised values: one off, for one value in a thousand. Their saturation counts, which
+    /// hang on the same rounding, may be off by as much.
+    pub const QUANTISED: Self =
+        Self { largest: 1.0, relative_rms: f64::INFINITY, share: 1e-3, annotations: 1e-3 };
+
+    /// Single-precision values with this relative rms error; the largest is not bound.
+    #[must_use]
+    pub const fn floating(relative_rms: f64) -> Self {
+        Self { largest: f64::INFINITY, relative_rms, share: 1.0, annotations: 0.0 }
+    }
+}
+
+/// A flowgraph in which a form of a kind stands beside the definition.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The kind.
+    pub kind: &'static str,
+    /// The form that is held to the definition.
+    pub implementation: &'static str,
+    /// What is special about the case, in a few words.
+    pub name: String,
+    /// The text of the flowgraph.
+    pub flowgraph: String,
+    /// How far the two may be apart.
+    pub tolerance: Tolerance,
+}
+
+impl Case {
+    /// The case of `kind` with these `parameters`, fed by `inputs` (references as in a flowgraph)
+    /// to blocks in `upstream`: entries of `blocks:`, each on lines of its own, not indented.
+    /// `device` is where the form runs.
+    #[must_use]
+    pub fn new(
+        (kind, implementation): (&'static str, &'static str),
+        name: impl Into<String>,
+        parameters: &Value,
+        (upstream, inputs): (&str, &[&str]),
+        tolerance: Tolerance,
+        device: DeviceName,
+    ) -> Self {
+        let upstream: Vec<String> =
+            upstream.trim().lines().map(|line| format!("  {line}")).collect();
+        let upstream = upstream.join("\n");
+        let inputs = inputs.join(", ");
+        let flowgraph = format!(
+            "flowgraph: conformance\nblocks:\n{upstream}\n\
+             \x20 cpu: {{kind: {kind}, inputs: [{inputs}], parameters: {parameters}}}\n\
+             \x20 gpu: {{kind: {kind}, inputs: [{inputs}], parameters: {parameters}, \
+             device: \"{device}\", implementation: {implementation}}}\n"
+        );
+        Self { kind, implementation, name: name.into(), flowgraph, tolerance }
+    }
+}
+
+/// All cases of this crate's kinds, with their forms on `device`.
+#[must_use]
+pub fn cases(_device: DeviceName) -> Vec<Case> {
+    Vec::new()
+}

@@ -1,0 +1,184 @@
+//! Two streams of frames that should be the same.
+
+use crate::elements::value;
+use fxgraph::{Block, BlockError, Io, Next, PortType, async_trait};
+use fxgraph_blocks::conformance::Tolerance;
+use num_complex::Complex;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A frame, copied out of the flowgraph.
+pub struct Recorded {
+    timestamp: u64,
+    validity: Vec<u32>,
+    annotations: Vec<(&'static str, Vec<f64>)>,
+    values: Vec<Complex<f64>>,
+}
+
+/// Copies every frame it reads.
+pub struct Recorder {
+    port: PortType,
+    frames: Frames,
+}
+
+/// What a [`Recorder`] has copied.
+#[derive(Clone, Default)]
+pub struct Frames(Arc<Mutex<Vec<Recorded>>>);
+
+impl Recorder {
+    /// A recorder of frames of `port`, and where they are to be found.
+    pub fn new(port: &PortType) -> (Self, Frames) {
+        let frames = Frames::default();
+        (Self { port: port.clone(), frames: frames.clone() }, frames)
+    }
+}
+
+impl Frames {
+    /// All frames so far.
+    pub fn take(&self) -> Vec<Recorded> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Block for Recorder {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Some(frame) = io.inputs[0].pop() else {
+            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+        };
+        let header = frame.header();
+        let elements = 0..self.port.elements();
+        let recorded = Recorded {
+            timestamp: header.timestamp,
+            validity: header.validity.clone(),
+            annotations: header.annotations.iter().map(|(name, v)| (name, v.to_vec())).collect(),
+            values: elements.map(|n| value(&frame, self.port.dtype, n)).collect(),
+        };
+        self.frames.0.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
+        Ok(Next::Again)
+    }
+}
+
+/// The differences in words if they are within `tolerance`, else what is wrong.
+pub fn compare(
+    port: &PortType,
+    definition: &[Recorded],
+    form: &[Recorded],
+    tolerance: Tolerance,
+) -> Result<String, String> {
+    if definition.is_empty() {
+        return Err("the definition made no frame to compare with".to_owned());
+    }
+    let mut differences = Differences::default();
+    for (number, (a, b)) in definition.iter().zip(form).enumerate() {
+        differences.frame(port, a, b, tolerance).map_err(|why| format!("frame {number}: {why}"))?;
+    }
+    if definition.len() != form.len() {
+        return Err(format!("{} frames instead of {}", form.len(), definition.len()));
+    }
+    differences.verdict(tolerance)
+}
+
+#[derive(Default)]
+struct Differences {
+    values: u64,
+    off: u64,
+    largest: f64,
+    square: f64,
+    power: f64,
+    annotations: f64,
+    /// Where the first value beyond the tolerance stands.
+    first: Option<String>,
+}
+
+impl Differences {
+    fn frame(
+        &mut self,
+        port: &PortType,
+        a: &Recorded,
+        b: &Recorded,
+        tolerance: Tolerance,
+    ) -> Result<(), String> {
+        if a.timestamp != b.timestamp {
+            return Err(format!("timestamp {} instead of {}", b.timestamp, a.timestamp));
+        }
+        let pairs = a.validity.iter().zip(&b.validity).enumerate();
+        if let Some((unit, (a, b))) = pairs.clone().find(|(_, (a, b))| a != b) {
+            return Err(format!("unit {unit} has validity {b} instead of {a}"));
+        }
+        let names =
+            |frame: &Recorded| frame.annotations.iter().map(|(n, _)| *n).collect::<Vec<_>>();
+        let (mut expected, mut found) = (names(a), names(b));
+        expected.sort_unstable();
+        found.sort_unstable();
+        if expected != found {
+            return Err(format!("annotations {found:?} instead of {expected:?}"));
+        }
+        for (name, values) in &a.annotations {
+            let others = b.annotations.iter().find(|(other, _)| other == name);
+            let others = others.map_or(&[][..], |(_, values)| values);
+            for (a, b) in values.iter().zip(others) {
+                let difference = (a - b).abs() / a.abs().max(1.0);
+                self.annotations = self.annotations.max(difference);
+                if difference > tolerance.annotations || b.is_nan() {
+                    return Err(format!("annotation `{name}` is {b} instead of {a}"));
+                }
+            }
+        }
+        for (element, (a, b)) in a.values.iter().zip(&b.values).enumerate() {
+            let parts = [(a.re - b.re).abs(), (a.im - b.im).abs()];
+            // A value that is no number differs from everything, and by more than anything.
+            let apart = if parts.iter().any(|d| d.is_nan()) {
+                f64::INFINITY
+            } else {
+                parts[0].max(parts[1])
+            };
+            self.values += 1;
+            self.off += u64::from(apart > 0.0);
+            self.largest = self.largest.max(apart);
+            self.square += (a - b).norm_sqr();
+            self.power += a.norm_sqr();
+            if apart > tolerance.largest || apart.is_infinite() {
+                self.first.get_or_insert_with(|| {
+                    format!("{b} instead of {a} at {}", place(port, element))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn verdict(self, tolerance: Tolerance) -> Result<String, String> {
+        let share = self.off as f64 / self.values.max(1) as f64;
+        let rms = (self.square / self.power.max(f64::MIN_POSITIVE)).sqrt();
+        let said = if self.off == 0 {
+            format!("none in {} values", self.values)
+        } else {
+            format!(
+                "{:.2e} of {} values, at most {:.3e}, rms {rms:.2e}",
+                share, self.values, self.largest
+            )
+        };
+        // Written so that what is no number fails.
+        let holds = self.first.is_none()
+            && share <= tolerance.share
+            && (rms <= tolerance.relative_rms || tolerance.relative_rms.is_infinite());
+        match (holds, self.first) {
+            (true, _) if self.power > 0.0 => Ok(said),
+            (true, _) => {
+                Err("all values of the definition are zero: nothing was compared".to_owned())
+            }
+            (false, Some(first)) => Err(format!("{said}; first {first}")),
+            (false, None) => Err(said),
+        }
+    }
+}
+
+/// `channel 3, pol 1`
+fn place(port: &PortType, mut element: usize) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for axis in port.axes.iter().rev() {
+        parts.push(format!("{} {}", axis.name, element % axis.len));
+        element /= axis.len;
+    }
+    parts.reverse();
+    parts.join(", ")
+}

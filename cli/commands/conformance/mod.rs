@@ -1,0 +1,208 @@
+//! `fxgraph conformance`
+
+mod compare;
+mod run;
+
+use crate::failure::{Failure, judge};
+use crate::flowgraph;
+use crate::signals::Signals;
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use crate::units;
+use fxgraph::DeviceName;
+use fxgraph::cuda::{self, Device};
+use fxgraph_blocks::conformance::{Case, cases};
+use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The program and the commit it was built from.
+pub const BUILD: &str = concat!("fxgraph ", env!("CARGO_PKG_VERSION"), " ", env!("FXGRAPH_COMMIT"));
+
+/// Holds every block's forms for a GPU to its definition on the processor
+#[derive(Debug, clap::Args)]
+pub struct Conformance {
+    /// GPU to use
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0", value_parser = parse_gpu)]
+    device: DeviceName,
+
+    /// Runs only cases whose name contains this: a kind, a form, or what is special about a case
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Time after which a case that has not ended fails
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
+    timeout: Duration,
+
+    /// Cases that run at the same time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    jobs: usize,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Runs this case alone, in this process
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    case: Option<usize>,
+}
+
+fn parse_gpu(text: &str) -> Result<DeviceName, String> {
+    match DeviceName::parse(text) {
+        Some(device @ DeviceName::Cuda(_)) => Ok(device),
+        _ => Err("give it as cuda:0".to_owned()),
+    }
+}
+
+/// What came of a case.
+struct Outcome {
+    name: String,
+    /// The differences in words, or what went wrong.
+    result: Result<String, String>,
+    took: Duration,
+}
+
+impl Conformance {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let DeviceName::Cuda(ordinal) = self.device else {
+            return Err(Failure::failed("there is nothing to compare on `cpu`"));
+        };
+        let all = cases(self.device);
+        if let Some(number) = self.case {
+            let case = all.get(number).ok_or_else(|| Failure::failed("no such case"))?;
+            let said = run::alone(case, &flowgraph::registry(), self.timeout);
+            return said.map_err(Failure::failed).and_then(|text| terminal.results(&text));
+        }
+        let failed = |error: cuda::CudaError| Failure::failed(error.to_string());
+        let properties = Device::open(ordinal).map_err(failed)?.properties().clone();
+        let (major, minor) = cuda::compiler_version().map_err(failed)?;
+        let on = format!("{}, NVRTC {major}.{minor}, {}", properties.name, BUILD);
+        if !self.json {
+            terminal.results(&terminal.paint(Paint::Bold, &on))?;
+        }
+        let chosen: Vec<(usize, &Case)> = all
+            .iter()
+            .enumerate()
+            .filter(|(_, case)| {
+                self.only.as_ref().is_none_or(|only| full_name(case).contains(only))
+            })
+            .collect();
+        let signals = Signals::count()?;
+        let outcomes = self.run_all(&chosen, &signals);
+        let bad = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+        let good = outcomes.len() - bad;
+        let written = if self.json {
+            let cases: Vec<_> = outcomes.iter().map(Outcome::json).collect();
+            terminal.json(&json!({ "on": on, "passed": good, "failed": bad, "cases": cases }))
+        } else {
+            terminal
+                .results(&table(&outcomes, terminal))
+                .and_then(|()| terminal.results(&format!("\n{good} passed, {bad} failed")))
+        };
+        let verdict = match (signals.look() > 0, bad) {
+            (true, _) => Err(Failure::Interrupted),
+            (false, 0) => Ok(()),
+            (false, _) => Err(Failure::Shown),
+        };
+        judge(verdict, written, terminal)
+    }
+
+    /// Each case in a process of its own: what one does to the GPU does not reach another.
+    fn run_all(&self, chosen: &[(usize, &Case)], signals: &Signals) -> Vec<Outcome> {
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.clamp(1, 64) {
+                scope.spawn(|| {
+                    while let Some((number, case)) =
+                        chosen.get(next.fetch_add(1, Ordering::Relaxed))
+                        && signals.look() == 0
+                    {
+                        let began = Instant::now();
+                        let result = run::apart(*number, self.device, self.timeout);
+                        let name = full_name(case);
+                        let outcome = Outcome { name, result, took: began.elapsed() };
+                        let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                        all.push((*number, outcome));
+                    }
+                });
+            }
+        });
+        let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        outcomes.sort_by_key(|(number, _)| *number);
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+}
+
+fn full_name(case: &Case) -> String {
+    format!("{} {}: {}", case.kind, case.implementation, case.name)
+}
+
+impl Outcome {
+    fn json(&self) -> serde_json::Value {
+        let (word, text) = match &self.result {
+            Ok(text) => ("passed", text),
+            Err(text) => ("failed", text),
+        };
+        json!({ "case": self.name, word: text, "seconds": self.took.as_secs_f64() })
+    }
+}
+
+fn table(outcomes: &[Outcome], terminal: &Terminal) -> String {
+    let columns = [("case", Align::Left), ("", Align::Left), ("difference", Align::Left)];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for Outcome { name, result, .. } in outcomes {
+        let (word, text) = match result {
+            Ok(text) => (terminal.paint(Paint::Good, "ok"), text),
+            Err(text) => (terminal.paint(Paint::Bad, "FAILED"), text),
+        };
+        table.row([name.clone(), word, text.clone()]);
+    }
+    table.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxgraph::flowgraph::load_text;
+
+    const GPU: DeviceName = DeviceName::Cuda(0);
+
+    #[test]
+    fn every_form_for_a_gpu_has_cases() {
+        let cases = cases(GPU);
+        for kind in flowgraph::registry().iter() {
+            for form in kind.implementations.iter().filter(|form| form.device == "cuda") {
+                let has_cases = cases
+                    .iter()
+                    .any(|case| (case.kind, case.implementation) == (kind.name, form.name));
+                assert!(has_cases, "{} {}", kind.name, form.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_case_is_a_flowgraph() {
+        for case in cases(GPU) {
+            let loaded = load_text("case.yaml", &case.flowgraph, &[], &flowgraph::registry());
+            let plan = loaded.result.map_err(|problems| {
+                let messages: Vec<_> = problems.into_iter().map(|p| p.message).collect();
+                messages.join("\n")
+            });
+            let plan = plan.unwrap_or_else(|problems| {
+                panic!("{}\n{}\n{problems}", full_name(&case), case.flowgraph)
+            });
+            assert!(plan.block("cpu").is_some() && plan.block("gpu").is_some());
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<String> = cases(GPU).iter().map(full_name).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

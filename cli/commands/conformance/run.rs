@@ -1,0 +1,77 @@
+//! Running one case.
+
+use super::compare::{Recorder, compare};
+use fxgraph::flowgraph::{Probe, load_text};
+use fxgraph::runtime::{self, with_causes};
+use fxgraph::{DeviceName, Registry};
+use fxgraph_blocks::conformance::Case;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs the case of this number in another process of this program.
+pub fn apart(number: usize, device: DeviceName, timeout: Duration) -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(program)
+        .args(["conformance", "--device", &device.to_string(), "--case", &number.to_string()])
+        .args(["--timeout", &format!("{}s", timeout.as_secs().max(1))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    // It ends by itself at the timeout, unless the driver hangs.
+    let deadline = Instant::now() + timeout + Duration::from_secs(20);
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("it hung and was killed".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Runs `case` in this process: the largest differences in words, or what is wrong.
+pub fn alone(case: &Case, registry: &Registry, timeout: Duration) -> Result<String, String> {
+    let loaded = load_text("conformance.yaml", &case.flowgraph, &[], registry);
+    let plan = loaded.result.map_err(|problems| {
+        let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
+        messages.join("; ")
+    })?;
+    let block = |name: &str| plan.block(name).ok_or_else(|| format!("there is no block `{name}`"));
+    let (cpu, gpu) = (block("cpu")?, block("gpu")?);
+    let ports = &plan.blocks[cpu].ports.outputs;
+    let mut recorders = Vec::new();
+    let mut probes = Vec::new();
+    for (port, carries) in ports.iter().enumerate() {
+        for (name, block) in [("definition", cpu), ("form", gpu)] {
+            let (recorder, frames) = Recorder::new(carries);
+            recorders.push(frames);
+            probes.push(Probe {
+                name: format!("{name} {port}"),
+                source: (block, port),
+                block: Box::new(recorder),
+                queue: 2,
+            });
+        }
+    }
+    let assembly = plan.build_with(probes).map_err(|error| with_causes(&error))?;
+    let running = runtime::start(assembly, runtime::Options::default());
+    let running = running.map_err(|error| with_causes(&error))?;
+    if !running.wait_timeout(timeout) {
+        return Err(format!("it did not end within {} s", timeout.as_secs()));
+    }
+    let report = running.wait();
+    if let Some(failure) = report.failures.first() {
+        return Err(format!("`{}` failed: {}", failure.block, failure.cause));
+    }
+    let mut texts = Vec::new();
+    for (port, frames) in ports.iter().zip(recorders.chunks_exact(2)) {
+        let [definition, form] = [0, 1].map(|i| frames[i].take());
+        texts.push(compare(port, &definition, &form, case.tolerance)?);
+    }
+    Ok(texts.join("; "))
+}
