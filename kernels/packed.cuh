@@ -1,31 +1,31 @@
-// Samples of BITS bits as integers and as single-precision numbers.
+// Samples of `width` bits as integers and as single-precision numbers.
 //
 // Packed samples are two's complement, most significant bit first, without gaps: sample i takes the
-// bits from i BITS on of a stream of bytes. Native samples are 16-bit integers of the machine. Of
+// bits from i `width` on of a stream of bytes. Native samples are 16-bit integers of the machine. Of
 // either, 32 bits are taken out of two adjacent words of memory such that the wanted samples stand
 // at their top, the earliest one highest.
 #pragma once
 #include "types.cuh"
 
 /// The 32 bits from bit `shift` (0 .. 31) on of two adjacent words of the stream.
-template <bool NATIVE> __device__ __forceinline__ u32 stream_bits(u32 first, u32 second, u32 shift) {
+template <bool is_native> __device__ __forceinline__ u32 stream_bits(u32 first, u32 second, u32 shift) {
     // Native samples stand in a word with the earlier one lowest: swapping halves makes it highest.
-    const u32 order = NATIVE ? 0x1032 : 0x0123;
+    const u32 order = is_native ? 0x1032 : 0x0123;
     return __funnelshift_l(__byte_perm(second, 0, order), __byte_perm(first, 0, order), shift);
 }
 
 /// Sample `i` of those at the top of `bits`.
-template <int BITS> __device__ __forceinline__ i32 sample(u32 bits, int i) {
-    return (i32)(bits << (i * BITS)) >> (32 - BITS);
+template <int width> __device__ __forceinline__ i32 sample(u32 bits, int i) {
+    return (i32)(bits << (i * width)) >> (32 - width);
 }
 
-/// The same divided by 2^BITS: exact, and without the slow conversion. The sample with its sign
+/// The same divided by 2^width: exact, and without the slow conversion. The sample with its sign
 /// changed, so that it counts up from 0, is the fraction of a number between 1 and 2.
-template <int BITS> __device__ __forceinline__ float sample_fraction(u32 bits, int i) {
-    constexpr u32 fraction = ((1u << BITS) - 1) << (23 - BITS);
+template <int width> __device__ __forceinline__ float sample_fraction(u32 bits, int i) {
+    constexpr u32 fraction = ((1u << width) - 1) << (23 - width);
     constexpr u32 sign_and_one = 1u << 22 | 0x3f800000;
-    // Right by 9 puts the top sample there; sample i needs i BITS less.
-    const int right = 9 - i * BITS;
+    // Right by 9 puts the top sample there; sample i needs i width less.
+    const int right = 9 - i * width;
     const u32 placed = right >= 0 ? bits >> (right & 31) : bits << (-right & 31);
     return __uint_as_float((placed & fraction) ^ sign_and_one) - 1.5f;
 }
