@@ -5,6 +5,7 @@
 //! - [`terminal`]: what goes to stdout and stderr, and in which colours
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
+//! - [`kernel_folder`]: edited kernels for a running flowgraph
 //! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
 //! - [`elements`]: the elements of a frame as numbers
@@ -16,6 +17,7 @@ mod commands;
 mod elements;
 mod failure;
 mod flowgraph;
+mod kernel_folder;
 mod memory;
 mod signals;
 mod table;

@@ -5,6 +5,7 @@ mod conformance;
 mod explain;
 mod generate;
 mod graph;
+mod kernels;
 mod list;
 mod plan;
 pub mod run;
@@ -27,6 +28,7 @@ pub enum Command {
     Schema(schema::Schema),
     Explain(explain::Explain),
     Generate(generate::Generate),
+    Kernels(kernels::Kernels),
     Conformance(conformance::Conformance),
     Completions(completions::Completions),
 }
@@ -44,6 +46,7 @@ impl Command {
             Self::Schema(command) => command.execute(terminal),
             Self::Explain(command) => command.execute(terminal),
             Self::Generate(command) => command.execute(terminal),
+            Self::Kernels(command) => command.execute(terminal),
             Self::Conformance(command) => command.execute(terminal),
             Self::Completions(command) => command.execute(terminal),
         }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
+use crate::kernel_folder;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
@@ -11,6 +12,7 @@ use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Runs a flowgraph until its sources end, the time is over, or SIGINT or SIGTERM comes
@@ -27,6 +29,11 @@ pub struct Run {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
 
+    /// Folder with edited GPU kernels, which replace those of the same file name; a file that is
+    /// changed there while the flowgraph runs is taken over if it compiles
+    #[arg(long, value_name = "DIR")]
+    kernels: Option<PathBuf>,
+
     /// Writes the results as JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +48,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        let plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
+        let mut plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
+        plan.kernel_folder.clone_from(&self.kernels);
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {
@@ -56,6 +64,7 @@ impl Run {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
         let starting = before.elapsed();
+        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
         let is_aborted =
             watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);

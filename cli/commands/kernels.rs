@@ -1,0 +1,240 @@
+//! `fxgraph kernels`
+
+use crate::failure::{Failure, judge};
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use fxgraph::cuda::{self, CudaError, Source, compile};
+use fxgraph_kernels::{HEADERS, Needs, PROGRAMS, Program};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Compiles every GPU kernel at several parameter sets; needs NVRTC, but no GPU
+#[derive(Debug, clap::Args)]
+pub struct Kernels {
+    /// Architecture to compile for; may be given several times
+    #[arg(long, value_name = "ARCH", default_values_t = [
+        "sm_80".to_owned(), "sm_90a".to_owned(), "sm_120".to_owned(),
+    ])]
+    arch: Vec<String>,
+
+    /// Compiles only programs whose file name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Folder with edited sources, which replace those of the same name
+    #[arg(long = "kernels", value_name = "DIR")]
+    folder: Option<PathBuf>,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One compilation.
+struct Job {
+    program: &'static Program,
+    case: &'static str,
+    architecture: String,
+}
+
+/// What the compiler says of one kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    kernel: String,
+    registers: usize,
+    stack_bytes: usize,
+    /// Stored and loaded.
+    spill_bytes: usize,
+}
+
+impl Kernels {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let failed = |error: CudaError| Failure::failed(error.to_string());
+        let (major, minor) = cuda::compiler_version().map_err(failed)?;
+        let jobs = self.jobs();
+        let results = self.compile_all(&jobs);
+        let bad = results.iter().filter(|result| result.is_err()).count();
+        let written = if self.json {
+            let all: Vec<_> = jobs.iter().zip(&results).map(|(job, r)| as_json(job, r)).collect();
+            terminal.json(&json!({ "nvrtc": format!("{major}.{minor}"), "programs": all }))
+        } else {
+            terminal.results(&self.as_text(&jobs, &results, terminal)).and_then(|()| {
+                let good = results.len() - bad;
+                terminal
+                    .results(&format!("\n{good} compiled by NVRTC {major}.{minor}, {bad} failed"))
+            })
+        };
+        judge(if bad == 0 { Ok(()) } else { Err(Failure::Shown) }, written, terminal)
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for program in PROGRAMS {
+            let name = program.source.name;
+            if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+                continue;
+            }
+            let runs_on = |arch: &&String| match program.needs {
+                Needs::Ampere => true,
+                Needs::Hopper => arch.as_str() == "sm_90a",
+            };
+            for architecture in self.arch.iter().filter(runs_on) {
+                for case in program.cases {
+                    jobs.push(Job { program, case, architecture: architecture.clone() });
+                }
+            }
+        }
+        jobs
+    }
+
+    fn compile_all(&self, jobs: &[Job]) -> Vec<Result<Vec<Usage>, String>> {
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(vec![Ok(Vec::new()); jobs.len()]);
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(job) = jobs.get(number) else { break };
+                        let result = self.compile(job);
+                        results.lock().unwrap_or_else(PoisonError::into_inner)[number] = result;
+                    }
+                });
+            }
+        });
+        results.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn compile(&self, job: &Job) -> Result<Vec<Usage>, String> {
+        let source = |source: &fxgraph_kernels::Source| {
+            let edited = self.folder.as_ref().map(|folder| folder.join(source.name));
+            let edited = edited.and_then(|path| std::fs::read_to_string(path).ok());
+            Source {
+                name: source.name.to_owned(),
+                text: edited.unwrap_or_else(|| source.text.to_owned()),
+            }
+        };
+        let headers: Vec<Source> = HEADERS.iter().map(source).collect();
+        let defines: Vec<(&str, String)> = job
+            .case
+            .split_whitespace()
+            .map(|define| define.split_once('=').unwrap_or((define, "1")))
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect();
+        compile(&source(&job.program.source), &headers, &job.architecture, &defines)
+            .map(|compiled| usage(&compiled.log))
+            .map_err(|error| error.to_string())
+    }
+
+    fn as_text(
+        &self,
+        jobs: &[Job],
+        results: &[Result<Vec<Usage>, String>],
+        terminal: &Terminal,
+    ) -> String {
+        let mut table = Table::new(
+            terminal.coloured_results,
+            &[
+                ("program", Align::Left),
+                ("kernel", Align::Left),
+                ("architecture", Align::Left),
+                ("registers", Align::Right),
+                ("stack", Align::Right),
+                ("spills", Align::Right),
+                ("parameters", Align::Left),
+            ],
+        );
+        let mut errors = String::new();
+        for (job, result) in jobs.iter().zip(results) {
+            let name = job.program.source.name;
+            match result {
+                Ok(kernels) => kernels.iter().for_each(|usage| {
+                    table.row([
+                        name.to_owned(),
+                        usage.kernel.clone(),
+                        job.architecture.clone(),
+                        usage.registers.to_string(),
+                        usage.stack_bytes.to_string(),
+                        usage.spill_bytes.to_string(),
+                        job.case.to_owned(),
+                    ]);
+                }),
+                Err(error) => {
+                    let what = format!("{name} for {} with {}", job.architecture, job.case);
+                    let what = terminal.paint(Paint::Bad, &what);
+                    errors.push_str(&format!("\n{what}\n{error}\n"));
+                }
+            }
+        }
+        format!("{}{errors}", table.finish())
+    }
+}
+
+fn as_json(job: &Job, result: &Result<Vec<Usage>, String>) -> serde_json::Value {
+    let mut value = json!({
+        "program": job.program.source.name,
+        "architecture": job.architecture,
+        "parameters": job.case,
+    });
+    match result {
+        Err(error) => value["error"] = json!(error),
+        Ok(kernels) => {
+            let one = |usage: &Usage| {
+                json!({
+                    "kernel": usage.kernel,
+                    "registers": usage.registers,
+                    "stack_bytes": usage.stack_bytes,
+                    "spill_bytes": usage.spill_bytes,
+                })
+            };
+            value["kernels"] = kernels.iter().map(one).collect();
+        }
+    }
+    value
+}
+
+/// Reads what `ptxas` says with `-v`.
+fn usage(log: &str) -> Vec<Usage> {
+    let mut kernels: Vec<Usage> = Vec::new();
+    for line in log.lines() {
+        if let Some(name) = line.split("entry function '").nth(1) {
+            let kernel = name.split('\'').next().unwrap_or_default().to_owned();
+            kernels.push(Usage { kernel, ..Usage::default() });
+        }
+        let Some(usage) = kernels.last_mut() else { continue };
+        let before = |what: &str| {
+            let number = line.split(what).next()?.split_whitespace().next_back()?;
+            line.contains(what).then(|| number.parse::<usize>().ok())?
+        };
+        if let Some(bytes) = before(" bytes stack frame") {
+            usage.stack_bytes = bytes;
+        }
+        let spills = [" bytes spill stores", " bytes spill loads"].map(before);
+        usage.spill_bytes += spills.into_iter().flatten().sum::<usize>();
+        if let Some(registers) = before(" registers") {
+            usage.registers = registers;
+        }
+    }
+    kernels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compilers_figures_are_read() {
+        let log = "ptxas info    : 0 bytes gmem\n\
+            ptxas info    : Compiling entry function 'f' for 'sm_90a'\n\
+            ptxas info    : Function properties for f\n\
+            ptxas         .     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n\
+            ptxas info    : Used 168 registers, used 3 barriers, 80 bytes smem\n\
+            ptxas info    : Compiling entry function 'g' for 'sm_90a'\n\
+            ptxas info    : Used 9 registers\n";
+        let g = Usage { kernel: "g".to_owned(), registers: 9, ..Usage::default() };
+        let f = Usage { kernel: "f".to_owned(), registers: 168, stack_bytes: 16, spill_bytes: 20 };
+        assert_eq!(usage(log), [f, g]);
+    }
+}
