@@ -35,11 +35,15 @@ pub struct Program {
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[
+    Source { name: "async_copy.cuh", text: include_str!("async_copy.cuh") },
     Source { name: "dither.cuh", text: include_str!("dither.cuh") },
+    Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
+    Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
     Source { name: "packed.cuh", text: include_str!("packed.cuh") },
     Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
     Source { name: "types.cuh", text: include_str!("types.cuh") },
+    Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },
 ];
 
 /// The program `name`.

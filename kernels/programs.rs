@@ -1,6 +1,42 @@
 //! The list of programs, each with the parameter sets it is checked with.
 
-use crate::Program;
+use crate::{Needs, Program, Source};
+
+/// The source file of that name in this folder.
+macro_rules! source {
+    ($name:literal) => {
+        Source { name: $name, text: include_str!($name) }
+    };
+}
 
 /// All programs, by name.
-pub const PROGRAMS: &[Program] = &[];
+pub const PROGRAMS: &[Program] = &[
+    Program { source: source!("correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
+    Program {
+        source: source!("correlator_hopper.cu"),
+        needs: Needs::Hopper,
+        cases: &[
+            "TILE_BLOCKS=1 SINGLE_TILE=1 STAGES=16",
+            "TILE_BLOCKS=2 SINGLE_TILE=1 STAGES=16",
+            "TILE_BLOCKS=3 SINGLE_TILE=1 STAGES=12",
+            "TILE_BLOCKS=4 SINGLE_TILE=1 STAGES=9",
+            "TILE_BLOCKS=5 SINGLE_TILE=1 STAGES=7",
+            "TILE_BLOCKS=4 SINGLE_TILE=0 STAGES=5",
+        ],
+    },
+    Program {
+        source: source!("correlator_rows.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "ANTENNAS=1 CHANNELS=1 SPECTRA=16 K_MAJOR=0 FOUR_BIT=0",
+            "ANTENNAS=80 CHANNELS=16 SPECTRA=256 K_MAJOR=0 FOUR_BIT=1",
+            "ANTENNAS=80 CHANNELS=16 SPECTRA=37 K_MAJOR=1 FOUR_BIT=0",
+            "ANTENNAS=512 CHANNELS=65536 SPECTRA=1024 K_MAJOR=1 FOUR_BIT=1",
+        ],
+    },
+    Program {
+        source: source!("correlator_tensor_core.cu"),
+        needs: Needs::Ampere,
+        cases: &["TILE_ROWS=64 STAGES=3", "TILE_ROWS=96 STAGES=3", "TILE_ROWS=128 STAGES=6"],
+    },
+];

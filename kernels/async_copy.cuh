@@ -1,0 +1,117 @@
+// Copies between memory and shared memory that the threads do not wait for, as PTX. `cp_async`
+// is of compute capability 8.0; barriers with transaction counts and tensor copies are of 9.0.
+#pragma once
+#include "types.cuh"
+
+/// Address within shared memory, as PTX instructions take it.
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+    return (u32)__cvta_generic_to_shared(pointer);
+}
+
+/// Writes 16 bytes of shared memory.
+__device__ __forceinline__ void store_shared(u32 to, int4 value) {
+    asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(value.x), "r"(value.y),
+                 "r"(value.z), "r"(value.w)
+                 : "memory");
+}
+
+/// Copies 16 bytes past the first-level cache; without `present` it writes zeros and reads nothing.
+__device__ __forceinline__ void cp_async16(u32 to, const void* from, bool present) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(present ? 16 : 0)
+                 : "memory");
+}
+
+/// Ends a group of copies.
+__device__ __forceinline__ void cp_async_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/// Waits until at most `PENDING` groups of this thread's copies are under way.
+template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+#if __CUDA_ARCH__ >= 900
+
+/// A tensor map, as the driver encodes it.
+struct __align__(64) TensorMap {
+    u64 words[16];
+};
+
+/// L2 policies as `createpolicy` makes them: nothing special; first to leave.
+constexpr u64 L2_NORMAL = 0x1000000000000000;
+constexpr u64 L2_EVICT_FIRST = 0x12f0000000000000;
+
+__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
+}
+
+/// Makes initialised barriers known to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Arrives, and lets the phase end only after that many bytes were copied.
+__device__ __forceinline__ void barrier_arrive_expecting(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/// Waits until the phase of that parity has ended.
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n.reg .pred ended;\n"
+        "again%=:\n mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1;\n"
+        " @ended bra done%=;\n bra again%=;\n"
+        "done%=:\n}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+
+/// Copies the box of a five-dimensional tensor that starts at the coordinates (innermost
+/// first); what lies outside of the tensor is zero. The barrier counts the whole box.
+__device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 barrier, i32 x0,
+                                            i32 x1, i32 x2, i32 x3, i32 x4, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3,%4,%5,%6,%7}], [%2], %8;" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "l"(policy)
+        : "memory");
+}
+
+/// Adds a box of shared memory to a three-dimensional tensor; outside of it nothing happens.
+__device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 x0, i32 x1, i32 x2) {
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
+        " [%0, {%2,%3,%4}], [%1];" ::"l"(map),
+        "r"(from), "r"(x0), "r"(x1), "r"(x2)
+        : "memory");
+}
+
+/// Ends a group of boxes that go out.
+__device__ __forceinline__ void boxes_out_commit() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/// Waits until shared memory has been read of all but `PENDING` groups of this thread.
+template <int PENDING> __device__ __forceinline__ void boxes_out_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+/// Waits until all boxes of this thread have gone out.
+__device__ __forceinline__ void boxes_out_wait() {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/// Makes what this thread wrote to shared memory visible to the copy engine.
+__device__ __forceinline__ void shared_to_copy_engine() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+#endif

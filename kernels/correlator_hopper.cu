@@ -1,0 +1,356 @@
+// The correlator for GPUs of compute capability 9.0: warpgroup matrix instructions, fed and
+// emptied by the tensor copy engine.
+#include "async_copy.cuh"
+#include "int8_matrix.cuh"
+#include "int8_warpgroup.cuh"
+#include "voltages.cuh"
+
+#ifndef TILE_BLOCKS
+#error "TILE_BLOCKS is missing: rows of a tile / 32, up to 4, or up to 5 with SINGLE_TILE"
+#endif
+#ifndef SINGLE_TILE
+#error "SINGLE_TILE is missing: 1 if one tile holds the whole triangle of a channel"
+#endif
+#ifndef STAGES
+#error "STAGES is missing: stages of samples that shared memory holds"
+#endif
+#if TILE_BLOCKS < 1 || TILE_BLOCKS > 5 || (!SINGLE_TILE && TILE_BLOCKS != 4)
+#error "TILE_BLOCKS is 4, or 1 to 5 with SINGLE_TILE"
+#endif
+
+// Rows are worked on in blocks of 32: the 16 rows that a warp gives to a matrix instruction are 8
+// rows of voltages, then the same 8 turned, so one instruction of a warpgroup yields real and
+// imaginary parts of 32 rows, and every thread whole visibilities. The columns are read as they lie.
+constexpr int BLOCK_ROWS = 32;
+constexpr int BLOCK_BYTES = BLOCK_ROWS * STAGE_BYTES;
+constexpr int TILE_ROWS = TILE_BLOCKS * BLOCK_ROWS;
+constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
+/// Tiles on the diagonal have rows and columns in common.
+constexpr int OPERANDS = SINGLE_TILE ? 1 : 2;
+
+// Two warpgroups multiply, a third one (of which one thread works) copies samples in.
+constexpr int CONSUMERS = 2;
+/// A block of rows alone is work for one warpgroup only.
+constexpr int WARPS_THAT_RELEASE = TILE_BLOCKS == 1 ? 4 : 8;
+/// Registers of a thread that multiplies and of one that copies: 2 x 128 x 240 + 128 x 24 < 65536.
+constexpr int CONSUMER_REGISTERS = 240;
+constexpr int PRODUCER_REGISTERS = 24;
+
+// Visibilities leave through boxes of shared memory: 16 columns (128 bytes) x 32 rows. Some boxes
+// at a time fill a slot, and while one slot is read the next one is filled. A single tile leaves
+// often, so there all of it fits into the slots.
+constexpr int BOX_COLUMNS = 16;
+constexpr int BOX_BYTES = BLOCK_ROWS * BOX_COLUMNS * 8;
+constexpr int SLOT_BOXES = SINGLE_TILE ? 2 : 4;
+constexpr int SLOTS = SINGLE_TILE ? 5 : 2;
+constexpr int SLOT_BYTES = SLOT_BOXES * BOX_BYTES;
+
+// Shared memory: operands of all stages, slots of both warpgroups, barriers (full, empty).
+// Swizzling wants 1024-byte alignment.
+constexpr int ALIGNMENT = 1024;
+constexpr int SLOTS_AT = STAGES * OPERANDS * OPERAND_BYTES;
+constexpr int BARRIERS_AT = SLOTS_AT + CONSUMERS * SLOTS * SLOT_BYTES;
+constexpr int BARRIER_BYTES = 8;
+
+/// Which stage is next, and the parity of its barriers' phase.
+struct Place {
+    u32 stage = 0, parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/// What a thread that multiplies knows.
+struct Consumer {
+    /// Shared memory.
+    u32 base;
+    u32 warpgroup, warp, lane;
+    /// Where in a block of rows this lane reads; the second 64 bytes of a row are at this ^ 64.
+    u32 row_offset;
+    /// Slot of the warpgroup that is filled next.
+    u32 slot = 0;
+    Place place;
+    /// Tensor of visibilities `[channel][row n][column n][re, im]`.
+    const TensorMap* visibilities;
+    /// `[channel][row n]`
+    i32* real_sums;
+    i32 n;
+
+    __device__ __forceinline__ u32 operands() const {
+        return base + place.stage * OPERANDS * OPERAND_BYTES;
+    }
+    __device__ __forceinline__ void wait_full() const {
+        barrier_wait(base + BARRIERS_AT + place.stage * BARRIER_BYTES, place.parity);
+    }
+    __device__ __forceinline__ void release(u32 stage) const {
+        if (lane == 0) barrier_arrive(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES);
+    }
+};
+
+/// 64 bytes of the 8 rows of a warp, two steps of a matrix instruction: as they are, and turned.
+struct Rows {
+    u32 plain[4], turned[4];
+
+    __device__ __forceinline__ void load(u32 address) {
+        load_rows(plain, address);
+        for (int i = 0; i < 4; i++) turned[i] = ::turned(plain[i]);
+    }
+};
+
+/// A block of rows times `COLUMNS` columns; none if `COLUMNS` is 0. With `SUM`, sums of the rows'
+/// real parts besides.
+template <int COLUMNS, bool SUM> struct Product {
+    i32 sums[COLUMNS / 2] = {};
+    i32 real_sum = 0;
+    /// Double-buffered: while one half of a stage is multiplied, the other one is loaded.
+    Rows rows[2];
+
+    template <int HALF> __device__ __forceinline__ void load(u32 address) {
+        rows[HALF].load(HALF ? address ^ 64 : address);
+        if constexpr (SUM)
+            for (int i = 0; i < 4; i++) real_sum = add_real_parts(rows[HALF].plain[i], real_sum);
+    }
+    template <int HALF, int STEP> __device__ __forceinline__ void step(u64 columns) {
+        const Rows& r = rows[HALF];
+        multiply<COLUMNS>(sums, r.plain[2 * STEP], r.turned[2 * STEP], r.plain[2 * STEP + 1],
+                          r.turned[2 * STEP + 1], columns);
+    }
+    /// Adds the sums to the visibilities of the 32 rows from `row` and the columns from `column` on.
+    __device__ __forceinline__ void flush(Consumer& c, i32 channel, i32 row, i32 column) {
+        if constexpr (SUM) {
+            const i32 sum = over_four_lanes(real_sum);
+            const i32 r = row + c.warp * 8 + c.lane / 4;
+            if (c.lane % 4 == 0 && r < c.n) atomicAdd(c.real_sums + (i64)channel * c.n + r, sum);
+        }
+#pragma unroll
+        for (int box = 0; box < COLUMNS / BOX_COLUMNS; box += SLOT_BOXES) {
+            constexpr int all = COLUMNS / BOX_COLUMNS;
+            const int boxes = all - box < SLOT_BOXES ? all - box : SLOT_BOXES;
+            const u32 slot = c.base + SLOTS_AT + (c.warpgroup * SLOTS + c.slot) * SLOT_BYTES;
+            const bool copies = c.warp == 0 && c.lane == 0;
+            if (copies) boxes_out_wait_read<SLOTS - 1>();
+            warpgroup_barrier(c.warpgroup + 1);
+            fill(c, slot, box, boxes);
+            shared_to_copy_engine();
+            warpgroup_barrier(c.warpgroup + 1);
+            if (copies) {
+#pragma unroll
+                for (int b = 0; b < boxes; b++)
+                    add_box_out(c.visibilities, slot + b * BOX_BYTES,
+                                2 * (column + (box + b) * BOX_COLUMNS), row, channel);
+                boxes_out_commit();
+            }
+            __syncwarp();
+            c.slot = c.slot + 1 == SLOTS ? 0 : c.slot + 1;
+        }
+    }
+
+  private:
+    /// Writes boxes `[row 32][column 16][re, im]`, the 16-byte parts of a row swizzled.
+    __device__ __forceinline__ void fill(const Consumer& c, u32 slot, int first, int boxes) {
+        const u32 row = c.lane / 4;
+#pragma unroll
+        for (int b = 0; b < boxes; b++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                // Columns j, j + 1: real parts of both, imaginary parts of both.
+                const i32* s = sums + ((first + b) * 2 + half) * 4;
+                const u32 part = (half * 4 + c.lane % 4) ^ row;
+                const u32 to = slot + b * BOX_BYTES + (c.warp * 8 + row) * 128 + part * 16;
+                store_shared(to, {s[0], s[2], s[1], s[3]});
+            }
+    }
+};
+
+/// No product.
+template <bool SUM> struct Product<0, SUM> {
+    template <int HALF> __device__ __forceinline__ void load(u32) {}
+    template <int HALF, int STEP> __device__ __forceinline__ void step(u64) {}
+    __device__ __forceinline__ void flush(Consumer&, i32, i32, i32) {}
+};
+
+/// Part of a tile: up to three blocks of rows, each with its first columns.
+struct Blocks {
+    int first, second, third;
+};
+
+/// A half of a stage, as a type.
+template <int N> struct Half {
+    static constexpr int value = N;
+};
+
+/// What one warpgroup does of a segment.
+template <bool DIAGONAL, int COLUMNS0, int COLUMNS1 = 0, int COLUMNS2 = 0>
+__device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segment, Blocks blocks) {
+    constexpr int half_bytes = STAGE_BYTES / 2, step_bytes = half_bytes / 2;
+    Product<COLUMNS0, DIAGONAL> p0;
+    Product<COLUMNS1, DIAGONAL> p1;
+    Product<COLUMNS2, DIAGONAL> p2;
+    const u32 rows0 = c.row_offset + blocks.first * BLOCK_BYTES;
+    const u32 rows1 = c.row_offset + blocks.second * BLOCK_BYTES;
+    const u32 rows2 = c.row_offset + blocks.third * BLOCK_BYTES;
+    auto multiply_half = [&](auto half, u32 operands) {
+        constexpr int HALF = decltype(half)::value;
+        // On the diagonal the rows are the columns.
+        const u32 columns = operands + (DIAGONAL ? 0 : OPERAND_BYTES) + HALF * half_bytes;
+        warpgroup_fence();
+        p0.template step<HALF, 0>(columns_at(columns));
+        p1.template step<HALF, 0>(columns_at(columns));
+        p2.template step<HALF, 0>(columns_at(columns));
+        p0.template step<HALF, 1>(columns_at(columns + step_bytes));
+        p1.template step<HALF, 1>(columns_at(columns + step_bytes));
+        p2.template step<HALF, 1>(columns_at(columns + step_bytes));
+        warpgroup_commit();
+    };
+    auto load_half = [&](auto half, u32 operands) {
+        constexpr int HALF = decltype(half)::value;
+        p0.template load<HALF>(operands + rows0);
+        p1.template load<HALF>(operands + rows1);
+        p2.template load<HALF>(operands + rows2);
+    };
+    const Half<0> first;
+    const Half<1> second;
+    u32 operands = c.operands();
+    u32 previous = 0;
+    c.wait_full();
+    load_half(first, operands);
+    for (int k = segment.first; k < segment.end; k++) {
+        multiply_half(first, operands);
+        // The second half of the stage before has been multiplied.
+        warpgroup_wait<1>();
+        if (k != segment.first) c.release(previous);
+        load_half(second, operands);
+        multiply_half(second, operands);
+        // The first half of this stage has been multiplied: its registers are free.
+        warpgroup_wait<1>();
+        previous = c.place.stage;
+        c.place.advance();
+        if (k + 1 < segment.end) {
+            operands = c.operands();
+            c.wait_full();
+            load_half(first, operands);
+        }
+    }
+    warpgroup_wait<0>();
+    c.release(previous);
+    const i32 row = segment.row * TILE_ROWS, column = segment.column * TILE_ROWS;
+    p0.flush(c, segment.channel, row + blocks.first * BLOCK_ROWS, column);
+    p1.flush(c, segment.channel, row + blocks.second * BLOCK_ROWS, column);
+    p2.flush(c, segment.channel, row + blocks.third * BLOCK_ROWS, column);
+}
+
+/// The blocks of rows of a tile are shared such that both warpgroups have the same to do. On the
+/// diagonal, block b needs the columns of blocks 0 .. b.
+__device__ __forceinline__ void multiply_tile(Consumer& c, const Segment segment) {
+#if !SINGLE_TILE
+    if (segment.row != segment.column) {
+        const Blocks blocks = c.warpgroup == 0 ? Blocks{3, 0} : Blocks{2, 1};
+        multiply_segment<false, 128, 128>(c, segment, blocks);
+        return;
+    }
+#endif
+#if TILE_BLOCKS == 1
+    multiply_segment<true, 32>(c, segment, {0});
+#elif TILE_BLOCKS == 2
+    if (c.warpgroup == 0) multiply_segment<true, 64>(c, segment, {1});
+    else multiply_segment<true, 32>(c, segment, {0});
+#elif TILE_BLOCKS == 3
+    if (c.warpgroup == 0) multiply_segment<true, 96>(c, segment, {2});
+    else multiply_segment<true, 64, 32>(c, segment, {1, 0});
+#elif TILE_BLOCKS == 4
+    if (c.warpgroup == 0) multiply_segment<true, 128, 32>(c, segment, {3, 0});
+    else multiply_segment<true, 96, 64>(c, segment, {2, 1});
+#else
+    if (c.warpgroup == 0) multiply_segment<true, 160, 96>(c, segment, {4, 2});
+    else multiply_segment<true, 128, 64, 32>(c, segment, {3, 1, 0});
+#endif
+}
+
+/// Copies the samples of the segments into the stages, as these become empty.
+__device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples,
+                                              const Segment* segments, const Segment* end,
+                                              i32 first_run, i32 stages_per_run) {
+    // Samples that one tile alone reads are not worth keeping.
+    constexpr u64 policy = SINGLE_TILE ? L2_EVICT_FIRST : L2_NORMAL;
+    constexpr int tile_antennas = TILE_ROWS / 2;
+    Place place;
+    for (; segments != end; segments++) {
+        const Segment s = *segments;
+        const bool two = !SINGLE_TILE && s.row != s.column;
+        i32 run = first_run + s.first / stages_per_run, stage = s.first % stages_per_run;
+        for (int k = s.first; k < s.end; k++) {
+            const u32 full = base + BARRIERS_AT + place.stage * BARRIER_BYTES;
+            const u32 to = base + place.stage * OPERANDS * OPERAND_BYTES;
+            barrier_wait(full + STAGES * BARRIER_BYTES, place.parity ^ 1);
+            barrier_arrive_expecting(full, two ? 2 * OPERAND_BYTES : OPERAND_BYTES);
+            copy_box_in(to, samples, full, stage * STAGE_BYTES, 0, s.row * tile_antennas, s.channel,
+                        run, policy);
+            if (two)
+                copy_box_in(to + OPERAND_BYTES, samples, full, stage * STAGE_BYTES, 0,
+                            s.column * tile_antennas, s.channel, run, policy);
+            place.advance();
+            if (++stage == stages_per_run) {
+                stage = 0;
+                run++;
+            }
+        }
+    }
+}
+
+/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to those
+/// that are there. Of a tile on the diagonal, blocks of 32 x 32 are written whole.
+///
+/// samples       tensor (bytes of a run, 2 polarisations, antennas, channels, runs) of bytes, box
+///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle
+/// visibilities  tensor (2 n, n, channels) of 32-bit integers: [channel][row n][column n][re, im],
+///               box (32, 32, 1), 128-byte swizzle
+/// real_sums     [channel][row n]
+/// n             rows: 2 x antennas
+/// segments      work of all blocks of threads; stages count from run `first_run` on
+/// starts        [block + 1]: block b does segments starts[b] .. starts[b + 1]
+///
+/// Any number of blocks of 384 threads, dynamic shared memory for STAGES.
+extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
+    correlate(const __grid_constant__ TensorMap samples,
+              const __grid_constant__ TensorMap visibilities, i32* real_sums, i32 n,
+              const Segment* __restrict__ segments, const i32* __restrict__ starts, i32 first_run,
+              i32 stages_per_run) {
+    extern __shared__ u8 shared_memory[];
+    const u32 base = (shared_address(shared_memory) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    // The same in all lanes, and known to be.
+    const u32 warpgroup = __shfl_sync(~0u, threadIdx.x / WARPGROUP, 0);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; stage++) {
+            barrier_init(base + BARRIERS_AT + stage * BARRIER_BYTES, 1);
+            barrier_init(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES, WARPS_THAT_RELEASE);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    const Segment* begin = segments + starts[blockIdx.x];
+    const Segment* end = segments + starts[blockIdx.x + 1];
+    if (warpgroup == CONSUMERS) {
+        warpgroup_fewer_registers<PRODUCER_REGISTERS>();
+        if (threadIdx.x == CONSUMERS * WARPGROUP)
+            copy_segments(base, &samples, begin, end, first_run, stages_per_run);
+    } else {
+        warpgroup_more_registers<CONSUMER_REGISTERS>();
+        if (TILE_BLOCKS == 1 && warpgroup != 0) return;
+        Consumer c;
+        c.base = base;
+        c.warpgroup = warpgroup;
+        c.warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+        c.lane = threadIdx.x % 32;
+        c.row_offset = (c.warp * 8 + c.lane % 8) * STAGE_BYTES + (c.lane / 8 ^ c.lane % 8) * 16;
+        c.visibilities = &visibilities;
+        c.real_sums = real_sums;
+        c.n = n;
+        for (const Segment* segment = begin; segment != end; segment++)
+            multiply_tile(c, *segment);
+        boxes_out_wait();
+    }
+}

@@ -1,0 +1,134 @@
+// Rows for the correlator out of frames that it does not read as they are: polarisations apart, 4-bit
+// samples as bytes, heaps one after the other, and zeros where an antenna lacks a heap.
+#include "voltages.cuh"
+
+#ifndef ANTENNAS
+#error "ANTENNAS is missing"
+#endif
+#ifndef CHANNELS
+#error "CHANNELS is missing"
+#endif
+#ifndef SPECTRA
+#error "SPECTRA is missing: spectra per heap"
+#endif
+#ifndef K_MAJOR
+#error "K_MAJOR is missing: 1 if polarisation is slower than spectrum in the frame"
+#endif
+#ifndef FOUR_BIT
+#error "FOUR_BIT is missing: 1 if a complex sample is a byte"
+#endif
+
+/// Samples of each polarisation that one thread moves: 16 bytes to each of two rows.
+constexpr int MOVED = 8;
+// A block of threads moves some stages of some antennas of one channel: long reads and long writes.
+constexpr int ANTENNAS_OF_BLOCK = 8;
+constexpr int THREADS_OF_ANTENNA = 32;
+constexpr int STAGES_OF_BLOCK = MOVED * THREADS_OF_ANTENNA / STAGE_SAMPLES;
+constexpr int BLOCKS_OF_CHANNEL = (ANTENNAS + ANTENNAS_OF_BLOCK - 1) / ANTENNAS_OF_BLOCK;
+/// Bytes of one heap, antenna and channel in the frame.
+constexpr i64 SAMPLE_BYTES = FOUR_BIT ? 1 : 2;
+constexpr i64 HEAP_BYTES = 2 * SPECTRA * SAMPLE_BYTES;
+
+/// Eight samples (re, im) of both polarisations.
+struct Moved {
+    u32 pol[2][MOVED / 2] = {};
+};
+
+/// The signed numbers in the lower halves of four bytes, as bytes.
+__device__ __forceinline__ u32 nibbles(u32 bytes) {
+    const u32 low = bytes & 0x0f0f0f0f;
+    // 8 x 0x1e is the upper half of a negative number's byte.
+    return low | (low & 0x08080808) * 0x1e;
+}
+
+/// Eight samples that lie together in one heap, from `at` on.
+__device__ __forceinline__ Moved load(const u8* at) {
+    Moved m;
+    if constexpr (K_MAJOR) {
+        for (int pol = 0; pol < 2; pol++) {
+            const u8* row = at + pol * SPECTRA * SAMPLE_BYTES;
+            if constexpr (FOUR_BIT) {
+                const uint2 v = *(const uint2*)row;
+                for (int half = 0; half < 2; half++) {
+                    const u32 bytes = half ? v.y : v.x;
+                    const u32 re = nibbles(bytes >> 4), im = nibbles(bytes);
+                    m.pol[pol][2 * half] = __byte_perm(re, im, 0x5140);
+                    m.pol[pol][2 * half + 1] = __byte_perm(re, im, 0x7362);
+                }
+            } else {
+                *(uint4*)m.pol[pol] = *(const uint4*)row;
+            }
+        }
+    } else if constexpr (FOUR_BIT) {
+        u32 v[4];
+        *(uint4*)v = *(const uint4*)at;
+        for (int i = 0; i < 4; i++) {
+            // Of a spectrum polarisation 0, then polarisation 1.
+            const u32 re = nibbles(v[i] >> 4), im = nibbles(v[i]);
+            m.pol[0][i] = __byte_perm(re, im, 0x6240);
+            m.pol[1][i] = __byte_perm(re, im, 0x7351);
+        }
+    } else {
+        u32 v[8];
+        *(uint4*)v = *(const uint4*)at;
+        *(uint4*)(v + 4) = *(const uint4*)(at + 16);
+        for (int i = 0; i < 4; i++) {
+            m.pol[0][i] = __byte_perm(v[2 * i], v[2 * i + 1], 0x5410);
+            m.pol[1][i] = __byte_perm(v[2 * i], v[2 * i + 1], 0x7632);
+        }
+    }
+    return m;
+}
+
+/// One sample of one heap as two bytes, real part lower.
+__device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
+    const int index = K_MAJOR ? pol * SPECTRA + spectrum : 2 * spectrum + pol;
+    if constexpr (FOUR_BIT) {
+        const u32 byte = heap[index];
+        return __byte_perm(nibbles(byte >> 4), nibbles(byte), 0x7740) & 0xffff;
+    } else {
+        return heap[2 * index] | heap[2 * index + 1] << 8;
+    }
+}
+
+/// Writes rows of some heaps of a frame.
+///
+/// frame   [heap][antenna][channel][spectrum][pol 2], or K-major, from the first heap wanted on
+/// valid   [heap][antenna], from the same heap on: 0 where an antenna lacks a heap; may be null
+/// rows    [channel][stage][row 2 x antenna + pol][64][re, im]; zeros follow the last heap
+/// heaps   how many are wanted
+/// stages  of a channel of `rows`
+///
+/// Grid (blocks of antennas x channels, stages / 4 of the heaps wanted), blocks of 256 threads.
+extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTENNA)
+    rows(const u8* __restrict__ frame, const u32* __restrict__ valid, u8* __restrict__ rows,
+         i32 heaps, i32 stages) {
+    const i32 channel = blockIdx.x / BLOCKS_OF_CHANNEL;
+    const i32 antenna = blockIdx.x % BLOCKS_OF_CHANNEL * ANTENNAS_OF_BLOCK +
+                        threadIdx.x / THREADS_OF_ANTENNA;
+    const i32 sample = blockIdx.y * STAGES_OF_BLOCK * STAGE_SAMPLES +
+                       threadIdx.x % THREADS_OF_ANTENNA * MOVED;
+    const i32 samples = heaps * SPECTRA;
+    const i32 stage = sample / STAGE_SAMPLES;
+    if (antenna >= ANTENNAS || stage * STAGE_SAMPLES >= samples) return;
+    auto present = [&](i32 heap) { return !valid || valid[heap * ANTENNAS + antenna] != 0; };
+    auto heap_at = [&](i32 heap) {
+        return frame + (((i64)heap * ANTENNAS + antenna) * CHANNELS + channel) * HEAP_BYTES;
+    };
+    Moved m;
+    if constexpr (SPECTRA % MOVED == 0) {
+        const i32 heap = sample / SPECTRA, spectrum = sample % SPECTRA;
+        constexpr int bytes = (K_MAJOR ? 1 : 2) * SAMPLE_BYTES;
+        if (sample < samples && present(heap)) m = load(heap_at(heap) + spectrum * bytes);
+    } else {
+        for (int i = 0; i < MOVED; i++) {
+            const i32 heap = (sample + i) / SPECTRA, spectrum = (sample + i) % SPECTRA;
+            if (sample + i >= samples || !present(heap)) continue;
+            for (int pol = 0; pol < 2; pol++)
+                m.pol[pol][i / 2] |= load_one(heap_at(heap), pol, spectrum) << i % 2 * 16;
+        }
+    }
+    const i64 row = ((i64)channel * stages + stage) * (2 * ANTENNAS) + 2 * antenna;
+    u8* to = rows + row * STAGE_BYTES + sample % STAGE_SAMPLES * 2;
+    for (int pol = 0; pol < 2; pol++) *(uint4*)(to + pol * STAGE_BYTES) = *(uint4*)m.pol[pol];
+}

@@ -1,0 +1,268 @@
+// The correlator for any GPU of compute capability 8.0 or later: matrix instructions of warps, fed
+// by asynchronous copies.
+#include "async_copy.cuh"
+#include "int8_matrix.cuh"
+#include "voltages.cuh"
+
+#ifndef TILE_ROWS
+#error "TILE_ROWS is missing: rows and columns of a tile, 64, 96 or 128"
+#endif
+#ifndef STAGES
+#error "STAGES is missing: stages of samples that shared memory holds, at least 2"
+#endif
+#if TILE_ROWS % 32 != 0 || TILE_ROWS > 128
+#error "TILE_ROWS is 32, 64, 96 or 128"
+#endif
+
+// Rows are worked on in groups of eight: a matrix instruction has 16 rows, and gets 8 rows of
+// voltages and the same 8 turned, so one instruction yields real and imaginary parts of 8 x 8
+// visibilities. The columns are read as they lie.
+constexpr int GROUP = 8;
+
+// A tile is shared among 2 x 4 warps, each with twice as many rows as columns: large parts, so
+// that a sample that is read from shared memory is used often.
+constexpr int WARPS = 8;
+constexpr int THREADS = 32 * WARPS;
+constexpr int ROW_GROUPS = TILE_ROWS / 2 / GROUP;
+constexpr int COLUMN_GROUPS = TILE_ROWS / 4 / GROUP;
+/// Blocks of threads on a multiprocessor: as many as their registers allow.
+constexpr int RESIDENT = TILE_ROWS == 128 ? 1 : TILE_ROWS == 96 ? 2 : 3;
+
+// On the diagonal some warps have all of their part to do, some a part of it and two none. Warps
+// w and w + 4 share a scheduler, so they are paired such that all schedulers have about as much:
+// which rows (bit w) and columns (two bits each, warp 0 lowest) are warp w's.
+constexpr u32 ROWS_OF_WARPS = 0b1000'1011;
+constexpr u32 COLUMNS_OF_WARPS = 0b11'01'11'10'10'00'01'00;
+
+// A stage: the rows' samples, then the columns' ones, [row][128 bytes], in the 16-byte parts of a
+// row swizzled so that eight rows can be read at once.
+constexpr int PART_BYTES = 16;
+constexpr int PARTS = STAGE_BYTES / PART_BYTES;
+constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
+constexpr int SLOT_BYTES = 2 * OPERAND_BYTES;
+
+__device__ __forceinline__ u32 part_offset(u32 row, u32 part) {
+    return row * STAGE_BYTES + (part ^ row % PARTS) * PART_BYTES;
+}
+
+/// Where the samples lie: byte offsets from one to the next.
+struct Samples {
+    const u8* first;
+    i64 pol, antenna, channel, run;
+    /// Bytes of a run that hold samples, a multiple of 16, and the stages that they fill.
+    i32 run_bytes, stages_per_run;
+};
+
+/// Copies stages of one segment to shared memory, one after the other. Every thread copies the same
+/// 16 bytes of a stage of some rows, `STEP` apart.
+struct Loader {
+    static constexpr int STEP = THREADS / PARTS;
+    static constexpr int COPIES = TILE_ROWS / STEP;
+
+    const Samples& samples;
+    const u8 *rows, *columns;
+    i64 step;
+    /// Where the thread's first 16 bytes go within an operand.
+    u32 to;
+    /// This many of the thread's rows and columns exist.
+    i32 rows_left, columns_left;
+    bool diagonal;
+    i32 part, stage_of_run;
+
+    __device__ __forceinline__ Loader(const Samples& samples, const Segment& s, i32 n)
+        : samples(samples), step(samples.antenna * (STEP / 2)), diagonal(s.row == s.column),
+          part(threadIdx.x % PARTS), stage_of_run(s.first % samples.stages_per_run) {
+        const i32 row = threadIdx.x / PARTS;
+        const u8* from = samples.first + s.channel * samples.channel +
+                         s.first / samples.stages_per_run * samples.run + part * PART_BYTES;
+        rows = from + offset(s.row * TILE_ROWS + row);
+        columns = from + offset(s.column * TILE_ROWS + row);
+        to = part_offset(row, part);
+        rows_left = n - s.row * TILE_ROWS - row;
+        columns_left = n - s.column * TILE_ROWS - row;
+    }
+
+    /// Copies the next stage to `slot`, if it is `wanted`.
+    __device__ __forceinline__ void next(u32 slot, bool wanted) {
+        if (wanted) {
+            const i32 at = stage_of_run * STAGE_BYTES;
+            const bool within = at + part * PART_BYTES < samples.run_bytes;
+            copy(slot + to, rows + at, within ? rows_left : 0);
+            if (!diagonal) copy(slot + OPERAND_BYTES + to, columns + at, within ? columns_left : 0);
+            if (++stage_of_run == samples.stages_per_run) {
+                stage_of_run = 0;
+                rows += samples.run;
+                columns += samples.run;
+            }
+        }
+        cp_async_commit();
+    }
+
+  private:
+    __device__ __forceinline__ i64 offset(i32 row) const {
+        return row / 2 * samples.antenna + row % 2 * samples.pol;
+    }
+    /// What does not exist becomes zeros.
+    __device__ __forceinline__ void copy(u32 to, const u8* from, i32 left) const {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++)
+            cp_async16(to + i * STEP * STAGE_BYTES, from + i * step, i * STEP < left);
+    }
+};
+
+/// What a thread knows about its place in the tile.
+struct Part {
+    u32 lane;
+    /// The warp's rows and columns, in parts of its size.
+    u32 row, column;
+
+    __device__ __forceinline__ Part() : lane(threadIdx.x % 32) {
+        // The same in all lanes, and known to be.
+        const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+        row = ROWS_OF_WARPS >> warp & 1;
+        column = COLUMNS_OF_WARPS >> 2 * warp & 3;
+    }
+};
+
+/// The visibilities of a warp: of row group i, column groups up to i + `DIAGONAL`, without those
+/// above the diagonal of visibilities. With `SUM`, sums of the rows' real parts besides.
+template <int DIAGONAL, bool SUM> struct Product {
+    i32 sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
+    i32 real_sums[ROW_GROUPS] = {};
+
+    static constexpr bool needed(int i, int j) { return j <= i + DIAGONAL; }
+
+    /// Adds the products over 64 bytes of rows and columns at these addresses.
+    __device__ __forceinline__ void add(u32 rows, u32 columns) {
+        constexpr int first = DIAGONAL < 0 ? -DIAGONAL : 0;
+        u32 b[COLUMN_GROUPS][4];
+        u32 plain[2][4];
+#pragma unroll
+        for (int j = 0; j < COLUMN_GROUPS; j++) load_rows(b[j], columns + j * GROUP * STAGE_BYTES);
+        load_rows(plain[first % 2], rows + first * GROUP * STAGE_BYTES);
+#pragma unroll
+        for (int i = first; i < ROW_GROUPS; i++) {
+            const u32(&a)[4] = plain[i % 2];
+            // The next rows come while these are multiplied.
+            if (i + 1 < ROW_GROUPS)
+                load_rows(plain[(i + 1) % 2], rows + (i + 1) * GROUP * STAGE_BYTES);
+#pragma unroll
+            for (int k = 0; k < 4; k += 2) {
+                const u32 turned_first = turned(a[k]), turned_second = turned(a[k + 1]);
+#pragma unroll
+                for (int j = 0; j < COLUMN_GROUPS; j++)
+                    if (needed(i, j))
+                        multiply(sums[i][j], a[k], turned_first, a[k + 1], turned_second, b[j][k],
+                                 b[j][k + 1]);
+            }
+            if (SUM)
+#pragma unroll
+                for (int k = 0; k < 4; k++) real_sums[i] = add_real_parts(a[k], real_sums[i]);
+        }
+    }
+
+    /// Adds the sums to the visibilities of a channel `[row n][column n][re, im]`.
+    __device__ __forceinline__ void flush(const Part& part, const Segment& s, i32* visibilities,
+                                          i32* channel_sums, i32 n) const {
+        const i32 row = s.row * TILE_ROWS + part.row * (TILE_ROWS / 2) + part.lane / 4;
+        const i32 column = s.column * TILE_ROWS + part.column * (TILE_ROWS / 4) + part.lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < ROW_GROUPS; i++) {
+            const i32 r = row + i * GROUP;
+            if (SUM && part.column == 0) {
+                const i32 sum = over_four_lanes(real_sums[i]);
+                if (part.lane % 4 == 0 && r < n) atomicAdd(channel_sums + r, sum);
+            }
+            if (r >= n) continue;
+#pragma unroll
+            for (int j = 0; j < COLUMN_GROUPS; j++) {
+                // n is even: of two columns both exist or none.
+                const i32 c = column + j * GROUP;
+                if (!needed(i, j) || c >= n) continue;
+                i32* to = visibilities + ((i64)r * n + c) * 2;
+                const i32(&sum)[4] = sums[i][j];
+                if (s.shared) {
+                    atomicAdd(to, sum[0]);
+                    atomicAdd(to + 1, sum[2]);
+                    atomicAdd(to + 2, sum[1]);
+                    atomicAdd(to + 3, sum[3]);
+                } else {
+                    int4 old = *(const int4*)to;
+                    *(int4*)to = {old.x + sum[0], old.y + sum[2], old.z + sum[1], old.w + sum[3]};
+                }
+            }
+        }
+    }
+};
+
+/// A warp's part of a segment that is above the diagonal: it helps to copy only.
+struct Nothing {
+    __device__ __forceinline__ void add(u32, u32) {}
+    __device__ __forceinline__ void flush(const Part&, const Segment&, i32*, i32*, i32) const {}
+};
+
+/// What one warp does of a segment. All warps pass the same barriers.
+template <class P>
+__device__ __forceinline__ void multiply_segment(const Samples& samples, const Part& part,
+                                                 const Segment& s, u32 slots, i32* visibilities,
+                                                 i32* real_sums, i32 n) {
+    P product;
+    Loader loader(samples, s, n);
+    // Of the segment before, all has been read.
+    __syncthreads();
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        loader.next(slots + stage * SLOT_BYTES, s.first + stage < s.end);
+    const u32 lane = part_offset(part.lane % GROUP, part.lane / GROUP);
+    const u32 rows = part.row * (TILE_ROWS / 2) * STAGE_BYTES + lane;
+    const u32 columns = (loader.diagonal ? 0 : OPERAND_BYTES) +
+                        part.column * (TILE_ROWS / 4) * STAGE_BYTES + lane;
+    u32 slot = slots, free = slots + (STAGES - 1) * SLOT_BYTES;
+    for (int k = s.first; k < s.end; k++) {
+        cp_async_wait<STAGES - 2>();
+        __syncthreads();
+        loader.next(free, k + STAGES - 1 < s.end);
+        // The second 64 bytes of a row are at the address of the first ones ^ 64.
+#pragma unroll 1
+        for (u32 half = 0; half < STAGE_BYTES; half += STAGE_BYTES / 2)
+            product.add((slot + rows) ^ half, (slot + columns) ^ half);
+        free = slot;
+        slot = slot + SLOT_BYTES == slots + STAGES * SLOT_BYTES ? slots : slot + SLOT_BYTES;
+    }
+    product.flush(part, s, visibilities + (i64)s.channel * n * n * 2,
+                  real_sums + (i64)s.channel * n, n);
+}
+
+/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to those
+/// that are there. On the diagonal, blocks of 8 x 8 are written whole.
+///
+/// samples       [run][antenna][channel][pol 2][sample][re, im] with any strides
+/// visibilities  [channel][row n][column n][re, im]
+/// real_sums     [channel][row n]
+/// n             rows: 2 x antennas
+/// segments      work of all blocks of threads; stages count from the first run on
+/// starts        [block + 1]: block b does segments starts[b] .. starts[b + 1]
+///
+/// Any number of blocks of 256 threads, dynamic shared memory STAGES x 2 x TILE_ROWS x 128 bytes.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
+    correlate(const u8* first, i64 pol_bytes, i64 antenna_bytes, i64 channel_bytes, i64 run_bytes,
+              i32 samples_bytes, i32 stages_per_run, i32* visibilities, i32* real_sums, i32 n,
+              const Segment* __restrict__ segments, const i32* __restrict__ starts) {
+    extern __shared__ __align__(128) u8 shared_memory[];
+    const u32 slots = shared_address(shared_memory);
+    const Samples samples{first,     pol_bytes,     antenna_bytes, channel_bytes,
+                          run_bytes, samples_bytes, stages_per_run};
+    const Part part;
+    for (i32 index = starts[blockIdx.x]; index < starts[blockIdx.x + 1]; index++) {
+        const Segment s = segments[index];
+        // Column groups of the warp's first row group that are not above the diagonal, less one.
+        const i32 diagonal = part.row * ROW_GROUPS - part.column * COLUMN_GROUPS;
+        auto work = [&](auto product) {
+            multiply_segment<decltype(product)>(samples, part, s, slots, visibilities, real_sums, n);
+        };
+        if (s.row != s.column) work(Product<COLUMN_GROUPS, false>{});
+        else if (diagonal >= COLUMN_GROUPS) work(Product<COLUMN_GROUPS, true>{});
+        else if (diagonal == 0) work(Product<0, true>{});
+        else if (diagonal == -COLUMN_GROUPS) work(Product<-COLUMN_GROUPS, false>{});
+        else work(Nothing{});
+    }
+}

@@ -1,0 +1,42 @@
+// Voltages as the correlator's kernels read them: 8-bit complex samples, real part first, of rows
+// (antenna, polarisation), row 2 antenna + polarisation. A row's samples stand in runs: a run is
+// contiguous, and all rows have theirs at the same time. In a frame with time innermost a run is
+// what a heap holds; in the scratch of `correlator_rows.cu` it is one stage.
+#pragma once
+#include "types.cuh"
+
+/// Samples that a kernel takes of a row at once, and their bytes.
+constexpr int STAGE_SAMPLES = 64;
+constexpr int STAGE_BYTES = 2 * STAGE_SAMPLES;
+
+/// Work of a block of threads: stages [first, end) of one tile of visibilities of one channel.
+struct Segment {
+    i32 channel;
+    /// Which tile: rows and columns count in tiles; on the diagonal they are equal.
+    i32 row, column;
+    i32 first, end;
+    /// Another block adds to the same tile.
+    i32 shared;
+};
+
+// The visibility of row i and column j is the sum over time of conj(x_i) x_j. With (re, im) of x_j
+// as two real numbers, its real part is the product with (re, im) of x_i and its imaginary part the
+// one with (-im, re). -im of -128 does not fit, so the kernels use (~im, re) with ~im = -im - 1: the
+// imaginary part then lacks the sum over time of x_j's real part, which is added when the
+// visibilities are read. That is exact for every input.
+
+/// Two samples (re, im, re, im) as (~im, re, ~im, re).
+__device__ __forceinline__ u32 turned(u32 samples) {
+    return __byte_perm(samples ^ 0xff00ff00, 0, 0x2301);
+}
+
+/// `sum` and the real parts of two samples.
+__device__ __forceinline__ i32 add_real_parts(u32 samples, i32 sum) {
+    return __dp4a((i32)samples, 0x00010001, sum);
+}
+
+/// Adds up what the four threads of a group hold of one row, for all of them.
+__device__ __forceinline__ i32 over_four_lanes(i32 sum) {
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    return sum + __shfl_xor_sync(~0u, sum, 2);
+}
