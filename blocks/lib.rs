@@ -6,6 +6,7 @@
 pub mod antenna_stack;
 mod axes;
 pub mod beamformer;
+pub mod benchmarks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod chain;

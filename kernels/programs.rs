@@ -39,4 +39,6 @@ pub const PROGRAMS: &[Program] = &[
         needs: Needs::Ampere,
         cases: &["TILE_ROWS=64 STAGES=3", "TILE_ROWS=96 STAGES=3", "TILE_ROWS=128 STAGES=6"],
     },
+    Program { source: source!("matrix_peak.cu"), needs: Needs::Ampere, cases: &[""] },
+    Program { source: source!("matrix_peak_hopper.cu"), needs: Needs::Hopper, cases: &[""] },
 ];

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod completions;
 mod conformance;
 mod explain;
@@ -28,6 +29,7 @@ pub enum Command {
     Schema(schema::Schema),
     Explain(explain::Explain),
     Generate(generate::Generate),
+    Bench(bench::Bench),
     Kernels(kernels::Kernels),
     Conformance(conformance::Conformance),
     Completions(completions::Completions),
@@ -46,6 +48,7 @@ impl Command {
             Self::Schema(command) => command.execute(terminal),
             Self::Explain(command) => command.execute(terminal),
             Self::Generate(command) => command.execute(terminal),
+            Self::Bench(command) => command.execute(terminal),
             Self::Kernels(command) => command.execute(terminal),
             Self::Conformance(command) => command.execute(terminal),
             Self::Completions(command) => command.execute(terminal),

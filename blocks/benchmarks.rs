@@ -1,0 +1,215 @@
+//! The flowgraphs that `fxgraph bench` measures.
+//!
+//! In each a block is fed with random frames that lie where it runs, made before the start, so that
+//! what is measured is the block. Several blocks in a row are measured as they run together.
+
+use fxgraph::DeviceName;
+
+/// A flowgraph to measure.
+#[derive(Clone, Debug)]
+pub struct Benchmark {
+    /// What it is, in a few words: kind or kinds, form, parameters that count.
+    pub name: String,
+    /// The text of the flowgraph. Its sources go on for ever.
+    pub flowgraph: String,
+    /// The blocks to measure, in the order in which frames pass them.
+    pub blocks: &'static [&'static str],
+}
+
+/// Real samples of each polarisation in a frame.
+struct Sizes {
+    /// Binary logarithm of the samples that an F-engine's frame has.
+    f_engine_log2_samples: u32,
+    /// Samples of a correlator's frame.
+    correlator_spectra: usize,
+    /// Bytes of the frames of copies and transpositions.
+    copy_bytes: usize,
+}
+
+impl Sizes {
+    fn on(device: DeviceName) -> Self {
+        match device {
+            DeviceName::Cpu => {
+                Self { f_engine_log2_samples: 21, correlator_spectra: 256, copy_bytes: 1 << 24 }
+            }
+            DeviceName::Cuda(_) => {
+                Self { f_engine_log2_samples: 26, correlator_spectra: 8192, copy_bytes: 1 << 30 }
+            }
+        }
+    }
+}
+
+/// Spectra of a heap.
+const HEAP: usize = 256;
+
+/// Everything that is measured on `device`.
+#[must_use]
+pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+    let sizes = Sizes::on(device);
+    let mut all = Vec::new();
+    for channels in [1024, 4096, 8192, 32768] {
+        all.push(three_blocks(device, &sizes, channels));
+    }
+    for channels in [1024, 4096, 8192, 32768] {
+        all.push(f_engine(device, &sizes, channels));
+    }
+    for implementation in forms(device, &["hopper", "tensor_core"]) {
+        for (antennas, channels) in [(64, 256), (80, 256), (256, 128), (512, 64)] {
+            all.push(correlator(device, &sizes, implementation, "k_major", antennas, channels));
+        }
+        all.push(correlator(device, &sizes, implementation, "standard", 256, 128));
+    }
+    for beams in [4, 16, 64] {
+        all.push(beamformer(device, &sizes, beams));
+    }
+    for (dtype, bytes) in [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8)] {
+        all.push(transpose(device, &sizes, dtype, bytes));
+    }
+    if device != DeviceName::Cpu {
+        all.push(transfer(device, &sizes, "upload"));
+        all.push(transfer(device, &sizes, "download"));
+    }
+    all
+}
+
+fn forms(device: DeviceName, cuda: &'static [&'static str]) -> &'static [&'static str] {
+    if device == DeviceName::Cpu { &["cpu"] } else { cuda }
+}
+
+fn flowgraph(device: DeviceName, blocks: &str) -> String {
+    format!("flowgraph: bench\ndevice: \"{device}\"\nblocks:\n{blocks}")
+}
+
+/// Two polarisations of packed 10-bit samples.
+fn digitisers(samples: usize) -> String {
+    format!(
+        "  source:\n    kind: null_source\n    replicate: 2\n    parameters: {{dtype: i10p, axes: \
+         [{{name: sample, len: {samples}}}], samples_per_frame: {samples}, pattern: random, \
+         seed: \"${{index}}\"}}\n"
+    )
+}
+
+fn f_engine(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark {
+    let samples = 1_usize << sizes.f_engine_log2_samples;
+    let heaps = (samples / (2 * channels * HEAP)).max(1);
+    let implementation = if device == DeviceName::Cpu { "cpu" } else { "two_pass" };
+    let blocks = format!(
+        "{}  block: {{kind: f_engine, implementation: {implementation}, inputs: [\"source[*]\"], \
+         parameters: {{channels: {channels}, taps: 16, gains: 0.1, dither: none, \
+         spectra_per_heap: {HEAP}, heaps_per_frame: {heaps}}}}}\n  \
+         sink: {{kind: null_sink, input: block}}\n",
+        digitisers(samples)
+    );
+    Benchmark {
+        name: format!("f_engine {implementation}, {channels} channels"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+fn three_blocks(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark {
+    let samples = 1_usize << sizes.f_engine_log2_samples;
+    let heaps = (samples / (2 * channels * HEAP)).max(1);
+    let spectra = samples / (2 * channels);
+    let blocks = format!(
+        "{}  pfb: {{kind: pfb, inputs: [\"source[*]\"], parameters: {{channels: {channels}, taps: \
+         16, unzip: 4, spectra_per_frame: {spectra}}}}}\n  fft: {{kind: fft, input: pfb}}\n  \
+         postproc: {{kind: postproc, input: fft, parameters: {{gains: 0.1, dither: none, \
+         spectra_per_heap: {HEAP}, heaps_per_frame: {heaps}}}}}\n  \
+         sink: {{kind: null_sink, input: postproc}}\n",
+        digitisers(samples)
+    );
+    Benchmark {
+        name: format!("pfb, fft, postproc, {channels} channels"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["pfb", "fft", "postproc"],
+    }
+}
+
+/// Random quantised spectra of all antennas.
+fn stacked(layout: &str, heaps: usize, antennas: usize, channels: usize, spectra: usize) -> String {
+    let [slower, faster] = match layout {
+        "k_major" => [("pol", 2), ("spectrum", spectra)],
+        _ => [("spectrum", spectra), ("pol", 2)],
+    };
+    let axes = [("heap", heaps), ("antenna", antennas), ("channel", channels), slower, faster]
+        .map(|(name, len)| format!("{{name: {name}, len: {len}}}"))
+        .join(", ");
+    let samples = heaps * spectra * 8192;
+    format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: ci8, axes: [{axes}], \
+         validity_axes: [{{name: heap, len: {heaps}}}, {{name: antenna, len: {antennas}}}], \
+         samples_per_frame: {samples}, pattern: random}}\n"
+    )
+}
+
+fn correlator(
+    device: DeviceName,
+    sizes: &Sizes,
+    implementation: &str,
+    layout: &str,
+    antennas: usize,
+    channels: usize,
+) -> Benchmark {
+    let heaps = sizes.correlator_spectra / HEAP;
+    let dump = 16 * heaps * HEAP;
+    let blocks = format!(
+        "{}  block: {{kind: correlator, implementation: {implementation}, input: source, \
+         parameters: {{spectra_per_dump: {dump}}}}}\n  sink: {{kind: null_sink, input: block}}\n",
+        stacked(layout, heaps, antennas, channels, HEAP)
+    );
+    Benchmark {
+        name: format!("correlator {implementation}, {antennas} antennas, {layout}"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
+    let heaps = sizes.correlator_spectra / HEAP;
+    let list = vec!["{pol: 0, gain: 0.05}, {pol: 1, gain: 0.05}"; beams / 2].join(", ");
+    let blocks = format!(
+        "{}  block: {{kind: beamformer, input: source, parameters: {{beams: [{list}], \
+         dither: none}}}}\n  sink: {{kind: null_sink, input: block}}\n",
+        stacked("standard", heaps, 80, 256, HEAP)
+    );
+    Benchmark {
+        name: format!("beamformer, 80 antennas, {beams} beams"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+fn transpose(device: DeviceName, sizes: &Sizes, dtype: &str, bytes: usize) -> Benchmark {
+    let side = ((sizes.copy_bytes / bytes) as f64).sqrt() as usize;
+    let (channels, spectra) = (side.next_power_of_two(), side.next_power_of_two());
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: {dtype}, axes: [{{name: \
+         channel, len: {channels}}}, {{name: spectrum, len: {spectra}}}], samples_per_frame: \
+         1048576, pattern: random}}\n  block: {{kind: transpose, input: source, parameters: \
+         {{axes: [spectrum, channel]}}}}\n  sink: {{kind: null_sink, input: block}}\n"
+    );
+    Benchmark {
+        name: format!("transpose, {bytes}-byte elements"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+fn transfer(device: DeviceName, sizes: &Sizes, way: &'static str) -> Benchmark {
+    let (source, sink) = match way {
+        "upload" => ("cpu".to_owned(), device.to_string()),
+        _ => (device.to_string(), "cpu".to_owned()),
+    };
+    let len = sizes.copy_bytes / 4;
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    device: \"{source}\"\n    parameters: {{dtype: i8, \
+         axes: [{{name: sample, len: {len}}}], samples_per_frame: {len}, pattern: untouched}}\n  \
+         sink: {{kind: null_sink, input: source, device: \"{sink}\"}}\n"
+    );
+    let transfer: &'static [&'static str] = match way {
+        "upload" => &["source.output>cuda:0"],
+        _ => &["source.output>cpu"],
+    };
+    Benchmark { name: way.to_owned(), flowgraph: flowgraph(device, &blocks), blocks: transfer }
+}

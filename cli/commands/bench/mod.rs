@@ -1,0 +1,164 @@
+//! `fxgraph bench`
+
+mod measure;
+mod peaks;
+
+use crate::commands::conformance::BUILD;
+use crate::failure::{Failure, judge};
+use crate::flowgraph;
+use crate::signals::Signals;
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use crate::units;
+use fxgraph::DeviceName;
+use fxgraph_blocks::benchmarks::benchmarks;
+use measure::Measured;
+use peaks::Peaks;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Measures blocks and flowgraphs on this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+GPU/frame is the time from the first kernel of a frame to its last, time/frame what a frame takes \
+in the running flowgraph; the loss is what the second is longer. samples/s counts the elements of \
+all inputs; the share of a copy is that of the bytes that go in and come out, once each, of the \
+rate at which memory can be copied; useful operations are those that the definition needs.")]
+pub struct Bench {
+    /// Where to run: cpu, cuda:0, ...
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device)]
+    device: DeviceName,
+
+    /// Measures only what has this in its name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// How long to measure each, after a warm-up of a third of that
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1500ms")]
+    time: Duration,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_device(text: &str) -> Result<DeviceName, String> {
+    DeviceName::parse(text).ok_or_else(|| "give it as cpu or cuda:0".to_owned())
+}
+
+impl Bench {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let peaks = Peaks::measure(self.device).map_err(Failure::failed)?;
+        let machine = peaks.machine();
+        if !self.json {
+            terminal.results(&terminal.paint(Paint::Bold, &format!("{machine}, {BUILD}")))?;
+            terminal.results(&format!("{}\n", peaks.text()))?;
+        }
+        let registry = flowgraph::registry();
+        let signals = Signals::count()?;
+        let mut results = Vec::new();
+        for benchmark in benchmarks(self.device) {
+            if self.only.as_ref().is_some_and(|only| !benchmark.name.contains(only.as_str())) {
+                continue;
+            }
+            if signals.look() > 0 {
+                break;
+            }
+            if let Some(line) = terminal.progress() {
+                line.0.set_message(benchmark.name.clone());
+            }
+            let measured = measure::measure(&benchmark, &registry, self.time);
+            results.push((benchmark.name, measured));
+        }
+        let bad = results.iter().any(|(_, result)| result.is_err());
+        let written = if self.json {
+            let all: Vec<Value> =
+                results.iter().map(|(name, result)| as_json(name, result, &peaks)).collect();
+            terminal.json(&json!({
+                "machine": machine,
+                "build": BUILD,
+                "peaks": peaks.json(),
+                "results": all,
+            }))
+        } else {
+            terminal.results(&as_text(&results, &peaks, terminal))
+        };
+        let verdict = match (signals.look() > 0, bad) {
+            (true, _) => Err(Failure::Interrupted),
+            (false, true) => Err(Failure::Shown),
+            (false, false) => Ok(()),
+        };
+        judge(verdict, written, terminal)
+    }
+}
+
+type Results = [(String, Result<Measured, String>)];
+
+fn as_text(results: &Results, peaks: &Peaks, terminal: &Terminal) -> String {
+    let mut table = Table::new(
+        terminal.coloured_results,
+        &[
+            ("benchmark", Align::Left),
+            ("time/frame", Align::Right),
+            ("GPU/frame", Align::Right),
+            ("loss", Align::Right),
+            ("samples/s", Align::Right),
+            ("of a copy", Align::Right),
+            ("operations/s", Align::Right),
+            ("of the peak", Align::Right),
+        ],
+    );
+    let milliseconds = |seconds: f64| format!("{:.4} ms", 1e3 * seconds);
+    let percent = |share: Option<f64>| match share {
+        Some(share) => format!("{:.1} %", 100.0 * share),
+        None => "-".to_owned(),
+    };
+    let mut errors = String::new();
+    for (name, result) in results {
+        match result {
+            Ok(measured) => {
+                table.row([
+                    name.clone(),
+                    milliseconds(measured.seconds_per_frame),
+                    measured.device_seconds_per_frame().map_or("-".to_owned(), milliseconds),
+                    percent(measured.loss()),
+                    units::scaled(measured.samples_per_second, "S/s"),
+                    percent(Some(peaks.share_of_copy(measured.bytes_per_second))),
+                    units::scaled(measured.operations_per_second, "op/s"),
+                    percent(peaks.share_of_matrix(measured)),
+                ]);
+                if measured.blocks.len() > 1 {
+                    for (block, seconds) in &measured.blocks {
+                        let seconds = seconds.map_or("-".to_owned(), milliseconds);
+                        table.row([format!("  {block}"), String::new(), seconds]);
+                    }
+                }
+            }
+            Err(error) => {
+                errors.push_str(&format!("\n{}: {error}\n", terminal.paint(Paint::Bad, name)));
+            }
+        }
+    }
+    format!("{}{errors}", table.finish())
+}
+
+fn as_json(name: &str, result: &Result<Measured, String>, peaks: &Peaks) -> Value {
+    match result {
+        Err(error) => json!({ "benchmark": name, "error": error }),
+        Ok(measured) => json!({
+            "benchmark": name,
+            "frames": measured.frames,
+            "seconds_per_frame": measured.seconds_per_frame,
+            "device_seconds_per_frame": measured.device_seconds_per_frame(),
+            "loss": measured.loss(),
+            "samples_per_second": measured.samples_per_second,
+            "bytes_per_second": measured.bytes_per_second,
+            "share_of_copy": peaks.share_of_copy(measured.bytes_per_second),
+            "operations_per_second": measured.operations_per_second,
+            "share_of_matrix_peak": peaks.share_of_matrix(measured),
+            "blocks": measured.blocks.iter().map(|(block, seconds)| {
+                json!({ "block": block, "device_seconds_per_frame": seconds })
+            }).collect::<Vec<_>>(),
+        }),
+    }
+}
