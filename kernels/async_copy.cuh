@@ -22,6 +22,13 @@ __device__ __forceinline__ void cp_async16(u32 to, const void* from, bool presen
                  : "memory");
 }
 
+/// Copies 16 bytes past the first-level cache, by constant offsets that cost no instruction.
+template <int TO, int FROM>
+__device__ __forceinline__ void cp_async16_at(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0+%2], [%1+%3], 16;" ::"r"(to), "l"(from), "n"(TO),
+                 "n"(FROM));
+}
+
 /// Ends a group of copies.
 __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");

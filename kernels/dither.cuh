@@ -15,11 +15,11 @@ __device__ __forceinline__ c32 uniform_pair(u64 place) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     z ^= z >> 31;
-    // 23 bits as the fraction of a number from 1 to 2; every step from there to the middle of its
-    // interval around 0 is exact.
+    // 23 bits as the fraction of a number from 1 to 2: one shift brings its exponent with it. Every
+    // step from there to the middle of its interval around 0 is exact.
     constexpr float half_a_step = 0.5f / 8388608.0f;
     auto uniform = [](u32 bits) {
-        return (__uint_as_float(bits >> 9 | 0x3f800000) - 1.5f) + half_a_step;
+        return (__uint_as_float(__funnelshift_r(bits, 0x3f800000 >> 23, 9)) - 1.5f) + half_a_step;
     };
     return {uniform((u32)z), uniform((u32)(z >> 32))};
 }

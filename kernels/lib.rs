@@ -37,11 +37,16 @@ pub struct Program {
 pub const HEADERS: &[Source] = &[
     Source { name: "async_copy.cuh", text: include_str!("async_copy.cuh") },
     Source { name: "dither.cuh", text: include_str!("dither.cuh") },
+    Source { name: "f_engine.cuh", text: include_str!("f_engine.cuh") },
+    Source { name: "f_engine_filter.cuh", text: include_str!("f_engine_filter.cuh") },
+    Source { name: "f_engine_finish.cuh", text: include_str!("f_engine_finish.cuh") },
+    Source { name: "f_engine_rows.cuh", text: include_str!("f_engine_rows.cuh") },
     Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
     Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
     Source { name: "packed.cuh", text: include_str!("packed.cuh") },
     Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
+    Source { name: "short_fft.cuh", text: include_str!("short_fft.cuh") },
     Source { name: "types.cuh", text: include_str!("types.cuh") },
     Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },
 ];

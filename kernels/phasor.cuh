@@ -10,9 +10,11 @@ struct Turn {
     float radians_per_channel;
 };
 
-/// The part that depends on the channel, `from_centre` = k - N/2. As |fine| <= 1/2, the angle is at
-/// most pi/4, where the hardware's sine and cosine are good to 2e-7.
+/// The part that depends on the channel, for `angle` = radians_per_channel (k - N/2). As |fine| <=
+/// 1/2, it is at most pi/4, where the hardware's sine and cosine are good to 2e-7.
+__device__ __forceinline__ c32 phasor(float angle) { return {__cosf(angle), __sinf(angle)}; }
+
+/// The same for `from_centre` = k - N/2.
 __device__ __forceinline__ c32 slope(const Turn &turn, float from_centre) {
-    const float angle = turn.radians_per_channel * from_centre;
-    return {__cosf(angle), __sinf(angle)};
+    return phasor(turn.radians_per_channel * from_centre);
 }

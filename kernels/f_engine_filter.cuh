@@ -1,0 +1,317 @@
+// First pass of the F-engine: decoding, filter bank, first step of the transform.
+#pragma once
+#include "async_copy.cuh"
+#include "f_engine.cuh"
+#include "packed.cuh"
+#include "short_fft.cuh"
+
+#ifndef TAPS
+#error "TAPS: taps of the filter, 1 to 32"
+#endif
+#ifndef SAMPLE_BITS
+#error "SAMPLE_BITS: bits of a sample, 2 to 10, 12 or 16"
+#endif
+#ifndef NATIVE_SAMPLES
+#error "NATIVE_SAMPLES: 1 for 16-bit integers of the machine, 0 for packed samples"
+#endif
+
+namespace filter {
+
+/// (a & mask) ^ flip in one instruction, which takes constants that stand in registers.
+__device__ __forceinline__ u32 and_xor(u32 a, u32 mask, u32 flip) {
+    u32 out;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(out) : "r"(a), "r"(mask), "r"(flip));
+    return out;
+}
+
+/// Makes the compiler keep a constant in a register.
+__device__ __forceinline__ u32 in_register(u32 constant) {
+    asm volatile("" : "+r"(constant));
+    return constant;
+}
+
+constexpr int THREADS = 256;
+/// Columns of a block; the other factor of its threads are the 16 points of the transform.
+constexpr int BLOCK_COLUMNS = THREADS / RESIDUES;
+/// Spectra from barrier to barrier.
+constexpr int BATCH = 16;
+/// Blocks of a multiprocessor: beyond 16 taps a thread needs more than half of 256 registers.
+constexpr int BLOCKS = TAPS <= 16 ? 2 : 1;
+/// Samples that a thread keeps of each of its two series.
+constexpr int WINDOW = TAPS <= 16 ? 16 : 32;
+
+/// A step: the samples from one spectrum to the next. Per step a block reads 16 stretches of 32
+/// samples, COLUMNS pairs apart. They start anywhere in 16 bytes, hence up to so many pieces of 16:
+constexpr int STEP_BYTES = 2 * N * SAMPLE_BITS / 8;
+constexpr int STRETCH_BITS = 2 * BLOCK_COLUMNS * SAMPLE_BITS;
+constexpr int PIECES = SAMPLE_BITS > 12 ? 5 : 4;
+constexpr int STRETCH_WORDS = 4 * PIECES;
+constexpr int BATCH_WORDS = BATCH * RESIDUES * STRETCH_WORDS;
+static_assert(STRETCH_BITS + 127 <= 128 * PIECES, "a stretch fits its pieces");
+
+/// Shared memory: z [2][BATCH spectra][16 a][16 b] c32, roots [16 r][16 b] c32, and the samples
+/// [2][BATCH steps][16 a][STRETCH_WORDS] with a piece before and after them.
+constexpr int Z_VALUES = BATCH * THREADS;
+constexpr int Z_BYTES = 2 * Z_VALUES * 8;
+constexpr int ROOTS_BYTES = THREADS * 8;
+constexpr int SHARED_BYTES = Z_BYTES + ROOTS_BYTES + 16 + 2 * BATCH_WORDS * 4 + 16;
+
+/// A sample of this magnitude or more is clipped.
+constexpr int CLIPPED = (1 << (SAMPLE_BITS - 1)) - 1;
+constexpr float FULL_SCALE = (float)(1 << SAMPLE_BITS);
+/// Up to 10 bits, the squares of one thread's samples in a batch add up exactly in single
+/// precision.
+constexpr bool SUMS_IN_FLOAT = SAMPLE_BITS <= 10;
+
+/// Brings the samples of a block from global to shared memory.
+struct Stage {
+    /// Bits by which stretches start behind a multiple of 16 bytes: the same for all of them.
+    u32 skip;
+    const u8 *from;
+    u32 to;
+    bool is_needed;
+
+    __device__ __forceinline__ Stage(u64 start_bits, u32 to_shared) {
+        // Four threads for each stretch, one for each of the first four pieces.
+        const u32 piece = threadIdx.x & 3, a = threadIdx.x >> 2 & 15, step = threadIdx.x >> 6;
+        const u64 bits = start_bits + blockIdx.x * STRETCH_BITS;
+        skip = (u32)(bits & 127);
+        from = (const u8 *)(bits >> 7 << 4) + a * (STEP_BYTES / RESIDUES) + step * STEP_BYTES +
+               piece * 16;
+        to = to_shared + ((step * RESIDUES + a) * STRETCH_WORDS + piece * 4) * 4;
+        is_needed = piece * 128 < skip + STRETCH_BITS;
+    }
+
+    /// Starts copying the BATCH steps from number `first` on. Steps from number `steps` on are not
+    /// there: they become zeros.
+    __device__ __forceinline__ void start(int first, int steps, int buffer) const {
+        constexpr int Q = 4 * STEP_BYTES, TO = 4 * RESIDUES * STRETCH_WORDS * 4;
+        const u8 *p = from + (i64)first * STEP_BYTES;
+        const u32 d = to + buffer * (BATCH_WORDS * 4);
+        if (first + BATCH <= steps) {
+            if (is_needed) {
+                cp_async16_at<0, 0>(d, p);
+                cp_async16_at<TO, Q>(d, p);
+                cp_async16_at<2 * TO, 2 * Q>(d, p);
+                cp_async16_at<3 * TO, 3 * Q>(d, p);
+            }
+        } else if (is_needed) {
+            for (int q = 0; q < 4; q++) {
+                cp_async16(d + q * TO, p + q * Q, first + (int)(threadIdx.x >> 6) + 4 * q < steps);
+            }
+        }
+        if constexpr (PIECES > 4) fifth_piece(first, steps, buffer);
+        cp_async_commit();
+    }
+
+    /// One thread for each stretch of the batch.
+    __device__ __forceinline__ void fifth_piece(int first, int steps, int buffer) const {
+        const u32 own = threadIdx.x & 3, own_a = threadIdx.x >> 2 & 15, own_step = threadIdx.x >> 6;
+        const u32 a = threadIdx.x & 15, step = threadIdx.x >> 4;
+        const i64 by = (i64)(first + (int)(step - own_step)) * STEP_BYTES +
+                       ((int)a - (int)own_a) * (STEP_BYTES / RESIDUES) + (4 - (int)own) * 16;
+        const u32 base = to - ((own_step * RESIDUES + own_a) * STRETCH_WORDS + own * 4) * 4;
+        const u32 d = base + (buffer * BATCH_WORDS + threadIdx.x * STRETCH_WORDS + 16) * 4;
+        const bool is_there = first + (int)step < steps;
+        if (skip + STRETCH_BITS > 512) cp_async16(d, is_there ? from + by : from, is_there);
+    }
+};
+
+/// Takes one pair of samples out of each stretch of the staged samples.
+struct Decode {
+    const u32 *words;
+    u32 shift;
+    u32 fraction, flip;
+
+    /// `skip`: bits before the block's samples in each stretch; this thread's are pair `b` of
+    /// stretch `a`.
+    __device__ __forceinline__ Decode(const u32 *staged, u32 skip, u32 a, u32 b) {
+        const u32 bit = skip + 2 * SAMPLE_BITS * b;
+        i32 word = (i32)(bit >> 5);
+        shift = bit & 31;
+        if constexpr (SAMPLE_BITS <= 11) {
+            // From the 64 bits of two words, one shift to the right by 0 to 31 has to bring the
+            // first sample to the top of a fraction (bit 22), so that the second one stands below
+            // it.
+            if (shift < 10) {
+                word -= 1;
+                shift += 32;
+            }
+            shift = 41 - shift;
+            fraction = in_register(((1u << SAMPLE_BITS) - 1) << (23 - SAMPLE_BITS));
+            flip = in_register(1u << 22 | 0x3f800000);
+        }
+        words = staged + (i32)(a * STRETCH_WORDS) + word;
+    }
+
+    /// The pair of a step of the batch, divided by FULL_SCALE.
+    __device__ __forceinline__ c32 pair(int buffer, int step) const {
+        const u32 *p = words + buffer * BATCH_WORDS + step * (RESIDUES * STRETCH_WORDS);
+        if constexpr (SAMPLE_BITS <= 11) {
+            // As `sample_fraction`, with less work.
+            const u32 both =
+                __funnelshift_r(__byte_perm(p[1], 0, 0x0123), __byte_perm(p[0], 0, 0x0123), shift);
+            return {__uint_as_float(and_xor(both, fraction, flip)) - 1.5f,
+                    __uint_as_float(and_xor(both << SAMPLE_BITS, fraction, flip)) - 1.5f};
+        } else {
+            const u32 both = stream_bits<NATIVE_SAMPLES>(p[0], p[1], shift);
+            return {sample_fraction<SAMPLE_BITS>(both, 0), sample_fraction<SAMPLE_BITS>(both, 1)};
+        }
+    }
+};
+
+/// What one thread measures.
+struct Meter {
+    u64 power = 0;
+    u32 clipped = 0;
+
+    __device__ __forceinline__ void count(c32 z) {
+        constexpr float limit = CLIPPED / FULL_SCALE;
+        clipped += fabsf(z.x) >= limit;
+        clipped += fabsf(z.y) >= limit;
+    }
+
+    __device__ __forceinline__ void square(c32 z) {
+        const i32 x = (i32)(z.x * FULL_SCALE), y = (i32)(z.y * FULL_SCALE);
+        power += (u64)((i64)x * x) + (u64)((i64)y * y);
+    }
+};
+
+/// The sum over a warp, in its first lane.
+__device__ __forceinline__ u64 warp_sum(u64 x) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        x += __shfl_down_sync(0xffffffff, x, distance);
+    }
+    return x;
+}
+
+}  // namespace filter
+
+/// Decodes, filters, and does the transforms over a.
+///
+///   runs      [gridDim.y]                       see `Run`
+///   weights   [TAPS][2N] f32
+///   roots     [16 r][COLUMNS b] c32             W_N^(b r)
+///   middle    [pol][frame_spectra][16 r][COLUMNS b] c32
+///   levels    [pol]                             added to
+///
+/// Grid (COLUMNS / 16, runs), 256 threads = 16 a x 16 b. A thread owns the complex number
+/// COLUMNS a + b of all spectra of its run: its weights and its part of the window stay in
+/// registers, so that weights are read once and each sample is decoded once. Blocks that read the
+/// same spectra are neighbours in x, run at the same time, and share the sectors they read and the
+/// lines they write. Input is read up to 79 bytes past the last sample of a run.
+extern "C" __global__ void __launch_bounds__(filter::THREADS, filter::BLOCKS)
+    f_engine_filter(const Run *__restrict__ runs, const float *__restrict__ weights,
+                    const c32 *__restrict__ roots, c32 *__restrict__ middle, Level *levels,
+                    u32 frame_spectra) {
+    using namespace filter;
+    extern __shared__ __align__(16) u8 shared[];
+    c32 *z = (c32 *)shared;
+    c32 *block_roots = (c32 *)(shared + Z_BYTES);
+    u32 *staged = (u32 *)(shared + Z_BYTES + ROOTS_BYTES + 16);
+    const int a = threadIdx.x >> 4, b = threadIdx.x & 15, column = blockIdx.x * BLOCK_COLUMNS + b;
+    const Run run = runs[blockIdx.y];
+    const int spectra = (int)run.spectra, steps = spectra + TAPS - 1;
+    const int batches = (spectra + BATCH - 1) / BATCH;
+    const Stage stage(run.start_bits, shared_address(staged));
+    const Decode decode(staged, stage.skip, a, b);
+
+    block_roots[threadIdx.x] = roots[a * COLUMNS + column];
+    c32 weight[TAPS], window[WINDOW];
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+        const c32 pair = ((const c32 *)weights)[t * N + COLUMNS * a + column];
+        weight[t] = FULL_SCALE * pair;
+    }
+    // The steps before the last one of the first window. Step s stands in window[s % WINDOW].
+#pragma unroll
+    for (int first = 0; first < TAPS - 1; first += BATCH) {
+        stage.start(first, steps, 1);
+        cp_async_wait<0>();
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < BATCH && first + j < TAPS - 1; j++)
+            window[first + j] = decode.pair(1, j);
+        __syncthreads();
+    }
+    stage.start(TAPS - 1, steps, 0);
+
+    Meter meter;
+    c32 *to =
+        middle + (((i64)run.pol * frame_spectra + run.first + a) * RESIDUES) * COLUMNS + column;
+    // From one barrier to the next each warp filters a batch and transforms the one before it, half
+    // of the warps in the other order: so the multiplications of the one and the memory accesses of
+    // the other are always mixed.
+    const int filter_turn = threadIdx.x >> 7;
+    for (int batch = 0; batch <= batches; batch++) {
+        cp_async_wait<0>();
+        __syncthreads();
+        if (batch + 1 < batches)
+            stage.start(TAPS - 1 + BATCH * (batch + 1), steps, (batch + 1) & 1);
+#pragma unroll 1
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn == filter_turn) {
+                if (batch == batches) continue;
+                c32 *filtered = z + (batch & 1) * Z_VALUES + threadIdx.x;
+                float squares = 0.0f;
+#pragma unroll
+                for (int j = 0; j < BATCH; j++) {
+                    const c32 newest = decode.pair(batch & 1, j);
+                    window[(j + TAPS - 1) % WINDOW] = newest;
+                    if constexpr (SUMS_IN_FLOAT) {
+                        squares += newest.x * newest.x;
+                        squares += newest.y * newest.y;
+                    } else {
+                        meter.square(newest);
+                    }
+                    c32 y = {0.0f, 0.0f};
+#pragma unroll
+                    for (int t = 0; t < TAPS; t++) {
+                        y.x += weight[t].x * window[(j + t) % WINDOW].x;
+                        y.y += weight[t].y * window[(j + t) % WINDOW].y;
+                    }
+                    filtered[j * THREADS] = y;
+                }
+                // Unless the squares add up to that of a clipped sample there is none to be
+                // counted.
+                constexpr float clipped_square = (CLIPPED / FULL_SCALE) * (CLIPPED / FULL_SCALE);
+                if constexpr (SUMS_IN_FLOAT)
+                    meter.power += (u32)(squares * (FULL_SCALE * FULL_SCALE));
+                if (!SUMS_IN_FLOAT || squares >= clipped_square) {
+#pragma unroll
+                    for (int j = 0; j < BATCH; j++) meter.count(window[(j + TAPS - 1) % WINDOW]);
+                }
+                if constexpr (WINDOW > BATCH) {
+#pragma unroll
+                    for (int i = 0; i < BATCH; i++) {
+                        const c32 older = window[i];
+                        window[i] = window[i + BATCH];
+                        window[i + BATCH] = older;
+                    }
+                }
+            } else {
+                if (batch == 0) continue;
+                // Here a is the number of the spectrum within the batch.
+                const c32 *from = z + ((batch - 1) & 1) * Z_VALUES + a * THREADS + b;
+                c32 v[RESIDUES];
+#pragma unroll
+                for (int q = 0; q < RESIDUES; q++) v[q] = from[q * BLOCK_COLUMNS];
+                short_fft<RESIDUES>(v);
+                if (BATCH * (batch - 1) + a < spectra) {
+                    to[0] = v[0];
+#pragma unroll
+                    for (int r = 1; r < RESIDUES; r++) {
+                        to[r * COLUMNS] =
+                            v[fft_place<RESIDUES>(r)] * block_roots[r * BLOCK_COLUMNS + b];
+                    }
+                }
+                to += (i64)BATCH * RESIDUES * COLUMNS;
+            }
+        }
+    }
+    const u64 power = warp_sum(meter.power), clipped = warp_sum(meter.clipped);
+    if ((threadIdx.x & 31) == 0) {
+        atomicAdd(&levels[run.pol].power, power);
+        if (clipped > 0) atomicAdd(&levels[run.pol].clipped, clipped);
+    }
+}

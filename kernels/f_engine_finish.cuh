@@ -1,0 +1,239 @@
+// Second pass of the F-engine: rest of the transform, delay, phase, gain, quantisation,
+// transposition.
+#pragma once
+#include "async_copy.cuh"
+#include "dither.cuh"
+#include "f_engine_rows.cuh"
+#include "phasor.cuh"
+#include "quantise.cuh"
+#include "short_fft.cuh"
+
+namespace finish {
+
+/// What is done to the channels of one spectrum.
+struct Factors {
+    Turn turn;
+    u64 dither_key;
+    /// [i][2 LANES] {gain of k, gain of N - k}.
+    const float4 *gains;
+};
+
+/// Makes channels k and N - k of Z, for k = row + ROWS (lane + LANES i) and i = 0 .. VALUES/2 - 1,
+/// and stages them at byte `place` of their channels. IS_ALONE: the row is its own partner. Returns
+/// how many were clamped.
+template <bool IS_ALONE>
+__device__ __forceinline__ u32 finish_row(const Worker &worker, const c32 *v,
+                                          const Factors &factors, const float4 *kept_gains,
+                                          u8 *staged, int place) {
+    const int lane = worker.lane, half = worker.half;
+    constexpr u32 ALL = 0xffffffff;
+    int partner = (int)(threadIdx.x & 31) ^ (2 * LANES - 1);
+    if (IS_ALONE)
+        partner =
+            (threadIdx.x & 31) - lane + (half == 1 ? LANES - 1 - lane : (LANES - lane) % LANES);
+    // Channel 0 and its partner N/2 are both real, and both in this thread.
+    const bool has_ends = IS_ALONE && half == 0 && lane == 0;
+
+    const int first = worker.row + ROWS * lane;
+    const c32 root = phasor(-3.14159265f / N * first);
+    const float slope = factors.turn.radians_per_channel, angle = slope * (float)(first - N / 2);
+    // X is made doubled, and the quantiser takes it in units of its whole range.
+    constexpr float limit = largest(VALUE_BITS), scale = 0.25f / limit;
+    const c32 centre = scale * factors.turn.centre;
+    const u64 dither_first = factors.dither_key + first * DITHER_STEP;
+    const u64 dither_mirror = factors.dither_key + (N - first) * DITHER_STEP;
+
+    const int mirror = (IS_ALONE && half == 0 ? POINTS : POINTS - 1) - lane,
+              mirror_half = IS_ALONE ? half : 1 - half;
+    auto stage = [&](int channel, int half) {
+        const int word = place / 4 ^ swizzle(channel, half);
+        return staged + ((worker.warp * 2 + half) * POINTS + channel) * TILE_BYTES + word * 4 +
+               place % 4;
+    };
+    u8 *to = stage(lane, half), *to_mirror = stage(mirror, mirror_half);
+    auto quantise = [&](u8 *to, c32 y) {
+        const u32 re = nearest_of_range(y.x, limit), im = nearest_of_range(y.y, limit);
+        if (VALUE_BITS == 8) *(u16 *)to = (u16)pack8(re, im);
+        if (VALUE_BITS == 4) *to = (u8)pack4(re, im);
+        return (u32)is_clamped(y, 0.5f);
+    };
+    u32 clamped = 0;
+#pragma unroll
+    for (int i = 0; i < VALUES / 2; i++) {
+        const c32 z = v[fft_place<VALUES>(i)];
+        c32 sent = v[fft_place<VALUES>(VALUES - 1 - i)];
+        if (IS_ALONE && i > 0 && has_ends) sent = v[fft_place<VALUES>(VALUES - i)];
+        c32 other = {__shfl_sync(ALL, sent.x, partner), __shfl_sync(ALL, sent.y, partner)};
+        if (IS_ALONE && i == 0 && has_ends) other = z;
+        // Twice the transforms of the even and the odd samples.
+        const c32 even = {z.x + other.x, z.y - other.y}, odd = {z.y + other.y, other.x - z.x};
+        const c32 w = i > 0 ? root * root64(i * (32 / VALUES)) : root;
+        // even + w odd, and the conjugate of even - w odd, in six instructions.
+        const c32 x = {even.x + w.x * odd.x - w.y * odd.y, even.y + w.x * odd.y + w.y * odd.x};
+        c32 x_mirror = {2.0f * even.x - x.x, x.y - 2.0f * even.y};
+
+        const c32 by = phasor(angle + slope * (float)(ROWS * LANES * i));
+        c32 factor = centre * by, factor_mirror = centre * conj(by);
+        int mirror_place = -LANES * TILE_BYTES * i;
+        u64 dither_back = dither_mirror - (u64)(ROWS * LANES * i) * DITHER_STEP;
+        if (IS_ALONE && i == 0 && has_ends) {
+            x_mirror = 2.0f * conj(v[fft_place<VALUES>(VALUES / 2)]);
+            factor_mirror = centre;
+            mirror_place = -POINTS / 2 * TILE_BYTES;
+            dither_back = factors.dither_key + (u64)(N / 2) * DITHER_STEP;
+        }
+        if (CHANNEL_GAINS) {
+            const float4 gains = KEEP_GAINS ? kept_gains[i] : factors.gains[i * (2 * LANES)];
+            factor = factor * c32{gains.x, gains.y};
+            factor_mirror = factor_mirror * c32{gains.z, gains.w};
+        }
+        c32 y = x * factor, y_mirror = x_mirror * factor_mirror;
+        if (DITHER) {
+            y = y +
+                (0.5f / limit) * uniform_pair(dither_first + (u64)(ROWS * LANES * i) * DITHER_STEP);
+            y_mirror = y_mirror + (0.5f / limit) * uniform_pair(dither_back);
+        }
+        clamped += quantise(to + i * LANES * TILE_BYTES, y);
+        clamped += quantise(to_mirror + mirror_place, y_mirror);
+    }
+    return clamped;
+}
+
+/// Spectra of a heap that are worked on together.
+struct Tile {
+    int heap;
+    /// First of its spectra within the heap, and first of its polarisations.
+    int first, pol;
+
+    __device__ __forceinline__ Tile(int number, int tiles_per_pol, const u32 *heaps) {
+        pol = number / tiles_per_pol;
+        number %= tiles_per_pol;
+        heap = (int)heaps[number / TILES_PER_HEAP];
+        first = number % TILES_PER_HEAP * TILE_SPECTRA;
+    }
+};
+
+/// One spectrum and polarisation of a tile.
+struct Unit {
+    int pol, spectrum;
+    /// Byte of its values within the tile's part of a channel.
+    int place;
+
+    __device__ __forceinline__ Unit(const Tile &tile, int pass, int slot) {
+        const int unit = pass * SLOTS + slot, pol_of_tile = unit / TILE_SPECTRA,
+                  number = unit % TILE_SPECTRA;
+        pol = tile.pol + pol_of_tile;
+        spectrum = tile.heap * SPECTRA_PER_HEAP + tile.first + number;
+        place = (number * TILE_POLS + pol_of_tile) * VALUE_BYTES;
+    }
+};
+
+/// Writes the staged tile: TILE_BYTES for each channel of the two residues.
+__device__ __forceinline__ void write(const Tile &tile, int job, const u8 *staged,
+                                      u8 *__restrict__ out) {
+    const int word = threadIdx.x % TILE_WORDS, channel = threadIdx.x / TILE_WORDS;
+    const int in_channel = (tile.first * TILE_POLS + tile.pol * SPECTRA_PER_HEAP) * VALUE_BYTES;
+    u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel + word * 4;
+#pragma unroll 1
+    for (int row = 0; row < 2 * FRONT; row++) {
+        const u32 *from = (const u32 *)staged + (row * POINTS + channel) * TILE_WORDS +
+                          (word ^ swizzle(channel, row & 1));
+        u8 *to = heap + (i64)(row_of(job, row >> 1, row & 1) + ROWS * channel) * CHANNEL_BYTES;
+#pragma unroll
+        for (int c = 0; c < POINTS; c += WRITTEN) {
+            *(u32 *)(to + (i64)c * ROWS * CHANNEL_BYTES) = from[c * TILE_WORDS];
+        }
+    }
+}
+
+}  // namespace finish
+
+/// Transforms over b, turns, scales, quantises and transposes.
+///
+///   middle       [pol][frame_spectra][16 r][COLUMNS b] c32
+///   out          ci8 or ci4 [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]
+///   clamped      [heap][pol]                    added to
+///   turns        [pol][frame_spectra]           with the common gain, if all channels have the
+///   same dither_keys  [pol][frame_spectra] gains        [pol][8 jobs][FRONT][VALUES/2 i][2 LANES]
+///   {gain of k, gain of N - k}: see `finish_row` roots        [LANES u][VALUES c] c32 W_POINTS^(u
+///   c); if FRONT > 1 then
+///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
+///   heaps        the heaps to make; `tiles_per_pol` = their number x TILES_PER_HEAP
+///
+/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; 256 threads. A block
+/// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
+/// a multiprocessor (those `groups` apart) share the pair, too.
+extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
+    f_engine_finish(const c32 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
+                    const Turn *__restrict__ turns, const u64 *__restrict__ dither_keys,
+                    const float4 *__restrict__ gains, const c32 *__restrict__ roots,
+                    const u32 *__restrict__ heaps, int tiles_per_pol, int frame_spectra) {
+    using namespace finish;
+    extern __shared__ __align__(16) u8 shared[];
+    c32 *exchange = (c32 *)shared;
+    c32 *block_roots = (c32 *)(shared + EXCHANGE_BYTES);
+    u8 *staged = shared + EXCHANGE_BYTES + ROOTS_BYTES;
+    for (int i = threadIdx.x; i < POINTS; i += THREADS) block_roots[i] = roots[i];
+
+    const int groups = gridDim.x / BLOCKS, group = blockIdx.x % groups, job = group % JOBS;
+    const int groups_of_job = (groups - job + JOBS - 1) / JOBS;
+    const int first_tile = group / JOBS + blockIdx.x / groups * groups_of_job;
+    const int stride = BLOCKS * groups_of_job, tiles = tiles_per_pol * (POLS / TILE_POLS);
+    if (first_tile >= tiles) return;
+
+    const Worker worker(job);
+    gains +=
+        (job * FRONT + worker.warp) * (VALUES / 2 * 2 * LANES) + worker.half * LANES + worker.lane;
+    auto values = [&](const Unit &unit) {
+        return middle + ((i64)unit.pol * frame_spectra + unit.spectrum) * N;
+    };
+    worker.fetch(values(Unit(Tile(first_tile, tiles_per_pol, heaps), 0, worker.slot)), exchange);
+    __syncthreads();
+    float4 kept_gains[KEEP_GAINS ? VALUES / 2 : 1];
+    for (int number = first_tile; number < tiles; number += stride) {
+        const Tile tile(number, tiles_per_pol, heaps);
+#pragma unroll 1
+        for (int pass = 0; pass < PASSES; pass++) {
+            const Unit unit(tile, pass, worker.slot);
+            // After the last one any that is there.
+            const bool is_last = pass + 1 == PASSES;
+            const Tile next_tile(is_last && number + stride < tiles ? number + stride : number,
+                                 tiles_per_pol, heaps);
+            const Unit next(next_tile, is_last ? 0 : pass + 1, worker.slot);
+            const i64 row = (i64)unit.pol * frame_spectra + unit.spectrum;
+            const Factors factors = {turns[row], DITHER ? dither_keys[row] : 0,
+                                     gains + unit.pol * (N / 2)};
+            if (KEEP_GAINS && (pass == 0 || pass % TILE_SPECTRA == 0)) {
+#pragma unroll
+                for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = factors.gains[i * (2 * LANES)];
+            }
+            c32 v[VALUES];
+            cp_async_wait<0>();
+            if constexpr (FRONT > 1) {
+                worker.front(exchange, roots + POINTS);
+                __syncthreads();
+            }
+            worker.transform(exchange, block_roots, v);
+            if (FRONT > 1) {
+                __syncthreads();
+            } else {
+                __syncwarp();
+            }
+            worker.fetch(values(next), exchange);
+            short_fft<VALUES>(v);
+            u32 sum = worker.is_alone
+                          ? finish_row<true>(worker, v, factors, kept_gains, staged, unit.place)
+                          : finish_row<false>(worker, v, factors, kept_gains, staged, unit.place);
+            // Two units of a warp are counted together, 16 bits each.
+            constexpr int SHARING = 16 / LANES;
+            const int own = threadIdx.x % 32 / (32 / SHARING);
+            sum = __reduce_add_sync(0xffffffff, sum << (16 * own)) >> (16 * own) & 0xffff;
+            if (threadIdx.x % (32 / SHARING) == 0 && sum > 0) {
+                atomicAdd(clamped + (unit.spectrum / SPECTRA_PER_HEAP) * POLS + unit.pol, sum);
+            }
+        }
+        __syncthreads();
+        write(tile, job, staged, out);
+        __syncthreads();
+    }
+}

@@ -1,0 +1,85 @@
+// Fourier transforms of 4 to 32 complex values in the registers of one thread: forward,
+// unnormalised.
+#pragma once
+#include "types.cuh"
+
+/// cos(2 pi t/64), t = 0 .. 16. Compilers for GPUs do not evaluate cos() of constants.
+__device__ __forceinline__ constexpr float quarter_cosine64(int t) {
+    constexpr float table[17] = {
+        1.0f,         0.995184727f, 0.980785280f, 0.956940336f,  0.923879533f, 0.881921264f,
+        0.831469612f, 0.773010453f, 0.707106781f, 0.634393284f,  0.555570233f, 0.471396737f,
+        0.382683432f, 0.290284677f, 0.195090322f, 0.0980171403f, 0.0f};
+    return table[t];
+}
+
+/// exp(-2 pi i t/64), t = 0 .. 16.
+__device__ __forceinline__ constexpr c32 root64(int t) {
+    return {quarter_cosine64(t), -quarter_cosine64(16 - t)};
+}
+
+/// -i a.
+__device__ __forceinline__ c32 turn_quarter(c32 a) { return {a.y, -a.x}; }
+
+/// a exp(-2 pi i t/32), t = 0 .. 31 known to the compiler.
+__device__ __forceinline__ c32 turn32(c32 a, int t) {
+    if (t >= 16) a = {-a.x, -a.y};
+    if (t % 16 >= 8) a = turn_quarter(a);
+    if (t % 8 == 0) return a;
+    if (t % 8 == 4) return quarter_cosine64(8) * c32{a.x + a.y, a.y - a.x};
+    return a * root64(2 * (t % 8));
+}
+
+__device__ __forceinline__ void fft4(c32 &a, c32 &b, c32 &c, c32 &d) {
+    const c32 p = a + c, q = a - c, r = b + d, s = turn_quarter(b - d);
+    a = p + r;
+    b = q + s;
+    c = p - r;
+    d = q - s;
+}
+
+__device__ __forceinline__ void fft8(c32 &a, c32 &b, c32 &c, c32 &d, c32 &e, c32 &f, c32 &g,
+                                     c32 &h) {
+    fft4(a, c, e, g);
+    fft4(b, d, f, h);
+    const c32 odd[4] = {b, turn32(d, 4), turn32(f, 8), turn32(h, 12)};
+    const c32 even[4] = {a, c, e, g};
+    a = even[0] + odd[0];
+    b = even[1] + odd[1];
+    c = even[2] + odd[2];
+    d = even[3] + odd[3];
+    e = even[0] - odd[0];
+    f = even[1] - odd[1];
+    g = even[2] - odd[2];
+    h = even[3] - odd[3];
+}
+
+/// Where `short_fft` leaves value k of its result.
+template <int POINTS> __device__ __forceinline__ constexpr int fft_place(int k) {
+    return POINTS <= 8 ? k : (k % (POINTS / 4)) * 4 + k / (POINTS / 4);
+}
+
+/// Transforms POINTS = 1, 4, 8, 16 or 32 values in place.
+template <int POINTS> __device__ __forceinline__ void short_fft(c32 *v) {
+    static_assert(POINTS == 1 || POINTS == 4 || POINTS == 8 || POINTS == 16 || POINTS == 32,
+                  "length");
+    if constexpr (POINTS == 4) fft4(v[0], v[1], v[2], v[3]);
+    if constexpr (POINTS == 8) fft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+    if constexpr (POINTS >= 16) {
+        constexpr int FIRST = POINTS / 4;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if constexpr (FIRST == 4) {
+                fft4(v[i], v[i + 4], v[i + 8], v[i + 12]);
+            } else {
+                fft8(v[i], v[i + 4], v[i + 8], v[i + 12], v[i + 16], v[i + 20], v[i + 24],
+                     v[i + 28]);
+            }
+        }
+#pragma unroll
+        for (int q = 1; q < FIRST; q++)
+#pragma unroll
+            for (int i = 1; i < 4; i++) v[i + 4 * q] = turn32(v[i + 4 * q], i * q * (32 / POINTS));
+#pragma unroll
+        for (int q = 0; q < FIRST; q++) fft4(v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]);
+    }
+}
