@@ -1,0 +1,63 @@
+//! The GPU kernels go through the real compiler, for GPUs old and new; no GPU is needed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod python;
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The folder of NVRTC's library.
+fn compiler() -> PathBuf {
+    let python = python::environment("kernels-python", "kernels/requirements.txt").unwrap();
+    let script = "import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], 'cu13', 'lib'))";
+    let output = Command::new(python).args(["-c", script]).output().unwrap();
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+fn fxgraph(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", compiler())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_kernel_compiles_for_every_architecture() {
+    let output = fxgraph(&["kernels", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let programs = report["programs"].as_array().unwrap();
+    assert!(!programs.is_empty());
+    for program in programs {
+        let what =
+            format!("{} {} {}", program["program"], program["architecture"], program["parameters"]);
+        assert!(program["error"].is_null(), "{what}: {}", program["error"].as_str().unwrap());
+        let kernels = program["kernels"].as_array().unwrap();
+        assert!(!kernels.is_empty(), "{what} has no kernels");
+        for kernel in kernels {
+            assert!(kernel["registers"].as_u64().unwrap() > 0, "{what}: {kernel}");
+            println!(
+                "{what} {} {} registers, {} bytes spilt",
+                kernel["kernel"], kernel["registers"], kernel["spill_bytes"]
+            );
+        }
+    }
+}
+
+#[test]
+fn an_error_in_a_kernel_points_at_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken =
+        "// one\nextern \"C\" __global__ void matrix_peak(int *sums) { *sums = nothing; }\n";
+    std::fs::write(folder.path().join("matrix_peak.cu"), broken).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let output = fxgraph(&["kernels", "--only", "matrix_peak.cu", "--kernels", folder]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("matrix_peak.cu(2): error: identifier \"nothing\" is undefined"),
+        "{text}"
+    );
+}
