@@ -47,6 +47,9 @@ pub struct Loaded {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
+mod devices;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod limits;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -3,8 +3,8 @@
 use crate::block::{Block, BlockError};
 use crate::diagnostic::codes;
 use crate::{
-    At, Axis, Clock, Dtype, Env, Kind, KindEntry, PortNames, PortPool, PortType, Ports, Refusal,
-    Registry, Resources, ValidityType,
+    At, Axis, CPU, Clock, Dtype, Env, Implementation, Kind, KindEntry, PortNames, PortPool,
+    PortType, Ports, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,6 +17,7 @@ pub(super) fn registry() -> Registry {
         KindEntry::of::<Pass>(),
         KindEntry::of::<Join>(),
         KindEntry::of::<Sink>(),
+        KindEntry::of::<Turner>(),
         KindEntry::of::<Writer>(),
     ])
 }
@@ -118,6 +119,29 @@ impl Kind for Receiver {
     fn resources(&self, _: &Ports) -> Resources {
         let binds = vec![format!("{}:{}", self.address, self.port)];
         Resources { binds, ..Resources::default() }
+    }
+}
+
+/// Has forms for a GPU.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Turner {}
+
+impl Kind for Turner {
+    kind!(Turner "turner" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("quick", "quick"), Implementation::cuda("quicker", "quicker")];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(inputs.to_vec())
+    }
+
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources { host_bytes: 500, ..Resources::default() }
+    }
+
+    fn device_bytes(&self, _: &Ports, implementation: &str) -> usize {
+        if implementation == "quicker" { 70 } else { 7 }
     }
 }
 
