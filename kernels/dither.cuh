@@ -1,12 +1,25 @@
 // Reproducible dither: the numbers of the CPU form, bit by bit.
 //
-// Noise depends on nothing but the key of a row of values (made on the host from the seed, the
-// number of the spectrum and the polarisation) and the index within the row. SplitMix64 (Steele,
+// Noise depends on nothing but the key of a row of values (made of the seed, the number of the
+// spectrum and the polarisation) and the index within the row. SplitMix64 (Steele,
 // Lea and Flood 2014).
 #pragma once
 #include "types.cuh"
 
 constexpr u64 DITHER_STEP = 0x9e3779b97f4a7c15;
+
+__device__ __forceinline__ u64 mixed(u64 z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+/// The key of the row that is spectrum number `spectrum` of polarisation `pol`.
+__device__ __forceinline__ u64 dither_key(u64 seed, u64 spectrum, u64 pol) {
+    const u64 of_seed = mixed(seed + DITHER_STEP);
+    const u64 of_spectrum = mixed((of_seed + DITHER_STEP) ^ mixed(spectrum + DITHER_STEP));
+    return mixed((of_spectrum + DITHER_STEP) ^ mixed(pol + DITHER_STEP));
+}
 
 /// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of the row with
 /// this key: for `place` = key + index DITHER_STEP.
@@ -14,12 +27,13 @@ __device__ __forceinline__ c32 uniform_pair(u64 place) {
     u64 z = place;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    // 23 bits as the fraction of a number from 1 to 2: one shift brings its exponent with it. Every
+    // Of the halves of z ^ (z >> 31) the upper 23 bits are used, each.
+    const u32 high = z >> 32, low = static_cast<u32>(z) ^ (high << 1);
+    // They are the fraction of a number from 1 to 2: one shift brings its exponent with them. Every
     // step from there to the middle of its interval around 0 is exact.
     constexpr float half_a_step = 0.5f / 8388608.0f;
-    auto uniform = [](u32 bits) {
-        return (__uint_as_float(__funnelshift_r(bits, 0x3f800000 >> 23, 9)) - 1.5f) + half_a_step;
+    auto uniform = [](u32 half) {
+        return (__uint_as_float(__funnelshift_r(half, 0x3f800000 >> 23, 9)) - 1.5f) + half_a_step;
     };
-    return {uniform((u32)z), uniform((u32)(z >> 32))};
+    return {uniform(low), uniform(high)};
 }

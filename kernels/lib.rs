@@ -46,6 +46,7 @@ pub const HEADERS: &[Source] = &[
     Source { name: "packed.cuh", text: include_str!("packed.cuh") },
     Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
+    Source { name: "real_fft.cuh", text: include_str!("real_fft.cuh") },
     Source { name: "short_fft.cuh", text: include_str!("short_fft.cuh") },
     Source { name: "types.cuh", text: include_str!("types.cuh") },
     Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },

@@ -54,4 +54,32 @@ pub const PROGRAMS: &[Program] = &[
             "CHANNELS=32768 POLS=1 TAPS=4 SAMPLE_BITS=16 NATIVE_SAMPLES=1 VALUE_BITS=8 K_MAJOR=0 SPECTRA_PER_HEAP=65536 DITHER=1 CHANNEL_GAINS=1 TILE_BYTES=16",
         ],
     },
+    Program {
+        source: source!("fft.cu"),
+        needs: Needs::Ampere,
+        cases: &["CHANNELS=4", "CHANNELS=1048576"],
+    },
+    Program {
+        source: source!("pfb.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "CHANNELS=4 TAPS=1 UNZIP=1 BITS=3 NATIVE=0",
+            "CHANNELS=1024 TAPS=13 UNZIP=1 BITS=12 NATIVE=0",
+            "CHANNELS=4096 TAPS=16 UNZIP=2 BITS=10 NATIVE=0",
+            "CHANNELS=32768 TAPS=32 UNZIP=16 BITS=16 NATIVE=0",
+            "CHANNELS=1048576 TAPS=64 UNZIP=1 BITS=16 NATIVE=1",
+        ],
+    },
+    Program {
+        source: source!("postproc.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "CHANNELS=4 UNZIP=1 POLS=1 SPECTRA_PER_HEAP=1 BITS=4 K_MAJOR=0 DITHER=0 GAINS=0",
+            "CHANNELS=4096 UNZIP=1 POLS=2 SPECTRA_PER_HEAP=256 BITS=8 K_MAJOR=0 DITHER=1 GAINS=1",
+            "CHANNELS=4096 UNZIP=2 POLS=2 SPECTRA_PER_HEAP=256 BITS=8 K_MAJOR=0 DITHER=1 GAINS=0",
+            "CHANNELS=8192 UNZIP=4 POLS=2 SPECTRA_PER_HEAP=250 BITS=8 K_MAJOR=1 DITHER=0 GAINS=1",
+            "CHANNELS=32768 UNZIP=8 POLS=1 SPECTRA_PER_HEAP=256 BITS=4 K_MAJOR=1 DITHER=1 GAINS=1",
+            "CHANNELS=1048576 UNZIP=16 POLS=2 SPECTRA_PER_HEAP=65536 BITS=4 K_MAJOR=0 DITHER=1 GAINS=1",
+        ],
+    },
 ];

@@ -11,7 +11,7 @@ __device__ __forceinline__ bool is_clamped(c32 z, float limit) {
 }
 
 /// The integer nearest to `x` clamped to -limit .. limit, in the low byte of the result; what is
-/// above it is to be cut off.
+/// above it is to be cut off. No number at all becomes -limit.
 __device__ __forceinline__ u32 nearest(float x, float limit) {
     // Adding this to a small float leaves its nearest integer, half to even, in the low bits.
     constexpr float rounder = 12582912.0f;

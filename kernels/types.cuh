@@ -20,3 +20,7 @@ __device__ __forceinline__ c32 operator*(c32 a, c32 b) {
 }
 __device__ __forceinline__ c32 operator*(float a, c32 b) { return {a * b.x, a * b.y}; }
 __device__ __forceinline__ c32 conj(c32 a) { return {a.x, -a.y}; }
+/// a b + c.
+__device__ __forceinline__ c32 fma(c32 a, c32 b, c32 c) {
+    return {fmaf(-a.y, b.y, fmaf(a.x, b.x, c.x)), fmaf(a.y, b.x, fmaf(a.x, b.y, c.y))};
+}

@@ -1,0 +1,39 @@
+// The step from complex transforms to transforms of twice as many reals, in place.
+//
+// Macros:
+//   CHANNELS  N, a power of two, at least 4
+#include "real_fft.cuh"
+#include "types.cuh"
+
+#if !defined(CHANNELS)
+#error "fft.cu needs CHANNELS"
+#endif
+
+/// Spectra that a thread works on with the same twiddle, at most.
+constexpr u32 THREAD_SPECTRA = 8;
+constexpr u32 THREADS = 128;
+
+/// From the transforms of z_i = x_{2i} + j x_{2i+1} to those of x, without the Nyquist channel.
+///
+///   spectra  [spectrum][channel N], those of all polarisations
+///   count    spectra
+///
+/// Grid: ((N/2 + 1) / 128, spectra / 8), blocks of 128. A thread does channels k and N - k.
+extern "C" __global__ void __launch_bounds__(THREADS)
+real_spectra(c32 *__restrict__ spectra, u32 count) {
+    const u32 k = blockIdx.x * THREADS + threadIdx.x;
+    if (k > CHANNELS / 2) return;
+    const u32 mirror = (CHANNELS - k) % CHANNELS;
+    const c32 half = root(k, 2 * CHANNELS);
+    const c32 twiddle = {0.5f * half.y, -0.5f * half.x};
+    c32 *spectrum = spectra + static_cast<u64>(blockIdx.y) * THREAD_SPECTRA * CHANNELS;
+    const u32 left = min(count - blockIdx.y * THREAD_SPECTRA, THREAD_SPECTRA);
+#pragma unroll 4
+    for (u32 n = 0; n < left; n++, spectrum += CHANNELS) {
+        c32 z_k = spectrum[k], z_n_k = spectrum[mirror];
+        real_pair(z_k, z_n_k, twiddle);
+        // For k = 0 and N/2 both are the same channel, of which the first is right.
+        if (mirror != k) spectrum[mirror] = z_n_k;
+        spectrum[k] = z_k;
+    }
+}

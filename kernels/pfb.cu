@@ -1,0 +1,259 @@
+// The filter of a polyphase filter bank on packed samples, and what is measured on them.
+//
+// Macros:
+//   CHANNELS  N, a power of two, at least 4; a spectrum takes 2 N samples
+//   TAPS      taps of the filter, 1 .. 64
+//   UNZIP     interleaved complex series into which each spectrum is cut, 1 for none
+//   BITS      bits of a sample: 2 .. 10, 12, 16
+//   NATIVE    1 for 16-bit integers of the machine, 0 for packed samples
+#include "packed.cuh"
+#include "types.cuh"
+
+#if !defined(CHANNELS) || !defined(TAPS) || !defined(UNZIP) || !defined(BITS) || !defined(NATIVE)
+#error "pfb.cu needs CHANNELS, TAPS, UNZIP, BITS and NATIVE"
+#endif
+
+/// Adjacent spectra of one polarisation, no more than one block of threads does one after the other.
+struct Run {
+    /// Address of the memory that the first spectrum's window starts in, a multiple of 4.
+    u64 samples;
+    /// Bits from there to the window's start.
+    u64 first_bit;
+    /// Row of the output: polarisation times spectra per polarisation, plus spectrum.
+    u32 row;
+    /// Spectra.
+    u32 count;
+    /// FILTER, MEASURE or CLEAR.
+    u32 what;
+    u32 pol;
+};
+
+/// All of the windows is there.
+constexpr u32 FILTER = 0;
+/// The spectra are lost, but the last 2 N samples of their windows are there to be measured.
+constexpr u32 MEASURE = 1;
+/// The spectra are lost. (CLEAR = 2)
+
+constexpr int THREADS = 128;
+constexpr int STEP = 2 * CHANNELS;
+/// Adjacent samples of a spectrum that a thread filters: their weights and their windows are in
+/// registers.
+constexpr int COLUMNS = TAPS <= 32 ? 2 : 1;
+/// Bits of a row of STEP samples.
+constexpr u32 ROW_BITS = STEP * BITS;
+/// Rows are read this far ahead.
+constexpr int MAX_AHEAD = 8;
+/// Rows that go together, so that every place in a register array is a constant: a multiple of the
+/// taps.
+constexpr int GROUP = TAPS * ((MAX_AHEAD + TAPS - 1) / TAPS);
+
+constexpr int largest_divisor(int of, int most) {
+    int divisor = most;
+    while (of % divisor != 0) divisor--;
+    return divisor;
+}
+constexpr int AHEAD = largest_divisor(GROUP, MAX_AHEAD);
+
+/// Sums of the squares of a group of rows are exact in single precision up to 2^24; 32 bits are
+/// enough for up to 12 bits (64 2^22 < 2^32).
+constexpr bool IS_EXACT_IN_SINGLE = (static_cast<u64>(GROUP * COLUMNS) << (2 * BITS - 2)) <= 1 << 24;
+template <bool IS_EXACT, bool IS_WIDE> struct Sum { using type = float; };
+template <> struct Sum<false, false> { using type = u32; };
+template <> struct Sum<false, true> { using type = u64; };
+using GroupPower = Sum<IS_EXACT_IN_SINGLE, (BITS > 12)>::type;
+
+/// The samples of one thread's columns, row by row.
+struct Column {
+    const u32 *words;
+    u32 shift;
+
+    /// `first_bit`: of the column in row 0.
+    __device__ Column(u64 samples, u64 first_bit)
+        : words(reinterpret_cast<const u32 *>(samples) + (first_bit >> 5)), shift(first_bit & 31) {}
+
+    /// Makes row `rows` row 0.
+    __device__ __forceinline__ void advance(u32 rows) {
+        const u64 bits = static_cast<u64>(rows) * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift);
+        words += bits >> 5;
+        if (ROW_BITS % 32 != 0) shift = bits & 31;
+    }
+
+    __device__ __forceinline__ uint2 load(u32 row) const {
+        const u32 *at = words + ((row * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift)) >> 5);
+        return {__ldg(at), __ldg(at + 1)};
+    }
+
+    /// The bits of the row's samples, the first one's on top.
+    __device__ __forceinline__ u32 bits(uint2 loaded, u32 row) const {
+        return stream_bits<NATIVE>(loaded.x, loaded.y, (row * ROW_BITS + shift) & 31);
+    }
+};
+
+/// What was measured.
+struct Measured {
+    u64 power = 0;
+    u32 clipped = 0;
+    GroupPower of_group = 0;
+
+    /// `bits` hold the samples `x` 2^BITS.
+    __device__ __forceinline__ void add(u32 bits, const float (&x)[COLUMNS]) {
+        constexpr float limit = static_cast<float>((1 << (BITS - 1)) - 1) / (1u << BITS);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            if constexpr (IS_EXACT_IN_SINGLE) {
+                of_group += x[c] * x[c];
+            } else {
+                const i32 integer = sample<BITS>(bits, c);
+                of_group += static_cast<u32>(integer * integer);
+            }
+            // All bits set, or none: -1 or 0.
+            i32 is_clipped;
+            asm("set.ge.u32.f32 %0, %1, %2;" : "=r"(is_clipped) : "f"(fabsf(x[c])), "f"(limit));
+            clipped -= is_clipped;
+        }
+    }
+
+    __device__ __forceinline__ void end_of_group() {
+        if constexpr (IS_EXACT_IN_SINGLE) {
+            constexpr float scale = static_cast<float>(1u << BITS) * static_cast<float>(1u << BITS);
+            power += static_cast<u32>(of_group * scale);
+        } else {
+            power += of_group;
+        }
+        of_group = 0;
+    }
+
+    /// Adds the sums of the block to `totals` [power, clipped].
+    __device__ void total(u64 *totals) {
+        for (int other = 16; other > 0; other /= 2) {
+            power += __shfl_xor_sync(0xffffffff, power, other);
+            clipped += __shfl_xor_sync(0xffffffff, clipped, other);
+        }
+        if (threadIdx.x % 32 == 0) {
+            atomicAdd(totals, power);
+            atomicAdd(totals + 1, static_cast<u64>(clipped));
+        }
+    }
+};
+
+/// Where sample `column` of a spectrum goes: complex number i = q UNZIP + r to place q of part r.
+__device__ __forceinline__ u32 place(u32 column) {
+    const u32 i = column / 2;
+    return 2 * ((i % UNZIP) * (CHANNELS / UNZIP) + i / UNZIP) + column % 2;
+}
+
+/// Writes what a thread has of one spectrum.
+__device__ __forceinline__ void store(float *to, const float (&y)[COLUMNS]) {
+    if constexpr (COLUMNS == 2) {
+        *reinterpret_cast<float2 *>(to) = {y[0], y[1]};
+    } else {
+        *to = y[0];
+    }
+}
+
+/// The columns of one thread over all spectra of a run. The rows of samples that a window covers are
+/// in registers, in turn; each row is read and decoded once.
+///
+/// y[n][s] = sum over t of w[t][s] x[n + t][s]
+__device__ void filter(Column column, u32 count, const float *weights, float *out,
+                       Measured &measured) {
+    float w[TAPS][COLUMNS], x[TAPS][COLUMNS];
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            // Samples are decoded divided by 2^BITS.
+            w[t][c] = weights[t * STEP + c] * static_cast<float>(1u << BITS);
+        }
+    }
+    const u32 rows = count + TAPS - 1;
+    // Row r is in place r % TAPS of x; before it is decoded, in place r % AHEAD of `ahead`.
+    uint2 ahead[AHEAD] = {};
+    auto decode = [&](u32 row, int of_ahead, float(&to)[COLUMNS], bool has_ahead) {
+        const u32 bits = column.bits(ahead[of_ahead], row);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) to[c] = sample_fraction<BITS>(bits, c);
+        if (has_ahead) ahead[of_ahead] = column.load(row + AHEAD);
+        return bits;
+    };
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) {
+        if (a < rows) ahead[a] = column.load(a);
+    }
+#pragma unroll
+    for (int r = 0; r < TAPS - 1; r++) decode(r, r % AHEAD, x[r], r + AHEAD < rows);
+
+    // Spectrum j from here on, with row 0 of `column` the first of the group.
+    auto spectrum = [&](int j, bool has_ahead) {
+        const int newest = j + TAPS - 1;
+        float(&of_newest)[COLUMNS] = x[newest % TAPS];
+        measured.add(decode(newest, newest % AHEAD, of_newest, has_ahead), of_newest);
+        float y[COLUMNS] = {};
+#pragma unroll
+        for (int t = 0; t < TAPS; t++) {
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) y[c] += w[t][c] * x[(j + t) % TAPS][c];
+        }
+        store(out + j * STEP, y);
+    };
+    u32 left = count;
+    for (; left >= GROUP + AHEAD; left -= GROUP) {
+#pragma unroll
+        for (int j = 0; j < GROUP; j++) spectrum(j, true);
+        measured.end_of_group();
+        column.advance(GROUP);
+        out += GROUP * STEP;
+    }
+    while (left > 0) {
+#pragma unroll
+        for (int j = 0; j < GROUP; j++) {
+            if (j >= left) break;
+            spectrum(j, j + AHEAD < left);
+        }
+        measured.end_of_group();
+        column.advance(GROUP);
+        out += GROUP * STEP;
+        left -= min(left, static_cast<u32>(GROUP));
+    }
+}
+
+/// Filters runs of spectra and measures their samples.
+///
+///   runs      [run]
+///   weights   [tap][sample 2N]
+///   out       [pol][spectrum][sample 2N], or [pol][spectrum][unzip][sample N/unzip][re, im]
+///   totals    [pol][power, clipped]: sum of the squares, and number of samples at the limits, of the
+///             last 2N samples of each window; added to what is there
+///
+/// Grid: (2N / COLUMNS / 128, runs), blocks of 128.
+extern "C" __global__ void __launch_bounds__(THREADS, TAPS <= 16 ? 4 : 2)
+pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__restrict__ out,
+    u64 *__restrict__ totals) {
+    const Run run = runs[blockIdx.y];
+    const u32 first = (blockIdx.x * THREADS + threadIdx.x) * COLUMNS;
+    const bool has_columns = first < STEP;
+    Measured measured;
+    if (has_columns) {
+        const Column column(run.samples, run.first_bit + first * BITS);
+        float *to = out + static_cast<u64>(run.row) * STEP + place(first);
+        if (run.what == FILTER) {
+            filter(column, run.count, weights + first, to, measured);
+        } else {
+            const float zeros[COLUMNS] = {};
+            for (u32 n = 0; n < run.count; n++, to += STEP) {
+                store(to, zeros);
+                if (run.what == MEASURE) {
+                    const u32 last = n + TAPS - 1;
+                    Column of_last = column;
+                    of_last.advance(last);
+                    const u32 bits = of_last.bits(of_last.load(0), 0);
+                    float x[COLUMNS];
+                    for (int c = 0; c < COLUMNS; c++) x[c] = sample_fraction<BITS>(bits, c);
+                    measured.add(bits, x);
+                    measured.end_of_group();
+                }
+            }
+        }
+    }
+    measured.total(totals + 2 * run.pol);
+}

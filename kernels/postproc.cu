@@ -1,0 +1,295 @@
+// The end of the F-engine: the last step of an unzipped transform, fine delay and phase, gains,
+// dither, quantisation, and the order of the heaps.
+//
+// Macros:
+//   CHANNELS          N, a power of two, at least 4
+//   UNZIP             interleaved series into which each spectrum is cut, 1 for none, at most N/4
+//   POLS              polarisations
+//   SPECTRA_PER_HEAP  spectra that stand next to each other for each channel
+//   BITS              of each part of a value, 8 or 4
+//   K_MAJOR           0 for [heap][channel][spectrum][pol], 1 for [heap][channel][pol][spectrum]
+//   DITHER            1 for uniform dither
+//   GAINS             1 for gains that differ from channel to channel
+#include "dither.cuh"
+#include "phasor.cuh"
+#include "quantise.cuh"
+#include "real_fft.cuh"
+#include "short_fft.cuh"
+#include "types.cuh"
+
+#if !defined(CHANNELS) || !defined(UNZIP) || !defined(POLS) || !defined(SPECTRA_PER_HEAP)
+#error "postproc.cu needs CHANNELS, UNZIP, POLS and SPECTRA_PER_HEAP"
+#endif
+#if !defined(BITS) || !defined(K_MAJOR) || !defined(DITHER) || !defined(GAINS)
+#error "postproc.cu needs BITS, K_MAJOR, DITHER and GAINS"
+#endif
+
+/// What is the same for all channels of one spectrum of one polarisation.
+struct alignas(16) Row {
+    Turn turn;
+    u64 dither_key;
+};
+
+/// Makes the rows of an input frame.
+///
+///   phase_turns, fine_delay_samples  [pol][spectrum]
+///   gains                            [pol][re, im]: those that all channels share
+///   rows                             [pol][spectrum]
+///   per_pol                          spectra of each polarisation
+///   first_number                     number of the first spectrum since sync time
+///
+/// Grid: rows / 128, blocks of 128.
+extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
+                                         const double *__restrict__ fine_delay_samples,
+                                         const double *__restrict__ gains, Row *__restrict__ rows,
+                                         u32 per_pol, u64 first_number, u64 dither_seed) {
+    constexpr double PI = 3.14159265358979323846;
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= POLS * per_pol) return;
+    const u32 pol = i / per_pol;
+    double sin, cos;
+    sincospi(2.0 * phase_turns[i], &sin, &cos);
+    const double re = gains[2 * pol], im = gains[2 * pol + 1];
+    Row row;
+    row.turn.centre = {static_cast<float>(cos * re - sin * im),
+                       static_cast<float>(cos * im + sin * re)};
+    row.turn.radians_per_channel = static_cast<float>(-PI / CHANNELS * fine_delay_samples[i]);
+    row.dither_key = dither_key(dither_seed, first_number + i % per_pol, pol);
+    rows[i] = row;
+}
+
+// A thread makes the values of some channels and of adjacent spectra, such that those of one channel
+// are 16 bytes of output; two halves of a warp write 32 bytes next to each other, a whole sector, and
+// each half reads 16 adjacent places of a spectrum.
+constexpr u32 VALUE_BYTES = BITS == 8 ? 2 : 1;
+constexpr u32 VALUES = 16 / VALUE_BYTES;
+constexpr u32 VALUES_PER_WORD = 4 / VALUE_BYTES;
+/// Polarisations whose values alternate.
+constexpr u32 MIXED_POLS = K_MAJOR ? 1 : POLS;
+/// Spectra of a thread, and of a tile: of both halves of a warp.
+constexpr u32 THREAD_SPECTRA = VALUES / MIXED_POLS;
+constexpr u32 TILE_SPECTRA = 2 * THREAD_SPECTRA;
+constexpr u32 TILES_PER_HEAP = (SPECTRA_PER_HEAP + TILE_SPECTRA - 1) / TILE_SPECTRA;
+/// Bytes of one channel of a heap, and of what is adjacent in it.
+constexpr u32 CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
+constexpr u32 ADJACENT_BYTES = SPECTRA_PER_HEAP * MIXED_POLS * VALUE_BYTES;
+
+constexpr u32 THREADS = 256;
+/// Places of a spectrum that a block works on.
+constexpr u32 BLOCK_PLACES = THREADS / 2;
+
+/// Channels that a thread makes at once.
+///
+/// Plain: two adjacent ones, a vector of 16 bytes.
+/// Unzipped: of place s of each part, 0 <= s <= m/2 with m = N/UNZIP, channels p m + s (p = 0 ..
+/// UNZIP-1), and N less each of these, from place m - s; for s = 0 and m/2 the latter are the former.
+constexpr u32 PART = CHANNELS / UNZIP;
+constexpr u32 AT_ONCE = UNZIP == 1 ? 2 : 2 * UNZIP;
+constexpr u32 PLACES = UNZIP == 1 ? CHANNELS / 2 : PART / 2 + 1;
+
+/// The sums over the parts; where sum p is left.
+__device__ __forceinline__ void across_parts(c32 (&z)[UNZIP]) {
+    if constexpr (UNZIP == 2) {
+        const c32 sum = z[0] + z[1];
+        z[1] = z[0] - z[1];
+        z[0] = sum;
+    } else {
+        short_fft<UNZIP>(z);
+    }
+}
+__device__ constexpr int of_sum(int p) { return UNZIP == 2 ? p : fft_place<UNZIP>(p); }
+
+struct Place {
+    u32 s;
+#if UNZIP > 1
+    /// e^{-2 pi j rs/N} for part r, and -j e^{-j pi k/N} / 2 for channel k = p m + s.
+    c32 part[UNZIP], real[UNZIP];
+#endif
+
+    __device__ explicit Place(u32 place) : s(place) {
+#if UNZIP > 1
+#pragma unroll
+        for (int r = 0; r < UNZIP; r++) {
+            part[r] = root(r * s, CHANNELS);
+            const c32 half = root(r * PART + s, 2 * CHANNELS);
+            real[r] = {0.5f * half.y, -0.5f * half.x};
+        }
+#endif
+    }
+
+    /// Channel number `i` of those made at once.
+    __device__ __forceinline__ u32 channel(int i) const {
+#if UNZIP == 1
+        return 2 * s + i;
+#else
+        return i < UNZIP ? i * PART + s : (2 * UNZIP - i) * PART - s;
+#endif
+    }
+
+    /// Whether the channels from place m - s are others than those from place s.
+    __device__ __forceinline__ bool is_mirrored() const {
+        return UNZIP == 1 || (s != 0 && 2 * s != PART);
+    }
+
+    /// What turns those channels.
+    __device__ __forceinline__ void slopes(const Turn &turn, c32 (&slopes)[AT_ONCE]) const {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (UNZIP == 1 || i < UNZIP) {
+                slopes[i] = slope(turn, static_cast<float>(static_cast<i32>(channel(i)) - CHANNELS / 2));
+            } else {
+                slopes[i] = conj(slopes[i - UNZIP]);
+            }
+        }
+    }
+
+    /// Those channels of a spectrum.
+    __device__ __forceinline__ void load(const c32 *spectrum, c32 (&x)[AT_ONCE]) const {
+#if UNZIP == 1
+        const float4 both = __ldg(reinterpret_cast<const float4 *>(spectrum) + s);
+        x[0] = {both.x, both.y};
+        x[1] = {both.z, both.w};
+#else
+        // Z_{pm+s} = sum over r of e^{-2 pi j rp/n} e^{-2 pi j rs/N} Z^r_s. Place m - s has the
+        // conjugate twiddles but for a factor e^{-2 pi j r/n}, which moves its p by one: sum q of it
+        // is that of channel q m - s.
+        c32 low[UNZIP], high[UNZIP];
+        const u32 mirror = s == 0 ? 0 : PART - s;
+#pragma unroll
+        for (int r = 0; r < UNZIP; r++) {
+            low[r] = __ldg(spectrum + r * PART + s);
+            high[r] = __ldg(spectrum + r * PART + mirror);
+        }
+#pragma unroll
+        for (int r = 1; r < UNZIP; r++) {
+            low[r] = low[r] * part[r];
+            high[r] = high[r] * conj(part[r]);
+        }
+        across_parts(low);
+        across_parts(high);
+#pragma unroll
+        for (int p = 0; p < UNZIP; p++) {
+            x[p] = low[of_sum(p)];
+            x[UNZIP + p] = high[of_sum((UNZIP - p) % UNZIP)];
+            real_pair(x[p], x[UNZIP + p], real[p]);
+        }
+#endif
+    }
+};
+
+/// Writes those of 16 bytes of values whose spectra belong to the piece.
+__device__ __forceinline__ void store_some(u8 *to, const u32 (&words)[4], u32 first, u32 count) {
+#pragma unroll
+    for (u32 v = 0; v < VALUES; v++) {
+        const u32 spectrum = v / MIXED_POLS;
+        if (spectrum < first || spectrum >= first + count) continue;
+        const u32 value = words[v / VALUES_PER_WORD] >> (v % VALUES_PER_WORD * 8 * VALUE_BYTES);
+#pragma unroll
+        for (u32 b = 0; b < VALUE_BYTES; b++) to[v * VALUE_BYTES + b] = value >> (8 * b);
+    }
+}
+
+/// Puts a piece of an input frame, adjacent spectra, into an output frame.
+///
+///   input      [pol][spectrum][channel N], or [pol][spectrum][unzip][channel N/unzip]
+///   rows       [pol][spectrum] of the input
+///   gains      [pol][channel N], if they differ from channel to channel
+///   out        [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes
+///              (re, im) or one (re in the high nibble)
+///   saturated  [heap][pol]: complex values of which a part was clamped; added to what is there
+///   per_pol    spectra of each polarisation of the input
+///   from       first spectrum of the piece within the input
+///   place      its place among the spectra of all heaps of the output
+///   count      spectra of the piece
+///   first_tile the tile that has that place
+///
+/// Grid: (tiles of the piece, PLACES / BLOCK_PLACES, polarisations that do not alternate), blocks of
+/// 256. Blocks that write next to each other follow each other.
+extern "C" __global__ void __launch_bounds__(THREADS, UNZIP <= 2 ? 3 : UNZIP <= 4 ? 2 : 1)
+postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
+         const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,
+         u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile) {
+    const u32 lane = threadIdx.x % 32, half = lane / 16;
+    const u32 heap = (first_tile + blockIdx.x) / TILES_PER_HEAP;
+    const u32 tile = (first_tile + blockIdx.x) % TILES_PER_HEAP;
+    // Of the thread's spectra those from `begin` to `end` belong to the piece.
+    const u32 in_heap = tile * TILE_SPECTRA + half * THREAD_SPECTRA;
+    const i32 before = static_cast<i32>(place) - static_cast<i32>(heap * SPECTRA_PER_HEAP + in_heap);
+    const i32 heap_left = static_cast<i32>(SPECTRA_PER_HEAP) - static_cast<i32>(in_heap);
+    const i32 begin = max(before, 0);
+    const i32 end =
+        min(min(before + static_cast<i32>(count), heap_left), static_cast<i32>(THREAD_SPECTRA));
+    const Place at(blockIdx.y * BLOCK_PLACES + threadIdx.x / 32 * 16 + lane % 16);
+    const u32 first_pol = K_MAJOR ? blockIdx.z : 0;
+    const bool has_values = at.s < PLACES && begin < end;
+
+    const float infinity = __uint_as_float(0x7f800000);
+    u32 clamped[MIXED_POLS] = {};
+    if (has_values) {
+        u32 words[AT_ONCE][4] = {};
+#pragma unroll 1
+        for (u32 word = 0; word < 4; word++) {
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                words[i][0] = words[i][1];
+                words[i][1] = words[i][2];
+                words[i][2] = words[i][3];
+                words[i][3] = 0;
+            }
+#pragma unroll
+            for (u32 v = 0; v < VALUES_PER_WORD; v++) {
+                const u32 mixed_pol = v % MIXED_POLS, pol = first_pol + mixed_pol;
+                const i32 spectrum = (word * VALUES_PER_WORD + v) / MIXED_POLS;
+                const bool is_inside = begin <= spectrum && spectrum < end;
+                // What is outside is not stored; it is read where there is something to read.
+                const u32 number = from + (min(max(spectrum, begin), end - 1) - before);
+                const u64 row_index = static_cast<u64>(pol) * per_pol + number;
+                const Row row = rows[row_index];
+                c32 x[AT_ONCE], slopes[AT_ONCE];
+                at.load(input + row_index * CHANNELS, x);
+                at.slopes(row.turn, slopes);
+                // What is not stored is not counted either.
+                const float limit = is_inside ? largest(BITS) : infinity;
+                const float mirrored_limit = at.is_mirrored() ? limit : infinity;
+#pragma unroll
+                for (u32 i = 0; i < AT_ONCE; i++) {
+                    const u32 k = at.channel(i);
+                    c32 factor = row.turn.centre * slopes[i];
+                    if (GAINS) factor = factor * __ldg(gains + pol * CHANNELS + k);
+                    c32 z = x[i] * factor;
+                    if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
+                    clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
+                    const u32 value = BITS == 8 ? quantise8(z) : quantise4(z);
+                    // The bytes so far stay, those of the value come next.
+                    if (BITS == 8) {
+                        words[i][3] = __byte_perm(words[i][3], value, v == 0 ? 0x3254 : 0x5410);
+                    } else {
+                        const u32 order[4] = {0x3214, 0x3240, 0x3410, 0x4210};
+                        words[i][3] = __byte_perm(words[i][3], value, order[v]);
+                    }
+                }
+            }
+        }
+        const bool is_whole = begin == 0 && end == THREAD_SPECTRA && ADJACENT_BYTES % 16 == 0;
+        u8 *to = out + static_cast<u64>(heap) * CHANNELS * CHANNEL_BYTES +
+                 first_pol * ADJACENT_BYTES * (K_MAJOR ? 1 : 0) + in_heap * MIXED_POLS * VALUE_BYTES;
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
+            u8 *of_channel = to + static_cast<u64>(at.channel(i)) * CHANNEL_BYTES;
+            if (is_whole) {
+                *reinterpret_cast<uint4 *>(of_channel) = {words[i][0], words[i][1], words[i][2],
+                                                          words[i][3]};
+            } else {
+                store_some(of_channel, words[i], begin, end - begin);
+            }
+        }
+    }
+#pragma unroll
+    for (u32 p = 0; p < MIXED_POLS; p++) {
+        const u32 of_warp = __reduce_add_sync(0xffffffff, clamped[p]);
+        if (lane == 0 && of_warp > 0) {
+            atomicAdd(saturated + heap * POLS + first_pol + p, static_cast<u64>(of_warp));
+        }
+    }
+}
