@@ -1,13 +1,14 @@
 // Reproducible dither: the numbers of the CPU form, bit by bit.
 //
 // Noise depends on nothing but the key of a row of values (made of the seed, the number of the
-// spectrum and the polarisation) and the index within the row. SplitMix64 (Steele,
-// Lea and Flood 2014).
+// spectrum and the polarisation) and the index within the row. SplitMix64 (Steele, Lea and Flood
+// 2014).
 #pragma once
 #include "types.cuh"
 
 constexpr u64 DITHER_STEP = 0x9e3779b97f4a7c15;
 
+/// A number whose bits depend on all bits of `z`.
 __device__ __forceinline__ u64 mixed(u64 z) {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;

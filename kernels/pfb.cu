@@ -79,7 +79,8 @@ struct Column {
     }
 
     __device__ __forceinline__ uint2 load(u32 row) const {
-        const u32 *at = words + ((row * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift)) >> 5);
+        const u64 bit = static_cast<u64>(row) * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift);
+        const u32 *at = words + (bit >> 5);
         return {__ldg(at), __ldg(at + 1)};
     }
 
