@@ -8,6 +8,10 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+/// How often a device is asked whether it still works.
+const WATCH_PERIOD: Duration = Duration::from_millis(300);
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +71,20 @@ pub fn count() -> Result<usize, CudaError> {
     }
 }
 
+/// Wakes the blocks on a device that has failed, whose callbacks do not come any more; they find
+/// out then. Ends with the device.
+fn watch(device: &Weak<Device>) {
+    loop {
+        std::thread::sleep(WATCH_PERIOD);
+        let Some(device) = device.upgrade() else { return };
+        if device.bind().and_then(|()| device.free_bytes()).is_err() {
+            let statuses: Vec<_> =
+                lock(&device.statuses).iter().filter_map(Weak::upgrade).collect();
+            statuses.iter().for_each(|status| status.waker.wake());
+        }
+    }
+}
+
 impl Device {
     /// The GPU of this number.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
@@ -108,6 +126,8 @@ impl Device {
             kernel_folder: Mutex::default(),
         });
         opened.push(Arc::downgrade(&device));
+        let watched = Arc::downgrade(&device);
+        std::thread::spawn(move || watch(&watched));
         Ok(device)
     }
 

@@ -73,6 +73,8 @@ impl Program {
         // SAFETY: the driver copies the image, which is whole.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(CudaError::driver("loading a kernel"))?;
+        // Constants of the program are copied by a stream for which lanes do not wait.
+        self.device.synchronise()?;
         self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(Module(module));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())

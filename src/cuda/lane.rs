@@ -102,7 +102,7 @@ impl<J> Lane<J> {
             marks: (0..IN_FLIGHT).map(|_| marks()).collect::<Result<_, _>>()?,
             stream: Stream::new()?,
             callbacks: Stream::new()?,
-            status: Status::new(device, &env.name)?,
+            status: Status::new(device, &env.name, env.wake.clone())?,
             waker: Box::new(env.wake.clone()),
             device_nanoseconds: env.counters.count(
                 "device_nanoseconds",

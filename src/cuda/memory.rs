@@ -1,4 +1,7 @@
 //! Memory of a device, and memory of the host that devices copy from and to.
+//!
+//! What is done here to device memory goes by the driver's own stream, for which lanes do not wait:
+//! so each of these calls ends when the device has done it. They belong to the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
 use super::{CudaError, Device};
@@ -34,6 +37,7 @@ impl Allocation {
         let allocation = Self { device: Arc::clone(device), address, bytes };
         // SAFETY: exactly the bytes just allocated.
         unsafe { result::memset_d8_sync(address, POISON, whole) }.map_err(&failed)?;
+        device.synchronise()?;
         Ok(allocation)
     }
 }
@@ -67,6 +71,7 @@ impl<T: Pod> DeviceArray<T> {
         // SAFETY: exactly the array's bytes.
         let cleared = unsafe { result::memset_d8_sync(array.memory.address, 0, array.bytes()) };
         cleared.map_err(CudaError::driver("clearing GPU memory"))?;
+        device.synchronise()?;
         Ok(array)
     }
 
@@ -86,7 +91,8 @@ impl<T: Pod> DeviceArray<T> {
         self.memory.device.bind()?;
         // SAFETY: as many bytes as are there.
         let copied = unsafe { result::memcpy_htod_sync(self.memory.address, values) };
-        copied.map_err(CudaError::driver("copying to the GPU"))
+        copied.map_err(CudaError::driver("copying to the GPU"))?;
+        self.memory.device.synchronise()
     }
 
     /// A copy on the host. Waits for the device: for tests and for the end.

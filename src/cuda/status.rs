@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // words that the device writes
 
 use super::{CudaError, Device, Pinned};
+use crate::kind::Waker;
 use cudarc::driver::sys;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +19,18 @@ const REMEMBERED: usize = 8;
 /// One lane's words.
 pub(super) struct Status {
     block: String,
+    /// After a fault the driver runs no more callbacks, so somebody else has to wake the block.
+    pub waker: Waker,
     words: Mutex<Pinned<u32>>,
     /// Timestamps of the frames of the last jobs.
     frames: [AtomicU64; REMEMBERED],
 }
 
 impl Status {
-    pub fn new(device: &Arc<Device>, block: &str) -> Result<Arc<Self>, CudaError> {
+    pub fn new(device: &Arc<Device>, block: &str, waker: Waker) -> Result<Arc<Self>, CudaError> {
         let words = Mutex::new(Pinned::new(device, WORDS)?);
         let frames = [const { AtomicU64::new(0) }; REMEMBERED];
-        let status = Arc::new(Self { block: block.to_owned(), words, frames });
+        let status = Arc::new(Self { block: block.to_owned(), waker, words, frames });
         device.keep_status(&status);
         Ok(status)
     }
