@@ -35,7 +35,10 @@ pub struct Named {
 
 /// The counters of one block.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<Mutex<Vec<Named>>>);
+pub struct Counters {
+    named: Arc<Mutex<Vec<Named>>>,
+    device_nanoseconds: Counter,
+}
 
 impl Counters {
     /// A new counter; the same one again if the block is rebuilt.
@@ -50,8 +53,15 @@ impl Counters {
         self.register(name, help, true)
     }
 
+    /// Nanoseconds that a device spent on the block's frames, from the first kernel of each to its
+    /// last.
+    #[must_use]
+    pub fn device_nanoseconds(&self) -> &Counter {
+        &self.device_nanoseconds
+    }
+
     fn register(&self, name: &'static str, help: &'static str, is_loss: bool) -> Counter {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.iter().find(|known| known.name == name) {
             return known.counter.clone();
         }
@@ -63,6 +73,6 @@ impl Counters {
     /// All counters in the order they were made.
     #[must_use]
     pub fn list(&self) -> Vec<Named> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -7,6 +7,7 @@ use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::units;
+use fxgraph::DeviceName;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
@@ -174,6 +175,8 @@ struct Row<'a> {
     /// Larger of what it took and what it pushed, per second.
     bytes_per_second: f64,
     busy: f64,
+    /// The same of the GPU that the block runs on.
+    device_busy: Option<f64>,
     /// Signal time per time.
     real_time: f64,
 }
@@ -199,6 +202,9 @@ fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
             samples,
             bytes_per_second: stats.bytes_in.max(stats.bytes_out) as f64 / elapsed,
             busy: stats.busy.as_secs_f64() / elapsed,
+            device_busy: planned
+                .filter(|planned| planned.device != DeviceName::Cpu)
+                .map(|_| stats.device_busy.as_secs_f64() / elapsed),
             real_time: signal / elapsed,
         }
     };
@@ -213,30 +219,38 @@ fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("started in {started}, ran {ran}"))
     );
-    let mut table = Table::new(
-        terminal.coloured_results,
-        &[
-            ("block", Left),
-            ("kind", Left),
-            ("frames", Right),
-            ("samples", Right),
-            ("GB/s", Right),
-            ("busy", Right),
-            ("real time", Right),
-            ("drops", Right),
-        ],
-    );
-    for row in rows(plan, report) {
-        table.row([
+    let rows = rows(plan, report);
+    let has_gpu = rows.iter().any(|row| row.device_busy.is_some());
+    let mut columns = vec![
+        ("block", Left),
+        ("kind", Left),
+        ("frames", Right),
+        ("samples", Right),
+        ("GB/s", Right),
+        ("busy", Right),
+        ("real time", Right),
+        ("drops", Right),
+    ];
+    if has_gpu {
+        columns.push(("GPU busy", Right));
+    }
+    let percent = |fraction: f64| format!("{:.1} %", fraction * 100.0);
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for row in rows {
+        let mut cells = vec![
             row.stats.name.clone(),
             row.stats.kind.to_owned(),
             row.frames.to_string(),
             units::count(row.samples),
             format!("{:.3}", row.bytes_per_second / 1e9),
-            format!("{:.1} %", row.busy * 100.0),
+            percent(row.busy),
             format!("{:.2} %", row.real_time * 100.0),
             drops(row.stats).to_string(),
-        ]);
+        ];
+        if has_gpu {
+            cells.push(row.device_busy.map_or("-".to_owned(), percent));
+        }
+        table.row(cells);
     }
     text.push_str(&table.finish());
     text.push_str(&counters(report, terminal));
@@ -293,6 +307,7 @@ fn as_json(plan: &Plan, report: &Report) -> Value {
                 "samples": row.samples,
                 "bytes_per_second": row.bytes_per_second,
                 "busy_fraction": row.busy,
+                "device_busy_fraction": row.device_busy,
                 "real_time_fraction": row.real_time,
                 "drops": drops(row.stats),
                 "counters": counters,

@@ -104,11 +104,7 @@ impl<J> Lane<J> {
             callbacks: Stream::new()?,
             status: Status::new(device, &env.name, env.wake.clone())?,
             waker: Box::new(env.wake.clone()),
-            device_nanoseconds: env.counters.count(
-                "device_nanoseconds",
-                "time that the GPU spent on the block's frames, from the first kernel of each to \
-                 its last; compare with other blocks to find the slowest",
-            ),
+            device_nanoseconds: env.counters.device_nanoseconds().clone(),
         })
     }
 

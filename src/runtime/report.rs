@@ -46,6 +46,8 @@ pub struct BlockStats {
     pub bytes_out: u64,
     /// Time it spent working.
     pub busy: Duration,
+    /// Time that a GPU spent on its frames.
+    pub device_busy: Duration,
     /// Calls of its `work`.
     pub works: u64,
     /// Queues in front of its inputs, in the order of the ports.

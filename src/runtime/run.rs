@@ -117,6 +117,7 @@ impl Cell {
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
+            device_busy: Duration::from_nanos(self.counters.device_nanoseconds().get()),
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
             counters: self.counters.list(),

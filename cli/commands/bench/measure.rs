@@ -1,8 +1,8 @@
 //! One benchmark: a flowgraph, run for a while and looked at twice.
 
-use fxgraph::Registry;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
+use fxgraph::{DeviceName, Registry};
 use fxgraph_blocks::benchmarks::Benchmark;
 use std::time::{Duration, Instant};
 
@@ -91,15 +91,9 @@ pub fn measure(
     let operations: f64 =
         blocks.iter().map(|&block| operations_per_input_frame(&plan, block)).sum();
     let of_block = |&block: &usize| {
-        // A block that collects heaps takes frames of another length than the first one's.
-        let own_frames = grown(block, |block| block.frames_in)
-            / plan.blocks[block].ports.inputs.len().max(1) as f64;
-        let nanoseconds = device_nanoseconds(&after[block])
-            .zip(device_nanoseconds(&before[block]))
-            .map(|(after, before)| after.saturating_sub(before) as f64);
-        let scale = own_frames / frames;
-        let seconds = nanoseconds.map(|n| 1e-9 * n / own_frames * scale);
-        (plan.blocks[block].name.clone(), seconds)
+        let busy = after[block].device_busy.saturating_sub(before[block].device_busy);
+        let on_device = plan.blocks[block].device != DeviceName::Cpu;
+        (plan.blocks[block].name.clone(), on_device.then(|| busy.as_secs_f64() / frames))
     };
     let kinds = blocks.iter().map(|&block| plan.blocks[block].kind);
     Ok(Measured {
@@ -123,9 +117,4 @@ fn operations_per_input_frame(plan: &Plan, block: usize) -> f64 {
     let (inputs, outputs) = (samples(&block.ports.inputs), samples(&block.ports.outputs));
     let input_frames = inputs.zip(outputs).map_or(1.0, |(input, output)| input / output);
     block.resources.operations_per_frame * input_frames
-}
-
-fn device_nanoseconds(block: &BlockStats) -> Option<u64> {
-    let counter = block.counters.iter().find(|counter| counter.name == "device_nanoseconds");
-    counter.map(|counter| counter.counter.get())
 }

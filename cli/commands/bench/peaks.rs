@@ -109,7 +109,7 @@ fn device_seconds(
 ) -> Result<f64, BlockError> {
     let env = Env { device: Some(Arc::clone(device)), ..Env::detached("bench") };
     let mut lane = Lane::new(&env)?;
-    let nanoseconds = env.counters.count("device_nanoseconds", "");
+    let nanoseconds = env.counters.device_nanoseconds().clone();
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let before = nanoseconds.get();
