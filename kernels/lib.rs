@@ -35,6 +35,7 @@ pub struct Program {
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[
+    Source { name: "axes.cuh", text: include_str!("axes.cuh") },
     Source { name: "async_copy.cuh", text: include_str!("async_copy.cuh") },
     Source { name: "dither.cuh", text: include_str!("dither.cuh") },
     Source { name: "f_engine.cuh", text: include_str!("f_engine.cuh") },
@@ -48,6 +49,7 @@ pub const HEADERS: &[Source] = &[
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
     Source { name: "real_fft.cuh", text: include_str!("real_fft.cuh") },
     Source { name: "short_fft.cuh", text: include_str!("short_fft.cuh") },
+    Source { name: "transpose.cuh", text: include_str!("transpose.cuh") },
     Source { name: "types.cuh", text: include_str!("types.cuh") },
     Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },
 ];
