@@ -81,6 +81,6 @@ impl Case {
 
 /// All cases of this crate's kinds, with their forms on `device`.
 #[must_use]
-pub fn cases(_device: DeviceName) -> Vec<Case> {
-    Vec::new()
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    [crate::transpose::conformance::cases(device)].concat()
 }

@@ -3,7 +3,7 @@
 use crate::{
     antenna_stack::AntennaStack, beamformer::Beamformer, correlator::Correlator, fft::Fft,
     file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb, pol_aligner::PolAligner,
-    postproc::Postproc, spead_sink::SpeadSink,
+    postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{
@@ -148,10 +148,11 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 13] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 14] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
+    let backwards: Vec<_> = inputs.axes.iter().rev().map(|axis| axis.name).collect();
     let sink = |stream: &str| json!({"stream": stream, "destinations": ["127.0.0.1+1:9"], "samples_per_heap": 8});
     [
         drive::<PolAligner>(json!({}), two(), timestamps, noise),
@@ -178,6 +179,7 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 13] {
         drive::<SpeadSink>(sink("x_engine"), one(), timestamps, noise),
         drive::<SpeadSink>(sink("b_engine"), one(), timestamps, noise),
         drive::<FileSink>(json!({"path": path, "max_frames": 0}), one(), timestamps, noise),
+        drive::<Transpose>(json!({"axes": backwards}), one(), timestamps, noise),
     ]
 }
 
@@ -200,7 +202,7 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 13];
+    let mut taken = [0; 14];
     for _ in 0..3000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {

@@ -40,6 +40,7 @@ pub mod spead_sink;
 pub mod spead_source;
 mod spectra;
 pub mod stacked;
+pub mod transpose;
 
 use fxgraph::KindEntry;
 
@@ -62,5 +63,6 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<postproc::Postproc>(),
         KindEntry::of::<spead_sink::SpeadSink>(),
         KindEntry::of::<spead_source::SpeadSource>(),
+        KindEntry::of::<transpose::Transpose>(),
     ]
 }

@@ -1,0 +1,65 @@
+//! The form for CUDA devices: one launch for each frame.
+#![allow(unsafe_code)] // launches on frames that the job owns
+
+use super::Layout;
+use super::kernel::launches;
+use super::permutation::Permutation;
+use crate::gpu;
+use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use std::sync::Arc;
+
+/// The running block.
+pub struct Cuda {
+    layout: Layout,
+    lane: Lane<(Arc<Frame>, FrameMut)>,
+    kernel: Kernel,
+    grid: Grid,
+}
+
+impl Cuda {
+    pub fn new(layout: Layout, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let launches = launches(&Permutation::new(&layout.axes, layout.element_bytes));
+        let launch = launches
+            .into_iter()
+            .next()
+            .ok_or_else(|| BlockError::new("frames of 2^32 elements or more are too large"))?;
+        let defines = [launch.shape, launch.geometry].concat();
+        let program = gpu::program(lane.device(), launch.program, defines)?;
+        let kernel = program.kernel(launch.kernel, launch.shared_bytes)?;
+        let grid = Grid::new([launch.blocks, 1, 1], launch.threads);
+        Ok(Self { layout, lane, kernel, grid })
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        self.layout.header(input.header(), output.header_mut());
+        self.lane.begin(input.header().timestamp)?;
+        let device = self.lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        // SAFETY: the kernel's arguments; the job owns both frames, whose sizes it was compiled for.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &[from.into(), to.into()]) }?;
+        self.lane.submit((input, output))
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some((_, output)) = self.lane.done()?
+        {
+            io.outputs[0].push(output);
+        }
+        if io.inputs[0].ended() && self.lane.is_idle() {
+            return Ok(Next::Finished);
+        }
+        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.begin(input, output)?;
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,192 @@
+//! Which kernel does a permutation on a GPU, and in which geometries it could.
+
+use super::permutation::{Axis, Permutation, Way, elements};
+
+/// Bytes of the widest memory access.
+const WIDEST: usize = 16;
+/// Bytes that the rows of a tile should have, on both sides.
+const LONG_BYTES: usize = 256;
+/// Bytes of a tile of which one side is short.
+const NARROW_TILE_BYTES: usize = 16 << 10;
+/// Vectors that a thread may hold in its registers, and bytes of them.
+const MOST_RUNS: usize = 16;
+const MOST_RUN_BYTES: usize = 256;
+/// Threads of a block of `strided_copy`.
+const COPY_THREADS: usize = 256;
+/// Matrices of fewer elements are not worth a tile.
+const LEAST_ELEMENTS: usize = 1024;
+/// Elements that the kernels count: fewer than 2^32, so that there are fewer than 2^31 blocks too.
+const MOST_ELEMENTS: usize = (1 << 32) - 1;
+
+/// A kernel with everything that its launch needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// File of the program, and the kernel in it.
+    pub program: &'static str,
+    pub kernel: &'static str,
+    /// Macros that say what is moved.
+    pub shape: Vec<(&'static str, String)>,
+    /// Macros that say how: what a tuner chooses.
+    pub geometry: Vec<(&'static str, String)>,
+    pub blocks: usize,
+    pub threads: usize,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: usize,
+}
+
+/// How `kernels/transpose.cuh` cuts a tile, its sides in elements, the vector in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    rows: usize,
+    columns: usize,
+    vector: usize,
+    threads: usize,
+}
+
+impl Tile {
+    /// Vectors that each thread holds in its registers.
+    fn runs(&self, element_bytes: usize) -> usize {
+        self.rows * self.columns * element_bytes / self.vector / self.threads
+    }
+}
+
+/// The ways a GPU can do it, the one that suits most cases first; none if it is too large.
+pub fn launches(permutation: &Permutation) -> Vec<Launch> {
+    let bytes = permutation.element_bytes;
+    let (rows, columns, others) = match &permutation.way {
+        Way::Copy(axes) => (&[][..], &[][..], axes),
+        Way::Matrices { rows, columns, batch } => (&rows[..], &columns[..], batch),
+    };
+    let matrix = elements(rows) * elements(columns);
+    if matrix * elements(others) > MOST_ELEMENTS {
+        vec![]
+    } else if matrix < LEAST_ELEMENTS {
+        vec![copy(&[rows, columns, others].concat(), bytes)]
+    } else {
+        let tiles = tiles(rows, columns, others, bytes);
+        tiles.iter().map(|tile| transpose(rows, columns, others, bytes, *tile)).collect()
+    }
+}
+
+/// The widest power of two of bytes, from one element up, that all these numbers of elements are
+/// multiples of.
+fn alignment(counts: impl Iterator<Item = usize>, element_bytes: usize) -> usize {
+    let common = counts.fold(WIDEST, |bits, count| bits | (count * element_bytes));
+    1 << common.trailing_zeros()
+}
+
+fn list(numbers: impl Iterator<Item = usize>) -> String {
+    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+}
+
+fn copy(axes: &[Axis], element_bytes: usize) -> Launch {
+    let mut axes = axes.to_vec();
+    axes.sort_by_key(|axis| axis.to);
+    // What is contiguous on both sides is cut into units as long as all strides allow.
+    let is_run = |axis: &Axis| (axis.from, axis.to) == (1, 1);
+    let counts = axes
+        .iter()
+        .flat_map(|axis| if is_run(axis) { [axis.len; 2] } else { [axis.from, axis.to] });
+    let unit = alignment(counts, element_bytes);
+    for axis in &mut axes {
+        if is_run(axis) {
+            axis.len = axis.len * element_bytes / unit;
+        } else {
+            axis.from = axis.from * element_bytes / unit;
+            axis.to = axis.to * element_bytes / unit;
+        }
+    }
+    Launch {
+        program: "strided_copy.cu",
+        kernel: "strided_copy",
+        shape: vec![
+            ("UNIT_BYTES", unit.to_string()),
+            ("LENGTHS", list(axes.iter().map(|axis| axis.len))),
+            ("INPUT_STRIDES", list(axes.iter().map(|axis| axis.from))),
+            ("OUTPUT_STRIDES", list(axes.iter().map(|axis| axis.to))),
+        ],
+        geometry: vec![],
+        blocks: elements(&axes).div_ceil(COPY_THREADS),
+        threads: COPY_THREADS,
+        shared_bytes: 0,
+    }
+}
+
+/// The tiles worth trying, the usual one first.
+fn tiles(rows: &[Axis], columns: &[Axis], batch: &[Axis], bytes: usize) -> Vec<Tile> {
+    let strides = rows.iter().map(|axis| axis.from).chain(columns.iter().map(|axis| axis.to));
+    let strides = strides.chain(batch.iter().flat_map(|axis| [axis.from, axis.to]));
+    let aligned = alignment(strides, bytes);
+    let [height, width] = [rows, columns].map(|axes| elements(axes).next_power_of_two());
+    let (vector, threads) = if bytes < 4 { (8, 512) } else { (16, 256) };
+    let other_vector = if vector == 8 { 16 } else { 8 };
+    let mut tiles: Vec<Tile> = Vec::new();
+    // (rows and columns of the tile in shares of the usual side, vector, threads)
+    for (tall, wide, vector, threads) in [
+        ((1, 1), (1, 1), vector, threads),
+        ((1, 1), (1, 1), vector, threads / 2),
+        ((1, 1), (1, 1), other_vector, threads / 2),
+        ((1, 1), (1, 1), other_vector, 128),
+        ((1, 1), (1, 2), vector, threads / 2),
+        ((1, 2), (1, 1), vector, threads / 2),
+        ((1, 2), (1, 2), vector, 128),
+        ((2, 1), (1, 1), vector, threads),
+        ((1, 1), (2, 1), vector, threads),
+    ] {
+        let side = |share: (usize, usize)| LONG_BYTES / bytes * share.0 / share.1;
+        let narrow = |other: usize| NARROW_TILE_BYTES / bytes / other;
+        let (tall, wide) = (side(tall), side(wide));
+        let rows = if width < wide { tall.max(narrow(width)) } else { tall }.min(height);
+        let columns = if height < tall { wide.max(narrow(height)) } else { wide }.min(width);
+        let square = (vector.min(aligned) / bytes).max(1).min(rows).min(columns);
+        let threads = threads.min(rows * columns / (square * square));
+        let mut tile = Tile { rows, columns, vector: square * bytes, threads };
+        while tile.runs(bytes) > MOST_RUNS || tile.runs(bytes) * tile.vector > MOST_RUN_BYTES {
+            let longer = if tile.rows > tile.columns { &mut tile.rows } else { &mut tile.columns };
+            *longer /= 2;
+        }
+        if !tiles.contains(&tile) {
+            tiles.push(tile);
+        }
+    }
+    tiles
+}
+
+fn transpose(
+    rows: &[Axis],
+    columns: &[Axis],
+    batch: &[Axis],
+    element_bytes: usize,
+    tile: Tile,
+) -> Launch {
+    let none = [Axis { len: 1, from: 0, to: 0 }];
+    let batch = if batch.is_empty() { &none } else { batch };
+    let tiles_down = elements(rows).div_ceil(tile.rows);
+    let tiles_across = elements(columns).div_ceil(tile.columns);
+    let block = 16.min(tile.rows).min(tile.columns);
+    let number = |number: usize| number.to_string();
+    Launch {
+        program: "transpose.cu",
+        kernel: "transpose",
+        shape: vec![
+            ("ELEMENT_BYTES", number(element_bytes)),
+            ("ROW_LENGTHS", list(rows.iter().map(|axis| axis.len))),
+            ("ROW_STRIDES", list(rows.iter().map(|axis| axis.from))),
+            ("COLUMN_LENGTHS", list(columns.iter().map(|axis| axis.len))),
+            ("COLUMN_STRIDES", list(columns.iter().map(|axis| axis.to))),
+            ("BATCH_LENGTHS", list(batch.iter().map(|axis| axis.len))),
+            ("BATCH_INPUT_STRIDES", list(batch.iter().map(|axis| axis.from))),
+            ("BATCH_OUTPUT_STRIDES", list(batch.iter().map(|axis| axis.to))),
+        ],
+        geometry: vec![
+            ("BLOCK", number(block)),
+            ("VTX", number(tile.columns / block)),
+            ("VTY", number(tile.rows / block)),
+            ("VECTOR", number(tile.vector)),
+            ("THREADS", number(tile.threads)),
+        ],
+        blocks: tiles_down * tiles_across * elements(batch),
+        threads: tile.threads,
+        shared_bytes: tile.rows * tile.columns * element_bytes,
+    }
+}

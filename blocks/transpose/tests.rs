@@ -1,0 +1,159 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Dtype, Frame, Next, ValidityType};
+use std::sync::Arc;
+
+const NAMES: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
+
+fn port(dtype: Dtype, lengths: &[usize], validity: &[(&'static str, usize)]) -> PortType {
+    let axes = NAMES.iter().zip(lengths).map(|(name, len)| Axis::new(name, *len));
+    PortType {
+        dtype,
+        axes: axes.collect(),
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        band: None,
+        validity: ValidityType::flags(
+            validity.iter().map(|(name, len)| Axis::new(name, *len)).collect(),
+        ),
+    }
+}
+
+fn to_order(order: &[usize], threads: usize) -> Transpose {
+    Transpose { axes: order.iter().map(|n| NAMES[*n].to_owned()).collect(), threads }
+}
+
+/// One frame through the block. Its bytes count up, with primes so that none stands for another.
+fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
+    let outputs = kind.ports(std::slice::from_ref(input)).unwrap();
+    let ports = Ports { inputs: vec![input.clone()], outputs };
+    assert!(kind.resources(&ports).host_bytes > 0);
+    let block = kind.build(&ports, &Env::detached("transpose")).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    let sent = harness.send(0, |frame| {
+        let (header, payload) = frame.parts_mut::<u8>();
+        header.timestamp = 77;
+        header.annotations.reset("saturated", 2)[1] = 3.0;
+        for (n, flag) in header.validity.iter_mut().enumerate() {
+            *flag = n as u32;
+        }
+        for (n, byte) in payload.iter_mut().enumerate() {
+            *byte = (n % 251 + n / 251 % 253) as u8;
+        }
+    });
+    assert!(sent);
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    (ports.outputs[0].clone(), harness.receive(0).unwrap())
+}
+
+/// Where the element at `index` of the output stands in the input, straight from the meaning.
+fn source(lengths: &[usize], order: &[usize], mut index: usize) -> usize {
+    let mut place = vec![0; lengths.len()];
+    for &axis in order.iter().rev() {
+        place[axis] = index % lengths[axis];
+        index /= lengths[axis];
+    }
+    place.iter().zip(lengths).fold(0, |sum, (place, len)| sum * len + place)
+}
+
+fn check(dtype: Dtype, lengths: &[usize], order: &[usize], threads: usize) {
+    let input = port(dtype, lengths, &[]);
+    let (output, frame) = run(&to_order(order, threads), &input);
+    let names: Vec<_> = output.axes.iter().map(|axis| axis.name).collect();
+    assert_eq!(names, order.iter().map(|n| NAMES[*n]).collect::<Vec<_>>());
+    assert_eq!(
+        (frame.header().timestamp, frame.header().annotations.get("saturated")[1]),
+        (77, 3.0)
+    );
+    let size = dtype.bytes(1);
+    let byte = |n: usize| (n % 251 + n / 251 % 253) as u8;
+    for (index, element) in frame.as_slice::<u8>().chunks(size).enumerate() {
+        let from = size * source(lengths, order, index);
+        let expected: Vec<u8> = (from..from + size).map(byte).collect();
+        assert_eq!(element, expected, "{lengths:?} {order:?} {dtype}, element {index}");
+    }
+}
+
+/// Every order of the numbers below `n`.
+pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
+    let Some(last) = n.checked_sub(1) else { return vec![vec![]] };
+    let insert = |order: Vec<usize>| {
+        (0..n).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(insert).collect()
+}
+
+#[test]
+fn every_order_of_up_to_five_axes_of_every_size_of_element_is_right() {
+    let types = [Dtype::Ci4, Dtype::Ci8, Dtype::F32, Dtype::Cf32];
+    for axes in 1..=5 {
+        for (n, order) in orders(axes).iter().enumerate() {
+            for lengths in [[3, 5, 2, 7, 2], [2, 1, 20, 3, 4], [1, 4, 2, 1, 8]] {
+                let dtype = types[n % types.len()];
+                check(dtype, &lengths[..axes], order, 1);
+                check(types[(n + 1) % types.len()], &lengths[..axes], order, 2 + n % 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_larger_than_a_square_are_right() {
+    for dtype in [Dtype::I8, Dtype::Ci8, Dtype::I32, Dtype::F64] {
+        check(dtype, &[130, 131], &[1, 0], 1);
+        check(dtype, &[70, 300, 2], &[2, 1, 0], 3);
+        check(dtype, &[70, 2, 260], &[2, 0, 1], 1);
+    }
+}
+
+#[test]
+fn validity_stays_with_what_it_says_is_there() {
+    let input = port(Dtype::I8, &[2, 3, 4], &[("heap", 2), ("beam", 5), ("antenna", 3)]);
+    let (output, frame) = run(&to_order(&[1, 2, 0], 1), &input);
+    let units: Vec<_> = output.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+    assert_eq!(units, [("antenna", 3), ("beam", 5), ("heap", 2)]);
+    for (unit, count) in frame.header().validity.iter().enumerate() {
+        let (antenna, beam, heap) = (unit / 10, unit / 2 % 5, unit % 2);
+        assert_eq!(*count as usize, (heap * 5 + beam) * 3 + antenna);
+    }
+}
+
+#[test]
+fn axes_become_as_few_and_as_long_as_they_can() {
+    use permutation::{Axis, Permutation, Way};
+    let permutation = |lengths: &[usize], order: &[usize], bytes: usize| {
+        Permutation::new(&permutation::axes(lengths, order), bytes)
+    };
+    let axis = |len, from, to| Axis { len, from, to };
+    // Nothing changes.
+    let same = permutation(&[3, 1, 5], &[1, 0, 2], 2);
+    assert_eq!(same.way, Way::Copy(vec![axis(15, 1, 1)]));
+    // Both polarisations of a spectrum stay together: 4 bytes.
+    let heaps = permutation(&[64, 256, 2], &[1, 0, 2], 2);
+    assert_eq!(heaps.element_bytes, 4);
+    let (rows, columns) = (vec![axis(64, 256, 1)], vec![axis(256, 1, 64)]);
+    assert_eq!(heaps.way, Way::Matrices { rows, columns, batch: vec![] });
+    // The polarisations alone would be a narrow matrix, so the channels join them.
+    let wide = permutation(&[256, 1024, 2], &[2, 1, 0], 2);
+    let (rows, columns) =
+        (vec![axis(256, 2048, 1)], vec![axis(2, 1, 256 * 1024), axis(1024, 2, 256)]);
+    assert_eq!(wide.way, Way::Matrices { rows, columns, batch: vec![] });
+}
+
+#[test]
+fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
+    let packed = port(Dtype::Packed(10), &[8], &[]);
+    let refusals = to_order(&[0], 1).ports(&[packed]).unwrap_err();
+    assert_eq!(refusals[0].code, codes::INPUT_DTYPE);
+    let input = port(Dtype::I8, &[2, 3], &[]);
+    for order in [vec![0], vec![0, 0], vec![0, 2], vec![0, 1, 1]] {
+        let refusals = to_order(&order, 9999).ports(std::slice::from_ref(&input)).unwrap_err();
+        assert_eq!(refusals.len(), 2, "{order:?}");
+    }
+}
