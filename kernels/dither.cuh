@@ -1,8 +1,7 @@
 // Reproducible dither: the numbers of the CPU form, bit by bit.
 //
-// Noise depends on nothing but the key of a row of values (made of the seed, the number of the
-// spectrum and the polarisation) and the index within the row. SplitMix64 (Steele, Lea and Flood
-// 2014).
+// Noise depends on nothing but the key of a row of values (made of the seed and the numbers that
+// say which row it is) and the index within the row. SplitMix64 (Steele, Lea and Flood 2014).
 #pragma once
 #include "types.cuh"
 
@@ -15,11 +14,14 @@ __device__ __forceinline__ u64 mixed(u64 z) {
     return z ^ (z >> 31);
 }
 
+/// The key of part number `part` of what has the key `key`.
+__device__ __forceinline__ u64 key_of_part(u64 key, u64 part) {
+    return mixed((key + DITHER_STEP) ^ mixed(part + DITHER_STEP));
+}
+
 /// The key of the row that is spectrum number `spectrum` of polarisation `pol`.
 __device__ __forceinline__ u64 dither_key(u64 seed, u64 spectrum, u64 pol) {
-    const u64 of_seed = mixed(seed + DITHER_STEP);
-    const u64 of_spectrum = mixed((of_seed + DITHER_STEP) ^ mixed(spectrum + DITHER_STEP));
-    return mixed((of_spectrum + DITHER_STEP) ^ mixed(pol + DITHER_STEP));
+    return key_of_part(key_of_part(mixed(seed + DITHER_STEP), spectrum), pol);
 }
 
 /// Two independent values, uniform in (-1/2, 1/2), for the complex value `index` of the row with

@@ -11,6 +11,17 @@ macro_rules! source {
 
 /// All programs, by name.
 pub const PROGRAMS: &[Program] = &[
+    Program {
+        source: source!("beamformer.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "HEAPS=1 ANTENNAS=1 CHANNELS=1 SPECTRA=1 K_MAJOR=1 FOUR_BIT=1 BEAMS=1 TILES_0=1 TILES_1=0 GROUPS=1 WEIGHT_PARTS=2 DITHER=0 WARPS=1",
+            "HEAPS=3 ANTENNAS=17 CHANNELS=5 SPECTRA=37 K_MAJOR=0 FOUR_BIT=0 BEAMS=7 TILES_0=1 TILES_1=1 GROUPS=1 WEIGHT_PARTS=2 DITHER=1 WARPS=6",
+            "HEAPS=1 ANTENNAS=80 CHANNELS=1024 SPECTRA=256 K_MAJOR=0 FOUR_BIT=0 BEAMS=16 TILES_0=2 TILES_1=2 GROUPS=1 WEIGHT_PARTS=2 DITHER=1 WARPS=8",
+            "HEAPS=1 ANTENNAS=80 CHANNELS=1024 SPECTRA=256 K_MAJOR=1 FOUR_BIT=0 BEAMS=16 TILES_0=4 TILES_1=0 GROUPS=1 WEIGHT_PARTS=1 DITHER=0 WARPS=8",
+            "HEAPS=2 ANTENNAS=256 CHANNELS=512 SPECTRA=256 K_MAJOR=0 FOUR_BIT=1 BEAMS=64 TILES_0=4 TILES_1=4 GROUPS=2 WEIGHT_PARTS=2 DITHER=1 WARPS=8",
+        ],
+    },
     Program { source: source!("correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
     Program {
         source: source!("correlator_hopper.cu"),

@@ -1,0 +1,329 @@
+// The beamformer: sums over the antennas, each with its weight, quantised to 8 bits.
+//
+// For each channel the sums are a product of matrices: rows are times, columns are the real and
+// imaginary parts of beams, and what is summed over are the real and imaginary parts of antennas.
+// Voltages are exact in half precision. A weight is the sum of WEIGHT_PARTS halves: with 2 it is as
+// exact as in single precision. Voltages go from memory to registers where the matrix instructions
+// want them; weights are kept in shared memory.
+//
+// Parameters: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input;
+// `BEAMS`; `TILES_0`, `TILES_1`: tiles of four beams of polarisation 0 and 1 that a block of threads
+// forms; `GROUPS`: so many blocks form all beams; `WEIGHT_PARTS` (1 or 2), `DITHER` (0 or 1), `WARPS`.
+#if !defined(HEAPS) || !defined(ANTENNAS) || !defined(CHANNELS) || !defined(SPECTRA)
+#error "beamformer.cu needs HEAPS, ANTENNAS, CHANNELS and SPECTRA"
+#endif
+#if !defined(K_MAJOR) || !defined(FOUR_BIT) || !defined(DITHER)
+#error "beamformer.cu needs K_MAJOR, FOUR_BIT and DITHER"
+#endif
+#if !defined(BEAMS) || !defined(TILES_0) || !defined(TILES_1) || !defined(GROUPS)
+#error "beamformer.cu needs BEAMS, TILES_0, TILES_1 and GROUPS"
+#endif
+#if !defined(WEIGHT_PARTS) || !defined(WARPS)
+#error "beamformer.cu needs WEIGHT_PARTS and WARPS"
+#endif
+
+#include "dither.cuh"
+#include "half_matrix.cuh"
+#include "quantise.cuh"
+#include "types.cuh"
+
+/// Antennas of one matrix instruction.
+constexpr int step_antennas = 8;
+constexpr int steps = (ANTENNAS + step_antennas - 1) / step_antennas;
+/// Times of each lane, which follow each other, and of a warp: two row tiles of matrices.
+constexpr int lane_times = 4;
+constexpr int warp_times = 32;
+constexpr int chunks = (SPECTRA + warp_times - 1) / warp_times;
+constexpr int tiles = TILES_0 + TILES_1;
+constexpr int tile_beams = 4;
+constexpr int slots = tiles * tile_beams;
+static_assert(slots <= 32, "a warp makes one key of dither for each beam");
+/// Steps that are loaded ahead of the one being multiplied.
+constexpr int steps_ahead = 3;
+
+// A row is both polarisations of one channel of one antenna and heap; lanes read a run of it, or one
+// for each polarisation.
+constexpr int value_bytes = FOUR_BIT ? 1 : 2;
+constexpr int row_bytes = 2 * SPECTRA * value_bytes;
+constexpr int runs = K_MAJOR ? 2 : 1;
+constexpr int run_bytes = 2 * lane_times * value_bytes / runs;
+constexpr int run_words = run_bytes / 4;
+constexpr int words = runs * run_words;
+constexpr u64 antenna_bytes = (u64)CHANNELS * row_bytes;
+constexpr u64 heap_bytes = ANTENNAS * antenna_bytes;
+
+/// Largest power of two up to `most` that divides `number`.
+constexpr int alignment(int number, int most) {
+    return number % most == 0 ? most : alignment(number, most / 2);
+}
+constexpr int run_alignment = alignment(row_bytes / runs, run_bytes);
+
+/// What the host says of a heap: the key of its dither, how many antennas it has, and for each
+/// antenna all bits set if it is present, none if not; 0 for those that only fill the last step.
+struct Heap {
+    u64 key;
+    u32 antennas;
+    u32 unused;
+    u32 present[steps * step_antennas];
+};
+
+/// A matrix of weights as lanes hold it: for each part its two words.
+struct __align__(8 * WEIGHT_PARTS) Fragment {
+    u32 words[WEIGHT_PARTS][2];
+};
+
+/// The beams that a block forms, tile by tile.
+struct Slots {
+    /// Which beam, -1 for none.
+    i32 beams[slots];
+    /// What its sums are multiplied with.
+    float scales[slots];
+};
+
+/// Weights of a step and a tile.
+__device__ __forceinline__ Fragment* fragments_of(Fragment* fragments, int step, int tile) {
+    return fragments + (step * tiles + tile) * 32;
+}
+
+/// Writes the weights of a block's beams to shared memory. The product of (re, im) of a voltage
+/// with (re, -im) of a weight is the real part of a sum, with (im, re) the imaginary one.
+__device__ __forceinline__ void prepare_weights(Fragment* fragments, const Slots& own,
+                                                const float2* weights) {
+    constexpr int padded = steps * step_antennas;
+    for (int i = threadIdx.x; i < slots * padded; i += 32 * WARPS) {
+        const int slot = i / padded, antenna = i % padded;
+        const int beam = own.beams[slot];
+        float2 weight = {0.0f, 0.0f};
+        if (antenna < ANTENNAS && beam >= 0) weight = weights[beam * ANTENNAS + antenna];
+        float2 columns[2] = {{weight.x, -weight.y}, {weight.y, weight.x}};
+        auto* of_step = fragments_of(fragments, antenna / step_antennas, slot / tile_beams);
+        const int half = antenna / 4 % 2;
+        for (int column = 0; column < 2; column++) {
+            const int lane = (slot % tile_beams * 2 + column) * 4 + antenna % 4;
+            for (int part = 0; part < WEIGHT_PARTS; part++) {
+                const u32 word = halves(columns[column].x, columns[column].y);
+                of_step[lane].words[part][half] = word;
+                const float2 rounded = from_halves(word);
+                columns[column] = {columns[column].x - rounded.x, columns[column].y - rounded.y};
+            }
+        }
+    }
+}
+
+/// The voltages of an antenna that a lane multiplies, as memory has them.
+struct Raw {
+    u32 words[words];
+    u32 present;
+};
+
+/// Reads `run_bytes` bytes in accesses that are aligned.
+__device__ __forceinline__ void read_run(u32* to, const u8* from) {
+    if constexpr (run_alignment == 16) {
+        const uint4 run = *reinterpret_cast<const uint4*>(from);
+        to[0] = run.x, to[1] = run.y, to[2] = run.z, to[3] = run.w;
+    } else if constexpr (run_alignment == 8) {
+#pragma unroll
+        for (int i = 0; i < run_words; i += 2) {
+            const uint2 run = reinterpret_cast<const uint2*>(from)[i / 2];
+            to[i] = run.x, to[i + 1] = run.y;
+        }
+    } else if constexpr (run_alignment == 4) {
+#pragma unroll
+        for (int i = 0; i < run_words; i++) to[i] = reinterpret_cast<const u32*>(from)[i];
+    } else if constexpr (run_alignment == 2) {
+        const u16* pairs = reinterpret_cast<const u16*>(from);
+#pragma unroll
+        for (int i = 0; i < run_words; i++) to[i] = pairs[2 * i] | (u32)pairs[2 * i + 1] << 16;
+    } else {
+#pragma unroll
+        for (int i = 0; i < run_words; i++) {
+            to[i] = from[4 * i] | (u32)from[4 * i + 1] << 8 | (u32)from[4 * i + 2] << 16 |
+                    (u32)from[4 * i + 3] << 24;
+        }
+    }
+}
+
+/// Reads what a lane needs of `antenna` in the rows from `rows` on. What fills the last step is
+/// antenna 0 again, so that nothing beyond the frame is read; what follows a row's last time is
+/// read, but goes nowhere.
+__device__ __forceinline__ void read_voltages(Raw& raw, const u8* rows, const Heap& heap, int antenna) {
+    const u8* row = rows + (antenna < ANTENNAS ? antenna : 0) * antenna_bytes;
+    raw.present = heap.present[antenna];
+#pragma unroll
+    for (int run = 0; run < runs; run++)
+        read_run(raw.words + run * run_words, row + run * (row_bytes / runs));
+}
+
+/// The voltages of polarisation `pol` at each time, (re, im) as halves; 0 if the antenna is absent.
+__device__ __forceinline__ void convert(u32 (&pairs)[lane_times], const Raw& raw, int pol) {
+    // A byte or nibble with its sign changed counts up from 0; as the low bits of a half it is the
+    // integer above 1024.
+    constexpr u32 signs = FOUR_BIT ? 0x88888888 : 0x80808080;
+    constexpr u32 thousand = 0x64646464;
+    constexpr u32 offsets = FOUR_BIT ? 0x64086408 : 0x64806480;
+    u32 bytes[lane_times];
+#pragma unroll
+    for (int i = 0; i < words; i++) {
+        const u32 word = (raw.words[i] & raw.present) ^ signs;
+        if constexpr (FOUR_BIT) {
+            const u32 re = word >> 4 & 0x0f0f0f0f, im = word & 0x0f0f0f0f;
+            bytes[2 * i] = __byte_perm(re, im, 0x5140);
+            bytes[2 * i + 1] = __byte_perm(re, im, 0x7362);
+        } else {
+            bytes[i] = word;
+        }
+    }
+#pragma unroll
+    for (int time = 0; time < lane_times; time++) {
+        const int value = K_MAJOR ? pol * lane_times + time : 2 * time + pol;
+        const u32 both = __byte_perm(bytes[value / 2], thousand, value % 2 ? 0x4342 : 0x4140);
+        pairs[time] = subtract_halves(both, offsets);
+    }
+}
+
+/// Sums of a tile of beams: for two row tiles what one matrix instruction gives.
+using Sums = float[2][4];
+
+/// Adds the antennas of a step (a lane has two of them) to `tile_count` tiles of beams of
+/// polarisation `pol`, of which the first is number `first_tile` of the block's.
+template <int first_tile, int tile_count>
+__device__ __forceinline__ void add_step(Sums (&sums)[tiles], const Raw (&raw)[2], int pol,
+                                         const Fragment* of_step) {
+    if constexpr (tile_count > 0) {
+        u32 near[lane_times], far[lane_times];
+        convert(near, raw[0], pol);
+        convert(far, raw[1], pol);
+        const u32 rows[2][4] = {{near[0], near[1], far[0], far[1]}, {near[2], near[3], far[2], far[3]}};
+        Fragment weights[tile_count];
+#pragma unroll
+        for (int i = 0; i < tile_count; i++) weights[i] = of_step[(first_tile + i) * 32];
+#pragma unroll
+        for (int part = 0; part < WEIGHT_PARTS; part++)
+#pragma unroll
+            for (int i = 0; i < tile_count; i++)
+#pragma unroll
+                for (int row_tile = 0; row_tile < 2; row_tile++)
+                    multiply_halves(sums[first_tile + i][row_tile], rows[row_tile],
+                                    weights[i].words[part][0], weights[i].words[part][1]);
+    }
+}
+
+/// Sums over all antennas for a lane's times; `rows` is where they begin in the row of antenna 0,
+/// `fragments` the lane's own ones.
+__device__ __forceinline__ void add_antennas(Sums (&sums)[tiles], const u8* rows, const Heap& heap,
+                                             const Fragment* fragments) {
+    const int antenna = threadIdx.x % 4;
+    Raw raw[steps_ahead][2];
+#pragma unroll
+    for (int step = 0; step < steps_ahead; step++) {
+        if (step >= steps) break;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            read_voltages(raw[step][i], rows, heap, step * step_antennas + 4 * i + antenna);
+    }
+    for (int first = 0; first < steps; first += steps_ahead) {
+#pragma unroll
+        for (int i = 0; i < steps_ahead; i++) {
+            const int step = first + i;
+            if (step >= steps) break;
+            const Fragment* of_step = fragments + step * tiles * 32;
+            add_step<0, TILES_0>(sums, raw[i], 0, of_step);
+            add_step<TILES_0, TILES_1>(sums, raw[i], 1, of_step);
+            const int later = step + steps_ahead;
+            if (later >= steps) continue;
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                read_voltages(raw[i][k], rows, heap, later * step_antennas + 4 * k + antenna);
+        }
+    }
+}
+
+/// Stores a lane's four times of a beam, of which those before SPECTRA exist.
+__device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], int first_time) {
+    if constexpr (SPECTRA % lane_times == 0) {
+        const uint2 run = {__byte_perm(values[0], values[1], 0x5410),
+                           __byte_perm(values[2], values[3], 0x5410)};
+        if (first_time < SPECTRA) *reinterpret_cast<uint2*>(to) = run;
+    } else {
+#pragma unroll
+        for (int time = 0; time < lane_times; time++)
+            if (first_time + time < SPECTRA) to[time] = (u16)values[time];
+    }
+}
+
+/// Rounds a lane's sums of one beam to `values`; how many were clamped.
+__device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& sums, float scale,
+                                        u64 key, int first_time) {
+    u32 clamped = 0;
+#pragma unroll
+    for (int time = 0; time < lane_times; time++) {
+        const float* sum = &sums[time / 2][time % 2 * 2];
+        c32 value = scale * c32{sum[0], sum[1]};
+        if constexpr (DITHER) value = value + uniform_pair(key + (first_time + time) * DITHER_STEP);
+        if (first_time + time < SPECTRA) clamped += is_clamped(value, largest(8));
+        values[time] = quantise8(value);
+    }
+    return clamped;
+}
+
+/// Sums over the lanes that hold other times of the same beam.
+__device__ __forceinline__ u32 over_times(u32 count) {
+    for (int lane = 4; lane < 32; lane *= 2) count += __shfl_xor_sync(~0u, count, lane);
+    return count;
+}
+
+/// Quantises and stores a lane's sums of all beams of the block. `output` is the channel of beam 0
+/// of the heap, `clamped` the heap's counts.
+__device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
+                                       u32 channel, int first_time, u16* output, u32* clamped) {
+    const int lane = threadIdx.x % 32;
+    u64 lane_key = 0;
+    if (DITHER && lane < slots)
+        lane_key = key_of_part(key_of_part(heap.key, channel), (u32)own.beams[lane]);
+#pragma unroll
+    for (int tile = 0; tile < tiles; tile++) {
+        const int slot = tile * tile_beams + lane % 4;
+        const int beam = own.beams[slot];
+        const u64 key = DITHER ? __shfl_sync(~0u, lane_key, slot) : 0;
+        u32 values[lane_times] = {};
+        u32 count = 0;
+        // Without any antenna there is no noise either.
+        if (heap.antennas > 0) count = quantise(values, sums[tile], own.scales[slot], key, first_time);
+        if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, first_time);
+        const u32 total = over_times(count);
+        if (beam >= 0 && lane < 4 && total > 0) atomicAdd(clamped + beam, total);
+    }
+}
+
+/// input: [heap][antenna][channel][spectrum][pol 2], or [heap][antenna][channel][pol 2][spectrum] if
+/// K_MAJOR, of complex bytes or nibbles, with 256 bytes behind it that may be read.
+/// output: complex bytes [heap][beam][channel][spectrum].
+/// weights: [channel][beam][antenna], divided by the scale of the beam's slot.
+/// all_slots: [group]. heaps: [heap]. clamped: [heap][beam], counted up.
+/// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the times.
+/// Block: 32 WARPS threads. Dynamic shared memory: steps x tiles x 32 fragments.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    beamform(const u8* __restrict__ input, u16* __restrict__ output,
+             const float2* __restrict__ weights, const Slots* __restrict__ all_slots,
+             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u32 first_channel) {
+    extern __shared__ uint4 shared[];
+    Fragment* fragments = reinterpret_cast<Fragment*>(shared);
+    const u32 channel = blockIdx.x / GROUPS;
+    const Slots& own = all_slots[blockIdx.x % GROUPS];
+    prepare_weights(fragments, own, weights + (u64)channel * BEAMS * ANTENNAS);
+    __syncthreads();
+
+    // A warp's items are 32 times of a heap; the items of a block follow each other.
+    const u32 lane = threadIdx.x % 32;
+    const u32 warps = gridDim.y * WARPS;
+    for (u32 item = blockIdx.y * WARPS + threadIdx.x / 32; item < HEAPS * chunks; item += warps) {
+        const u32 heap = item / chunks;
+        const int first_time = item % chunks * warp_times + lane / 4 * lane_times;
+        const u8* rows = input + heap * heap_bytes + (u64)channel * row_bytes +
+                         first_time * (row_bytes / SPECTRA / runs);
+        Sums sums[tiles] = {};
+        add_antennas(sums, rows, heaps[heap], fragments + lane);
+        finish(sums, own, heaps[heap], first_channel + channel, first_time,
+               output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA, clamped + heap * BEAMS);
+    }
+}

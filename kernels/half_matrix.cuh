@@ -1,0 +1,38 @@
+// Half-precision numbers two by two in words, and matrix instructions on them, as PTX.
+#pragma once
+#include "types.cuh"
+
+/// Two numbers rounded to half precision; the first in the low half of the word.
+__device__ __forceinline__ u32 halves(float low, float high) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+/// The two numbers of a word.
+__device__ __forceinline__ float2 from_halves(u32 word) {
+    float2 numbers;
+    asm("{\n.reg .f16 low, high;\n"
+        " mov.b32 {low, high}, %2;\n cvt.f32.f16 %0, low;\n cvt.f32.f16 %1, high;\n}"
+        : "=f"(numbers.x), "=f"(numbers.y)
+        : "r"(word));
+    return numbers;
+}
+
+/// a - b, both halves.
+__device__ __forceinline__ u32 subtract_halves(u32 a, u32 b) {
+    u32 difference;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    return difference;
+}
+
+/// Adds the products over 16 halves of 16 rows with 8 columns. Lane l holds halves 2 (l % 4), + 1 of
+/// row l / 4 (a[0]) and row l / 4 + 8 (a[1]), those 8 halves on (a[2], a[3]), and the same halves
+/// of column l / 4 (b0, b1). Of the sums it holds columns 2 (l % 4), + 1 of row l / 4 and then of
+/// row l / 4 + 8.
+__device__ __forceinline__ void multiply_halves(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9},"
+        " {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
