@@ -82,5 +82,6 @@ impl Case {
 /// All cases of this crate's kinds, with their forms on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    [crate::transpose::conformance::cases(device)].concat()
+    [crate::beamformer::conformance::cases(device), crate::transpose::conformance::cases(device)]
+        .concat()
 }

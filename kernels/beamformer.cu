@@ -275,7 +275,7 @@ __device__ __forceinline__ u32 over_times(u32 count) {
 /// Quantises and stores a lane's sums of all beams of the block. `output` is the channel of beam 0
 /// of the heap, `clamped` the heap's counts.
 __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
-                                       u32 channel, int first_time, u16* output, u32* clamped) {
+                                       u64 channel, int first_time, u16* output, u32* clamped) {
     const int lane = threadIdx.x % 32;
     u64 lane_key = 0;
     if (DITHER && lane < slots)
@@ -305,7 +305,7 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     beamform(const u8* __restrict__ input, u16* __restrict__ output,
              const float2* __restrict__ weights, const Slots* __restrict__ all_slots,
-             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u32 first_channel) {
+             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel) {
     extern __shared__ uint4 shared[];
     Fragment* fragments = reinterpret_cast<Fragment*>(shared);
     const u32 channel = blockIdx.x / GROUPS;

@@ -1,11 +1,11 @@
 //! Which heaps go where, and how the channels are shared among threads.
 
-use super::Beamformer;
 use super::form::{Scratch, add_antennas, quantise_beam};
+use super::{Beamformer, Counts};
 use crate::dither::{self, Dither};
 use crate::simd::Form;
 use crate::stacked::Stacked;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -19,8 +19,7 @@ pub(super) struct Cpu {
     frames: Option<(Arc<Frame>, FrameMut, usize)>,
     /// Clamped values of that frame, `[heap][beam]`.
     saturated: Vec<f64>,
-    values_saturated: Counter,
-    heaps_incomplete: Counter,
+    counts: Counts,
 }
 
 /// What all threads read.
@@ -84,14 +83,7 @@ impl Cpu {
             pool: crate::parallel::pool(workers)?,
             frames: None,
             saturated: vec![0.0; shape.heaps * beams],
-            values_saturated: env.counters.count(
-                "values_saturated",
-                "Complex values of beams that did not fit 8 bits and were clamped; lower the gain.",
-            ),
-            heaps_incomplete: env.counters.count(
-                "heaps_incomplete",
-                "Heaps to which not all antennas contributed; look for lost packets upstream.",
-            ),
+            counts: Counts::new(env),
         })
     }
 
@@ -119,11 +111,10 @@ impl Cpu {
                 row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
             }
         }
-        header.validity[heap] = valid.iter().filter(|&&v| v != 0).count() as u32;
-        self.heaps_incomplete.add(u64::from(valid.contains(&0)));
+        header.validity[heap] = self.counts.heap(valid);
         for beam in 0..beams {
             let saturated = workers.iter().map(|worker| worker.saturated[beam]).sum();
-            self.values_saturated.add(saturated);
+            self.counts.values_saturated.add(saturated);
             self.saturated[heap * beams + beam] = saturated as f64;
         }
     }

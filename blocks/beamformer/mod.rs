@@ -1,9 +1,12 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
 mod form;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
 use crate::dither::Dither;
 use crate::geometry::Direction;
@@ -11,8 +14,8 @@ use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
-    Refusal, Resources, ValidityType,
+    At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
+    PortNames, PortType, Ports, Refusal, Resources, ValidityType,
 };
 use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
@@ -286,11 +289,40 @@ impl Beamformer {
     }
 }
 
+/// What both forms count.
+struct Counts {
+    values_saturated: Counter,
+    heaps_incomplete: Counter,
+}
+
+impl Counts {
+    fn new(env: &Env) -> Self {
+        Self {
+            values_saturated: env.counters.count(
+                "values_saturated",
+                "Complex values of beams that did not fit 8 bits and were clamped; lower the gain.",
+            ),
+            heaps_incomplete: env.counters.count(
+                "heaps_incomplete",
+                "Heaps to which not all antennas contributed; look for lost packets upstream.",
+            ),
+        }
+    }
+
+    /// The validity of a heap whose antennas have this one.
+    fn heap(&self, valid: &[u32]) -> u32 {
+        self.heaps_incomplete.add(u64::from(valid.contains(&0)));
+        valid.iter().filter(|&&v| v != 0).count() as u32
+    }
+}
+
 impl Kind for Beamformer {
     const NAME: &'static str = "beamformer";
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "on matrix units, in half precision with remainders")];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         self.output(&inputs[0]).map(|output| vec![output])
@@ -309,12 +341,20 @@ impl Kind for Beamformer {
         }
     }
 
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        let shape = Stacked::of_port(&ports.inputs[0]);
+        shape.map_or(0, |shape| cuda::device_bytes(&shape, self.beams.len()))
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let shape = Stacked::of_port(&ports.inputs[0])
             .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
         let weights = self.weights(&shape, ports.inputs[0].band.as_ref());
-        let threads = self.threads(&shape);
         let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);
+        if env.implementation == "cuda" {
+            return Ok(Box::new(cuda::Cuda::new(self, shape, weights, first_channel, env)?));
+        }
+        let threads = self.threads(&shape);
         Ok(Box::new(cpu::Cpu::new(self, shape, weights, first_channel, threads, env)?))
     }
 }

@@ -1,0 +1,218 @@
+//! The form for CUDA devices: one launch for each frame.
+#![allow(unsafe_code)] // launches and copies on memory that the job and the block own
+
+use super::tiles::{Tiles, scale};
+use super::{Beamformer, Counts};
+use crate::dither::{self, Dither};
+use crate::gpu;
+use crate::stacked::Stacked;
+use fxgraph::cuda::{DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Pinned, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, async_trait};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// Warps of a block of threads; each takes so many times.
+const WARPS: usize = 4;
+const WARP_TIMES: usize = 32;
+/// Blocks of threads for each multiprocessor below which more of them share the times.
+const BUSY_BLOCKS: usize = 8;
+/// Blocks whose weights a multiprocessor's shared memory should hold.
+const RESIDENT_BLOCKS: usize = 3;
+/// Words before the antennas of a `Heap`.
+const HEAP_HEAD: usize = 4;
+
+/// The running block.
+pub(super) struct Cuda {
+    lane: Lane<Job>,
+    kernel: Kernel,
+    grid: Grid,
+    shape: Stacked,
+    beams: usize,
+    dither_seed: Option<u64>,
+    first_channel: u64,
+    /// Words of a `Heap`.
+    heap_words: usize,
+    weights: DeviceArray<Complex32>,
+    slots: DeviceArray<u32>,
+    /// `Heap` of each heap.
+    heaps: DeviceArray<u32>,
+    /// `[heap][beam]`.
+    clamped: DeviceArray<u32>,
+    /// The same on the host, one for each job in flight.
+    heaps_of: Vec<Pinned<u32>>,
+    clamped_of: Vec<Pinned<u32>>,
+    counts: Counts,
+}
+
+struct Job {
+    /// Kept until the kernel has read it.
+    _input: Arc<Frame>,
+    output: FrameMut,
+    slot: usize,
+}
+
+/// Bytes of the block's own arrays, with at most so many antennas filling up a step.
+pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
+    let weights = shape.channels * beams * shape.antennas * size_of::<Complex32>();
+    let heap = HEAP_HEAD + shape.antennas.next_multiple_of(8) + beams;
+    weights + (shape.heaps * heap + 64 * beams) * size_of::<u32>()
+}
+
+impl Cuda {
+    pub(super) fn new(
+        parameters: &Beamformer,
+        shape: Stacked,
+        mut weights: Vec<Complex32>,
+        first_channel: usize,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        if weights.iter().any(|weight| !weight.is_finite()) {
+            return Err(BlockError::new("weights times gains are beyond single precision"));
+        }
+        let pols: Vec<usize> = parameters.beams.iter().map(|beam| beam.pol).collect();
+        let beams = pols.len();
+        let scales = scale(&mut weights, beams, shape.antennas);
+        let of_pol = [0, 1].map(|pol| pols.iter().filter(|&&other| other == pol).count());
+        let properties = device.properties();
+        let roomy = properties.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
+        let tiles = [roomy, properties.shared_bytes_per_block]
+            .iter()
+            .find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
+            .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
+        let defines = defines(&shape, beams, &tiles, parameters.dither);
+        let program = gpu::program(device, "beamformer.cu", defines)?;
+        let kernel = program.kernel("beamform", tiles.shared_bytes())?;
+        let blocks = tiles.groups * shape.channels;
+        let items = shape.heaps * shape.spectra.div_ceil(WARP_TIMES);
+        let sharing = (BUSY_BLOCKS * properties.multiprocessors).div_ceil(blocks);
+        let grid = Grid::new([blocks, sharing.min(items.div_ceil(WARPS)), 1], 32 * WARPS);
+        let heap_words = HEAP_HEAD + tiles.padded_antennas();
+        let pinned = |len: usize| -> Result<Vec<_>, BlockError> {
+            (0..IN_FLIGHT).map(|_| Ok(Pinned::new(device, len)?)).collect()
+        };
+        Ok(Self {
+            weights: DeviceArray::from_slice(device, &weights)?,
+            slots: DeviceArray::from_slice(device, &tiles.slots(&pols, &scales))?,
+            heaps: DeviceArray::zeros(device, shape.heaps * heap_words)?,
+            clamped: DeviceArray::zeros(device, shape.heaps * beams)?,
+            heaps_of: pinned(shape.heaps * heap_words)?,
+            clamped_of: pinned(shape.heaps * beams)?,
+            lane,
+            kernel,
+            grid,
+            shape,
+            beams,
+            dither_seed: (parameters.dither == Dither::Uniform).then_some(parameters.dither_seed),
+            first_channel: first_channel as u64,
+            heap_words,
+            counts: Counts::new(env),
+        })
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let header = output.header_mut();
+        header.continue_from(input.header());
+        for (heap, valid) in input.header().validity.chunks(self.shape.antennas).enumerate() {
+            header.validity[heap] = self.counts.heap(valid);
+        }
+        let slot = self.lane.begin(input.header().timestamp)?;
+        self.describe_heaps(input.header(), slot);
+        let device = self.lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        let (heaps, clamped) = (&self.heaps, &self.clamped);
+        // SAFETY: arrays of the block, equal in size to their pinned copies, of which no other job
+        // in flight has this slot; frames of the job, whose sizes the kernel was compiled for.
+        unsafe {
+            self.lane.copy(heaps.address(), self.heaps_of[slot].address(), heaps.bytes())?;
+            self.lane.clear(clamped.address(), clamped.bytes())?;
+            let arguments = [
+                from.into(),
+                to.into(),
+                self.weights.address().into(),
+                self.slots.address().into(),
+                heaps.address().into(),
+                clamped.address().into(),
+                self.first_channel.into(),
+            ];
+            self.kernel.launch(self.lane.stream(), self.grid, &arguments)?;
+            self.lane.copy(self.clamped_of[slot].address(), clamped.address(), clamped.bytes())?;
+        }
+        self.lane.submit(Job { _input: input, output, slot })
+    }
+
+    /// Writes the `Heap` of each heap of a frame.
+    fn describe_heaps(&mut self, input: &Header, slot: usize) {
+        let valid = input.validity.chunks(self.shape.antennas);
+        let words = self.heaps_of[slot].chunks_mut(self.heap_words);
+        for (heap, (words, valid)) in words.zip(valid).enumerate() {
+            let later = heap as u64 * self.shape.samples_per_heap();
+            let timestamp = input.timestamp.saturating_add(later);
+            let key = self.dither_seed.map_or(0, |seed| dither::key(seed, &[timestamp]));
+            let present = valid.iter().filter(|&&valid| valid != 0).count() as u32;
+            words[..HEAP_HEAD].copy_from_slice(&[key as u32, (key >> 32) as u32, present, 0]);
+            for (word, &valid) in words[HEAP_HEAD..].iter_mut().zip(valid) {
+                *word = if valid == 0 { 0 } else { u32::MAX };
+            }
+        }
+    }
+
+    fn end(&self, job: Job) -> FrameMut {
+        let Job { mut output, slot, .. } = job;
+        let clamped = &self.clamped_of[slot];
+        let saturated = output.header_mut().annotations.reset("saturated", clamped.len());
+        for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
+            *saturated = f64::from(clamped);
+            self.counts.values_saturated.add(u64::from(clamped));
+        }
+        debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
+        output
+    }
+}
+
+fn defines(
+    shape: &Stacked,
+    beams: usize,
+    tiles: &Tiles,
+    dither: Dither,
+) -> Vec<(&'static str, String)> {
+    let numbers = [
+        ("HEAPS", shape.heaps),
+        ("ANTENNAS", shape.antennas),
+        ("CHANNELS", shape.channels),
+        ("SPECTRA", shape.spectra),
+        ("K_MAJOR", usize::from(shape.k_major)),
+        ("FOUR_BIT", usize::from(shape.four_bit)),
+        ("BEAMS", beams),
+        ("TILES_0", tiles.per_group[0]),
+        ("TILES_1", tiles.per_group[1]),
+        ("GROUPS", tiles.groups),
+        ("WEIGHT_PARTS", 2),
+        ("DITHER", usize::from(dither == Dither::Uniform)),
+        ("WARPS", WARPS),
+    ];
+    numbers.map(|(name, number)| (name, number.to_string())).to_vec()
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            let output = self.end(job);
+            io.outputs[0].push(output);
+        }
+        if io.inputs[0].ended() && self.lane.is_idle() {
+            return Ok(Next::Finished);
+        }
+        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.begin(input, output)?;
+        Ok(Next::Again)
+    }
+}
