@@ -135,6 +135,8 @@ template <typename T, typename G> struct Transpose {
     static constexpr int squares_per_thread = wide * tall / G::threads;
     static_assert(squares_per_thread * G::threads == wide * tall,
                   "the threads must divide the tile's squares");
+    /// What shared memory holds: a run, but of its own size and no larger.
+    using Stored = typename Run<T, m>::Access;
     /// Shared memory, which has to be aligned as the vectors.
     static constexpr int shared_bytes = G::tile_rows * G::tile_columns * sizeof(T);
 
@@ -144,7 +146,7 @@ template <typename T, typename G> struct Transpose {
     template <typename Load, typename Store>
     static __device__ __forceinline__ void tile(void *shared, u32 first_row, u32 first_column,
                                                 u32 rows, u32 columns, Load load, Store store) {
-        auto *runs = static_cast<Run<T, m> *>(shared);
+        auto *runs = static_cast<Stored *>(shared);
         // The first line needs no code if the sizes are known to the compiler.
         const bool all_whole = rows % G::tile_rows == 0 && columns % G::tile_columns == 0;
         const bool is_whole = all_whole || (first_row + G::tile_rows <= rows &&
@@ -169,7 +171,7 @@ template <typename T, typename G> struct Transpose {
     }
 
     template <bool whole, typename Load>
-    static __device__ __forceinline__ void gather(Run<T, m> *runs, u32 first_row, u32 first_column,
+    static __device__ __forceinline__ void gather(Stored *runs, u32 first_row, u32 first_column,
                                                   u32 rows, u32 columns, Load load) {
         Run<T, m> squares[squares_per_thread][m];
 #pragma unroll
@@ -197,12 +199,12 @@ template <typename T, typename G> struct Transpose {
             transpose_square(squares[k]);
 #pragma unroll
             for (int j = 0; j < m; j++)
-                runs[place(square % wide * m + j, square / wide)].bits = squares[k][j].bits;
+                runs[place(square % wide * m + j, square / wide)] = squares[k][j].bits;
         }
     }
 
     template <bool whole, typename Store>
-    static __device__ __forceinline__ void scatter(const Run<T, m> *runs, u32 first_row, u32 first_column,
+    static __device__ __forceinline__ void scatter(const Stored *runs, u32 first_row, u32 first_column,
                                                    u32 rows, u32 columns, Store store) {
 #pragma unroll
         for (int k = 0; k < squares_per_thread * m; k++) {
@@ -210,7 +212,7 @@ template <typename T, typename G> struct Transpose {
             const u32 column = first_column + index / tall;
             const u32 row = first_row + index % tall * m;
             Run<T, m> run;
-            run.bits = runs[place(index / tall, index % tall)].bits;
+            run.bits = runs[place(index / tall, index % tall)];
             if (whole || (column < columns && row + m <= rows)) {
                 store(column, row, run);
             } else if (column < columns) {
