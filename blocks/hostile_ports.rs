@@ -1,8 +1,8 @@
 //! Whatever stands before a block: it refuses the port, or works on it without a panic.
 
 use crate::{
-    antenna_stack::AntennaStack, beamformer::Beamformer, correlator::Correlator, fft::Fft,
-    file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb, pol_aligner::PolAligner,
+    antenna_stack::AntennaStack, beamformer::Beamformer, correlator::Correlator, f_engine::FEngine,
+    fft::Fft, file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb, pol_aligner::PolAligner,
     postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
 use fxgraph::runtime::edge::Harness;
@@ -148,7 +148,7 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 14] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 15] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
@@ -158,6 +158,12 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 14] {
         drive::<PolAligner>(json!({}), two(), timestamps, noise),
         drive::<Pfb>(
             json!({"channels": 16, "taps": 2, "spectra_per_frame": 4}),
+            two(),
+            timestamps,
+            noise,
+        ),
+        drive::<FEngine>(
+            json!({"channels": 8, "taps": 2, "spectra_per_heap": 4}),
             two(),
             timestamps,
             noise,
@@ -202,7 +208,7 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 14];
+    let mut taken = [0; 15];
     for _ in 0..3000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {

@@ -15,6 +15,7 @@ pub mod correlator;
 pub mod delay;
 pub mod digitiser_simulator;
 pub mod dither;
+pub mod f_engine;
 pub mod fft;
 pub mod file_sink;
 pub mod file_source;
@@ -52,6 +53,7 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<beamformer::Beamformer>(),
         KindEntry::of::<correlator::Correlator>(),
         KindEntry::of::<digitiser_simulator::DigitiserSimulator>(),
+        KindEntry::of::<f_engine::FEngine>(),
         KindEntry::of::<fft::Fft>(),
         KindEntry::of::<file_sink::FileSink>(),
         KindEntry::of::<file_source::FileSource>(),

@@ -5,3 +5,4 @@
 // of them 10. How the work is cut up is written in f_engine.cuh.
 #include "f_engine_filter.cuh"
 #include "f_engine_finish.cuh"
+#include "f_engine_measure.cuh"

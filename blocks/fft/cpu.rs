@@ -9,7 +9,10 @@ use rustfft::FftPlanner;
 use std::sync::Arc;
 
 /// The running block.
-pub struct Cpu {
+pub struct Cpu(Transform);
+
+/// What makes spectra of series.
+pub struct Transform {
     /// Transform of N/unzip complex numbers.
     plan: Arc<dyn rustfft::Fft<f32>>,
     /// The step to the real transform; with `unzip`, `postproc` does it.
@@ -27,7 +30,8 @@ struct Scratch {
     library: Vec<Complex32>,
 }
 
-impl Cpu {
+impl Transform {
+    /// Of spectra of this shape, on so many threads.
     pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
         let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
         let threads = Threads::new(threads)?;
@@ -40,6 +44,29 @@ impl Cpu {
             scratches: vec![scratch; threads.count()],
             threads,
         })
+    }
+
+    /// Transforms each of the `series`, of which pairs of reals are the complex numbers
+    /// z_i = x_{2i} + j x_{2i+1}.
+    pub fn run(&mut self, series: &[Complex32], spectra: &mut [Complex32]) {
+        let len = self.plan.len();
+        self.threads.each(spectra, len, &mut self.scratches, |first, spectra, scratch| {
+            let series = series[first * len..].chunks_exact(len);
+            for (series, spectrum) in series.zip(spectra.chunks_exact_mut(len)) {
+                let Scratch { series: copy, library } = &mut *scratch;
+                copy.copy_from_slice(series);
+                self.plan.process_outofplace_with_scratch(copy, spectrum, library);
+                if let Some(fixup) = &self.fixup {
+                    fixup.apply(spectrum);
+                }
+            }
+        });
+    }
+}
+
+impl Cpu {
+    pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
+        Ok(Self(Transform::new(shape, threads)?))
     }
 }
 
@@ -57,20 +84,7 @@ impl Block for Cpu {
         let (header, spectra) = output.parts_mut::<Complex32>();
         header.continue_from(input.header());
         header.validity.copy_from_slice(&input.header().validity);
-        // Pairs of reals are the complex numbers z_i = x_{2i} + j x_{2i+1}.
-        let series: &[Complex32] = input.as_slice();
-        let len = self.plan.len();
-        self.threads.each(spectra, len, &mut self.scratches, |first, spectra, scratch| {
-            let series = series[first * len..].chunks_exact(len);
-            for (series, spectrum) in series.zip(spectra.chunks_exact_mut(len)) {
-                let Scratch { series: copy, library } = &mut *scratch;
-                copy.copy_from_slice(series);
-                self.plan.process_outofplace_with_scratch(copy, spectrum, library);
-                if let Some(fixup) = &self.fixup {
-                    fixup.apply(spectrum);
-                }
-            }
-        });
+        self.0.run(input.as_slice(), spectra);
         io.outputs[0].push(output);
         Ok(Next::Again)
     }

@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-mod cpu;
+pub(crate) mod cpu;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

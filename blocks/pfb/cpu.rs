@@ -34,14 +34,15 @@ pub fn history_samples(sizes: &Sizes, batch: usize) -> usize {
 }
 
 /// Decoded samples of one polarisation.
-struct Decoded {
-    samples: Vec<i16>,
+pub struct Decoded {
+    pub samples: Vec<i16>,
     /// `None` for samples that are 16-bit integers already.
     decoder: Option<Decoder>,
 }
 
 impl Decoded {
-    fn new(input: &PortType, capacity: usize) -> Self {
+    /// Room for `capacity` samples of `input`.
+    pub fn new(input: &PortType, capacity: usize) -> Self {
         let decoder = match input.dtype {
             Dtype::Packed(bits) => Decoder::new(bits),
             _ => None,
@@ -86,18 +87,12 @@ pub struct Cpu {
 impl Cpu {
     pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let sizes = Sizes::new(pfb, ports);
-        let threads = Threads::new(pfb.threads)?;
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
-        let weights = super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff);
-        let fir = Fir::new(&weights, sizes.step, pfb.unzip, Form::best());
-        let job =
-            |_| Job { scratch: fir.scratch(batch.div_ceil(threads.count())), power: 0, clipped: 0 };
-        let jobs = (0..threads.count()).map(job).collect();
         let capacity = history_samples(&sizes, batch);
         let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
         Ok(Self {
             schedule: Schedule::new(pfb, ports, batch, capacity, stores, &env.counters),
-            filter: Filter { fir, threads, jobs },
+            filter: Filter::new(pfb, batch)?,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],
             levels: ports.inputs.iter().map(|input| Level::new(input.dtype.bits())).collect(),
@@ -140,15 +135,26 @@ impl Cpu {
 }
 
 /// What makes spectra of samples.
-struct Filter {
+pub struct Filter {
     fir: Fir,
     threads: Threads,
     jobs: Vec<Job>,
 }
 
 impl Filter {
+    /// The filter of `pfb`, for up to `batch` spectra at a time.
+    pub fn new(pfb: &Pfb, batch: usize) -> Result<Self, BlockError> {
+        let threads = Threads::new(pfb.threads)?;
+        let weights = super::weights(pfb.step(), pfb.taps, pfb.window, pfb.w_cutoff);
+        let fir = Fir::new(&weights, pfb.step(), pfb.unzip, Form::best());
+        let job =
+            |_| Job { scratch: fir.scratch(batch.div_ceil(threads.count())), power: 0, clipped: 0 };
+        let jobs = (0..threads.count()).map(job).collect();
+        Ok(Self { fir, threads, jobs })
+    }
+
     /// Filters the spectra of `out`, whose first window starts `samples`, and measures them.
-    fn run(&mut self, samples: &[i16], out: &mut [f32], limit: i16) -> Measured {
+    pub fn run(&mut self, samples: &[i16], out: &mut [f32], limit: i16) -> Measured {
         let Self { fir, threads, jobs } = self;
         jobs.iter_mut().for_each(|job| (job.power, job.clipped) = (0, 0));
         let (step, overlap) = (fir.step(), (fir.taps() - 1) * fir.step());
@@ -166,7 +172,8 @@ impl Filter {
         }
     }
 
-    fn measure(&self, samples: &[i16], limit: i16) -> Measured {
+    /// Measures samples that are not filtered.
+    pub fn measure(&self, samples: &[i16], limit: i16) -> Measured {
         let (power, clipped) = power(samples, limit, self.fir.form());
         Measured { power, samples: samples.len() as u64, clipped }
     }

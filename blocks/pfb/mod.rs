@@ -1,11 +1,11 @@
 #![doc = include_str!("README.md")]
 
-mod cpu;
+pub(crate) mod cpu;
 mod fir;
-mod history;
-mod pol;
-mod power;
-mod schedule;
+pub(crate) mod history;
+pub(crate) mod pol;
+pub(crate) mod power;
+pub(crate) mod schedule;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

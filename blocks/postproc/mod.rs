@@ -2,13 +2,13 @@
 
 mod cpu;
 mod gains;
-mod heaps;
+pub(crate) mod heaps;
 mod phase;
-mod rotate;
+pub(crate) mod rotate;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod transpose;
+pub(crate) mod transpose;
 mod unzip;
 
 use crate::axes;

@@ -115,7 +115,7 @@ mod avx512 {
         let Geometry { pitch, rows, .. } = *geometry;
         let unit = geometry.channel_bytes();
         let channels = out.len() / unit / TILE * TILE;
-        assert!(rows >= TILE && quantised.len() >= (2 * rows - 1) * pitch + channels);
+        assert!(rows >= TILE && quantised.len() >= (rows + TILE - 1) * pitch + channels);
         assert!(run.first + TILE <= geometry.spectra_per_heap);
         // SAFETY: the table has 64 bytes.
         let pairs = unsafe { _mm512_loadu_si512(PAIRS.as_ptr().cast()) };

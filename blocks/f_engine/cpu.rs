@@ -1,0 +1,252 @@
+//! The block on the CPU: the arithmetic of `pfb`, `fft` and `postproc`, run by run.
+
+use super::FEngine;
+use super::frames::{Frames, Spectra};
+use crate::dither::{self, Dither};
+use crate::fft::cpu::Transform;
+use crate::parallel::Threads;
+use crate::pfb::cpu::{Decoded, Filter, batch, history_samples};
+use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::postproc::Layout;
+use crate::postproc::rotate::{ChannelGains, Turn, rotate};
+use crate::postproc::transpose::{self, Geometry};
+use crate::simd::Form;
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use num_complex::Complex32;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Spectra that are transposed together: enough for whole cache lines of output.
+const TILE_SPECTRA: usize = 16;
+/// Channels by which rows of quantised spectra are longer than their channels: with a power of two
+/// all rows would share a few sets of the cache.
+const PADDING: usize = 32;
+
+/// Memory that the block takes.
+pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
+    let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
+    let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
+    let pols = ports.inputs.len();
+    let history = 2 * pols * history_samples(&sizes, batch);
+    let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
+    // The weights, filtered samples and spectra of a batch, twiddles and scratch.
+    let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
+    history + quantised + working
+}
+
+/// The running block.
+pub struct Cpu {
+    schedule: Schedule<Decoded>,
+    frames: Frames,
+    filter: Filter,
+    transform: Transform,
+    quantise: Quantise,
+    /// Filtered samples of a run, pairs of which are the complex numbers to be transformed.
+    series: Vec<Complex32>,
+    /// Their spectra.
+    spectra: Vec<Complex32>,
+    /// The output frame being made.
+    frame: Option<(FrameMut, Spectra)>,
+}
+
+impl Cpu {
+    pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let pfb = f_engine.pfb(f_engine.spectra());
+        let sizes = Sizes::new(&pfb, ports);
+        let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
+        let capacity = history_samples(&sizes, batch);
+        let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
+        let room = vec![Complex32::default(); batch * f_engine.channels];
+        Ok(Self {
+            schedule: Schedule::new(&pfb, ports, batch, capacity, stores, &env.counters),
+            frames: Frames::new(f_engine, ports, env),
+            filter: Filter::new(&pfb, batch)?,
+            transform: Transform::new(f_engine.shape(ports), f_engine.threads)?,
+            quantise: Quantise::new(f_engine, ports)?,
+            series: room.clone(),
+            spectra: room,
+            frame: None,
+        })
+    }
+
+    /// Does what polarisation `p` has samples for.
+    fn advance(&mut self, p: usize, known: &mut Spectra, input: &mut Input) {
+        let Sizes { step, window, .. } = self.schedule.sizes;
+        loop {
+            self.schedule.forget_done(p);
+            let Some(run) = self.schedule.next_run(p, input) else { return };
+            let Run { count, fate, from, .. } = run;
+            let pol = &self.schedule.pols[p];
+            let limit = self.frames.limit(p);
+            known.mark(p, &run, fate == Fate::Whole);
+            match fate {
+                Fate::Whole => {
+                    let samples = &pol.store.samples[pol.place(from)..];
+                    let series = &mut self.series[..count * step / 2];
+                    let filtered = bytemuck::cast_slice_mut(series);
+                    known.measured[p].add(self.filter.run(samples, filtered, limit));
+                    let spectra = &mut self.spectra[..count * step / 2];
+                    self.transform.run(series, spectra);
+                    let start = self.schedule.frame_start.cast_unsigned() / step as u64;
+                    let delays = pol.delays[run.first..].iter().enumerate();
+                    let turns = delays.take(count).map(|(n, delay)| {
+                        let number = start + (run.first + n) as u64;
+                        self.quantise.turn(p, number, delay.phase_turns, delay.fine_samples)
+                    });
+                    let turns: Vec<Turn> = turns.collect();
+                    self.quantise.run(p, run.first, spectra, &turns);
+                }
+                Fate::Ending => {
+                    // The last step of each window: adjacent, as the windows are a step apart.
+                    let ends = pol.place(from + (window - step) as i64);
+                    let samples = &pol.store.samples[ends..][..count * step];
+                    known.measured[p].add(self.filter.measure(samples, limit));
+                }
+                Fate::Lost => {}
+            }
+        }
+    }
+
+    /// Makes the output frame of its spectra; gives it back if it has no valid heap.
+    fn complete(&mut self, mut frame: FrameMut, known: Spectra, io: &mut Io<'_>) {
+        let filling = self.frames.fill(&known);
+        let (header, payload) = frame.parts_mut::<u8>();
+        let saturated = self.quantise.saturated();
+        if self.frames.complete(&self.schedule, known, &filling, &saturated, header) {
+            self.quantise.transpose(&header.validity, payload);
+            io.outputs[0].push(frame);
+        }
+    }
+}
+
+/// From spectra to heaps.
+struct Quantise {
+    geometry: Geometry,
+    channels: usize,
+    limit: f32,
+    dither_seed: Option<u64>,
+    gains: Vec<ChannelGains>,
+    threads: Threads,
+    /// Nothing for each thread.
+    scratches: Vec<()>,
+    /// \[pol\]\[spectrum\]\[channel\] of the output frame, rows `geometry.pitch` apart.
+    quantised: Vec<u16>,
+    /// Clamped values of each row of `quantised`.
+    clamped: Vec<AtomicU32>,
+}
+
+impl Quantise {
+    fn new(f_engine: &FEngine, ports: &Ports) -> Result<Self, BlockError> {
+        let (pols, channels, spectra) = (ports.inputs.len(), f_engine.channels, f_engine.spectra());
+        let threads = Threads::new(f_engine.threads)?;
+        let geometry = Geometry {
+            pols,
+            pitch: channels + PADDING,
+            rows: spectra,
+            spectra_per_heap: f_engine.spectra_per_heap,
+            k_major: f_engine.layout == Layout::KMajor,
+            is_4_bit: f_engine.bits == 4,
+            form: Form::best(),
+        };
+        let gains = (0..pols).map(|pol| {
+            let (gains, all_equal) = f_engine.gains.of_pol(pol, channels);
+            ChannelGains::new(gains, all_equal)
+        });
+        Ok(Self {
+            geometry,
+            channels,
+            limit: if f_engine.bits == 8 { 127.0 } else { 7.0 },
+            dither_seed: (f_engine.dither == Dither::Uniform).then_some(f_engine.dither_seed),
+            gains: gains.collect(),
+            scratches: vec![(); threads.count()],
+            threads,
+            quantised: vec![0; pols * spectra * geometry.pitch],
+            clamped: (0..pols * spectra).map(|_| 0.into()).collect(),
+        })
+    }
+
+    /// What is to be done to the spectrum of polarisation `p` with this number since sync time.
+    fn turn(&self, p: usize, number: u64, phase_turns: f64, fine_delay_samples: f64) -> Turn {
+        let dither_key = self.dither_seed.map(|seed| dither::key(seed, &[number, p as u64]));
+        Turn { phase_turns, fine_delay_samples, dither_key, limit: self.limit }
+    }
+
+    /// Quantises adjacent spectra of polarisation `p` from number `first` of the frame on.
+    fn run(&mut self, p: usize, first: usize, spectra: &[Complex32], turns: &[Turn]) {
+        let Geometry { pitch, rows, form, .. } = self.geometry;
+        let (channels, gains) = (self.channels, &self.gains[p]);
+        let at = p * rows + first;
+        let clamped = &self.clamped[at..];
+        let out = &mut self.quantised[at * pitch..][..turns.len() * pitch];
+        self.threads.each(out, pitch, &mut self.scratches, |first, rows, ()| {
+            for (i, row) in rows.chunks_exact_mut(pitch).enumerate() {
+                let n = first + i;
+                let spectrum = &spectra[n * channels..][..channels];
+                let count = rotate(spectrum, &turns[n], gains, &mut row[..channels], form);
+                clamped[n].store(count, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Clamped values of the frame, \[heap\]\[pol\].
+    fn saturated(&self) -> Vec<u64> {
+        let Geometry { pols, rows, spectra_per_heap, .. } = self.geometry;
+        let units = (0..rows / spectra_per_heap).flat_map(|heap| (0..pols).map(move |p| (heap, p)));
+        let count = |(heap, p): (usize, usize)| {
+            let clamped = &self.clamped[p * rows + heap * spectra_per_heap..][..spectra_per_heap];
+            clamped.iter().map(|row| u64::from(row.load(Ordering::Relaxed))).sum()
+        };
+        units.map(count).collect()
+    }
+
+    /// Writes the heaps: the valid ones, and zeros for the others.
+    fn transpose(&mut self, validity: &[u32], out: &mut [u8]) {
+        let geometry = self.geometry;
+        let unit = geometry.channel_bytes();
+        let per_heap = geometry.spectra_per_heap;
+        for (heap, out) in out.chunks_exact_mut(self.channels * unit).enumerate() {
+            if validity[heap] == 0 {
+                out.fill(0);
+                continue;
+            }
+            for first in (0..per_heap).step_by(TILE_SPECTRA) {
+                let run = transpose::Run { first, count: TILE_SPECTRA.min(per_heap - first) };
+                let rows = &self.quantised[(heap * per_heap + first) * geometry.pitch..];
+                self.threads.each(out, unit, &mut self.scratches, |channel, out, ()| {
+                    geometry.transpose(rows, channel, run, out);
+                });
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.schedule.place(io.inputs) {
+            None => return Ok(Next::Wait),
+            Some(Placed::Nowhere) => return Ok(Next::Finished),
+            Some(Placed::Here) => {}
+        }
+        let begin = || Some((io.outputs[0].take()?, self.frames.begin(self.schedule.frame_start)));
+        let Some((frame, mut known)) = self.frame.take().or_else(begin) else {
+            return Ok(Next::Wait);
+        };
+        for (p, input) in io.inputs.iter_mut().enumerate() {
+            self.advance(p, &mut known, input);
+        }
+        if !self.schedule.is_done() {
+            self.frame = Some((frame, known));
+            return Ok(Next::Wait);
+        }
+        if known.has_valid() {
+            self.complete(frame, known, io);
+        }
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.frames.summarise();
+        Ok(())
+    }
+}

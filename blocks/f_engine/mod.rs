@@ -1,0 +1,183 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod frames;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::delay::Piece;
+use crate::dither::Dither;
+use crate::fft::Fft;
+use crate::pfb::{Pfb, Window};
+use crate::postproc::{Gains, Layout, Postproc};
+use crate::spectra::Shape;
+use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of the block `f_engine`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FEngine {
+    /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
+    pub channels: usize,
+    /// Taps of the filter: spectra over which a window extends.
+    #[serde(default = "default_taps")]
+    pub taps: usize,
+    /// Window that shapes the filter.
+    #[serde(default)]
+    pub window: Window,
+    /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
+    /// gives a plain Fourier transform.
+    #[serde(default = "default_w_cutoff")]
+    pub w_cutoff: f64,
+    /// Delay model of each polarisation: a list of linear pieces for each input. Without it
+    /// there is no delay.
+    #[serde(default)]
+    pub delays: Vec<Vec<Piece>>,
+    /// Largest delay in either direction, in seconds; decides how many samples are kept.
+    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
+    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    #[serde(default)]
+    pub max_delay_seconds: Option<f64>,
+    /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
+    /// quarter of the sample rate.
+    #[serde(default)]
+    pub centre_hz: Option<f64>,
+    /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
+    /// four-bit ones from -7 to 7.
+    #[serde(default = "default_bits")]
+    pub bits: u8,
+    /// Order of the output's axes.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Spectra of a heap: they stand next to each other for each channel.
+    #[serde(default = "default_spectra_per_heap")]
+    pub spectra_per_heap: usize,
+    /// Heaps per output frame.
+    #[serde(default = "default_heaps_per_frame")]
+    pub heaps_per_frame: usize,
+    /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
+    /// one of these or a list of them for each channel.
+    #[serde(default)]
+    pub gains: Gains,
+    /// Noise added before rounding.
+    #[serde(default)]
+    pub dither: Dither,
+    /// Seed of the dither. Give each antenna another one.
+    #[serde(default)]
+    pub dither_seed: u64,
+    /// Threads of the CPU that share the spectra, 0 for all cores. By default 1, because a
+    /// flowgraph of many blocks already uses the cores; give more where one antenna alone is too
+    /// much for a core.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
+}
+
+fn default_taps() -> usize {
+    16
+}
+fn default_w_cutoff() -> f64 {
+    1.0
+}
+fn default_bits() -> u8 {
+    8
+}
+fn default_spectra_per_heap() -> usize {
+    256
+}
+fn default_heaps_per_frame() -> usize {
+    1
+}
+fn default_threads() -> usize {
+    1
+}
+
+impl FEngine {
+    /// The first of the three blocks that this one stands for, with frames of so many spectra.
+    fn pfb(&self, spectra_per_frame: usize) -> Pfb {
+        Pfb {
+            channels: self.channels,
+            taps: self.taps,
+            window: self.window,
+            w_cutoff: self.w_cutoff,
+            unzip: 1,
+            spectra_per_frame: Some(spectra_per_frame),
+            delays: self.delays.clone(),
+            max_delay_seconds: self.max_delay_seconds,
+            centre_hz: self.centre_hz,
+            threads: self.threads,
+        }
+    }
+
+    /// The last one.
+    fn postproc(&self) -> Postproc {
+        Postproc {
+            bits: self.bits,
+            layout: self.layout,
+            spectra_per_heap: self.spectra_per_heap,
+            heaps_per_frame: self.heaps_per_frame,
+            gains: self.gains.clone(),
+            dither: self.dither,
+            dither_seed: self.dither_seed,
+            threads: self.threads,
+        }
+    }
+
+    /// Spectra of an output frame.
+    fn spectra(&self) -> usize {
+        self.heaps_per_frame * self.spectra_per_heap
+    }
+
+    /// The shape of the spectra of an output frame.
+    fn shape(&self, ports: &Ports) -> Shape {
+        let pols = ports.inputs.len();
+        Shape { pols, spectra: self.spectra(), unzip: 1, channels: self.channels }
+    }
+}
+
+/// Refusals of one of the three blocks, in the name of this one.
+fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
+    let rename =
+        |text: String| text.replace("`pfb`", "`f_engine`").replace("`postproc`", "`f_engine`");
+    let refusals = refusals.into_iter();
+    refusals
+        .map(|refusal| Refusal {
+            message: rename(refusal.message),
+            help: refusal.help.map(rename),
+            ..refusal
+        })
+        .collect()
+}
+
+impl Kind for FEngine {
+    const NAME: &'static str = "f_engine";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        // How many spectra stand between the three blocks is nobody's business.
+        let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
+        let spectra = Fft { threads: self.threads }.ports(&filtered).map_err(in_own_name)?;
+        self.postproc().ports(&spectra).map_err(in_own_name)
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Shape { pols, spectra, channels, .. } = self.shape(ports);
+        let rows = (pols * spectra) as f64;
+        let points = channels as f64;
+        let each = points * (4.0 * self.taps as f64 + 5.0 * points.log2() + 24.0);
+        Resources {
+            host_bytes: cpu::host_bytes(self, ports),
+            holds: vec![1; pols],
+            operations_per_frame: rows * each,
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Cpu::new(self, ports, env)?))
+    }
+}
