@@ -82,6 +82,15 @@ impl Case {
 /// All cases of this crate's kinds, with their forms on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    [crate::beamformer::conformance::cases(device), crate::transpose::conformance::cases(device)]
-        .concat()
+    [
+        crate::antenna_stack::conformance::cases,
+        crate::beamformer::conformance::cases,
+        crate::null_sink::conformance::cases,
+        crate::null_source::conformance::cases,
+        crate::pol_aligner::conformance::cases,
+        crate::transpose::conformance::cases,
+    ]
+    .iter()
+    .flat_map(|cases| cases(device))
+    .collect()
 }

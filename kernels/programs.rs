@@ -71,6 +71,14 @@ pub const PROGRAMS: &[Program] = &[
         cases: &["CHANNELS=4", "CHANNELS=1048576"],
     },
     Program {
+        source: source!("gather.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "PIECE_BYTES=39 VECTOR=1 VECTORS=4 THREADS=256",
+            "PIECE_BYTES=1048576 VECTOR=16 VECTORS=4 THREADS=256",
+        ],
+    },
+    Program {
         source: source!("pfb.cu"),
         needs: Needs::Ampere,
         cases: &[

@@ -1,12 +1,15 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
+mod matching;
 
 use crate::axes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
-    ValidityType,
+    At, Axis, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType, Ports,
+    Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -90,6 +93,10 @@ impl Kind for AntennaStack {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Numbered("antenna");
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "from frames on the device, at the speed of its memory"),
+    ];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::new();
@@ -154,8 +161,15 @@ impl Kind for AntennaStack {
         }
     }
 
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(ports)
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Stack::new(self, ports, &env.counters)))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Stack::new(self, ports, &env.counters))),
+        }
     }
 }
 

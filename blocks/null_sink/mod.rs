@@ -1,8 +1,12 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
 
-use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use fxgraph::{
+    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
+    Resources,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -16,6 +20,8 @@ impl Kind for NullSink {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Numbered("input");
     const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "drops frames where they lie, on the device")];
 
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         Ok(vec![])
@@ -26,6 +32,7 @@ impl Kind for NullSink {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        // Either form looks at headers only, wherever the payload lies.
         Ok(Box::new(cpu::Sink::new(&ports.inputs, &env.counters)))
     }
 }

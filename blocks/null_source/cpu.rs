@@ -1,7 +1,6 @@
 //! Frames out of nothing.
 
 use super::{NullSource, Pattern};
-use crate::random::Random;
 use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType, async_trait};
 
 /// The running block.
@@ -30,56 +29,6 @@ impl Source {
             frames: parameters.frames.unwrap_or(u64::MAX),
         }
     }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        match self.pattern {
-            Pattern::Zeros => bytes.fill(0),
-            Pattern::Untouched => {}
-            Pattern::Counter => {
-                let first = self.frame.wrapping_mul(bytes.len() as u64) % 251;
-                let mut value = first as u8;
-                for byte in bytes {
-                    *byte = value;
-                    value = if value == 250 { 0 } else { value + 1 };
-                }
-            }
-            Pattern::Random => {
-                fill_random(self.dtype, &mut Random::of(self.seed, self.frame), bytes);
-            }
-        }
-    }
-}
-
-/// Fills `bytes` with elements of `dtype`.
-fn fill_random(dtype: Dtype, random: &mut Random, bytes: &mut [u8]) {
-    match dtype {
-        Dtype::F32 | Dtype::Cf32 => {
-            for value in bytes.chunks_exact_mut(4) {
-                value.copy_from_slice(&((2.0 * random.uniform() - 1.0) as f32).to_ne_bytes());
-            }
-        }
-        Dtype::F64 => {
-            for value in bytes.chunks_exact_mut(8) {
-                value.copy_from_slice(&(2.0 * random.uniform() - 1.0).to_ne_bytes());
-            }
-        }
-        _ => {
-            for chunk in bytes.chunks_mut(8) {
-                chunk.copy_from_slice(&random.bits().to_ne_bytes()[..chunk.len()]);
-            }
-        }
-    }
-    // The most negative value has no conjugate in the same type, so no block ever sends it.
-    match dtype {
-        Dtype::Ci8 => bytes.iter_mut().filter(|b| **b == 0x80).for_each(|b| *b = 0x81),
-        Dtype::Ci4 => {
-            for byte in bytes {
-                *byte |= u8::from(*byte & 0x0f == 0x08);
-                *byte |= u8::from(*byte & 0xf0 == 0x80) << 4;
-            }
-        }
-        _ => {}
-    }
 }
 
 #[async_trait]
@@ -89,7 +38,7 @@ impl Block for Source {
             return Ok(Next::Finished);
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.fill(frame.as_mut_slice());
+        self.pattern.fill(self.dtype, self.seed, self.frame, frame.as_mut_slice());
         frame.header_mut().timestamp = self.timestamp;
         frame.fill_validity(self.full);
         io.outputs[0].push(frame);

@@ -1,12 +1,15 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
+mod pattern;
 
 use crate::axes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
-    Refusal, Resources, ValidityType,
+    At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -139,6 +142,8 @@ impl Kind for NullSource {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&[]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "frames that are filled once, and handed out again")];
 
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::new();
@@ -199,8 +204,11 @@ impl Kind for NullSource {
         Resources::default()
     }
 
-    fn build(&self, ports: &Ports, _env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Source::new(self, &ports.outputs[0])))
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, &ports.outputs[0], env)?)),
+            _ => Ok(Box::new(cpu::Source::new(self, &ports.outputs[0]))),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Block, BlockError, Env, Kind, PortNames, PortPool, PortType, Ports, Refusal, Resources,
+    At, Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortPool, PortType, Ports,
+    Refusal, Resources,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,6 +21,8 @@ impl Kind for PolAligner {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "passes frames on where they lie, on the device")];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         if inputs[0] == inputs[1] {
@@ -41,6 +45,7 @@ impl Kind for PolAligner {
     }
 
     fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        // Either form looks at headers only, wherever the payload lies.
         Ok(Box::new(cpu::Aligner::new(&env.counters)))
     }
 }

@@ -1,0 +1,129 @@
+//! The form for CUDA devices: one launch for each frame, which reads all antennas' frames.
+#![allow(unsafe_code)] // launches and copies on memory that the job and the block own
+
+use super::AntennaStack;
+use super::matching::{Heaps, Matching};
+use crate::gpu;
+use fxgraph::cuda::{DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Pinned, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
+use std::sync::Arc;
+
+/// Widest memory access, in bytes.
+const WIDEST: usize = 16;
+/// Such accesses of each thread, and threads of a block.
+const VECTORS: usize = 4;
+const THREADS: usize = 256;
+
+/// The running block.
+pub struct Cuda {
+    matching: Matching,
+    heaps: Heaps,
+    antennas: usize,
+    lane: Lane<Job>,
+    kernel: Kernel,
+    grid: Grid,
+    /// Where each antenna's part of each heap comes from, `[heap][antenna]`; 0 for zeros.
+    sources: DeviceArray<u64>,
+    /// The same on the host, one for each job in flight.
+    sources_of: Vec<Pinned<u64>>,
+    /// Empty lists for the frames of jobs to come.
+    spare: Vec<Vec<Arc<Frame>>>,
+}
+
+struct Job {
+    /// Kept until the kernel has read them.
+    inputs: Vec<Arc<Frame>>,
+    output: FrameMut,
+}
+
+/// Bytes of the block's own array.
+pub fn device_bytes(ports: &Ports) -> usize {
+    ports.outputs[0].validity.units() * size_of::<u64>()
+}
+
+impl Cuda {
+    /// A stack for checked `ports`.
+    pub fn new(parameters: &AntennaStack, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let heaps = Heaps::new(parameters, ports);
+        let antennas = ports.inputs.len();
+        let pieces = heaps.count * antennas;
+        let vector = 1 << (heaps.bytes | heaps.first | heaps.taken | WIDEST).trailing_zeros();
+        let defines = [
+            ("PIECE_BYTES", heaps.taken),
+            ("VECTOR", vector),
+            ("VECTORS", VECTORS),
+            ("THREADS", THREADS),
+        ];
+        let defines = defines.map(|(name, number)| (name, number.to_string())).to_vec();
+        let kernel = gpu::program(device, "gather.cu", defines)?.kernel("gather", 0)?;
+        let piece_blocks = (heaps.taken / vector).div_ceil(THREADS * VECTORS);
+        let pinned = |_| Ok(Pinned::new(device, pieces)?);
+        Ok(Self {
+            matching: Matching::new(parameters, ports, &env.counters),
+            heaps,
+            antennas,
+            kernel,
+            grid: Grid::new([piece_blocks * pieces, 1, 1], THREADS),
+            sources: DeviceArray::zeros(device, pieces)?,
+            sources_of: (0..IN_FLIGHT).map(pinned).collect::<Result<_, BlockError>>()?,
+            spare: (0..IN_FLIGHT).map(|_| Vec::with_capacity(antennas)).collect(),
+            lane,
+        })
+    }
+
+    fn begin(&mut self, time: u64, mut output: FrameMut) -> Result<(), BlockError> {
+        let slot = self.lane.begin(time)?;
+        let device = self.lane.device();
+        let header = output.header_mut();
+        header.timestamp = time;
+        let mut inputs = self.spare.pop().unwrap_or_default();
+        let sources = &mut self.sources_of[slot];
+        for (antenna, input) in self.matching.take(time).enumerate() {
+            let address = input.as_ref().map(|input| frame_address(input, device)).transpose()?;
+            for heap in 0..self.heaps.count {
+                let unit = heap * self.antennas + antenna;
+                let is_there = input.as_ref().is_some_and(|i| i.header().validity[heap] > 0);
+                let from = address.filter(|_| is_there);
+                sources[unit] = from.map_or(0, |from| from + self.heaps.begin(heap) as u64);
+                header.validity[unit] = u32::from(is_there);
+            }
+            inputs.extend(input);
+        }
+        let to = frame_address(&output, device)?;
+        let own = &self.sources;
+        // SAFETY: arrays of the block, equal in size, of which no other job in flight has this
+        // slot; frames of the job, whose sizes the kernel was compiled for.
+        unsafe {
+            self.lane.copy(own.address(), sources.address(), own.bytes())?;
+            let arguments = [own.address().into(), to.into()];
+            self.kernel.launch(self.lane.stream(), self.grid, &arguments)?;
+        }
+        self.lane.submit(Job { inputs, output })
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(Job { mut inputs, output }) = self.lane.done()?
+        {
+            inputs.clear();
+            self.spare.push(inputs);
+            io.outputs[0].push(output);
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        let time = match self.matching.ready(io) {
+            Ok(time) => time,
+            Err(Next::Finished) if !self.lane.is_idle() => return Ok(Next::Wait),
+            Err(next) => return Ok(next),
+        };
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        self.begin(time, output)?;
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,165 @@
+//! Which frames belong together, and for how long antennas are waited for.
+
+use super::AntennaStack;
+use fxgraph::{Counter, Counters, Frame, Io, Next, Ports};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a block that waits looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The frames of all antennas, and what is known of the antennas.
+pub struct Matching {
+    held: Vec<VecDeque<Arc<Frame>>>,
+    /// Antennas that are not waited for until they send again.
+    given_up: Vec<bool>,
+    patience: Option<Duration>,
+    /// For how long nothing has come from anyone, and when that was last looked at.
+    waited: Duration,
+    looked: Option<Instant>,
+    window: Option<usize>,
+    step: u64,
+    /// Earliest time that has not gone out.
+    next: u64,
+    heaps: u64,
+    missing: Counter,
+    silences: Counter,
+    late: Counter,
+}
+
+impl Matching {
+    /// For checked `ports`.
+    pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
+        Self {
+            held: vec![VecDeque::new(); ports.inputs.len()],
+            given_up: vec![false; ports.inputs.len()],
+            patience: parameters.wait_seconds.map(Duration::from_secs_f64),
+            waited: Duration::ZERO,
+            looked: None,
+            window: parameters.window,
+            step: ports.outputs[0].clock.samples_per_frame,
+            next: 0,
+            heaps: ports.inputs[0].axes[0].len as u64,
+            missing: counters
+                .loss("antenna_heaps_missing", "Heaps of antennas that were not there in time."),
+            silences: counters.count(
+                "antennas_given_up",
+                "Times an antenna was silent for so long that the others went on without it.",
+            ),
+            late: counters.loss(
+                "frames_late",
+                "Frames that came after their time had gone out: enlarge `window` or `wait_seconds`.",
+            ),
+        }
+    }
+
+    /// The time whose frames are to go out, once they are all there or waited for long enough;
+    /// else what the block is to do meanwhile.
+    pub fn ready(&mut self, io: &mut Io<'_>) -> Result<u64, Next> {
+        // The ends first: what was pushed before them is then gathered.
+        let ended: Vec<bool> = io.inputs.iter().map(fxgraph::Input::ended).collect();
+        self.gather(io);
+        let mut antennas = self.held.iter().zip(&self.given_up).zip(&ended);
+        let complete =
+            antennas.all(|((held, given_up), ended)| !held.is_empty() || *given_up || *ended);
+        let full = self.window.is_some_and(|most| self.held.iter().any(|held| held.len() >= most));
+        if !complete && !full {
+            return Err(self.wait(&ended));
+        }
+        let fronts = self.held.iter().filter_map(|held| held.front());
+        let time = fronts.map(|frame| frame.header().timestamp).min();
+        let is_end = ended.iter().all(|ended| *ended);
+        time.ok_or(if is_end { Next::Finished } else { Next::Wait })
+    }
+
+    /// The frames of that time, antenna by antenna, for those that have one. The time is past then.
+    pub fn take(&mut self, time: u64) -> impl Iterator<Item = Option<Arc<Frame>>> {
+        self.next = time.saturating_add(self.step);
+        let (heaps, missing) = (self.heaps, &self.missing);
+        self.held.iter_mut().map(move |held| {
+            let frame = match held.front() {
+                Some(front) if front.header().timestamp == time => held.pop_front(),
+                _ => None,
+            };
+            missing.add(if frame.is_none() { heaps } else { 0 });
+            frame
+        })
+    }
+
+    /// Takes frames in; those whose time has gone are dropped.
+    fn gather(&mut self, io: &mut Io<'_>) {
+        let most = self.window.unwrap_or(1);
+        let antennas = self.held.iter_mut().zip(&mut self.given_up).zip(io.inputs.iter_mut());
+        for ((held, given_up), input) in antennas {
+            while held.len() < most
+                && let Some(frame) = input.pop()
+            {
+                // Late or not, it is there again: its next frame is waited for.
+                *given_up = false;
+                (self.waited, self.looked) = (Duration::ZERO, None);
+                if frame.header().timestamp < self.next {
+                    self.late.add(1);
+                } else {
+                    held.push_back(frame);
+                }
+            }
+        }
+    }
+
+    /// Waits for the antennas without a frame, at most as long as there is patience.
+    fn wait(&mut self, ended: &[bool]) -> Next {
+        let Some(patience) = self.patience else { return Next::Wait };
+        if self.held.iter().all(VecDeque::is_empty) {
+            return Next::Wait;
+        }
+        let now = Instant::now();
+        let elapsed = self.looked.map_or(Duration::ZERO, |looked| now - looked);
+        // A process that was stopped for a while has not listened in that time.
+        self.waited += elapsed.min(2 * LOOK);
+        self.looked = Some(now);
+        if self.waited < patience {
+            return Next::After(patience.saturating_sub(self.waited).min(LOOK));
+        }
+        (self.waited, self.looked) = (Duration::ZERO, None);
+        for ((held, given_up), ended) in self.held.iter().zip(&mut self.given_up).zip(ended) {
+            if held.is_empty() && !ended && !*given_up {
+                *given_up = true;
+                self.silences.add(1);
+            }
+        }
+        Next::Again
+    }
+}
+
+/// Where the heaps of an antenna lie, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Heaps {
+    pub count: usize,
+    /// One heap of an input.
+    pub bytes: usize,
+    /// Where the channels begin in it that are taken, and how many bytes those are.
+    pub first: usize,
+    pub taken: usize,
+}
+
+impl Heaps {
+    /// Those of checked `ports`.
+    pub fn new(parameters: &AntennaStack, ports: &Ports) -> Self {
+        let (input, output) = (&ports.inputs[0], &ports.outputs[0]);
+        let count = input.axes[0].len;
+        let bytes = input.frame_bytes() / count;
+        let channel = bytes / input.axes[1].len;
+        Self {
+            count,
+            bytes,
+            first: parameters.first_channel * channel,
+            taken: output.axes[2].len * channel,
+        }
+    }
+
+    /// Where what is taken of a heap begins in a frame.
+    pub fn begin(&self, heap: usize) -> usize {
+        heap * self.bytes + self.first
+    }
+}

@@ -1,0 +1,56 @@
+//! What stands in a frame.
+
+use super::Pattern;
+use crate::random::Random;
+use fxgraph::Dtype;
+
+impl Pattern {
+    /// Fills frame number `frame`, of elements of `dtype`.
+    pub(super) fn fill(self, dtype: Dtype, seed: u64, frame: u64, bytes: &mut [u8]) {
+        match self {
+            Self::Zeros => bytes.fill(0),
+            Self::Untouched => {}
+            Self::Counter => {
+                let first = frame.wrapping_mul(bytes.len() as u64) % 251;
+                let mut value = first as u8;
+                for byte in bytes {
+                    *byte = value;
+                    value = if value == 250 { 0 } else { value + 1 };
+                }
+            }
+            Self::Random => fill_random(dtype, &mut Random::of(seed, frame), bytes),
+        }
+    }
+}
+
+/// Fills `bytes` with elements of `dtype`.
+fn fill_random(dtype: Dtype, random: &mut Random, bytes: &mut [u8]) {
+    match dtype {
+        Dtype::F32 | Dtype::Cf32 => {
+            for value in bytes.chunks_exact_mut(4) {
+                value.copy_from_slice(&((2.0 * random.uniform() - 1.0) as f32).to_ne_bytes());
+            }
+        }
+        Dtype::F64 => {
+            for value in bytes.chunks_exact_mut(8) {
+                value.copy_from_slice(&(2.0 * random.uniform() - 1.0).to_ne_bytes());
+            }
+        }
+        _ => {
+            for chunk in bytes.chunks_mut(8) {
+                chunk.copy_from_slice(&random.bits().to_ne_bytes()[..chunk.len()]);
+            }
+        }
+    }
+    // The most negative value has no conjugate in the same type, so no block ever sends it.
+    match dtype {
+        Dtype::Ci8 => bytes.iter_mut().filter(|b| **b == 0x80).for_each(|b| *b = 0x81),
+        Dtype::Ci4 => {
+            for byte in bytes {
+                *byte |= u8::from(*byte & 0x0f == 0x08);
+                *byte |= u8::from(*byte & 0xf0 == 0x80) << 4;
+            }
+        }
+        _ => {}
+    }
+}
