@@ -1,6 +1,6 @@
 //! From this crate's kernels to the framework's programs.
 
-use fxgraph::cuda::{CudaError, Device, Program, Source};
+use fxgraph::cuda::{CudaError, Device, IN_FLIGHT, Program, Source};
 use fxgraph_kernels::{HEADERS, Needs};
 use std::sync::Arc;
 
@@ -31,4 +31,9 @@ pub fn program(
         text: source.text.to_owned(),
     };
     Program::new(device, source(&program.source), HEADERS.iter().map(source).collect(), defines)
+}
+
+/// One of something for each slot of a lane.
+pub fn for_each_slot<T>(make: impl Fn() -> Result<T, CudaError>) -> Result<Vec<T>, CudaError> {
+    (0..IN_FLIGHT).map(|_| make()).collect()
 }

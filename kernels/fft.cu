@@ -12,22 +12,25 @@
 /// Spectra that a thread works on with the same twiddle, at most.
 constexpr u32 THREAD_SPECTRA = 8;
 constexpr u32 THREADS = 128;
+/// Blocks for the channels of as many spectra.
+constexpr u32 CHANNEL_BLOCKS = (CHANNELS / 2 + 1 + THREADS - 1) / THREADS;
 
 /// From the transforms of z_i = x_{2i} + j x_{2i+1} to those of x, without the Nyquist channel.
 ///
 ///   spectra  [spectrum][channel N], those of all polarisations
 ///   count    spectra
 ///
-/// Grid: ((N/2 + 1) / 128, spectra / 8), blocks of 128. A thread does channels k and N - k.
+/// Grid: CHANNEL_BLOCKS spectra / 8, blocks of 128. A thread does channels k and N - k.
 extern "C" __global__ void __launch_bounds__(THREADS)
 real_spectra(c32 *__restrict__ spectra, u32 count) {
-    const u32 k = blockIdx.x * THREADS + threadIdx.x;
+    const u32 k = blockIdx.x % CHANNEL_BLOCKS * THREADS + threadIdx.x;
     if (k > CHANNELS / 2) return;
     const u32 mirror = (CHANNELS - k) % CHANNELS;
     const c32 half = root(k, 2 * CHANNELS);
     const c32 twiddle = {0.5f * half.y, -0.5f * half.x};
-    c32 *spectrum = spectra + static_cast<u64>(blockIdx.y) * THREAD_SPECTRA * CHANNELS;
-    const u32 left = min(count - blockIdx.y * THREAD_SPECTRA, THREAD_SPECTRA);
+    const u32 first = blockIdx.x / CHANNEL_BLOCKS * THREAD_SPECTRA;
+    c32 *spectrum = spectra + static_cast<u64>(first) * CHANNELS;
+    const u32 left = min(count - first, THREAD_SPECTRA);
 #pragma unroll 4
     for (u32 n = 0; n < left; n++, spectrum += CHANNELS) {
         c32 z_k = spectrum[k], z_n_k = spectrum[mirror];

@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod cpu;
+mod cuda;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -9,8 +10,8 @@ use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources,
+    At, Axis, Band, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType,
+    Ports, Refusal, Resources,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,6 +35,8 @@ impl Kind for Fft {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "with the library cuFFT")];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
@@ -83,9 +86,12 @@ impl Kind for Fft {
         }
     }
 
-    fn build(&self, ports: &Ports, _env: &Env) -> Result<Box<dyn Block>, BlockError> {
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let shape = Shape::of_samples(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input of `fft` is neither real nor unzipped"))?;
-        Ok(Box::new(cpu::Cpu::new(shape, self.threads)?))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(shape, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(shape, self.threads)?)),
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! front.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// A contiguous stretch of time, some of it without samples.
 pub struct History {
@@ -95,6 +96,11 @@ impl History {
             at = gap.1;
         }
         (at < self.end()).then_some(at)
+    }
+
+    /// Places of what is kept.
+    pub fn places(&self) -> Range<usize> {
+        self.first..self.first + self.len
     }
 
     /// Place of the sample of time `time`, which is within what is kept.

@@ -1,8 +1,10 @@
 #![doc = include_str!("README.md")]
 
 pub(crate) mod cpu;
+mod cuda;
 mod fir;
 pub(crate) mod history;
+mod lending;
 pub(crate) mod pol;
 pub(crate) mod power;
 pub(crate) mod schedule;
@@ -16,8 +18,8 @@ use crate::packed::WIDTHS;
 use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
-    Refusal, Resources, ValidityType,
+    At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schedule::Sizes;
 use schemars::JsonSchema;
@@ -290,6 +292,10 @@ impl Kind for Pfb {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "windows read from the input frames where they can be"),
+    ];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
@@ -344,6 +350,13 @@ impl Kind for Pfb {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Cpu::new(self, ports, env)?))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
+        }
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(self, ports)
     }
 }

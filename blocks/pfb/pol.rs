@@ -3,6 +3,7 @@
 use super::history::{History, Move};
 use crate::delay::{Delay, DelayModel, Piece};
 use fxgraph::{Counter, Counters, Frame, Input, PortType};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Timestamps beyond this are nonsense; below it nothing here overflows.
@@ -46,6 +47,8 @@ pub trait Store {
     fn move_to_front(&mut self, samples: Move);
     /// Puts `count` samples of `frame` from number `first` on at place `at`.
     fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize);
+    /// Only what is in these places is still needed.
+    fn keep(&mut self, _places: Range<usize>) {}
 }
 
 /// One polarisation.
@@ -132,10 +135,15 @@ impl<S: Store> Pol<S> {
     /// Forgets what came before `time`.
     pub fn forget_before(&mut self, time: i64) {
         self.history.forget_before(time);
+        self.store.keep(self.history.places());
     }
 
-    /// Makes room for `count` more samples; places do not change until they are there.
-    pub fn reserve(&mut self, count: usize) {
+    /// Makes room up to `time`: places do not change until samples go beyond it.
+    pub fn reserve_until(&mut self, time: i64) {
+        self.reserve((time - self.history.end()).max(0) as usize);
+    }
+
+    fn reserve(&mut self, count: usize) {
         if let Some(samples) = self.history.reserve(count) {
             self.store.move_to_front(samples);
         }

@@ -28,6 +28,11 @@ impl Sizes {
             max_delay: pfb.max_delay_samples(&ports.inputs[0].clock),
         }
     }
+
+    /// Samples that the windows of an output frame may be in, and up to a multiple of 8 more.
+    pub fn frame_samples(&self) -> usize {
+        (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
+    }
 }
 
 /// What can be done for a spectrum.
@@ -133,6 +138,14 @@ impl<S: Store> Schedule<S> {
             pol.forget_before(self.frame_start - reach);
         }
         Some(Placed::Here)
+    }
+
+    /// Makes room for all samples of the output frame: they keep their places until it is done.
+    pub fn reserve_frame(&mut self) {
+        let first = self.frame_start - self.sizes.max_delay as i64;
+        for pol in &mut self.pols {
+            pol.reserve_until(first + self.sizes.frame_samples() as i64);
+        }
     }
 
     /// Forgets the samples of polarisation `p` that none of its spectra still to come needs.

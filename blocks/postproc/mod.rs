@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
+mod cuda;
 mod gains;
 pub(crate) mod heaps;
 mod phase;
@@ -17,8 +18,8 @@ use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
+    Ports, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -187,6 +188,8 @@ impl Kind for Postproc {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "one kernel from spectra to heaps")];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
@@ -237,6 +240,13 @@ impl Kind for Postproc {
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let shape = Shape::of_channels(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input of `postproc` has no spectra"))?;
-        Ok(Box::new(cpu::Cpu::new(self, shape, env)?))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, shape, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(self, shape, env)?)),
+        }
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        Shape::of_channels(&ports.inputs[0]).map_or(0, |shape| cuda::device_bytes(self, shape))
     }
 }

@@ -1,0 +1,378 @@
+//! The block on a GPU.
+#![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
+
+use super::heaps::{Collector, Filling, Piece};
+use super::{Layout, Postproc};
+use crate::dither::Dither;
+use crate::gpu;
+use crate::spectra::Shape;
+use fxgraph::cuda::{
+    Arg, CudaError, Device, DeviceArray, Grid, Kernel, Lane, Pinned, frame_address,
+};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// Threads of a block of the kernel that makes values, and places of a spectrum that it works on.
+const THREADS: usize = 256;
+const BLOCK_PLACES: usize = THREADS / 2;
+/// Threads of a block of the kernel that makes rows.
+const ROW_THREADS: usize = 128;
+/// Bytes of what is the same for all channels of a spectrum.
+const ROW_BYTES: usize = 32;
+/// Bytes of a channel that a thread writes.
+const THREAD_BYTES: usize = 16;
+
+/// How the work is cut up, as in `postproc.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tiles {
+    spectra_per_heap: usize,
+    /// Spectra of a tile: of both halves of a warp.
+    spectra: usize,
+    /// Polarisations that do not alternate.
+    pols_apart: usize,
+    channel_blocks: usize,
+}
+
+impl Tiles {
+    fn new(postproc: &Postproc, shape: Shape) -> Result<Self, BlockError> {
+        let values = THREAD_BYTES / if postproc.bits == 8 { 2 } else { 1 };
+        let (mixed_pols, pols_apart) = match postproc.layout {
+            Layout::Standard => (shape.pols, 1),
+            Layout::KMajor => (1, shape.pols),
+        };
+        if mixed_pols > 2 {
+            let text = format!(
+                "the form on the GPU does not alternate {mixed_pols} polarisations; use \
+                 `layout: k_major`, or `implementation: cpu`"
+            );
+            return Err(BlockError::new(text));
+        }
+        let places = match shape.unzip {
+            1 => shape.channels / 2,
+            unzip => shape.channels / unzip / 2 + 1,
+        };
+        Ok(Self {
+            spectra_per_heap: postproc.spectra_per_heap,
+            spectra: 2 * values / mixed_pols,
+            pols_apart,
+            channel_blocks: places.div_ceil(BLOCK_PLACES),
+        })
+    }
+
+    /// The tile that a spectrum is in, by its place among those of all heaps.
+    fn of(&self, place: usize) -> usize {
+        let (heap, in_heap) = (place / self.spectra_per_heap, place % self.spectra_per_heap);
+        heap * self.spectra_per_heap.div_ceil(self.spectra) + in_heap / self.spectra
+    }
+
+    fn grid(&self, piece: &Piece) -> Grid {
+        let tiles = self.of(piece.place + piece.count - 1) - self.of(piece.place) + 1;
+        Grid::new([tiles, self.channel_blocks, self.pols_apart], THREADS)
+    }
+}
+
+/// What is queued on the GPU.
+struct Job {
+    _input: Option<Arc<Frame>>,
+    output: Option<Output>,
+}
+
+/// The output frame of the job that completes it.
+struct Output {
+    frame: FrameMut,
+    slot: usize,
+    /// Otherwise it is left out: its readers see the gap in the timestamps.
+    has_valid_heap: bool,
+}
+
+/// Bytes in device memory that the block takes for itself.
+pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
+    let rows = shape.pols * shape.spectra;
+    let gains = 8 * shape.pols * shape.channels;
+    rows * (ROW_BYTES + 2 * size_of::<f64>()) + gains + 8 * postproc.heaps_per_frame * shape.pols
+}
+
+/// Gains of all channels, and what each channel has besides; of all polarisations.
+struct DeviceGains {
+    /// \[pol\]\[re, im\].
+    common: DeviceArray<f64>,
+    /// \[pol\]\[channel\].
+    each: DeviceArray<Complex32>,
+    /// Whether `each` says anything.
+    differ: bool,
+}
+
+impl DeviceGains {
+    fn new(postproc: &Postproc, shape: Shape, device: &Arc<Device>) -> Result<Self, CudaError> {
+        let of_pols: Vec<_> =
+            (0..shape.pols).map(|pol| postproc.gains.of_pol(pol, shape.channels)).collect();
+        let differ = of_pols.iter().any(|(_, all_equal)| !all_equal);
+        let one = Complex32::new(1.0, 0.0);
+        let common = of_pols.iter().map(|(gains, _)| if differ { one } else { gains[0] });
+        let common: Vec<f64> = common.flat_map(|z| [f64::from(z.re), f64::from(z.im)]).collect();
+        let each: Vec<Complex32> = of_pols.iter().flat_map(|(gains, _)| gains).copied().collect();
+        Ok(Self {
+            common: DeviceArray::from_slice(device, &common)?,
+            each: DeviceArray::from_slice(device, &each)?,
+            differ,
+        })
+    }
+}
+
+/// The running block.
+pub struct Cuda {
+    /// First, so that it waits for the GPU before anything else is dropped.
+    lane: Lane<Job>,
+    make_rows: Kernel,
+    make_values: Kernel,
+    tiles: Tiles,
+    shape: Shape,
+    heap_bytes: usize,
+    dither_seed: u64,
+    gains: DeviceGains,
+    /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame, and for each slot.
+    delays: DeviceArray<f64>,
+    host_delays: Vec<Pinned<f64>>,
+    /// \[pol\]\[spectrum\] of the input frame.
+    rows: DeviceArray<u8>,
+    /// \[heap\]\[pol\] of the output frame, and for each slot.
+    saturated: DeviceArray<u64>,
+    host_saturated: Vec<Pinned<u64>>,
+    collector: Collector,
+    /// The input frame being read, and the next of its spectra.
+    input: Option<(Arc<Frame>, usize)>,
+    /// The output frame being filled.
+    filling: Option<(FrameMut, Filling)>,
+}
+
+impl Cuda {
+    pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
+        let tiles = Tiles::new(postproc, shape)?;
+        let lane = Lane::new(env)?;
+        let device = Arc::clone(lane.device());
+        let gains = DeviceGains::new(postproc, shape, &device)?;
+        let flag = |is_set: bool| u32::from(is_set).to_string();
+        let defines = vec![
+            ("CHANNELS", shape.channels.to_string()),
+            ("UNZIP", shape.unzip.to_string()),
+            ("POLS", shape.pols.to_string()),
+            ("SPECTRA_PER_HEAP", postproc.spectra_per_heap.to_string()),
+            ("BITS", postproc.bits.to_string()),
+            ("K_MAJOR", flag(postproc.layout == Layout::KMajor)),
+            ("DITHER", flag(postproc.dither == Dither::Uniform)),
+            ("GAINS", flag(gains.differ)),
+        ];
+        let program = gpu::program(&device, "postproc.cu", defines)?;
+        let rows = shape.pols * shape.spectra;
+        let counts = postproc.heaps_per_frame * shape.pols;
+        let values = shape.pols * shape.channels * postproc.spectra_per_heap;
+        Ok(Self {
+            lane,
+            make_rows: program.kernel("postproc_rows", 0)?,
+            make_values: program.kernel("postproc", 0)?,
+            tiles,
+            shape,
+            heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
+            dither_seed: postproc.dither_seed,
+            gains,
+            delays: DeviceArray::new(&device, 2 * rows)?,
+            host_delays: gpu::for_each_slot(|| Pinned::new(&device, 2 * rows))?,
+            rows: DeviceArray::new(&device, rows * ROW_BYTES)?,
+            saturated: DeviceArray::new(&device, counts)?,
+            host_saturated: gpu::for_each_slot(|| Pinned::new(&device, counts))?,
+            collector: Collector::new(postproc, shape, &env.counters),
+            input: None,
+            filling: None,
+        })
+    }
+
+    /// Queues what is the same for all channels of an input frame's spectra.
+    fn queue_rows(&mut self, slot: usize, input: &Frame) -> Result<(), BlockError> {
+        let header = input.header();
+        let count = self.shape.pols * self.shape.spectra;
+        let tables = ["phase_turns", "fine_delay_samples"].map(|name| header.annotations.get(name));
+        for (to, table) in self.host_delays[slot].chunks_exact_mut(count).zip(tables) {
+            // A stream without delays has no tables.
+            let known = table.len().min(count);
+            to[..known].copy_from_slice(&table[..known]);
+            to[known..].fill(0.0);
+        }
+        let delays = self.delays.address();
+        // SAFETY: the arguments are those of the kernel, all of them the block's own.
+        unsafe {
+            self.lane.copy(delays, self.host_delays[slot].address(), self.delays.bytes())?;
+            let arguments = [
+                delays.into(),
+                (delays + (count * size_of::<f64>()) as u64).into(),
+                self.gains.common.address().into(),
+                self.rows.address().into(),
+                (self.shape.spectra as u32).into(),
+                self.collector.number(header).into(),
+                self.dither_seed.into(),
+            ];
+            let grid = Grid::new([count.div_ceil(ROW_THREADS), 1, 1], ROW_THREADS);
+            self.make_rows.launch(self.lane.stream(), grid, &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a piece of an input frame.
+    fn queue_piece(
+        &mut self,
+        input: &Frame,
+        output: &Frame,
+        piece: &Piece,
+    ) -> Result<(), BlockError> {
+        let device = self.lane.device();
+        let number = |n: usize| Arg::from(n as u32);
+        let arguments = [
+            frame_address(input, device)?.into(),
+            self.rows.address().into(),
+            self.gains.each.address().into(),
+            frame_address(output, device)?.into(),
+            self.saturated.address().into(),
+            number(self.shape.spectra),
+            number(piece.from),
+            number(piece.place),
+            number(piece.count),
+            number(self.tiles.of(piece.place)),
+        ];
+        // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
+        // job's or stays with the block, which the lane outlasts.
+        let queued = unsafe {
+            self.make_values.launch(self.lane.stream(), self.tiles.grid(piece), &arguments)
+        };
+        Ok(queued?)
+    }
+
+    /// Queues what completes an output frame: the clearing of heaps that lack a spectrum, and the
+    /// copy of the counts.
+    fn queue_end(
+        &mut self,
+        slot: usize,
+        mut frame: FrameMut,
+        filling: &Filling,
+    ) -> Result<Output, BlockError> {
+        let address = frame_address(&frame, self.lane.device())?;
+        let (counts, host) = (&self.saturated, &self.host_saturated[slot]);
+        let has_valid_heap = self.collector.complete(filling, frame.header_mut());
+        // SAFETY: heaps lie within the frame, which the job owns; the counts are the block's own.
+        unsafe {
+            for heap in self.collector.invalid(filling) {
+                let heap = address + (heap * self.heap_bytes) as u64;
+                self.lane.clear(heap, self.heap_bytes)?;
+            }
+            self.lane.copy(host.address(), counts.address(), counts.bytes())?;
+        }
+        Ok(Output { frame, slot, has_valid_heap })
+    }
+
+    /// Completes the output frame being filled, which gets no more spectra.
+    fn submit_end(&mut self) -> Result<(), BlockError> {
+        let Some((frame, filling)) = self.filling.take() else { return Ok(()) };
+        let slot = self.lane.begin(frame.header().timestamp)?;
+        let output = self.queue_end(slot, frame, &filling)?;
+        self.lane.submit(Job { _input: None, output: Some(output) })
+    }
+
+    /// Puts those spectra of `input` from number `from` on that belong to the output frame being
+    /// filled into it; the number of the next one.
+    fn submit_piece(
+        &mut self,
+        input: &Arc<Frame>,
+        from: usize,
+        (frame, mut filling): (FrameMut, Filling),
+        is_new: bool,
+    ) -> Result<usize, BlockError> {
+        let piece = self.collector.piece(input.header(), from, &mut filling);
+        let slot = self.lane.begin(input.header().timestamp)?;
+        if from == 0 {
+            self.queue_rows(slot, input)?;
+        }
+        if is_new {
+            // SAFETY: the counts are the block's own.
+            unsafe { self.lane.clear(self.saturated.address(), self.saturated.bytes()) }?;
+        }
+        self.queue_piece(input, &frame, &piece)?;
+        let output = if self.collector.is_last(&piece) {
+            Some(self.queue_end(slot, frame, &filling)?)
+        } else {
+            self.filling = Some((frame, filling));
+            None
+        };
+        self.lane.submit(Job { _input: Some(Arc::clone(input)), output })?;
+        Ok(from + piece.count)
+    }
+
+    /// Hands on what a job has completed.
+    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) {
+        let Some(Output { mut frame, slot, has_valid_heap: true }) = job.output else { return };
+        self.collector.annotate_saturated(frame.header_mut(), &self.host_saturated[slot]);
+        io.outputs[0].push(frame);
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            self.hand_on(job, io);
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        let Some((input, from)) = self.input.take() else {
+            if let Some(frame) = io.inputs[0].pop() {
+                if self.collector.accept(frame.header()) {
+                    self.input = Some((frame, 0));
+                }
+                return Ok(Next::Again);
+            }
+            if !io.inputs[0].ended() {
+                return Ok(Next::Wait);
+            }
+            self.submit_end()?;
+            return Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait });
+        };
+        let first = self.collector.frame_of(input.header(), from);
+        if self.filling.as_ref().is_some_and(|(_, filling)| filling.first != first) {
+            self.submit_end()?;
+            self.input = Some((input, from));
+            return Ok(Next::Again);
+        }
+        let is_new = self.filling.is_none();
+        let begin = || Some((io.outputs[0].take()?, self.collector.begin(first)));
+        let Some(filling) = self.filling.take().or_else(begin) else {
+            self.input = Some((input, from));
+            return Ok(Next::Wait);
+        };
+        let next = self.submit_piece(&input, from, filling, is_new)?;
+        if next < self.shape.spectra {
+            self.input = Some((input, next));
+        }
+        Ok(Next::Again)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::chain::kind;
+    use serde_json::json;
+
+    #[test]
+    fn a_piece_has_all_tiles_that_its_spectra_are_in() {
+        let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
+        let shape = Shape { pols: 2, spectra: 10, unzip: 1, channels: 4096 };
+        let tiles = Tiles::new(&postproc, shape).unwrap();
+        // Of 8 spectra: three for each heap.
+        assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
+        let blocks = |place, count| tiles.grid(&Piece { from: 0, place, count }).blocks;
+        assert_eq!(blocks(6, 3), [2, 16, 1]);
+        assert_eq!(blocks(20, 2), [2, 16, 1]);
+    }
+}
