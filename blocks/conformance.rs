@@ -85,9 +85,12 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     [
         crate::antenna_stack::conformance::cases,
         crate::beamformer::conformance::cases,
+        crate::fft::conformance::cases,
         crate::null_sink::conformance::cases,
         crate::null_source::conformance::cases,
+        crate::pfb::conformance::cases,
         crate::pol_aligner::conformance::cases,
+        crate::postproc::conformance::cases,
         crate::transpose::conformance::cases,
     ]
     .iter()

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 pub(crate) mod cpu;
 mod cuda;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
 mod cuda;
 mod gains;
