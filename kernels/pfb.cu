@@ -17,7 +17,7 @@
 struct Run {
     /// Address of the memory that the first spectrum's window starts in, a multiple of 4.
     u64 samples;
-    /// Bits from there to the window's start.
+    /// Bits from there to the window's start; to be measured, to its last 2 N samples.
     u64 first_bit;
     /// Row of the output: polarisation times spectra per polarisation, plus spectrum.
     u32 row;
@@ -244,9 +244,8 @@ pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__re
             for (u32 n = 0; n < run.count; n++, to += STEP) {
                 store(to, zeros);
                 if (run.what == MEASURE) {
-                    const u32 last = n + TAPS - 1;
                     Column of_last = column;
-                    of_last.advance(last);
+                    of_last.advance(n);
                     const u32 bits = of_last.bits(of_last.load(0), 0);
                     float x[COLUMNS];
                     for (int c = 0; c < COLUMNS; c++) x[c] = sample_fraction<BITS>(bits, c);

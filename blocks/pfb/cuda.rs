@@ -227,8 +227,10 @@ impl Cuda {
                 let (samples, first_bit, count) = if run.fate == Fate::Lost {
                     (0, 0, most)
                 } else {
-                    let at = pol.place(run.from + (done * step) as i64);
-                    let located = pol.store.locate(at, most, step, window);
+                    // Of a lost window only the end is looked at: the rest may never have been there.
+                    let skipped = if run.fate == Fate::Ending { window - step } else { 0 };
+                    let at = pol.place(run.from + (skipped + done * step) as i64);
+                    let located = pol.store.locate(at, most, step, window - skipped);
                     let samples = match &located.frame {
                         Some(frame) => frame_address(frame, self.lane.device())?,
                         None => self.histories[p].address(),
