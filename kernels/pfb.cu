@@ -15,9 +15,9 @@
 
 /// Adjacent spectra of one polarisation, no more than one block of threads does one after the other.
 struct Run {
-    /// Address of the memory that the first spectrum's window starts in, a multiple of 4.
+    /// Address of the memory that the first spectrum's samples start in, a multiple of 4.
     u64 samples;
-    /// Bits from there to the window's start; to be measured, to its last 2 N samples.
+    /// Bits from there to the samples.
     u64 first_bit;
     /// Row of the output: polarisation times spectra per polarisation, plus spectrum.
     u32 row;
@@ -28,11 +28,12 @@ struct Run {
     u32 pol;
 };
 
-/// All of the windows is there.
+/// The samples are those of the windows.
 constexpr u32 FILTER = 0;
-/// The spectra are lost, but the last 2 N samples of their windows are there to be measured.
+/// The spectra are lost; the samples are the last 2 N of each window, to be measured.
 constexpr u32 MEASURE = 1;
-/// The spectra are lost. (CLEAR = 2)
+/// The spectra are lost: zeros are all there is to do, and there are no samples.
+constexpr u32 CLEAR = 2;
 
 constexpr int THREADS = 128;
 constexpr int STEP = 2 * CHANNELS;
@@ -243,10 +244,10 @@ pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__re
             const float zeros[COLUMNS] = {};
             for (u32 n = 0; n < run.count; n++, to += STEP) {
                 store(to, zeros);
-                if (run.what == MEASURE) {
-                    Column of_last = column;
-                    of_last.advance(n);
-                    const u32 bits = of_last.bits(of_last.load(0), 0);
+                if (run.what != CLEAR) {
+                    Column at_row = column;
+                    at_row.advance(n);
+                    const u32 bits = at_row.bits(at_row.load(0), 0);
                     float x[COLUMNS];
                     for (int c = 0; c < COLUMNS; c++) x[c] = sample_fraction<BITS>(bits, c);
                     measured.add(bits, x);

@@ -272,7 +272,7 @@ postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
         }
         const bool is_whole = begin == 0 && end == THREAD_SPECTRA && ADJACENT_BYTES % 16 == 0;
         u8 *to = out + static_cast<u64>(heap) * CHANNELS * CHANNEL_BYTES +
-                 first_pol * ADJACENT_BYTES * (K_MAJOR ? 1 : 0) + in_heap * MIXED_POLS * VALUE_BYTES;
+                 first_pol * ADJACENT_BYTES + in_heap * MIXED_POLS * VALUE_BYTES;
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++) {
             if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;

@@ -80,7 +80,7 @@ impl Cpu {
             known.mark(p, &run, fate == Fate::Whole);
             match fate {
                 Fate::Whole => {
-                    let samples = &pol.store.samples[pol.place(from)..];
+                    let samples = &pol.store.samples[pol.history.place(from)..];
                     let series = &mut self.series[..count * step / 2];
                     let filtered = bytemuck::cast_slice_mut(series);
                     known.measured[p].add(self.filter.run(samples, filtered, limit));
@@ -97,7 +97,7 @@ impl Cpu {
                 }
                 Fate::Ending => {
                     // The last step of each window: adjacent, as the windows are a step apart.
-                    let ends = pol.place(from + (window - step) as i64);
+                    let ends = pol.history.place(from + (window - step) as i64);
                     let samples = &pol.store.samples[ends..][..count * step];
                     known.measured[p].add(self.filter.measure(samples, limit));
                 }

@@ -118,13 +118,13 @@ impl Cpu {
             validity[first..first + count].fill(u32::from(fate == Fate::Whole));
             match fate {
                 Fate::Whole => {
-                    let samples = &pol.store.samples[pol.place(from)..];
+                    let samples = &pol.store.samples[pol.history.place(from)..];
                     self.measured[p].add(self.filter.run(samples, out, limit));
                 }
                 Fate::Ending => {
                     out.fill(0.0);
                     // The last step of each window: adjacent, as the windows are a step apart.
-                    let ends = pol.place(from + (window - step) as i64);
+                    let ends = pol.history.place(from + (window - step) as i64);
                     let samples = &pol.store.samples[ends..][..count * step];
                     self.measured[p].add(self.filter.measure(samples, limit));
                 }

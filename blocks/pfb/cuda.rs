@@ -22,7 +22,7 @@ const MOST_TAPS_OF_TWO: usize = 32;
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Entry {
-    /// Address of the memory that the first window starts in, and bits from there.
+    /// Address of the memory that the first one's samples start in, and bits from there.
     samples: u64,
     first_bit: u64,
     /// Polarisation times spectra per polarisation, plus spectrum.
@@ -211,11 +211,10 @@ impl Cuda {
         inputs: &mut Vec<Arc<Frame>>,
         measured: &mut [Measured],
     ) -> Result<usize, BlockError> {
-        let Sizes { step, window, spectra, .. } = self.schedule.sizes;
+        let Sizes { step, spectra, .. } = self.schedule.sizes;
         let list = &mut self.host_entries[slot];
         let mut entries = 0;
         for (p, run) in self.runs.drain(..) {
-            let pol = &mut self.schedule.pols[p];
             let validity = &mut frame.header_mut().validity[p * spectra + run.first..][..run.count];
             validity.fill(u32::from(run.fate == Fate::Whole));
             if run.fate != Fate::Lost {
@@ -223,31 +222,22 @@ impl Cuda {
             }
             let mut done = 0;
             while done < run.count {
-                let most = self.most.min(run.count - done);
-                let (samples, first_bit, count) = if run.fate == Fate::Lost {
-                    (0, 0, most)
-                } else {
-                    // Of a lost window only the end is looked at: the rest may never have been there.
-                    let skipped = if run.fate == Fate::Ending { window - step } else { 0 };
-                    let at = pol.place(run.from + (skipped + done * step) as i64);
-                    let located = pol.store.locate(at, most, step, window - skipped);
-                    let samples = match &located.frame {
-                        Some(frame) => frame_address(frame, self.lane.device())?,
-                        None => self.histories[p].address(),
-                    };
-                    inputs.extend(located.frame);
-                    (samples, located.first_bit, located.count)
+                let located = self.schedule.locate(p, &run, done, self.most);
+                let samples = match &located.frame {
+                    Some(frame) => frame_address(frame, self.lane.device())?,
+                    None => self.histories[p].address(),
                 };
                 list[entries] = Entry {
                     samples,
-                    first_bit,
+                    first_bit: located.first_bit,
                     row: (p * spectra + run.first + done) as u32,
-                    count: count as u32,
+                    count: located.count as u32,
                     what: run.fate as u32,
                     pol: p as u32,
                 };
+                inputs.extend(located.frame);
                 entries += 1;
-                done += count;
+                done += located.count;
             }
         }
         Ok(entries)

@@ -6,6 +6,7 @@
 
 use super::history::Move;
 use super::pol::Store;
+use super::schedule::{Fate, Run, Schedule, Sizes};
 use fxgraph::Frame;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,13 +34,13 @@ pub struct Copy {
     pub bytes: usize,
 }
 
-/// Where adjacent windows are.
+/// Where the samples of adjacent spectra are.
 pub struct Located {
     /// In this frame, or in the memory of the history.
     pub frame: Option<Arc<Frame>>,
-    /// First bit of the first one.
+    /// First bit of the first spectrum's samples.
     pub first_bit: u64,
-    /// How many of them.
+    /// How many spectra.
     pub count: usize,
 }
 
@@ -57,9 +58,9 @@ impl Lending {
         Self { bits, lent: VecDeque::new(), copies: Vec::new() }
     }
 
-    /// Where the first of `count` windows are, which are `step` samples apart and `window` samples
-    /// long; the first one begins at place `at`.
-    pub fn locate(&mut self, at: usize, count: usize, step: usize, window: usize) -> Located {
+    /// Where the first of `count` spectra are, of which each has `window` samples, `step` after those
+    /// of the one before it; the first one's begin at place `at`.
+    fn locate(&mut self, at: usize, count: usize, step: usize, window: usize) -> Located {
         let lender = |n: usize| {
             let start = at + n * step;
             let is_inside =
@@ -95,6 +96,26 @@ impl Lending {
                     bytes: (end - start) / 8 * self.bits,
                 });
             }
+        }
+    }
+}
+
+impl Schedule<Lending> {
+    /// Where the samples are that spectra of a run of polarisation `p` need, from number `done` of
+    /// the run on and at most `most` of them: their windows, or of those only the last step, if that
+    /// is all there is. Spectra of which nothing is there need none.
+    pub fn locate(&mut self, p: usize, run: &Run, done: usize, most: usize) -> Located {
+        let Sizes { step, window, .. } = self.sizes;
+        let most = most.min(run.count - done);
+        let start = run.from + (done * step) as i64;
+        let pol = &mut self.pols[p];
+        match run.fate {
+            Fate::Whole => pol.store.locate(pol.history.place(start), most, step, window),
+            Fate::Ending => {
+                let last_step = pol.history.place(start + (window - step) as i64);
+                pol.store.locate(last_step, most, step, step)
+            }
+            Fate::Lost => Located { frame: None, first_bit: 0, count: most },
         }
     }
 }
@@ -137,98 +158,5 @@ impl Store for Lending {
             places.start = kept.start.max(places.start);
             places.start < places.end && places.end <= kept.end
         });
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::pfb::history::History;
-    use crate::random::Random;
-    use fxgraph::frame::{HostAllocator, Pool};
-
-    const BITS: usize = 10;
-    const FRAME_SAMPLES: usize = 320;
-
-    /// A frame of which every byte says where it is.
-    fn frame(pool: &Arc<Pool>, number: usize) -> Arc<Frame> {
-        let mut frame = pool.take().unwrap();
-        let bytes = FRAME_SAMPLES / 8 * BITS;
-        for (i, byte) in frame.as_mut_slice::<u8>().iter_mut().enumerate() {
-            *byte = byte_at(number * bytes + i);
-        }
-        frame.freeze()
-    }
-
-    fn byte_at(i: usize) -> u8 {
-        (i * 31 % 251) as u8
-    }
-
-    #[test]
-    fn windows_are_where_they_are_said_to_be_whatever_the_frames() {
-        let mut random = Random::new(1);
-        let pool = Pool::new(&HostAllocator, 400, FRAME_SAMPLES / 8 * BITS, 1).unwrap();
-        for (step, window, spectra) in
-            [(16, 64, 8), (8, 8, 40), (64, 512, 16), (32, 320, 3), (16, 48, 100)]
-        {
-            let span = spectra * step - step + window + 8;
-            let mut history = History::new(2 * span, 0);
-            let mut memory = vec![0_u8; 2 * span / 8 * BITS];
-            let mut lending = Lending::new(BITS);
-            let (mut direct, mut number, mut consumed) = (0, 0, FRAME_SAMPLES);
-            let mut current = frame(&pool, 0);
-            for output in 0..30 {
-                let start = (output * spectra * step) as i64;
-                history.forget_before(start);
-                lending.keep(history.places());
-                if let Some(samples) = history.reserve(span - history.places().len()) {
-                    lending.move_to_front(samples);
-                }
-                while history.end() < start + span as i64 {
-                    if consumed == FRAME_SAMPLES {
-                        current = frame(&pool, number);
-                        (number, consumed) = (number + 1, 0);
-                    }
-                    let wanted = 8 * (1 + random.bits() as usize % 60);
-                    let count = wanted
-                        .min(FRAME_SAMPLES - consumed)
-                        .min((start + span as i64 - history.end()) as usize);
-                    let at = history.push(count);
-                    lending.write(&current, consumed, count, at);
-                    consumed += count;
-                }
-                let mut n = 0;
-                while n < spectra {
-                    let from = start + (n * step) as i64 + 3;
-                    let count = spectra - n;
-                    let located = lending.locate(history.place(from), count, step, window);
-                    for copy in lending.copies.drain(..) {
-                        let Copy { frame, from, to, bytes } = copy;
-                        if let Some(frame) = frame {
-                            let frame: &[u8] = frame.as_slice();
-                            memory[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
-                        } else {
-                            assert!(from >= bytes, "no overlap");
-                            memory.copy_within(from..from + bytes, to);
-                        }
-                    }
-                    direct += if located.frame.is_some() { located.count } else { 0 };
-                    let place = located.frame.as_ref().map_or(&memory[..], |f| f.as_slice());
-                    for window_number in 0..located.count {
-                        // Whole bytes of the window, from its first sample at a multiple of 4 on.
-                        let bit = located.first_bit as usize + window_number * step * BITS;
-                        let skip = (8 - bit % 8) % 8;
-                        let time = (from as usize + window_number * step) * BITS;
-                        for i in 0..(window * BITS - skip) / 8 {
-                            let expected = byte_at((time + skip) / 8 + i);
-                            assert_eq!(place[(bit + skip) / 8 + i], expected);
-                        }
-                    }
-                    n += located.count;
-                }
-            }
-            assert!(direct > 0 || window >= FRAME_SAMPLES, "{step} {window}");
-        }
     }
 }

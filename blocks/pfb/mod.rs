@@ -6,6 +6,9 @@ mod cuda;
 mod fir;
 pub(crate) mod history;
 mod lending;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod lending_tests;
 pub(crate) mod pol;
 pub(crate) mod power;
 pub(crate) mod schedule;

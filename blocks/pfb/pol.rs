@@ -56,7 +56,7 @@ pub struct Pol<S> {
     model: DelayModel,
     frame_samples: usize,
     heap_samples: usize,
-    history: History,
+    pub history: History,
     pub store: S,
     /// The frame being stored, and how many of its samples have been.
     frame: Option<(Arc<Frame>, usize)>,
@@ -117,19 +117,10 @@ impl<S: Store> Pol<S> {
         same.take_while(|delay| delay.coarse_samples == coarse).count()
     }
 
-    /// Whether samples at `time` should have been there: the stream has begun and not ended.
-    pub fn expects(&self, time: i64) -> bool {
-        !self.ended && self.first_time.is_some_and(|first| time >= first)
-    }
-
-    /// Whether all of these samples are there.
-    pub fn is_whole(&self, from: i64, to: i64) -> bool {
-        self.history.is_whole(from, to)
-    }
-
-    /// Place of the sample of time `time`, which is within what is kept.
-    pub fn place(&self, time: i64) -> usize {
-        self.history.place(time)
+    /// Whether these samples should have been there: the stream had begun and not ended.
+    pub fn expects(&self, from: i64, to: i64) -> bool {
+        let had_begun = self.first_time.is_some_and(|first| from >= first);
+        had_begun && (!self.ended || to <= self.next_time)
     }
 
     /// Forgets what came before `time`.

@@ -177,9 +177,9 @@ impl<S: Store> Schedule<S> {
         let start = |n: usize| from + (n * step) as i64;
         let fate = |n: usize| {
             let end = start(n) + window as i64;
-            if pol.is_whole(start(n), end) {
+            if pol.history.is_whole(start(n), end) {
                 Fate::Whole
-            } else if pol.is_whole(end - step as i64, end) {
+            } else if pol.history.is_whole(end - step as i64, end) {
                 Fate::Ending
             } else {
                 Fate::Lost
@@ -188,7 +188,8 @@ impl<S: Store> Schedule<S> {
         let of_first = fate(0);
         let count = 1 + (1..same).take_while(|n| fate(*n) == of_first).count();
         if of_first != Fate::Whole {
-            let missing = (0..count).filter(|n| pol.expects(start(*n))).count();
+            let expects = |n: &usize| pol.expects(start(*n), start(*n) + window as i64);
+            let missing = (0..count).filter(expects).count();
             self.count.spectra_missing.add(missing as u64);
         }
         pol.done += count;

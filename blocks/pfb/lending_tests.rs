@@ -1,0 +1,217 @@
+//! The bookkeeping of the form for GPUs, with a slow filter on the host in the place of the kernel.
+
+use super::Pfb;
+use super::lending::{Copy, Lending};
+use super::power::Measured;
+use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::chain::{self, Digitised, Out, kind, noise};
+use crate::packed::Decoder;
+use fxgraph::{
+    Block, BlockError, Configured, Dtype, Env, Io, Kind, Next, PortType, Ports, Refusal, Resources,
+    async_trait,
+};
+use serde_json::{Value, json};
+
+/// The kind, but for its form.
+struct Lent(Pfb);
+
+impl Configured for Lent {
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Kind::ports(&self.0, inputs)
+    }
+    fn resources(&self, ports: &Ports) -> Resources {
+        Kind::resources(&self.0, ports)
+    }
+    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
+        0
+    }
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let (pfb, sizes) = (&self.0, Sizes::new(&self.0, ports));
+        let room = 2 * sizes.frame_samples().next_multiple_of(8);
+        let Dtype::Packed(bits) = ports.inputs[0].dtype else { panic!("not packed") };
+        let stores = ports.inputs.iter().map(|_| Lending::new(usize::from(bits)));
+        Ok(Box::new(OnHost {
+            weights: super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff),
+            bits,
+            // Whatever is read before it is written shows.
+            histories: vec![vec![0x5a; room / 8 * usize::from(bits)]; ports.inputs.len()],
+            schedule: Schedule::new(pfb, ports, sizes.spectra, room, stores, &env.counters),
+            runs: Vec::new(),
+        }))
+    }
+}
+
+struct OnHost {
+    weights: Vec<f32>,
+    bits: u8,
+    histories: Vec<Vec<u8>>,
+    schedule: Schedule<Lending>,
+    runs: Vec<(usize, Run)>,
+}
+
+impl OnHost {
+    fn copy(&mut self) {
+        for (pol, memory) in self.schedule.pols.iter_mut().zip(&mut self.histories) {
+            for Copy { frame, from, to, bytes } in pol.store.copies.drain(..) {
+                if let Some(frame) = frame {
+                    let frame: &[u8] = frame.as_slice();
+                    memory[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
+                } else {
+                    assert!(from >= bytes, "no overlap");
+                    memory.copy_within(from..from + bytes, to);
+                }
+            }
+        }
+    }
+
+    /// `count` samples from a bit on.
+    fn samples(&self, packed: &[u8], first_bit: u64, count: usize) -> Vec<i16> {
+        let bits = usize::from(self.bits);
+        let first = first_bit as usize / bits;
+        let mut samples = vec![0; first % 8 + count];
+        Decoder::new(self.bits).unwrap().decode(packed, first / 8 * 8, &mut samples);
+        samples.split_off(first % 8)
+    }
+}
+
+#[async_trait]
+impl Block for OnHost {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.schedule.place(io.inputs) {
+            None => return Ok(Next::Wait),
+            Some(Placed::Nowhere) => return Ok(Next::Finished),
+            Some(Placed::Here) => self.schedule.reserve_frame(),
+        }
+        for (p, input) in io.inputs.iter_mut().enumerate() {
+            while let Some(run) = self.schedule.next_run(p, input) {
+                self.runs.push((p, run));
+            }
+        }
+        if !self.schedule.is_done() {
+            self.copy();
+            return Ok(Next::Wait);
+        }
+        if self.runs.iter().any(|(_, run)| run.fate == Fate::Whole) {
+            let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Sizes { step, window, spectra, .. } = self.schedule.sizes;
+            let mut measured = vec![Measured::default(); self.histories.len()];
+            for (p, run) in std::mem::take(&mut self.runs) {
+                let mut done = 0;
+                while done < run.count {
+                    let located = self.schedule.locate(p, &run, done, 7);
+                    self.copy();
+                    let memory = located
+                        .frame
+                        .as_ref()
+                        .map_or(&self.histories[p][..], |frame| frame.as_slice());
+                    for n in 0..located.count {
+                        let row = p * spectra + run.first + done + n;
+                        let (header, payload) = frame.parts_mut::<f32>();
+                        let out = &mut payload[row * step..][..step];
+                        out.fill(0.0);
+                        header.validity[row] = u32::from(run.fate == Fate::Whole);
+                        let bit = located.first_bit + (n * step * usize::from(self.bits)) as u64;
+                        let of_last = match run.fate {
+                            Fate::Whole => {
+                                let samples = self.samples(memory, bit, window);
+                                for (i, (w, x)) in self.weights.iter().zip(&samples).enumerate() {
+                                    out[i % step] = w.mul_add(f32::from(*x), out[i % step]);
+                                }
+                                samples[window - step..].to_vec()
+                            }
+                            Fate::Ending => self.samples(memory, bit, step),
+                            Fate::Lost => continue,
+                        };
+                        let limit = i16::MAX >> (16 - self.bits);
+                        measured[p].add(Measured {
+                            power: of_last.iter().map(|x| i64::from(*x).pow(2) as u64).sum(),
+                            samples: step as u64,
+                            clipped: of_last.iter().filter(|x| x.abs() >= limit).count() as u64,
+                        });
+                    }
+                    done += located.count;
+                }
+            }
+            self.schedule.annotate(frame.header_mut());
+            self.schedule.annotate_measured(frame.header_mut(), &measured);
+            io.outputs[0].push(frame);
+        }
+        self.runs.clear();
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+}
+
+/// Compares all frames with those of the form on the processor.
+fn compare(name: &str, parameters: Value, pols: &[Digitised]) {
+    let ports: Vec<PortType> = pols.iter().map(Digitised::port).collect();
+    let frames = || pols.iter().map(Digitised::frames).collect::<Vec<_>>();
+    let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames());
+    let got = chain::drive(&Lent(kind(parameters)), &ports, frames());
+    assert!(!expected.frames.is_empty(), "{name}");
+    assert_eq!(got.frames.len(), expected.frames.len(), "{name}");
+    for (got, expected) in got.frames.iter().zip(&expected.frames) {
+        let time = expected.timestamp;
+        assert_eq!(got.timestamp, time, "{name}");
+        assert_eq!(got.validity, expected.validity, "{name} {time}");
+        for table in ["fine_delay_samples", "phase_turns", "adc_power", "adc_clipped"] {
+            let tables = [got, expected].map(|frame| frame.annotations.get(table));
+            assert_eq!(tables[0], tables[1], "{name} {time} {table}");
+        }
+        let values = [got, expected].map(chain::Plain::values::<f32>);
+        let close = values[0].iter().zip(&values[1]).all(|(a, b)| (a - b).abs() < 1e-2);
+        assert!(close, "{name} {time}");
+    }
+    let count = |out: &Out| {
+        ["spectra_missing", "spectra_delay_out_of_range", "samples_clipped"].map(|n| out.count(n))
+    };
+    assert_eq!(count(&got), count(&expected), "{name}");
+}
+
+#[test]
+fn lent_samples_give_the_frames_of_kept_ones() {
+    let delays = json!([
+        [{"delay_samples": 3.2, "rate": 2.5e-9}, {"start_samples": 7000, "delay_samples": -60}],
+        [{"delay_samples": -9.7}, {"start_samples": 9000, "delay_samples": 40.0}]
+    ]);
+    for (frame_samples, spectra, taps) in [
+        (1024, 16, 16),
+        (256, 3, 4),
+        (4096, 200, 16),
+        (32768, 7, 16),
+        (2048, 64, 1),
+        (16384, 64, 5),
+    ] {
+        for start in [0, 5 * 32768] {
+            let samples = noise(4, 65536, 300.0, 10);
+            let whole = Digitised { start, frame_samples, ..Digitised::new(samples) };
+            let lossy = Digitised {
+                lost_heaps: vec![1, 2, 9, 60, 61, 200],
+                lost_frames: if frame_samples < 8192 { vec![3, 7, 8] } else { vec![] },
+                ..whole.clone()
+            };
+            let parameters = json!({"channels": 64, "spectra_per_frame": spectra, "taps": taps,
+                "delays": delays});
+            let name = format!("{frame_samples} {spectra} {taps} {start}");
+            compare(&name, parameters, &[whole, lossy]);
+        }
+    }
+}
+
+#[test]
+fn lent_samples_of_before_a_gap_are_not_taken_for_those_after_it() {
+    let early = Digitised { bits: 5, ..Digitised::new(noise(3, 8192, 5.0, 5)) };
+    let ports = [early.port()];
+    let late = Digitised { start: 1 << 40, ..early.clone() };
+    let frames = || vec![early.frames().into_iter().chain(late.frames()).collect::<Vec<_>>()];
+    let parameters = json!({"channels": 16, "taps": 4, "spectra_per_frame": 16,
+        "delays": [[{"delay_samples": 100}]]});
+    let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames());
+    let got = chain::drive(&Lent(kind(parameters)), &ports, frames());
+    assert_eq!(got.frames.len(), expected.frames.len());
+    for (got, expected) in got.frames.iter().zip(&expected.frames) {
+        assert_eq!((got.timestamp, &got.validity), (expected.timestamp, &expected.validity));
+        let values = [got, expected].map(chain::Plain::values::<f32>);
+        assert!(values[0].iter().zip(&values[1]).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
