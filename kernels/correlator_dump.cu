@@ -27,7 +27,7 @@ struct Baseline {
 
 /// Takes the products of a baseline with polarisation `p2` of its second antenna out of the
 /// 32-bit sums, which become 0: {re, im} with polarisation 0 and 1 of the first antenna.
-__device__ __forceinline__ int4 take(i32* visibilities, const i32* real_sums, i64 channel,
+__device__ __forceinline__ int4 take(i32* visibilities, const i32* real_parts, i64 channel,
                                      Baseline b, int p2, i64 n) {
     const i32 row = 2 * b.a2 + p2, column = 2 * b.a1;
     int4* at = (int4*)(visibilities + ((channel * n + row) * n + column) * 2);
@@ -35,7 +35,7 @@ __device__ __forceinline__ int4 take(i32* visibilities, const i32* real_sums, i6
     *at = {};
     // What the kernels leave out, see voltages.cuh. Sums wrap, so they may leave the range on the
     // way; u32 because only unsigned numbers may.
-    const i32* real = real_sums + channel * n + column;
+    const i32* real = real_parts + channel * n + column;
     v.y = (i32)((u32)v.y + (u32)real[0]);
     v.w = (i32)((u32)v.w + (u32)real[1]);
     return v;
@@ -49,19 +49,19 @@ __device__ __forceinline__ i32 clamped(i64 sum) {
 /// Adds the 32-bit sums to the 64-bit ones; the 32-bit ones become 0.
 ///
 /// visibilities  [channel][row n][column n][re, im]
-/// real_sums     [channel][row n]
+/// real_parts     [channel][row n]
 /// wide          [channel][baseline][product 4][re, im]
 ///
 /// Grid (baselines / 256, any number), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    widen(i32* visibilities, const i32* __restrict__ real_sums, i64* wide, i32 n, i32 baselines,
+    widen(i32* visibilities, const i32* __restrict__ real_parts, i64* wide, i32 n, i32 baselines,
           i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
     if (index >= baselines) return;
     const Baseline baseline(index);
     for (i64 channel = blockIdx.y; channel < channels; channel += gridDim.y)
         for (int p2 = 0; p2 < 2; p2++) {
-            const int4 v = take(visibilities, real_sums, channel, baseline, p2, n);
+            const int4 v = take(visibilities, real_parts, channel, baseline, p2, n);
             longlong2* sums = (longlong2*)wide + (channel * baselines + index) * 4 + 2 * p2;
             const longlong2 first = sums[0], second = sums[1];
             sums[0] = {first.x + v.x, first.y + v.y};
@@ -71,14 +71,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /// Writes a dump; all sums become 0.
 ///
-/// visibilities, real_sums, wide  as above; `wide` is null if no sum can have left 32 bits
+/// visibilities, real_parts, wide  as above; `wide` is null if no sum can have left 32 bits
 /// counts     [baseline]: 0 where there was no input; null if there was everywhere
 /// output     [channel][baseline][product 4][re, im]
 /// saturated  grows by the number of products that did not fit 32 bits
 ///
 /// Grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    dump(i32* visibilities, const i32* __restrict__ real_sums, i64* wide,
+    dump(i32* visibilities, const i32* __restrict__ real_parts, i64* wide,
          const u32* __restrict__ counts, int4* output, u64* saturated, i32 n, i32 baselines,
          i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const bool missing = counts && counts[index] == 0;
         for (i64 channel = blockIdx.y; channel < channels; channel += gridDim.y)
             for (int p2 = 0; p2 < 2; p2++) {
-                int4 v = take(visibilities, real_sums, channel, baseline, p2, n);
+                int4 v = take(visibilities, real_parts, channel, baseline, p2, n);
                 if (wide) {
                     longlong2* sums = (longlong2*)wide + (channel * baselines + index) * 4 + 2 * p2;
                     const longlong2 first{sums[0].x + v.x, sums[0].y + v.y};

@@ -5,33 +5,35 @@
 #include "int8_warpgroup.cuh"
 #include "voltages.cuh"
 
-#ifndef TILE_BLOCKS
-#error "TILE_BLOCKS is missing: rows of a tile / 32, up to 4, or up to 5 with SINGLE_TILE"
-#endif
 #ifndef SINGLE_TILE
 #error "SINGLE_TILE is missing: 1 if one tile holds the whole triangle of a channel"
+#endif
+#ifndef ROW_BLOCKS
+#error "ROW_BLOCKS is missing: rows / 32 of the tiles, up to 4, or up to 5 of a single one"
 #endif
 #ifndef STAGES
 #error "STAGES is missing: stages of samples that shared memory holds"
 #endif
-#if TILE_BLOCKS < 1 || TILE_BLOCKS > 5 || (!SINGLE_TILE && TILE_BLOCKS != 4)
-#error "TILE_BLOCKS is 4, or 1 to 5 with SINGLE_TILE"
+#if ROW_BLOCKS < 1 || ROW_BLOCKS > (SINGLE_TILE ? 5 : 4)
+#error "ROW_BLOCKS is 1 to 4, or 1 to 5 with SINGLE_TILE"
 #endif
 
 // Rows are worked on in blocks of 32: the 16 rows that a warp gives to a matrix instruction are 8
 // rows of voltages, then the same 8 turned, so one instruction of a warpgroup yields real and
-// imaginary parts of 32 rows, and every thread whole visibilities. The columns are read as they lie.
+// imaginary parts of 32 rows, and every thread whole visibilities. Columns are read as they lie.
 constexpr int BLOCK_ROWS = 32;
 constexpr int BLOCK_BYTES = BLOCK_ROWS * STAGE_BYTES;
-constexpr int TILE_ROWS = TILE_BLOCKS * BLOCK_ROWS;
+/// Of many tiles, those of the last row may have fewer blocks of rows that exist. They lie as the
+/// others do, and are the work of a launch of their own: a kernel with more kinds of tiles has
+/// its matrix instructions serialised by the compiler.
+constexpr int TILE_ROWS = (SINGLE_TILE ? ROW_BLOCKS : 4) * BLOCK_ROWS;
 constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
 /// Tiles on the diagonal have rows and columns in common.
 constexpr int OPERANDS = SINGLE_TILE ? 1 : 2;
 
 // Two warpgroups multiply, a third one (of which one thread works) copies samples in.
 constexpr int CONSUMERS = 2;
-/// A block of rows alone is work for one warpgroup only.
-constexpr int WARPS_THAT_RELEASE = TILE_BLOCKS == 1 ? 4 : 8;
+constexpr int CONSUMER_WARPS = CONSUMERS * WARPGROUP / 32;
 /// Registers of a thread that multiplies and of one that copies: 2 x 128 x 240 + 128 x 24 < 65536.
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int PRODUCER_REGISTERS = 24;
@@ -77,7 +79,7 @@ struct Consumer {
     /// Tensor of visibilities `[channel][row n][column n][re, im]`.
     const TensorMap* visibilities;
     /// `[channel][row n]`
-    i32* real_sums;
+    i32* real_parts;
     i32 n;
 
     __device__ __forceinline__ u32 operands() const {
@@ -119,12 +121,12 @@ template <int COLUMNS, bool SUM> struct Product {
         multiply<COLUMNS>(sums, r.plain[2 * STEP], r.turned[2 * STEP], r.plain[2 * STEP + 1],
                           r.turned[2 * STEP + 1], columns);
     }
-    /// Adds the sums to the visibilities of the 32 rows from `row` and the columns from `column` on.
+    /// Adds the sums to the visibilities of 32 rows from `row` and columns from `column` on.
     __device__ __forceinline__ void flush(Consumer& c, i32 channel, i32 row, i32 column) {
         if constexpr (SUM) {
             const i32 sum = over_four_lanes(real_sum);
             const i32 r = row + c.warp * 8 + c.lane / 4;
-            if (c.lane % 4 == 0 && r < c.n) atomicAdd(c.real_sums + (i64)channel * c.n + r, sum);
+            if (c.lane % 4 == 0 && r < c.n) atomicAdd(c.real_parts + (i64)channel * c.n + r, sum);
         }
 #pragma unroll
         for (int box = 0; box < COLUMNS / BOX_COLUMNS; box += SLOT_BOXES) {
@@ -185,7 +187,8 @@ template <int N> struct Half {
 
 /// What one warpgroup does of a segment.
 template <bool DIAGONAL, int COLUMNS0, int COLUMNS1 = 0, int COLUMNS2 = 0>
-__device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segment, Blocks blocks) {
+__device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segment,
+                                                 Blocks blocks) {
     constexpr int half_bytes = STAGE_BYTES / 2, step_bytes = half_bytes / 2;
     Product<COLUMNS0, DIAGONAL> p0;
     Product<COLUMNS1, DIAGONAL> p1;
@@ -243,45 +246,66 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
     p2.flush(c, segment.channel, row + blocks.third * BLOCK_ROWS, column);
 }
 
-/// The blocks of rows of a tile are shared such that both warpgroups have the same to do. On the
-/// diagonal, block b needs the columns of blocks 0 .. b.
-__device__ __forceinline__ void multiply_tile(Consumer& c, const Segment segment) {
-#if !SINGLE_TILE
-    if (segment.row != segment.column) {
-        const Blocks blocks = c.warpgroup == 0 ? Blocks{3, 0} : Blocks{2, 1};
-        multiply_segment<false, 128, 128>(c, segment, blocks);
-        return;
+/// A segment of which a warpgroup has nothing to do: its stages are let go.
+__device__ __forceinline__ void pass_segment(Consumer& c, const Segment segment) {
+    for (int k = segment.first; k < segment.end; k++) {
+        c.wait_full();
+        c.release(c.place.stage);
+        c.place.advance();
     }
-#endif
-#if TILE_BLOCKS == 1
-    multiply_segment<true, 32>(c, segment, {0});
-#elif TILE_BLOCKS == 2
-    if (c.warpgroup == 0) multiply_segment<true, 64>(c, segment, {1});
-    else multiply_segment<true, 32>(c, segment, {0});
-#elif TILE_BLOCKS == 3
-    if (c.warpgroup == 0) multiply_segment<true, 96>(c, segment, {2});
-    else multiply_segment<true, 64, 32>(c, segment, {1, 0});
-#elif TILE_BLOCKS == 4
-    if (c.warpgroup == 0) multiply_segment<true, 128, 32>(c, segment, {3, 0});
-    else multiply_segment<true, 96, 64>(c, segment, {2, 1});
-#else
-    if (c.warpgroup == 0) multiply_segment<true, 160, 96>(c, segment, {4, 2});
-    else multiply_segment<true, 128, 64, 32>(c, segment, {3, 1, 0});
-#endif
+}
+
+// The blocks of rows of a tile are shared such that both warpgroups have the same to do.
+
+/// A tile on the diagonal of `BLOCKS` blocks of rows: block b needs the columns of blocks 0 .. b.
+template <int BLOCKS>
+__device__ __forceinline__ void multiply_diagonal(Consumer& c, const Segment segment) {
+    if constexpr (BLOCKS == 1) {
+        if (c.warpgroup == 0) multiply_segment<true, 32>(c, segment, {0});
+        else pass_segment(c, segment);
+    } else if constexpr (BLOCKS == 2) {
+        if (c.warpgroup == 0) multiply_segment<true, 64>(c, segment, {1});
+        else multiply_segment<true, 32>(c, segment, {0});
+    } else if constexpr (BLOCKS == 3) {
+        if (c.warpgroup == 0) multiply_segment<true, 96>(c, segment, {2});
+        else multiply_segment<true, 64, 32>(c, segment, {1, 0});
+    } else if constexpr (BLOCKS == 4) {
+        if (c.warpgroup == 0) multiply_segment<true, 128, 32>(c, segment, {3, 0});
+        else multiply_segment<true, 96, 64>(c, segment, {2, 1});
+    } else {
+        if (c.warpgroup == 0) multiply_segment<true, 160, 96>(c, segment, {4, 2});
+        else multiply_segment<true, 128, 64, 32>(c, segment, {3, 1, 0});
+    }
+}
+
+/// A tile off the diagonal, 128 columns.
+__device__ __forceinline__ void multiply_full(Consumer& c, const Segment segment) {
+    if (ROW_BLOCKS == 4 || (ROW_BLOCKS == 3 && c.warpgroup == 1)) {
+        const Blocks two = c.warpgroup == 0 ? Blocks{3, 0} : Blocks{2, 1};
+        multiply_segment<false, 128, 128>(c, segment, two);
+    } else if (ROW_BLOCKS >= 2 || c.warpgroup == 0) {
+        multiply_segment<false, 128>(c, segment, {(int)c.warpgroup});
+    } else {
+        pass_segment(c, segment);
+    }
+}
+
+__device__ __forceinline__ void multiply_tile(Consumer& c, const Segment segment) {
+    if (SINGLE_TILE || segment.row == segment.column) multiply_diagonal<ROW_BLOCKS>(c, segment);
+    else multiply_full(c, segment);
 }
 
 /// Copies the samples of the segments into the stages, as these become empty.
-__device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples,
-                                              const Segment* segments, const Segment* end,
-                                              i32 first_run, i32 stages_per_run) {
+__device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples, const Work& work,
+                                              i32 stages_per_run) {
     // Samples that one tile alone reads are not worth keeping.
     constexpr u64 policy = SINGLE_TILE ? L2_EVICT_FIRST : L2_NORMAL;
     constexpr int tile_antennas = TILE_ROWS / 2;
     Place place;
-    for (; segments != end; segments++) {
-        const Segment s = *segments;
+    for (i32 index = work.begin(); index < work.end(); index++) {
+        const Segment s = work[index];
         const bool two = !SINGLE_TILE && s.row != s.column;
-        i32 run = first_run + s.first / stages_per_run, stage = s.first % stages_per_run;
+        i32 run = s.first / stages_per_run, stage = s.first % stages_per_run;
         for (int k = s.first; k < s.end; k++) {
             const u32 full = base + BARRIERS_AT + place.stage * BARRIER_BYTES;
             const u32 to = base + place.stage * OPERANDS * OPERAND_BYTES;
@@ -308,17 +332,17 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
 ///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle
 /// visibilities  tensor (2 n, n, channels) of 32-bit integers: [channel][row n][column n][re, im],
 ///               box (32, 32, 1), 128-byte swizzle
-/// real_sums     [channel][row n]
+/// real_parts     [channel][row n]
 /// n             rows: 2 x antennas
-/// segments      work of all blocks of threads; stages count from run `first_run` on
-/// starts        [block + 1]: block b does segments starts[b] .. starts[b + 1]
+/// stages_per_run  that the samples of a run fill, the last one perhaps in part
+/// segments .. listed  see Work
 ///
 /// Any number of blocks of 384 threads, dynamic shared memory for STAGES.
 extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     correlate(const __grid_constant__ TensorMap samples,
-              const __grid_constant__ TensorMap visibilities, i32* real_sums, i32 n,
-              const Segment* __restrict__ segments, const i32* __restrict__ starts, i32 first_run,
-              i32 stages_per_run) {
+              const __grid_constant__ TensorMap visibilities, i32* real_parts, i32 n,
+              i32 stages_per_run, const Segment* __restrict__ segments,
+              const i32* __restrict__ starts, i32 first, i32 stages, i32 listed) {
     extern __shared__ u8 shared_memory[];
     const u32 base = (shared_address(shared_memory) + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     // The same in all lanes, and known to be.
@@ -326,20 +350,18 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; stage++) {
             barrier_init(base + BARRIERS_AT + stage * BARRIER_BYTES, 1);
-            barrier_init(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES, WARPS_THAT_RELEASE);
+            barrier_init(base + BARRIERS_AT + (STAGES + stage) * BARRIER_BYTES, CONSUMER_WARPS);
         }
         barrier_init_fence();
     }
     __syncthreads();
-    const Segment* begin = segments + starts[blockIdx.x];
-    const Segment* end = segments + starts[blockIdx.x + 1];
+    const Work work{segments, starts, first, stages, listed};
     if (warpgroup == CONSUMERS) {
         warpgroup_fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == CONSUMERS * WARPGROUP)
-            copy_segments(base, &samples, begin, end, first_run, stages_per_run);
+            copy_segments(base, &samples, work, stages_per_run);
     } else {
         warpgroup_more_registers<CONSUMER_REGISTERS>();
-        if (TILE_BLOCKS == 1 && warpgroup != 0) return;
         Consumer c;
         c.base = base;
         c.warpgroup = warpgroup;
@@ -347,10 +369,12 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)
         c.lane = threadIdx.x % 32;
         c.row_offset = (c.warp * 8 + c.lane % 8) * STAGE_BYTES + (c.lane / 8 ^ c.lane % 8) * 16;
         c.visibilities = &visibilities;
-        c.real_sums = real_sums;
+        c.real_parts = real_parts;
         c.n = n;
-        for (const Segment* segment = begin; segment != end; segment++)
-            multiply_tile(c, *segment);
+        for (i32 index = work.begin(); index < work.end(); index++) {
+            const Segment segment = work[index];
+            if (segment.first < segment.end) multiply_tile(c, segment);
+        }
         boxes_out_wait();
     }
 }

@@ -91,24 +91,25 @@ __device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
     }
 }
 
-/// Writes rows of some heaps of a frame.
+/// Writes rows of some samples of a frame.
 ///
-/// frame   [heap][antenna][channel][spectrum][pol 2], or K-major, from the first heap wanted on
-/// valid   [heap][antenna], from the same heap on: 0 where an antenna lacks a heap; may be null
-/// rows    [channel][stage][row 2 x antenna + pol][64][re, im]; zeros follow the last heap
-/// heaps   how many are wanted
-/// stages  of a channel of `rows`
+/// frame    [heap][antenna][channel][spectrum][pol 2], or K-major, from the heap of the first
+///          sample on
+/// valid    [heap][antenna], from the same heap on: 0 where an antenna lacks a heap; may be null
+/// rows     [channel][stage][row 2 x antenna + pol][64][re, im]; zeros follow the last sample
+/// first    sample of the heap that is wanted first, a multiple of 64
+/// samples  how many are wanted, across heaps
+/// stages   of a channel of `rows`
 ///
-/// Grid (blocks of antennas x channels, stages / 4 of the heaps wanted), blocks of 256 threads.
+/// Grid (blocks of antennas x channels, samples / 256), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTENNA)
     rows(const u8* __restrict__ frame, const u32* __restrict__ valid, u8* __restrict__ rows,
-         i32 heaps, i32 stages) {
+         i32 first, i32 samples, i32 stages) {
     const i32 channel = blockIdx.x / BLOCKS_OF_CHANNEL;
     const i32 antenna = blockIdx.x % BLOCKS_OF_CHANNEL * ANTENNAS_OF_BLOCK +
                         threadIdx.x / THREADS_OF_ANTENNA;
     const i32 sample = blockIdx.y * STAGES_OF_BLOCK * STAGE_SAMPLES +
                        threadIdx.x % THREADS_OF_ANTENNA * MOVED;
-    const i32 samples = heaps * SPECTRA;
     const i32 stage = sample / STAGE_SAMPLES;
     if (antenna >= ANTENNAS || stage * STAGE_SAMPLES >= samples) return;
     auto present = [&](i32 heap) { return !valid || valid[heap * ANTENNAS + antenna] != 0; };
@@ -117,12 +118,13 @@ extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTE
     };
     Moved m;
     if constexpr (SPECTRA % MOVED == 0) {
-        const i32 heap = sample / SPECTRA, spectrum = sample % SPECTRA;
+        const i32 heap = (first + sample) / SPECTRA, spectrum = (first + sample) % SPECTRA;
         constexpr int bytes = (K_MAJOR ? 1 : 2) * SAMPLE_BYTES;
         if (sample < samples && present(heap)) m = load(heap_at(heap) + spectrum * bytes);
     } else {
         for (int i = 0; i < MOVED; i++) {
-            const i32 heap = (sample + i) / SPECTRA, spectrum = (sample + i) % SPECTRA;
+            const i32 heap = (first + sample + i) / SPECTRA;
+            const i32 spectrum = (first + sample + i) % SPECTRA;
             if (sample + i >= samples || !present(heap)) continue;
             for (int pol = 0; pol < 2; pol++)
                 m.pol[pol][i / 2] |= load_one(heap_at(heap), pol, spectrum) << i % 2 * 16;

@@ -128,7 +128,7 @@ struct Part {
 /// above the diagonal of visibilities. With `SUM`, sums of the rows' real parts besides.
 template <int DIAGONAL, bool SUM> struct Product {
     i32 sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
-    i32 real_sums[ROW_GROUPS] = {};
+    i32 real_parts[ROW_GROUPS] = {};
 
     static constexpr bool needed(int i, int j) { return j <= i + DIAGONAL; }
 
@@ -157,7 +157,7 @@ template <int DIAGONAL, bool SUM> struct Product {
             }
             if (SUM)
 #pragma unroll
-                for (int k = 0; k < 4; k++) real_sums[i] = add_real_parts(a[k], real_sums[i]);
+                for (int k = 0; k < 4; k++) real_parts[i] = add_real_parts(a[k], real_parts[i]);
         }
     }
 
@@ -170,7 +170,7 @@ template <int DIAGONAL, bool SUM> struct Product {
         for (int i = 0; i < ROW_GROUPS; i++) {
             const i32 r = row + i * GROUP;
             if (SUM && part.column == 0) {
-                const i32 sum = over_four_lanes(real_sums[i]);
+                const i32 sum = over_four_lanes(real_parts[i]);
                 if (part.lane % 4 == 0 && r < n) atomicAdd(channel_sums + r, sum);
             }
             if (r >= n) continue;
@@ -205,7 +205,7 @@ struct Nothing {
 template <class P>
 __device__ __forceinline__ void multiply_segment(const Samples& samples, const Part& part,
                                                  const Segment& s, u32 slots, i32* visibilities,
-                                                 i32* real_sums, i32 n) {
+                                                 i32* real_parts, i32 n) {
     P product;
     Loader loader(samples, s, n);
     // Of the segment before, all has been read.
@@ -229,35 +229,37 @@ __device__ __forceinline__ void multiply_segment(const Samples& samples, const P
         slot = slot + SLOT_BYTES == slots + STAGES * SLOT_BYTES ? slots : slot + SLOT_BYTES;
     }
     product.flush(part, s, visibilities + (i64)s.channel * n * n * 2,
-                  real_sums + (i64)s.channel * n, n);
+                  real_parts + (i64)s.channel * n, n);
 }
 
 /// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to those
 /// that are there. On the diagonal, blocks of 8 x 8 are written whole.
 ///
-/// samples       [run][antenna][channel][pol 2][sample][re, im] with any strides
+/// samples       [run][antenna][channel][pol 2][sample][re, im], strides in bytes, see Samples
 /// visibilities  [channel][row n][column n][re, im]
-/// real_sums     [channel][row n]
+/// real_parts     [channel][row n]
 /// n             rows: 2 x antennas
-/// segments      work of all blocks of threads; stages count from the first run on
-/// starts        [block + 1]: block b does segments starts[b] .. starts[b + 1]
+/// segments .. listed  see Work
 ///
 /// Any number of blocks of 256 threads, dynamic shared memory STAGES x 2 x TILE_ROWS x 128 bytes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-    correlate(const u8* first, i64 pol_bytes, i64 antenna_bytes, i64 channel_bytes, i64 run_bytes,
-              i32 samples_bytes, i32 stages_per_run, i32* visibilities, i32* real_sums, i32 n,
-              const Segment* __restrict__ segments, const i32* __restrict__ starts) {
+    correlate(const u8* samples_address, i64 pol_bytes, i64 antenna_bytes, i64 channel_bytes,
+              i64 run_stride, i32 run_bytes, i32* visibilities, i32* real_parts, i32 n,
+              i32 stages_per_run, const Segment* __restrict__ segments,
+              const i32* __restrict__ starts, i32 first, i32 stages, i32 listed) {
     extern __shared__ __align__(128) u8 shared_memory[];
     const u32 slots = shared_address(shared_memory);
-    const Samples samples{first,     pol_bytes,     antenna_bytes, channel_bytes,
-                          run_bytes, samples_bytes, stages_per_run};
+    const Samples samples{samples_address, pol_bytes, antenna_bytes, channel_bytes,
+                          run_stride,      run_bytes, stages_per_run};
     const Part part;
-    for (i32 index = starts[blockIdx.x]; index < starts[blockIdx.x + 1]; index++) {
-        const Segment s = segments[index];
+    const Work list{segments, starts, first, stages, listed};
+    for (i32 index = list.begin(); index < list.end(); index++) {
+        const Segment s = list[index];
+        if (s.first == s.end) continue;
         // Column groups of the warp's first row group that are not above the diagonal, less one.
         const i32 diagonal = part.row * ROW_GROUPS - part.column * COLUMN_GROUPS;
         auto work = [&](auto product) {
-            multiply_segment<decltype(product)>(samples, part, s, slots, visibilities, real_sums, n);
+            multiply_segment<decltype(product)>(samples, part, s, slots, visibilities, real_parts, n);
         };
         if (s.row != s.column) work(Product<COLUMN_GROUPS, false>{});
         else if (diagonal >= COLUMN_GROUPS) work(Product<COLUMN_GROUPS, true>{});

@@ -15,8 +15,28 @@ struct Segment {
     /// Which tile: rows and columns count in tiles; on the diagonal they are equal.
     i32 row, column;
     i32 first, end;
-    /// Another block adds to the same tile.
+    /// Another block may add to the same tile.
     i32 shared;
+};
+
+/// Segments as the host lists them, for any number of stages: block b of the grid has segments
+/// starts[b] .. starts[b + 1], which are made for `listed` stages; `stages` of them are there, from
+/// stage `first` of all runs on.
+struct Work {
+    const Segment* segments;
+    const i32* starts;
+    i32 first, stages, listed;
+
+    __device__ __forceinline__ i32 begin() const { return starts[blockIdx.x]; }
+    __device__ __forceinline__ i32 end() const { return starts[blockIdx.x + 1]; }
+    /// A segment with its share of the stages, counted from the first run on. It may be empty. What
+    /// borders on another one in the list does so here.
+    __device__ __forceinline__ Segment operator[](i32 index) const {
+        Segment s = segments[index];
+        s.first = first + s.first * stages / listed;
+        s.end = first + s.end * stages / listed;
+        return s;
+    }
 };
 
 // The visibility of row i and column j is the sum over time of conj(x_i) x_j. With (re, im) of x_j

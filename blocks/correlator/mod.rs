@@ -1,14 +1,21 @@
 #![doc = include_str!("README.md")]
 
 pub mod accumulate;
+pub mod conformance;
 mod cpu;
+mod cuda;
 pub mod definition;
 mod dumps;
 pub mod kernel;
 pub mod pack;
+mod products;
+mod rows;
+mod schedule;
 mod spread;
 #[cfg(target_arch = "x86_64")]
 mod spread_x86;
+mod sums;
+mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -17,15 +24,17 @@ mod x86;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use accumulate::Accumulator;
+use cuda::Cuda;
 use dumps::Dumps;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
+    Ports, Refusal, Resources, ValidityType,
 };
 use kernel::Kernel;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sums::Sums;
 
 /// Multiplies every antenna with every other and sums over time.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -164,6 +173,12 @@ impl Kind for Correlator {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "the faster of the two below on the GPU at hand"),
+        Implementation::cuda("hopper", "warpgroup matrix instructions: compute capability 9.0"),
+        Implementation::cuda("tensor_core", "any GPU of compute capability 8.0 or later"),
+    ];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         self.output(&inputs[0]).map(|output| vec![output])
@@ -182,15 +197,29 @@ impl Kind for Correlator {
         }
     }
 
+    fn device_bytes(&self, ports: &Ports, _: &str) -> usize {
+        let [input, output] = [&ports.inputs[0], &ports.outputs[0]];
+        Stacked::of_port(input)
+            .map_or(0, |shape| Sums::bytes(&shape, spectra_per_dump(&shape, &output.clock)))
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let (shape, kernel, threads) = self
             .plan(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input is not a stream of stacked antennas"))?;
         let clock = &ports.outputs[0].clock;
+        let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
+        if env.implementation != CPU.name {
+            return Ok(Box::new(Cuda::new(shape, spectra_per_dump(&shape, clock), dumps, env)?));
+        }
         let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
         tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
         let accumulator = Accumulator::new(shape, kernel, threads)?;
-        let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
         Ok(Box::new(cpu::Cpu::new(shape, accumulator, dumps)))
     }
+}
+
+/// Spectra of a dump with this clock.
+fn spectra_per_dump(shape: &Stacked, dump: &Clock) -> u64 {
+    dump.samples_per_frame / shape.samples_per_spectrum
 }
