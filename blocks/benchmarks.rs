@@ -94,7 +94,7 @@ fn f_engine(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark {
     let heaps = (samples / (2 * channels * HEAP)).max(1);
     let implementation = if device == DeviceName::Cpu { "cpu" } else { "two_pass" };
     let blocks = format!(
-        "{}  block: {{kind: f_engine, implementation: {implementation}, inputs: [\"source[*]\"], \
+        "{}  block: {{kind: f_engine, queue: 1, implementation: {implementation}, inputs: [\"source[*]\"], \
          parameters: {{channels: {channels}, taps: 16, gains: 0.1, dither: none, \
          spectra_per_heap: {HEAP}, heaps_per_frame: {heaps}}}}}\n  \
          sink: {{kind: null_sink, input: block}}\n",
@@ -112,7 +112,7 @@ fn three_blocks(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark
     let heaps = (samples / (2 * channels * HEAP)).max(1);
     let spectra = samples / (2 * channels);
     let blocks = format!(
-        "{}  pfb: {{kind: pfb, inputs: [\"source[*]\"], parameters: {{channels: {channels}, taps: \
+        "{}  pfb: {{kind: pfb, queue: 1, inputs: [\"source[*]\"], parameters: {{channels: {channels}, taps: \
          16, unzip: 4, spectra_per_frame: {spectra}}}}}\n  fft: {{kind: fft, input: pfb}}\n  \
          postproc: {{kind: postproc, input: fft, parameters: {{gains: 0.1, dither: none, \
          spectra_per_heap: {HEAP}, heaps_per_frame: {heaps}}}}}\n  \
@@ -154,7 +154,7 @@ fn correlator(
     let heaps = sizes.correlator_spectra / HEAP;
     let dump = 16 * heaps * HEAP;
     let blocks = format!(
-        "{}  block: {{kind: correlator, implementation: {implementation}, input: source, \
+        "{}  block: {{kind: correlator, queue: 1, implementation: {implementation}, input: source, \
          parameters: {{spectra_per_dump: {dump}}}}}\n  sink: {{kind: null_sink, input: block}}\n",
         stacked(layout, heaps, antennas, channels, HEAP)
     );
@@ -169,7 +169,7 @@ fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
     let heaps = sizes.correlator_spectra / HEAP;
     let list = vec!["{pol: 0, gain: 0.05}, {pol: 1, gain: 0.05}"; beams / 2].join(", ");
     let blocks = format!(
-        "{}  block: {{kind: beamformer, input: source, parameters: {{beams: [{list}], \
+        "{}  block: {{kind: beamformer, queue: 1, input: source, parameters: {{beams: [{list}], \
          dither: none}}}}\n  sink: {{kind: null_sink, input: block}}\n",
         stacked("standard", heaps, 80, 256, HEAP)
     );
@@ -186,7 +186,7 @@ fn transpose(device: DeviceName, sizes: &Sizes, dtype: &str, bytes: usize) -> Be
     let blocks = format!(
         "  source:\n    kind: null_source\n    parameters: {{dtype: {dtype}, axes: [{{name: \
          channel, len: {channels}}}, {{name: spectrum, len: {spectra}}}], samples_per_frame: \
-         1048576, pattern: random}}\n  block: {{kind: transpose, input: source, parameters: \
+         1048576, pattern: random}}\n  block: {{kind: transpose, queue: 1, input: source, parameters: \
          {{axes: [spectrum, channel]}}}}\n  sink: {{kind: null_sink, input: block}}\n"
     );
     Benchmark {

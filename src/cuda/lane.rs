@@ -212,7 +212,10 @@ impl<J> Lane<J> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
             let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream.0) };
-            CudaError::check("queueing a copy", result)?;
+            CudaError::check("queueing a copy", result).map_err(|error| {
+                let what = format!("{bytes} bytes from {from:#x} to {to:#x} cannot be copied");
+                BlockError::new(what).because(error)
+            })?;
         }
         Ok(())
     }

@@ -59,8 +59,13 @@ pub fn measure(
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
     let (first, last) = (blocks[0], blocks[blocks.len() - 1]);
+    // Sources fill each of their buffers before they are at full speed.
+    let sources = plan.blocks.iter().zip(plan.pool_frames());
+    let sources = sources.filter(|(block, _)| block.inputs.is_empty());
+    let to_fill = sources.flat_map(|(_, frames)| frames).max().unwrap_or(0);
+    let to_fill = (to_fill * plan.blocks[first].inputs.len()) as u64;
     let began = Instant::now();
-    while running.stats()[first].frames_in == 0 && began.elapsed() < PATIENCE {
+    while running.stats()[first].frames_in <= to_fill && began.elapsed() < PATIENCE {
         if running.wait_timeout(Duration::from_millis(20)) {
             break;
         }
