@@ -83,9 +83,18 @@ impl Case {
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     [
-        crate::beamformer::conformance::cases(device),
-        crate::correlator::conformance::cases(device),
-        crate::transpose::conformance::cases(device),
+        crate::antenna_stack::conformance::cases,
+        crate::beamformer::conformance::cases,
+        crate::correlator::conformance::cases,
+        crate::fft::conformance::cases,
+        crate::null_sink::conformance::cases,
+        crate::null_source::conformance::cases,
+        crate::pfb::conformance::cases,
+        crate::pol_aligner::conformance::cases,
+        crate::postproc::conformance::cases,
+        crate::transpose::conformance::cases,
     ]
-    .concat()
+    .iter()
+    .flat_map(|cases| cases(device))
+    .collect()
 }
