@@ -189,107 +189,155 @@ __device__ __forceinline__ void store_some(u8 *to, const u32 (&words)[4], u32 fi
     }
 }
 
-/// Puts a piece of an input frame, adjacent spectra, into an output frame.
-///
-///   input      [pol][spectrum][channel N], or [pol][spectrum][unzip][channel N/unzip]
-///   rows       [pol][spectrum] of the input
-///   gains      [pol][channel N], if they differ from channel to channel
-///   out        [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes
-///              (re, im) or one (re in the high nibble)
-///   saturated  [heap][pol]: complex values of which a part was clamped; added to what is there
-///   per_pol    spectra of each polarisation of the input
-///   from       first spectrum of the piece within the input
-///   place      its place among the spectra of all heaps of the output
-///   count      spectra of the piece
-///   first_tile the tile that has that place
-///
-/// Grid: (tiles of the piece, PLACES / BLOCK_PLACES, polarisations that do not alternate), blocks of
-/// 256. Blocks that write next to each other follow each other.
-extern "C" __global__ void __launch_bounds__(THREADS, UNZIP <= 2 ? 3 : UNZIP <= 4 ? 2 : 1)
-postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
-         const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,
-         u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile) {
-    const u32 lane = threadIdx.x % 32, half = lane / 16;
-    const u32 heap = (first_tile + blockIdx.x) / TILES_PER_HEAP;
-    const u32 tile = (first_tile + blockIdx.x) % TILES_PER_HEAP;
-    // Of the thread's spectra those from `begin` to `end` belong to the piece.
-    const u32 in_heap = tile * TILE_SPECTRA + half * THREAD_SPECTRA;
-    const i32 before = static_cast<i32>(place) - static_cast<i32>(heap * SPECTRA_PER_HEAP + in_heap);
-    const i32 heap_left = static_cast<i32>(SPECTRA_PER_HEAP) - static_cast<i32>(in_heap);
-    const i32 begin = max(before, 0);
-    const i32 end =
-        min(min(before + static_cast<i32>(count), heap_left), static_cast<i32>(THREAD_SPECTRA));
-    const Place at(blockIdx.y * BLOCK_PLACES + threadIdx.x / 32 * 16 + lane % 16);
-    const u32 first_pol = K_MAJOR ? blockIdx.z : 0;
-    const bool has_values = at.s < PLACES && begin < end;
+/// Adjacent spectra of an input frame that go to adjacent places of an output frame.
+struct Piece {
+    /// Number of the first one within the input frame.
+    u32 from;
+    /// Its place among the spectra of all heaps of the output frame.
+    u32 place;
+    u32 count;
+};
 
+/// The spectra of a half of a warp.
+struct Spectra {
+    u32 heap;
+    /// Number of the first one within the heap.
+    u32 in_heap;
+    /// Number of the piece's first one among them; may be negative.
+    i32 before;
+    /// Those of them, from `begin` to `end`, that belong to the piece.
+    i32 begin, end;
+
+    __device__ Spectra(u32 tile, u32 half, const Piece &piece)
+        : heap(tile / TILES_PER_HEAP),
+          in_heap(tile % TILES_PER_HEAP * TILE_SPECTRA + half * THREAD_SPECTRA) {
+        const i32 heap_left = static_cast<i32>(SPECTRA_PER_HEAP) - static_cast<i32>(in_heap);
+        before = static_cast<i32>(piece.place) - static_cast<i32>(heap * SPECTRA_PER_HEAP + in_heap);
+        begin = max(before, 0);
+        end = min(min(before + static_cast<i32>(piece.count), heap_left),
+                  static_cast<i32>(THREAD_SPECTRA));
+    }
+};
+
+/// What values are made of: see `postproc`.
+struct Input {
+    const c32 *spectra;
+    const Row *rows;
+    const c32 *gains;
+    u32 per_pol;
+};
+
+/// The values of some channels, 16 bytes of each; counts the clamped ones of each polarisation.
+__device__ __forceinline__ void make_values(const Input &input, const Piece &piece, const Place &at,
+                                            const Spectra &spectra, u32 first_pol,
+                                            u32 (&words)[AT_ONCE][4], u32 (&clamped)[MIXED_POLS]) {
     const float infinity = __uint_as_float(0x7f800000);
-    u32 clamped[MIXED_POLS] = {};
-    if (has_values) {
-        u32 words[AT_ONCE][4] = {};
 #pragma unroll 1
-        for (u32 word = 0; word < 4; word++) {
+    for (u32 word = 0; word < 4; word++) {
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) {
+            words[i][0] = words[i][1];
+            words[i][1] = words[i][2];
+            words[i][2] = words[i][3];
+            words[i][3] = 0;
+        }
+#pragma unroll
+        for (u32 v = 0; v < VALUES_PER_WORD; v++) {
+            const u32 mixed_pol = v % MIXED_POLS, pol = first_pol + mixed_pol;
+            const i32 spectrum = (word * VALUES_PER_WORD + v) / MIXED_POLS;
+            const bool is_inside = spectra.begin <= spectrum && spectrum < spectra.end;
+            // What is outside is not stored; it is read where there is something to read.
+            const i32 known = min(max(spectrum, spectra.begin), spectra.end - 1);
+            const u64 row_index =
+                static_cast<u64>(pol) * input.per_pol + piece.from + (known - spectra.before);
+            const Row row = input.rows[row_index];
+            c32 x[AT_ONCE], slopes[AT_ONCE];
+            at.load(input.spectra + row_index * CHANNELS, x);
+            at.slopes(row.turn, slopes);
+            // What is not stored is not counted either.
+            const float limit = is_inside ? largest(BITS) : infinity;
+            const float mirrored_limit = at.is_mirrored() ? limit : infinity;
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
-                words[i][0] = words[i][1];
-                words[i][1] = words[i][2];
-                words[i][2] = words[i][3];
-                words[i][3] = 0;
-            }
-#pragma unroll
-            for (u32 v = 0; v < VALUES_PER_WORD; v++) {
-                const u32 mixed_pol = v % MIXED_POLS, pol = first_pol + mixed_pol;
-                const i32 spectrum = (word * VALUES_PER_WORD + v) / MIXED_POLS;
-                const bool is_inside = begin <= spectrum && spectrum < end;
-                // What is outside is not stored; it is read where there is something to read.
-                const u32 number = from + (min(max(spectrum, begin), end - 1) - before);
-                const u64 row_index = static_cast<u64>(pol) * per_pol + number;
-                const Row row = rows[row_index];
-                c32 x[AT_ONCE], slopes[AT_ONCE];
-                at.load(input + row_index * CHANNELS, x);
-                at.slopes(row.turn, slopes);
-                // What is not stored is not counted either.
-                const float limit = is_inside ? largest(BITS) : infinity;
-                const float mirrored_limit = at.is_mirrored() ? limit : infinity;
-#pragma unroll
-                for (u32 i = 0; i < AT_ONCE; i++) {
-                    const u32 k = at.channel(i);
-                    c32 factor = row.turn.centre * slopes[i];
-                    if (GAINS) factor = factor * __ldg(gains + pol * CHANNELS + k);
-                    c32 z = x[i] * factor;
-                    if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
-                    clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
-                    const u32 value = BITS == 8 ? quantise8(z) : quantise4(z);
-                    // The bytes so far stay, those of the value come next.
-                    if (BITS == 8) {
-                        words[i][3] = __byte_perm(words[i][3], value, v == 0 ? 0x3254 : 0x5410);
-                    } else {
-                        const u32 order[4] = {0x3214, 0x3240, 0x3410, 0x4210};
-                        words[i][3] = __byte_perm(words[i][3], value, order[v]);
-                    }
+                const u32 k = at.channel(i);
+                c32 factor = row.turn.centre * slopes[i];
+                if (GAINS) factor = factor * __ldg(input.gains + pol * CHANNELS + k);
+                c32 z = x[i] * factor;
+                if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
+                clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
+                // The bytes so far stay, those of the value come next.
+                if (BITS == 8) {
+                    const u32 order[2] = {0x3254, 0x5410};
+                    words[i][3] = __byte_perm(words[i][3], quantise8(z), order[v % 2]);
+                } else {
+                    const u32 order[4] = {0x3214, 0x3240, 0x3410, 0x4210};
+                    words[i][3] = __byte_perm(words[i][3], quantise4(z), order[v]);
                 }
             }
         }
-        const bool is_whole = begin == 0 && end == THREAD_SPECTRA && ADJACENT_BYTES % 16 == 0;
-        u8 *to = out + static_cast<u64>(heap) * CHANNELS * CHANNEL_BYTES +
-                 first_pol * ADJACENT_BYTES + in_heap * MIXED_POLS * VALUE_BYTES;
+    }
+}
+
+/// Writes 16 bytes of each channel; of values whose spectra do not belong to the piece nothing.
+__device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &spectra,
+                                      u32 first_pol, const u32 (&words)[AT_ONCE][4]) {
+    const bool is_whole =
+        spectra.begin == 0 && spectra.end == THREAD_SPECTRA && ADJACENT_BYTES % 16 == 0;
+    u8 *to = out + static_cast<u64>(spectra.heap) * CHANNELS * CHANNEL_BYTES +
+             first_pol * ADJACENT_BYTES + spectra.in_heap * MIXED_POLS * VALUE_BYTES;
 #pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++) {
-            if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
-            u8 *of_channel = to + static_cast<u64>(at.channel(i)) * CHANNEL_BYTES;
-            if (is_whole) {
-                *reinterpret_cast<uint4 *>(of_channel) = {words[i][0], words[i][1], words[i][2],
-                                                          words[i][3]};
-            } else {
-                store_some(of_channel, words[i], begin, end - begin);
-            }
+    for (u32 i = 0; i < AT_ONCE; i++) {
+        if (UNZIP > 1 && i >= UNZIP && !at.is_mirrored()) continue;
+        u8 *of_channel = to + static_cast<u64>(at.channel(i)) * CHANNEL_BYTES;
+        if (is_whole) {
+            *reinterpret_cast<uint4 *>(of_channel) = {words[i][0], words[i][1], words[i][2],
+                                                      words[i][3]};
+        } else {
+            store_some(of_channel, words[i], spectra.begin, spectra.end - spectra.begin);
         }
     }
+}
+
+/// Puts a piece of an input frame into an output frame.
+///
+///   input       [pol][spectrum][channel N], or [pol][spectrum][unzip][channel N/unzip]
+///   rows        [pol][spectrum] of the input
+///   gains       [pol][channel N], if they differ from channel to channel
+///   out         [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes
+///               (re, im) or one (re in the high nibble)
+///   saturated   [heap][pol]: complex values of which a part was clamped; added to what is there
+///   per_pol     spectra of each polarisation of the input
+///   from, place, count  the piece
+///   first_tile  the tile of the piece's first spectrum
+///   tiles       that a block does one after the other
+///
+/// Grid: (tiles of the piece / `tiles`, PLACES / BLOCK_PLACES, polarisations that do not alternate),
+/// blocks of 256. Blocks that write next to each other follow each other.
+extern "C" __global__ void __launch_bounds__(THREADS, UNZIP <= 2 ? 3 : UNZIP <= 4 ? 2 : 1)
+postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
+         const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,
+         u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile, u32 tiles) {
+    const u32 lane = threadIdx.x % 32;
+    const Place at(blockIdx.y * BLOCK_PLACES + threadIdx.x / 32 * 16 + lane % 16);
+    const u32 first_pol = K_MAJOR ? blockIdx.z : 0;
+    const Input what = {input, rows, gains, per_pol};
+    const Piece piece = {from, place, count};
+    for (u32 t = 0; t < tiles; t++) {
+        // Tiles beyond the piece have no spectra.
+        const Spectra spectra(first_tile + blockIdx.x * tiles + t, lane / 16, piece);
+        u32 clamped[MIXED_POLS] = {};
+        if (at.s < PLACES && spectra.begin < spectra.end) {
+            u32 words[AT_ONCE][4] = {};
+            make_values(what, piece, at, spectra, first_pol, words, clamped);
+            store(out, at, spectra, first_pol, words);
+        }
 #pragma unroll
-    for (u32 p = 0; p < MIXED_POLS; p++) {
-        const u32 of_warp = __reduce_add_sync(0xffffffff, clamped[p]);
-        if (lane == 0 && of_warp > 0) {
-            atomicAdd(saturated + heap * POLS + first_pol + p, static_cast<u64>(of_warp));
+        for (u32 p = 0; p < MIXED_POLS; p++) {
+            const u32 of_warp = __reduce_add_sync(0xffffffff, clamped[p]);
+            if (lane == 0 && of_warp > 0) {
+                atomicAdd(saturated + spectra.heap * POLS + first_pol + p,
+                          static_cast<u64>(of_warp));
+            }
         }
     }
 }

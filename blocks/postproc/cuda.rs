@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Threads of a block of the kernel that makes values, and places of a spectrum that it works on.
 const THREADS: usize = 256;
 const BLOCK_PLACES: usize = THREADS / 2;
+/// Most tiles that a block does one after the other, and rounds of blocks that there should be.
+const MOST_IN_TURN: usize = 4;
+const ROUNDS: usize = 4;
 /// Threads of a block of the kernel that makes rows.
 const ROW_THREADS: usize = 128;
 /// Bytes of what is the same for all channels of a spectrum.
@@ -66,9 +69,20 @@ impl Tiles {
         heap * self.spectra_per_heap.div_ceil(self.spectra) + in_heap / self.spectra
     }
 
-    fn grid(&self, piece: &Piece) -> Grid {
-        let tiles = self.of(piece.place + piece.count - 1) - self.of(piece.place) + 1;
-        Grid::new([tiles, self.channel_blocks, self.pols_apart], THREADS)
+    fn of_piece(&self, piece: &Piece) -> usize {
+        self.of(piece.place + piece.count - 1) - self.of(piece.place) + 1
+    }
+
+    /// How many tiles of a piece a block of threads does one after the other: more of them share
+    /// what is the same for all spectra, but all multiprocessors must have work to the end.
+    fn in_turn(&self, piece: &Piece, blocks_at_once: usize) -> usize {
+        let blocks = self.of_piece(piece) * self.channel_blocks * self.pols_apart;
+        (blocks / (blocks_at_once * ROUNDS).max(1)).clamp(1, MOST_IN_TURN)
+    }
+
+    fn grid(&self, piece: &Piece, in_turn: usize) -> Grid {
+        let blocks = self.of_piece(piece).div_ceil(in_turn);
+        Grid::new([blocks, self.channel_blocks, self.pols_apart], THREADS)
     }
 }
 
@@ -127,6 +141,8 @@ pub struct Cuda {
     make_rows: Kernel,
     make_values: Kernel,
     tiles: Tiles,
+    /// Blocks of `make_values` that the device runs at once.
+    blocks_at_once: usize,
     shape: Shape,
     heap_bytes: usize,
     dither_seed: u64,
@@ -164,14 +180,17 @@ impl Cuda {
             ("GAINS", flag(gains.differ)),
         ];
         let program = gpu::program(&device, "postproc.cu", defines)?;
+        let make_values = program.kernel("postproc", 0)?;
+        let multiprocessors = device.properties().multiprocessors;
         let rows = shape.pols * shape.spectra;
         let counts = postproc.heaps_per_frame * shape.pols;
         let values = shape.pols * shape.channels * postproc.spectra_per_heap;
         Ok(Self {
             lane,
             make_rows: program.kernel("postproc_rows", 0)?,
-            make_values: program.kernel("postproc", 0)?,
             tiles,
+            blocks_at_once: make_values.blocks_per_multiprocessor(THREADS)? * multiprocessors,
+            make_values,
             shape,
             heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
             dither_seed: postproc.dither_seed,
@@ -226,6 +245,7 @@ impl Cuda {
     ) -> Result<(), BlockError> {
         let device = self.lane.device();
         let number = |n: usize| Arg::from(n as u32);
+        let in_turn = self.tiles.in_turn(piece, self.blocks_at_once);
         let arguments = [
             frame_address(input, device)?.into(),
             self.rows.address().into(),
@@ -237,12 +257,12 @@ impl Cuda {
             number(piece.place),
             number(piece.count),
             number(self.tiles.of(piece.place)),
+            number(in_turn),
         ];
         // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
         // job's or stays with the block, which the lane outlasts.
-        let queued = unsafe {
-            self.make_values.launch(self.lane.stream(), self.tiles.grid(piece), &arguments)
-        };
+        let grid = self.tiles.grid(piece, in_turn);
+        let queued = unsafe { self.make_values.launch(self.lane.stream(), grid, &arguments) };
         Ok(queued?)
     }
 
@@ -371,8 +391,11 @@ mod tests {
         let tiles = Tiles::new(&postproc, shape).unwrap();
         // Of 8 spectra: three for each heap.
         assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
-        let blocks = |place, count| tiles.grid(&Piece { from: 0, place, count }).blocks;
-        assert_eq!(blocks(6, 3), [2, 16, 1]);
-        assert_eq!(blocks(20, 2), [2, 16, 1]);
+        let piece = |place, count| Piece { from: 0, place, count };
+        assert_eq!(tiles.grid(&piece(6, 3), 1).blocks, [2, 16, 1]);
+        assert_eq!(tiles.grid(&piece(20, 2), 1).blocks, [2, 16, 1]);
+        // 9 tiles and 16 parts of the channels: 144 blocks.
+        assert_eq!([1, 10, 36, 400].map(|n| tiles.in_turn(&piece(0, 63), n)), [4, 3, 1, 1]);
+        assert_eq!(tiles.grid(&piece(0, 63), 4).blocks, [3, 16, 1]);
     }
 }
