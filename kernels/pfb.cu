@@ -13,6 +13,15 @@
 #error "pfb.cu needs CHANNELS, TAPS, UNZIP, BITS and NATIVE"
 #endif
 
+enum What : u32 {
+    /// The samples are those of the windows.
+    FILTER,
+    /// The spectra are lost; the samples are the last 2 N of each window, to be measured.
+    MEASURE,
+    /// The spectra are lost: zeros are all there is to do, and there are no samples.
+    CLEAR
+};
+
 /// Adjacent spectra of one polarisation, no more than one block of threads does one after the other.
 struct Run {
     /// Address of the memory that the first spectrum's samples start in, a multiple of 4.
@@ -23,17 +32,9 @@ struct Run {
     u32 row;
     /// Spectra.
     u32 count;
-    /// FILTER, MEASURE or CLEAR.
-    u32 what;
+    What what;
     u32 pol;
 };
-
-/// The samples are those of the windows.
-constexpr u32 FILTER = 0;
-/// The spectra are lost; the samples are the last 2 N of each window, to be measured.
-constexpr u32 MEASURE = 1;
-/// The spectra are lost: zeros are all there is to do, and there are no samples.
-constexpr u32 CLEAR = 2;
 
 constexpr int THREADS = 128;
 constexpr int STEP = 2 * CHANNELS;
@@ -244,7 +245,7 @@ pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__re
             const float zeros[COLUMNS] = {};
             for (u32 n = 0; n < run.count; n++, to += STEP) {
                 store(to, zeros);
-                if (run.what != CLEAR) {
+                if (run.what == MEASURE) {
                     Column at_row = column;
                     at_row.advance(n);
                     const u32 bits = at_row.bits(at_row.load(0), 0);
