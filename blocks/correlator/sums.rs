@@ -16,6 +16,12 @@ use std::sync::Arc;
 const THREADS: usize = 256;
 /// Antennas and samples that a block of `correlator_rows.cu` moves.
 const ROWS_BLOCK: (usize, usize) = (8, 256);
+/// Words of the kernels' `State`.
+const STATE: usize = 2;
+/// Most that a sample adds to a sum.
+const OF_A_SAMPLE: u64 = 2 * 128 * 128;
+/// Most that a 32-bit sum holds.
+const IN_32_BITS: u64 = i32::MAX as u64;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
 
@@ -24,7 +30,9 @@ pub(super) struct Sums {
     shape: Stacked,
     products: Products,
     rows: Kernel,
+    watch: Kernel,
     widen: Kernel,
+    settle: Kernel,
     dump: Kernel,
     /// `[channel][row][column][re, im]`, lower triangle.
     visibilities: DeviceArray<i32>,
@@ -40,8 +48,10 @@ pub(super) struct Sums {
     counts: DeviceArray<u32>,
     /// Products of the dump that did not fit 32 bits.
     saturated: DeviceArray<u64>,
-    /// Samples in the 32-bit sums.
-    pending: usize,
+    /// What the kernels know of the sums.
+    state: DeviceArray<u32>,
+    /// No 32-bit sum is larger.
+    bound: u64,
 }
 
 /// Lengths of the arrays of [`Sums`].
@@ -121,7 +131,9 @@ impl Sums {
             shape,
             products: Products::new(device, form, sizes(&shape), stages)?,
             rows: gpu::program(device, "correlator_rows.cu", layout)?.kernel("rows", 0)?,
+            watch: dumping.kernel("watch", 0)?,
             widen: dumping.kernel("widen", 0)?,
+            settle: dumping.kernel("settle", 0)?,
             dump: dumping.kernel("dump", 0)?,
             visibilities,
             real_parts,
@@ -130,7 +142,8 @@ impl Sums {
             valid: DeviceArray::new(device, lengths.valid)?,
             counts: DeviceArray::new(device, lengths.counts)?,
             saturated: DeviceArray::new(device, 1)?,
-            pending: 0,
+            state: DeviceArray::zeros(device, STATE)?,
+            bound: 0,
         })
     }
 
@@ -153,10 +166,7 @@ impl Sums {
         }
         let in_place = Rows::of_frame(&self.shape, payload).filter(|_| valid.is_none());
         for piece in pieces(&self.shape, heaps.clone()) {
-            if self.pending + piece.samples > SAMPLES_IN_32_BITS {
-                self.widen(lane)?;
-            }
-            self.pending += piece.samples;
+            self.make_room(lane, OF_A_SAMPLE * piece.samples as u64)?;
             let (rows, stages) = if let Some(rows) = in_place {
                 (rows, rows.stages(&self.shape, &piece))
             } else {
@@ -217,24 +227,47 @@ impl Sums {
         Grid::new([blocks, self.shape.channels.min(MOST_BLOCKS_Y), 1], THREADS)
     }
 
-    /// Queues the emptying of the 32-bit sums into the 64-bit ones.
-    fn widen<J>(&mut self, lane: &Lane<J>) -> Result<(), BlockError> {
-        self.pending = 0;
-        let Some(wide) = &self.wide else { return Ok(()) };
-        let (n, grid) = (2 * self.shape.antennas, self.grid());
-        let arguments = [
-            self.visibilities.address().into(),
-            self.real_parts.address().into(),
-            wide.address().into(),
-            (n as i32).into(),
-            (self.shape.baselines() as i32).into(),
-            (self.shape.channels as i32).into(),
-        ];
-        // SAFETY: the kernel's arguments; own arrays of the lengths it expects.
-        unsafe {
-            self.widen.launch(lane.stream(), grid, &arguments)?;
-            lane.clear(self.real_parts.address(), self.real_parts.bytes())
+    /// Sees to it that `more` can be added to all 32-bit sums. The bound grows by the largest
+    /// samples there could be; when it comes to the end, the GPU looks how large the sums are, and
+    /// moves them to the 64-bit ones if they are too large. Most signals are so weak that it never
+    /// has to.
+    fn make_room<J>(&mut self, lane: &Lane<J>, more: u64) -> Result<(), BlockError> {
+        if self.bound + more > IN_32_BITS
+            && let Some(wide) = &self.wide
+        {
+            // At least half, so that this does not come again at once.
+            let most = (IN_32_BITS - more).min(IN_32_BITS / 2);
+            let int = |n: usize| n as i32;
+            let (channels, baselines) = (self.shape.channels, self.shape.baselines());
+            let n = 2 * self.shape.antennas;
+            let visibilities = self.visibilities.address().into();
+            let real_parts = self.real_parts.address().into();
+            let state = self.state.address().into();
+            let (most_word, sizes) = ((most as u32).into(), [int(n).into(), int(channels).into()]);
+            let rows = Grid::new([(n * channels).div_ceil(THREADS), 1, 1], THREADS);
+            let (grid, one) = (self.grid(), Grid::new([1, 1, 1], THREADS));
+            let watched = [visibilities, state, sizes[0], sizes[1]];
+            let widened = [
+                visibilities,
+                real_parts,
+                wide.address().into(),
+                state,
+                most_word,
+                sizes[0],
+                int(baselines).into(),
+                sizes[1],
+            ];
+            let settled = [real_parts, state, most_word, sizes[0], sizes[1]];
+            // SAFETY: the kernels' arguments; own arrays of the lengths they expect.
+            unsafe {
+                self.watch.launch(lane.stream(), rows, &watched)?;
+                self.widen.launch(lane.stream(), grid, &widened)?;
+                self.settle.launch(lane.stream(), one, &settled)?;
+            }
+            self.bound = most;
         }
+        self.bound += more;
+        Ok(())
     }
 
     /// Queues the dump to the frame at `payload` and starts again from 0. `counts` `[baseline]` is
@@ -250,13 +283,14 @@ impl Sums {
         counts: Option<&Pinned<u32>>,
         saturated: &Pinned<u64>,
     ) -> Result<(), BlockError> {
-        self.pending = 0;
+        self.bound = 0;
         let (n, grid) = (2 * self.shape.antennas, self.grid());
         let table = counts.map_or(0, |_| self.counts.address());
         let arguments = [
             self.visibilities.address().into(),
             self.real_parts.address().into(),
             self.wide.as_ref().map_or(0, DeviceArray::address).into(),
+            self.state.address().into(),
             table.into(),
             payload.into(),
             self.saturated.address().into(),
@@ -273,6 +307,7 @@ impl Sums {
             lane.clear(self.saturated.address(), self.saturated.bytes())?;
             self.dump.launch(lane.stream(), grid, &arguments)?;
             lane.clear(self.real_parts.address(), self.real_parts.bytes())?;
+            lane.clear(self.state.address(), self.state.bytes())?;
             lane.copy(saturated.address(), self.saturated.address(), self.saturated.bytes())
         }
     }
