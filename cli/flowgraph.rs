@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::memory;
 use crate::terminal::Terminal;
+use crate::tuning;
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
 use fxgraph::flowgraph::{Loaded, Plan, Setting, load};
@@ -55,12 +56,13 @@ pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
 /// The plan of a flowgraph file; warnings go to stderr. `severity` is that of a lack of memory.
 pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<Plan, Failure> {
     let Loaded { sources, result, .. } = load_here(&target.file, &target.set, severity);
-    let plan = result.map_err(|diagnostics| {
+    let mut plan = result.map_err(|diagnostics| {
         Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
     })?;
     if !plan.warnings.is_empty() {
         terminal.note(render_all(&plan.warnings, &sources, style(terminal)).trim_end());
     }
+    plan.tuning = tuning::usual()?;
     Ok(plan)
 }
 

@@ -6,6 +6,7 @@
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
 //! - [`kernel_folder`]: edited kernels for a running flowgraph
+//! - [`tuning`]: the file of measurements that kernels are cut by
 //! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
 //! - [`elements`]: the elements of a frame as numbers
@@ -22,6 +23,7 @@ mod memory;
 mod signals;
 mod table;
 mod terminal;
+mod tuning;
 mod units;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser};

@@ -245,6 +245,11 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         0
     }
 
+    /// Its kernel that can be cut in several ways, if this implementation has one.
+    fn tunable(&self, _ports: &Ports, _implementation: &str) -> Option<cuda::Tunable> {
+        None
+    }
+
     /// The block, ready to start; no I/O yet.
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
@@ -257,6 +262,10 @@ pub trait Configured: Send + Sync {
     fn resources(&self, ports: &Ports) -> Resources;
     /// See [`Kind::device_bytes`].
     fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize;
+    /// See [`Kind::tunable`].
+    fn tunable(&self, _ports: &Ports, _implementation: &str) -> Option<cuda::Tunable> {
+        None
+    }
     /// See [`Kind::build`].
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
@@ -270,6 +279,9 @@ impl<K: Kind> Configured for K {
     }
     fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize {
         Kind::device_bytes(self, ports, implementation)
+    }
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<cuda::Tunable> {
+        Kind::tunable(self, ports, implementation)
     }
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         Kind::build(self, ports, env)

@@ -466,3 +466,18 @@ fn kinds_and_a_plan_read_as_they_should() {
         insta::assert_snapshot!("plan", plan);
     });
 }
+
+#[test]
+fn nothing_is_tuned_without_a_gpu_and_tuning_files_are_checked() {
+    let folder = generated();
+    let tuned = run(&["tune", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    assert_eq!(tuned.status.code(), Some(0), "{}", stderr(&tuned));
+    assert!(stdout(&tuned).contains("no block on a GPU"));
+    assert!(!folder.path().join("tuning.json").exists());
+    let missing = run(&["run", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("there is no tuning file"));
+    std::fs::write(folder.path().join("tuning.json"), "[1]").unwrap();
+    let wrong = run(&["run", "demo.yaml", "--tuning", "tuning.json"], folder.path());
+    assert!(stderr(&wrong).contains("is not a tuning file"), "{}", stderr(&wrong));
+}

@@ -2,8 +2,6 @@
 #![allow(unsafe_code)] // launches on frames that the job owns
 
 use super::Layout;
-use super::kernel::launches;
-use super::permutation::Permutation;
 use crate::gpu;
 use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
@@ -20,15 +18,12 @@ pub struct Cuda {
 impl Cuda {
     pub fn new(layout: Layout, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
-        let launches = launches(&Permutation::new(&layout.axes, layout.element_bytes));
-        let launch = launches
-            .into_iter()
-            .next()
-            .ok_or_else(|| BlockError::new("frames of 2^32 elements or more are too large"))?;
-        let defines = [launch.shape, launch.geometry].concat();
-        let program = gpu::program(lane.device(), launch.program, defines)?;
-        let kernel = program.kernel(launch.kernel, launch.shared_bytes)?;
-        let grid = Grid::new([launch.blocks, 1, 1], launch.threads);
+        let too_large = || BlockError::new("frames of 2^32 elements or more are too large");
+        let tunable = layout.kernel().ok_or_else(too_large)?;
+        let way = tunable.way(lane.device()).ok_or_else(too_large)?;
+        let program = gpu::program(lane.device(), tunable.program, tunable.defines(way))?;
+        let kernel = program.kernel(tunable.kernel, way.shared_bytes)?;
+        let grid = Grid::new([way.blocks, 1, 1], way.threads);
         Ok(Self { layout, lane, kernel, grid })
     }
 

@@ -1,6 +1,7 @@
 //! Which kernel does a permutation on a GPU, and in which geometries it could.
 
-use super::permutation::{Axis, Permutation, Way, elements};
+use super::permutation::{self, Axis, Permutation, elements};
+use fxgraph::cuda::{Tunable, Way};
 
 /// Bytes of the widest memory access.
 const WIDEST: usize = 16;
@@ -18,22 +19,6 @@ const LEAST_ELEMENTS: usize = 1024;
 /// Elements that the kernels count: fewer than 2^32, so that there are fewer than 2^31 blocks too.
 const MOST_ELEMENTS: usize = (1 << 32) - 1;
 
-/// A kernel with everything that its launch needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// File of the program, and the kernel in it.
-    pub program: &'static str,
-    pub kernel: &'static str,
-    /// Macros that say what is moved.
-    pub shape: Vec<(&'static str, String)>,
-    /// Macros that say how: what a tuner chooses.
-    pub geometry: Vec<(&'static str, String)>,
-    pub blocks: usize,
-    pub threads: usize,
-    /// Bytes of dynamic shared memory.
-    pub shared_bytes: usize,
-}
-
 /// How `kernels/transpose.cuh` cuts a tile, its sides in elements, the vector in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
@@ -50,21 +35,23 @@ impl Tile {
     }
 }
 
-/// The ways a GPU can do it, the one that suits most cases first; none if it is too large.
-pub fn launches(permutation: &Permutation) -> Vec<Launch> {
+/// The kernel with all ways to cut it, the one that suits most cases first; none if there is too
+/// much to move.
+pub fn kernel(permutation: &Permutation) -> Option<Tunable> {
     let bytes = permutation.element_bytes;
     let (rows, columns, others) = match &permutation.way {
-        Way::Copy(axes) => (&[][..], &[][..], axes),
-        Way::Matrices { rows, columns, batch } => (&rows[..], &columns[..], batch),
+        permutation::Way::Copy(axes) => (&[][..], &[][..], axes),
+        permutation::Way::Matrices { rows, columns, batch } => (&rows[..], &columns[..], batch),
     };
     let matrix = elements(rows) * elements(columns);
-    if matrix * elements(others) > MOST_ELEMENTS {
-        vec![]
+    let all = matrix * elements(others);
+    let frame = vec![all * bytes];
+    if all > MOST_ELEMENTS {
+        None
     } else if matrix < LEAST_ELEMENTS {
-        vec![copy(&[rows, columns, others].concat(), bytes)]
+        Some(copy(&[rows, columns, others].concat(), bytes, frame))
     } else {
-        let tiles = tiles(rows, columns, others, bytes);
-        tiles.iter().map(|tile| transpose(rows, columns, others, bytes, *tile)).collect()
+        Some(transpose(rows, columns, others, bytes, frame))
     }
 }
 
@@ -79,7 +66,7 @@ fn list(numbers: impl Iterator<Item = usize>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
-fn copy(axes: &[Axis], element_bytes: usize) -> Launch {
+fn copy(axes: &[Axis], element_bytes: usize, frame: Vec<usize>) -> Tunable {
     let mut axes = axes.to_vec();
     axes.sort_by_key(|axis| axis.to);
     // What is contiguous on both sides is cut into units as long as all strides allow.
@@ -96,7 +83,7 @@ fn copy(axes: &[Axis], element_bytes: usize) -> Launch {
             axis.to = axis.to * element_bytes / unit;
         }
     }
-    Launch {
+    Tunable {
         program: "strided_copy.cu",
         kernel: "strided_copy",
         shape: vec![
@@ -105,10 +92,14 @@ fn copy(axes: &[Axis], element_bytes: usize) -> Launch {
             ("INPUT_STRIDES", list(axes.iter().map(|axis| axis.from))),
             ("OUTPUT_STRIDES", list(axes.iter().map(|axis| axis.to))),
         ],
-        geometry: vec![],
-        blocks: elements(&axes).div_ceil(COPY_THREADS),
-        threads: COPY_THREADS,
-        shared_bytes: 0,
+        inputs: frame.clone(),
+        outputs: frame,
+        ways: vec![Way {
+            geometry: vec![],
+            blocks: elements(&axes).div_ceil(COPY_THREADS),
+            threads: COPY_THREADS,
+            shared_bytes: 0,
+        }],
     }
 }
 
@@ -157,19 +148,34 @@ fn transpose(
     columns: &[Axis],
     batch: &[Axis],
     element_bytes: usize,
-    tile: Tile,
-) -> Launch {
+    frame: Vec<usize>,
+) -> Tunable {
+    let tiles = tiles(rows, columns, batch, element_bytes);
     let none = [Axis { len: 1, from: 0, to: 0 }];
     let batch = if batch.is_empty() { &none } else { batch };
-    let tiles_down = elements(rows).div_ceil(tile.rows);
-    let tiles_across = elements(columns).div_ceil(tile.columns);
-    let block = 16.min(tile.rows).min(tile.columns);
-    let number = |number: usize| number.to_string();
-    Launch {
+    let way = |tile: Tile| {
+        let block = 16.min(tile.rows).min(tile.columns);
+        let geometry = [
+            ("BLOCK", block),
+            ("VTX", tile.columns / block),
+            ("VTY", tile.rows / block),
+            ("VECTOR", tile.vector),
+            ("THREADS", tile.threads),
+        ];
+        let down = elements(rows).div_ceil(tile.rows);
+        let across = elements(columns).div_ceil(tile.columns);
+        Way {
+            geometry: geometry.map(|(name, number)| (name, number.to_string())).to_vec(),
+            blocks: down * across * elements(batch),
+            threads: tile.threads,
+            shared_bytes: tile.rows * tile.columns * element_bytes,
+        }
+    };
+    Tunable {
         program: "transpose.cu",
         kernel: "transpose",
         shape: vec![
-            ("ELEMENT_BYTES", number(element_bytes)),
+            ("ELEMENT_BYTES", element_bytes.to_string()),
             ("ROW_LENGTHS", list(rows.iter().map(|axis| axis.len))),
             ("ROW_STRIDES", list(rows.iter().map(|axis| axis.from))),
             ("COLUMN_LENGTHS", list(columns.iter().map(|axis| axis.len))),
@@ -178,15 +184,8 @@ fn transpose(
             ("BATCH_INPUT_STRIDES", list(batch.iter().map(|axis| axis.from))),
             ("BATCH_OUTPUT_STRIDES", list(batch.iter().map(|axis| axis.to))),
         ],
-        geometry: vec![
-            ("BLOCK", number(block)),
-            ("VTX", number(tile.columns / block)),
-            ("VTY", number(tile.rows / block)),
-            ("VECTOR", number(tile.vector)),
-            ("THREADS", number(tile.threads)),
-        ],
-        blocks: tiles_down * tiles_across * elements(batch),
-        threads: tile.threads,
-        shared_bytes: tile.rows * tile.columns * element_bytes,
+        inputs: frame.clone(),
+        outputs: frame,
+        ways: tiles.into_iter().map(way).collect(),
     }
 }

@@ -9,11 +9,13 @@ mod permutation;
 mod tests;
 
 use crate::parallel::{refuse_threads, threads_for};
+use fxgraph::cuda::Tunable;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, CPU, Env, Header, Implementation, Kind, PortNames, PortType, Ports,
     Refusal, Resources,
 };
+use permutation::Permutation;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -54,6 +56,11 @@ impl Layout {
             element_bytes: input.dtype.bits() / 8,
             validity: (0..input.validity.units()).map(unit).collect(),
         }
+    }
+
+    /// What moves a frame on a GPU.
+    fn kernel(&self) -> Option<Tunable> {
+        kernel::kernel(&Permutation::new(&self.axes, self.element_bytes))
     }
 
     fn header(&self, input: &Header, output: &mut Header) {
@@ -137,6 +144,11 @@ impl Kind for Transpose {
             host_bytes: tables + cpu::bytes(&layout, threads_for(self.threads, f64::INFINITY)),
             ..Resources::default()
         }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
+        layout.kernel().filter(|_| implementation == "cuda")
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

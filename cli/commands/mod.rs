@@ -12,6 +12,7 @@ mod plan;
 pub mod run;
 mod schema;
 mod test;
+mod tune;
 mod validate;
 
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ pub enum Command {
     Explain(explain::Explain),
     Generate(generate::Generate),
     Bench(bench::Bench),
+    Tune(tune::Tune),
     Kernels(kernels::Kernels),
     Conformance(conformance::Conformance),
     Completions(completions::Completions),
@@ -49,6 +51,7 @@ impl Command {
             Self::Explain(command) => command.execute(terminal),
             Self::Generate(command) => command.execute(terminal),
             Self::Bench(command) => command.execute(terminal),
+            Self::Tune(command) => command.execute(terminal),
             Self::Kernels(command) => command.execute(terminal),
             Self::Conformance(command) => command.execute(terminal),
             Self::Completions(command) => command.execute(terminal),

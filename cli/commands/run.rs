@@ -6,6 +6,7 @@ use crate::kernel_folder;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
+use crate::tuning;
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::Severity;
@@ -35,6 +36,10 @@ pub struct Run {
     #[arg(long, value_name = "DIR")]
     kernels: Option<PathBuf>,
 
+    /// File of measurements that `fxgraph tune` wrote
+    #[arg(long, value_name = "FILE")]
+    tuning: Option<PathBuf>,
+
     /// Writes the results as JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +56,9 @@ impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let mut plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         plan.kernel_folder.clone_from(&self.kernels);
+        if let Some(path) = &self.tuning {
+            plan.tuning = tuning::read(path)?;
+        }
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {

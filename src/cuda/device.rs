@@ -1,9 +1,9 @@
 //! Opened GPUs.
 #![allow(unsafe_code)] // calls of the driver, whose handles this file owns
 
-use super::CudaError;
 use super::kernel::Program;
 use super::status::Status;
+use super::{CudaError, Tuning};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,7 @@ pub struct Device {
     /// Programs in use, for edited sources.
     programs: Mutex<Vec<Weak<Program>>>,
     kernel_folder: Mutex<Option<PathBuf>>,
+    tuning: Mutex<Arc<Tuning>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,6 +125,7 @@ impl Device {
             statuses: Mutex::default(),
             programs: Mutex::default(),
             kernel_folder: Mutex::default(),
+            tuning: Mutex::default(),
         });
         opened.push(Arc::downgrade(&device));
         let watched = Arc::downgrade(&device);
@@ -177,6 +179,15 @@ impl Device {
 
     pub(crate) fn kernel_folder(&self) -> Option<PathBuf> {
         lock(&self.kernel_folder).clone()
+    }
+
+    /// Has kernels that are made from now on cut as `tuning` says.
+    pub fn set_tuning(&self, tuning: Arc<Tuning>) {
+        *lock(&self.tuning) = tuning;
+    }
+
+    pub(super) fn tuning(&self) -> Arc<Tuning> {
+        Arc::clone(&lock(&self.tuning))
     }
 
     pub(crate) fn keep_program(&self, program: &Arc<Program>) {

@@ -5,6 +5,7 @@
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
 //! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
 //!   wakes the block when one is done.
+//! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.
 //! - [`transfer`]: the blocks `upload` and `download`, which the plan inserts.
 //!
 //! A block hands a frame on only when the device has finished it (`src/adr/007`): a reader never
@@ -25,6 +26,7 @@ mod lane;
 mod memory;
 mod status;
 pub mod transfer;
+mod tuning;
 
 pub use compile::{Source, compile, compiler_version};
 pub use cudarc::{cufft, driver};
@@ -35,3 +37,4 @@ pub use lane::{IN_FLIGHT, Lane};
 pub use memory::{
     DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
+pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError, Way};

@@ -156,6 +156,7 @@ impl Plan {
             source: error.into(),
         })?;
         device.set_kernel_folder(self.kernel_folder.as_deref());
+        device.set_tuning(Arc::clone(&self.tuning));
         Ok(Some(device))
     }
 

@@ -109,6 +109,7 @@ fn plan(
         config_hash: String::new(),
         output_folder: PathBuf::new(),
         kernel_folder: None,
+        tuning: Arc::default(),
     };
     let resolved = serde_yaml::to_string(&resolved(&plan)).unwrap_or_default();
     for byte in Sha256::digest(resolved.as_bytes()) {

@@ -1,5 +1,6 @@
 //! The plan: a flowgraph that is checked and can be built.
 
+use crate::cuda::Tuning;
 use crate::cuda::transfer::Transfer;
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
@@ -91,6 +92,8 @@ pub struct Plan {
     pub output_folder: PathBuf,
     /// Where edited kernel sources are, if anywhere.
     pub kernel_folder: Option<PathBuf>,
+    /// How kernels are cut best.
+    pub tuning: Arc<Tuning>,
 }
 
 /// Memory of one output port's pool.

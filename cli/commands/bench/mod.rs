@@ -46,6 +46,8 @@ fn parse_device(text: &str) -> Result<DeviceName, String> {
     DeviceName::parse(text).ok_or_else(|| "give it as cpu or cuda:0".to_owned())
 }
 
+pub use peaks::device_seconds;
+
 impl Bench {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let peaks = Peaks::measure(self.device).map_err(Failure::failed)?;

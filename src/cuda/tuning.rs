@@ -1,0 +1,211 @@
+//! Kernels that can be cut in several ways, and which way was measured to be the fastest.
+
+use super::Device;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Macros of a program with their values.
+pub type Defines = Vec<(&'static str, String)>;
+
+/// A kernel of a block that can be launched in several ways, all with the same result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// File of the program.
+    pub program: &'static str,
+    /// The kernel in it.
+    pub kernel: &'static str,
+    /// What is computed.
+    pub shape: Defines,
+    /// Bytes of the arrays that the kernel reads: its first arguments.
+    pub inputs: Vec<usize>,
+    /// Bytes of the arrays that it writes: its other arguments.
+    pub outputs: Vec<usize>,
+    /// How it can be cut, the way that suits most cases first.
+    pub ways: Vec<Way>,
+}
+
+/// One way to launch a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// How the work is cut.
+    pub geometry: Defines,
+    /// Blocks of threads.
+    pub blocks: usize,
+    /// Threads of a block.
+    pub threads: usize,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: usize,
+}
+
+/// `NAME=VALUE NAME=VALUE`.
+fn text(defines: &Defines) -> String {
+    let words: Vec<_> = defines.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    words.join(" ")
+}
+
+impl Tunable {
+    /// The way that was measured to be the fastest on this GPU, or else the first one.
+    #[must_use]
+    pub fn way(&self, device: &Device) -> Option<&Way> {
+        let tuning = device.tuning();
+        let chosen = tuning.get(&device.properties().name, self);
+        let way = chosen.and_then(|chosen| self.ways.iter().find(|w| w.text() == chosen.geometry));
+        way.or(self.ways.first())
+    }
+
+    /// All macros for `way`.
+    #[must_use]
+    pub fn defines(&self, way: &Way) -> Defines {
+        [self.shape.as_slice(), &way.geometry].concat()
+    }
+
+    /// What is computed, in words that name it in a [`Tuning`].
+    #[must_use]
+    pub fn shape_text(&self) -> String {
+        text(&self.shape)
+    }
+}
+
+impl Way {
+    /// How the work is cut, in words that name it in a [`Tuning`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        text(&self.geometry)
+    }
+}
+
+/// The fastest way to compute something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// How the work is cut.
+    pub geometry: String,
+    /// What a launch took.
+    pub microseconds: f64,
+    /// What a launch took in the way that is usual.
+    pub usual_microseconds: f64,
+}
+
+/// What was measured, in a file that people can read and take to another machine: by GPU, program
+/// and shape.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tuning(BTreeMap<String, BTreeMap<String, BTreeMap<String, Choice>>>);
+
+/// Why a file of measurements cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TuningError {
+    /// It cannot be read or written.
+    #[error("the tuning file {path} cannot be {action}")]
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// `read` or `written`.
+        action: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It holds something else.
+    #[error("{path} is not a tuning file; `fxgraph tune` writes one")]
+    Content {
+        /// Where it is.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+}
+
+impl Tuning {
+    /// Where it is kept unless something else is said: `fxgraph/tuning.json` in the user's folder
+    /// for configuration.
+    #[must_use]
+    pub fn default_path() -> Option<PathBuf> {
+        let base = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let base = base.filter(|path| path.is_absolute());
+        let base = base.or_else(|| std::env::home_dir().map(|home| home.join(".config")))?;
+        Some(base.join("fxgraph").join("tuning.json"))
+    }
+
+    /// Reads the file at `path`; none if there is none.
+    pub fn read(path: &Path) -> Result<Option<Self>, TuningError> {
+        let path_buf = || path.to_owned();
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(TuningError::File { path: path_buf(), action: "read", source });
+            }
+        };
+        let tuning = serde_json::from_str(&text);
+        tuning.map(Some).map_err(|source| TuningError::Content { path: path_buf(), source })
+    }
+
+    /// Writes the file at `path`, whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<(), TuningError> {
+        let failed =
+            |source| TuningError::File { path: path.to_owned(), action: "written", source };
+        let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", std::process::id()));
+        std::fs::write(&beside, text + "\n").map_err(failed)?;
+        std::fs::rename(&beside, path).map_err(failed)
+    }
+
+    /// What was chosen for `tunable` on GPUs of this name.
+    #[must_use]
+    pub fn get(&self, gpu: &str, tunable: &Tunable) -> Option<&Choice> {
+        self.0.get(gpu)?.get(tunable.program)?.get(&tunable.shape_text())
+    }
+
+    /// Keeps a choice.
+    pub fn set(&mut self, gpu: &str, tunable: &Tunable, choice: Choice) {
+        let programs = self.0.entry(gpu.to_owned()).or_default();
+        let shapes = programs.entry(tunable.program.to_owned()).or_default();
+        shapes.insert(tunable.shape_text(), choice);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn tunable() -> Tunable {
+        let way = |threads: usize| Way {
+            geometry: vec![("THREADS", threads.to_string())],
+            blocks: 1,
+            threads,
+            shared_bytes: 0,
+        };
+        Tunable {
+            program: "a.cu",
+            kernel: "a",
+            shape: vec![("ROWS", "5".to_owned()), ("STRIDES", "1,2".to_owned())],
+            inputs: vec![8],
+            outputs: vec![8],
+            ways: vec![way(32), way(64)],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("tuning.json");
+        assert_eq!(Tuning::read(&path).unwrap(), None);
+        let (tunable, mut tuning) = (tunable(), Tuning::default());
+        let choice =
+            Choice { geometry: tunable.ways[1].text(), microseconds: 2.0, usual_microseconds: 2.5 };
+        tuning.set("NVIDIA X", &tunable, choice.clone());
+        tuning.write(&path).unwrap();
+        let read = Tuning::read(&path).unwrap().unwrap();
+        assert_eq!(read.get("NVIDIA X", &tunable), Some(&choice));
+        assert_eq!(read.get("NVIDIA Y", &tunable), None);
+        assert!(std::fs::read_to_string(&path).unwrap().contains("\"ROWS=5 STRIDES=1,2\": {"));
+        std::fs::write(&path, "[]").unwrap();
+        assert!(matches!(Tuning::read(&path), Err(TuningError::Content { .. })));
+    }
+}
