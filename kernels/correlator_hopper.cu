@@ -250,6 +250,8 @@ __device__ __forceinline__ void multiply_segment(Consumer& c, const Segment segm
 __device__ __forceinline__ void pass_segment(Consumer& c, const Segment segment) {
     for (int k = segment.first; k < segment.end; k++) {
         c.wait_full();
+        // All lanes have seen the stage before it may become another one.
+        __syncwarp();
         c.release(c.place.stage);
         c.place.advance();
     }
@@ -332,9 +334,9 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
 ///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle
 /// visibilities  tensor (2 n, n, channels) of 32-bit integers: [channel][row n][column n][re, im],
 ///               box (32, 32, 1), 128-byte swizzle
-/// real_parts     [channel][row n]
+/// real_parts    [channel][row n]
 /// n             rows: 2 x antennas
-/// stages_per_run  that the samples of a run fill, the last one perhaps in part
+/// stages_per_run      that the samples of a run fill, the last one perhaps in part
 /// segments .. listed  see Work
 ///
 /// Any number of blocks of 384 threads, dynamic shared memory for STAGES.

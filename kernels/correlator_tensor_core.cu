@@ -237,8 +237,9 @@ __device__ __forceinline__ void multiply_segment(const Samples& samples, const P
 ///
 /// samples       [run][antenna][channel][pol 2][sample][re, im], strides in bytes, see Samples
 /// visibilities  [channel][row n][column n][re, im]
-/// real_parts     [channel][row n]
+/// real_parts    [channel][row n]
 /// n             rows: 2 x antennas
+/// stages_per_run      that the samples of a run fill, the last one perhaps in part
 /// segments .. listed  see Work
 ///
 /// Any number of blocks of 256 threads, dynamic shared memory STAGES x 2 x TILE_ROWS x 128 bytes.

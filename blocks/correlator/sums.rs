@@ -106,6 +106,15 @@ impl Sums {
         shape: Stacked,
         spectra_per_dump: u64,
     ) -> Result<Self, BlockError> {
+        // Numbers that the kernels count with 32 bits.
+        let counted = [
+            2 * shape.spectra,
+            shape.channels.saturating_mul(shape.antennas),
+            shape.channels.saturating_mul(shape.baselines()),
+        ];
+        if counted.iter().any(|&n| i32::try_from(n).is_err()) {
+            return Err(BlockError::new("the input is too large for a GPU: share the channels"));
+        }
         let lengths = Lengths::new(&shape, spectra_per_dump);
         let visibilities = DeviceArray::zeros(device, lengths.visibilities)?;
         let real_parts = DeviceArray::zeros(device, lengths.real_parts)?;

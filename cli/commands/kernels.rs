@@ -123,9 +123,13 @@ impl Kernels {
             .map(|define| define.split_once('=').unwrap_or((define, "1")))
             .map(|(name, value)| (name, value.to_owned()))
             .collect();
-        compile(&source(&job.program.source), &headers, &job.architecture, &defines)
-            .map(|compiled| usage(&compiled.log))
-            .map_err(|error| error.to_string())
+        let compiled = compile(&source(&job.program.source), &headers, &job.architecture, &defines)
+            .map_err(|error| error.to_string())?;
+        // Such a kernel does what it should, several times slower than it could.
+        match compiled.log.lines().find(|line| line.contains("Potential Performance Loss")) {
+            Some(line) => Err(line.to_owned()),
+            None => Ok(usage(&compiled.log)),
+        }
     }
 
     fn as_text(
