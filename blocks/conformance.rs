@@ -86,6 +86,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         crate::antenna_stack::conformance::cases,
         crate::beamformer::conformance::cases,
         crate::correlator::conformance::cases,
+        crate::f_engine::conformance::cases,
         crate::fft::conformance::cases,
         crate::null_sink::conformance::cases,
         crate::null_source::conformance::cases,

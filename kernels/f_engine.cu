@@ -6,3 +6,22 @@
 #include "f_engine_filter.cuh"
 #include "f_engine_finish.cuh"
 #include "f_engine_measure.cuh"
+
+/// Makes the rows of an output frame.
+///
+///   phase_turns, fine_delay_samples  [pol][frame_spectra]
+///   gains                            [pol][re, im]: those that all channels share
+///   rows                             [pol][frame_spectra]
+///   first_number                     number of the first spectrum since sync time
+///
+/// Grid: rows / 256, blocks of 256.
+extern "C" __global__ void f_engine_rows(const double *__restrict__ phase_turns,
+                                         const double *__restrict__ fine_delay_samples,
+                                         const double *__restrict__ gains, Row *__restrict__ rows,
+                                         u32 frame_spectra, u64 first_number, u64 dither_seed) {
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= POLS * frame_spectra) return;
+    const u32 pol = i / frame_spectra;
+    rows[i] = spectrum_row(N, phase_turns[i], fine_delay_samples[i], gains + 2 * pol, dither_seed,
+                           first_number + i % frame_spectra, pol);
+}

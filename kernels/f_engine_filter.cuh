@@ -17,19 +17,6 @@
 
 namespace filter {
 
-/// (a & mask) ^ flip in one instruction, which takes constants that stand in registers.
-__device__ __forceinline__ u32 and_xor(u32 a, u32 mask, u32 flip) {
-    u32 out;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(out) : "r"(a), "r"(mask), "r"(flip));
-    return out;
-}
-
-/// Makes the compiler keep a constant in a register.
-__device__ __forceinline__ u32 in_register(u32 constant) {
-    asm volatile("" : "+r"(constant));
-    return constant;
-}
-
 constexpr int THREADS = 256;
 /// Columns of a block; the other factor of its threads are the 16 points of the transform.
 constexpr int BLOCK_COLUMNS = THREADS / RESIDUES;
@@ -121,7 +108,6 @@ struct Stage {
 struct Decode {
     const u32 *words;
     u32 shift;
-    u32 fraction, flip;
 
     /// `skip`: bits before the block's samples in each stretch; this thread's are pair `b` of
     /// stretch `a`.
@@ -138,8 +124,6 @@ struct Decode {
                 shift += 32;
             }
             shift = 41 - shift;
-            fraction = in_register(((1u << SAMPLE_BITS) - 1) << (23 - SAMPLE_BITS));
-            flip = in_register(1u << 22 | 0x3f800000);
         }
         words = staged + (i32)(a * STRETCH_WORDS) + word;
     }
@@ -148,11 +132,10 @@ struct Decode {
     __device__ __forceinline__ c32 pair(int buffer, int step) const {
         const u32 *p = words + buffer * BATCH_WORDS + step * (RESIDUES * STRETCH_WORDS);
         if constexpr (SAMPLE_BITS <= 11) {
-            // As `sample_fraction`, with less work.
-            const u32 both =
-                __funnelshift_r(__byte_perm(p[1], 0, 0x0123), __byte_perm(p[0], 0, 0x0123), shift);
-            return {__uint_as_float(and_xor(both, fraction, flip)) - 1.5f,
-                    __uint_as_float(and_xor(both << SAMPLE_BITS, fraction, flip)) - 1.5f};
+            const u32 first = __byte_perm(p[0], 0, 0x0123), second = __byte_perm(p[1], 0, 0x0123);
+            const u32 placed = __funnelshift_r(second, first, shift);
+            return {placed_fraction<SAMPLE_BITS>(placed),
+                    placed_fraction<SAMPLE_BITS>(placed << SAMPLE_BITS)};
         } else {
             const u32 both = stream_bits<NATIVE_SAMPLES>(p[0], p[1], shift);
             return {sample_fraction<SAMPLE_BITS>(both, 0), sample_fraction<SAMPLE_BITS>(both, 1)};

@@ -2,29 +2,19 @@
 // transposition.
 #pragma once
 #include "async_copy.cuh"
-#include "dither.cuh"
-#include "f_engine_rows.cuh"
-#include "phasor.cuh"
+#include "f_engine_combs.cuh"
 #include "quantise.cuh"
 #include "short_fft.cuh"
+#include "spectrum_row.cuh"
 
 namespace finish {
 
-/// What is done to the channels of one spectrum.
-struct Factors {
-    Turn turn;
-    u64 dither_key;
-    /// [i][2 LANES] {gain of k, gain of N - k}.
-    const float4 *gains;
-};
-
-/// Makes channels k and N - k of Z, for k = row + ROWS (lane + LANES i) and i = 0 .. VALUES/2 - 1,
-/// and stages them at byte `place` of their channels. IS_ALONE: the row is its own partner. Returns
-/// how many were clamped.
+/// Makes channels k and N - k of Z, for k = comb + COMBS (lane + LANES i) and i = 0 .. VALUES/2 - 1,
+/// and stages them at byte `place` of their channels. `gains` [i][2 LANES] (with KEEP_GAINS [i]) are
+/// those of k and N - k. IS_ALONE: the comb is its own partner. Returns how many were clamped.
 template <bool IS_ALONE>
-__device__ __forceinline__ u32 finish_row(const Worker &worker, const c32 *v,
-                                          const Factors &factors, const float4 *kept_gains,
-                                          u8 *staged, int place) {
+__device__ __forceinline__ u32 finish_comb(const Worker &worker, const c32 *v, const Row &row,
+                                           const float4 *gains, u8 *staged, int place) {
     const int lane = worker.lane, half = worker.half;
     constexpr u32 ALL = 0xffffffff;
     int partner = (int)(threadIdx.x & 31) ^ (2 * LANES - 1);
@@ -34,14 +24,14 @@ __device__ __forceinline__ u32 finish_row(const Worker &worker, const c32 *v,
     // Channel 0 and its partner N/2 are both real, and both in this thread.
     const bool has_ends = IS_ALONE && half == 0 && lane == 0;
 
-    const int first = worker.row + ROWS * lane;
+    const int first = worker.comb + COMBS * lane;
     const c32 root = phasor(-3.14159265f / N * first);
-    const float slope = factors.turn.radians_per_channel, angle = slope * (float)(first - N / 2);
+    const float slope = row.turn.radians_per_channel, angle = slope * (float)(first - N / 2);
     // X is made doubled, and the quantiser takes it in units of its whole range.
     constexpr float limit = largest(VALUE_BITS), scale = 0.25f / limit;
-    const c32 centre = scale * factors.turn.centre;
-    const u64 dither_first = factors.dither_key + first * DITHER_STEP;
-    const u64 dither_mirror = factors.dither_key + (N - first) * DITHER_STEP;
+    const c32 centre = scale * row.turn.centre;
+    const u64 dither_first = row.dither_key + first * DITHER_STEP;
+    const u64 dither_mirror = row.dither_key + (N - first) * DITHER_STEP;
 
     const int mirror = (IS_ALONE && half == 0 ? POINTS : POINTS - 1) - lane,
               mirror_half = IS_ALONE ? half : 1 - half;
@@ -72,25 +62,25 @@ __device__ __forceinline__ u32 finish_row(const Worker &worker, const c32 *v,
         const c32 x = {even.x + w.x * odd.x - w.y * odd.y, even.y + w.x * odd.y + w.y * odd.x};
         c32 x_mirror = {2.0f * even.x - x.x, x.y - 2.0f * even.y};
 
-        const c32 by = phasor(angle + slope * (float)(ROWS * LANES * i));
+        const c32 by = phasor(angle + slope * (float)(COMBS * LANES * i));
         c32 factor = centre * by, factor_mirror = centre * conj(by);
         int mirror_place = -LANES * TILE_BYTES * i;
-        u64 dither_back = dither_mirror - (u64)(ROWS * LANES * i) * DITHER_STEP;
+        u64 dither_back = dither_mirror - (u64)(COMBS * LANES * i) * DITHER_STEP;
         if (IS_ALONE && i == 0 && has_ends) {
             x_mirror = 2.0f * conj(v[fft_place<VALUES>(VALUES / 2)]);
             factor_mirror = centre;
             mirror_place = -POINTS / 2 * TILE_BYTES;
-            dither_back = factors.dither_key + (u64)(N / 2) * DITHER_STEP;
+            dither_back = row.dither_key + (u64)(N / 2) * DITHER_STEP;
         }
         if (CHANNEL_GAINS) {
-            const float4 gains = KEEP_GAINS ? kept_gains[i] : factors.gains[i * (2 * LANES)];
-            factor = factor * c32{gains.x, gains.y};
-            factor_mirror = factor_mirror * c32{gains.z, gains.w};
+            const float4 pair = gains[KEEP_GAINS ? i : i * (2 * LANES)];
+            factor = factor * c32{pair.x, pair.y};
+            factor_mirror = factor_mirror * c32{pair.z, pair.w};
         }
         c32 y = x * factor, y_mirror = x_mirror * factor_mirror;
         if (DITHER) {
-            y = y +
-                (0.5f / limit) * uniform_pair(dither_first + (u64)(ROWS * LANES * i) * DITHER_STEP);
+            y = y + (0.5f / limit) *
+                        uniform_pair(dither_first + (u64)(COMBS * LANES * i) * DITHER_STEP);
             y_mirror = y_mirror + (0.5f / limit) * uniform_pair(dither_back);
         }
         clamped += quantise(to + i * LANES * TILE_BYTES, y);
@@ -135,13 +125,13 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
     const int in_channel = (tile.first * TILE_POLS + tile.pol * SPECTRA_PER_HEAP) * VALUE_BYTES;
     u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel + word * 4;
 #pragma unroll 1
-    for (int row = 0; row < 2 * FRONT; row++) {
-        const u32 *from = (const u32 *)staged + (row * POINTS + channel) * TILE_WORDS +
-                          (word ^ swizzle(channel, row & 1));
-        u8 *to = heap + (i64)(row_of(job, row >> 1, row & 1) + ROWS * channel) * CHANNEL_BYTES;
+    for (int comb = 0; comb < 2 * FRONT; comb++) {
+        const u32 *from = (const u32 *)staged + (comb * POINTS + channel) * TILE_WORDS +
+                          (word ^ swizzle(channel, comb & 1));
+        u8 *to = heap + (i64)(comb_of(job, comb >> 1, comb & 1) + COMBS * channel) * CHANNEL_BYTES;
 #pragma unroll
         for (int c = 0; c < POINTS; c += WRITTEN) {
-            *(u32 *)(to + (i64)c * ROWS * CHANNEL_BYTES) = from[c * TILE_WORDS];
+            *(u32 *)(to + (i64)c * COMBS * CHANNEL_BYTES) = from[c * TILE_WORDS];
         }
     }
 }
@@ -153,10 +143,9 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   middle       [pol][frame_spectra][16 r][COLUMNS b] c32
 ///   out          ci8 or ci4 [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]
 ///   clamped      [heap][pol]                    added to
-///   turns        [pol][frame_spectra]           with the common gain, if all channels have the
-///   same dither_keys  [pol][frame_spectra] gains        [pol][8 jobs][FRONT][VALUES/2 i][2 LANES]
-///   {gain of k, gain of N - k}: see `finish_row` roots        [LANES u][VALUES c] c32 W_POINTS^(u
-///   c); if FRONT > 1 then
+///   rows         [pol][frame_spectra]
+///   gains        [pol][8 jobs][FRONT][VALUES/2 i][2 LANES] {gain of k, gain of N - k}
+///   roots        [LANES u][VALUES c] c32        W_POINTS^(u c), and if FRONT > 1 after it
 ///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
 ///   heaps        the heaps to make; `tiles_per_pol` = their number x TILES_PER_HEAP
 ///
@@ -165,9 +154,9 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 /// a multiprocessor (those `groups` apart) share the pair, too.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     f_engine_finish(const c32 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
-                    const Turn *__restrict__ turns, const u64 *__restrict__ dither_keys,
-                    const float4 *__restrict__ gains, const c32 *__restrict__ roots,
-                    const u32 *__restrict__ heaps, int tiles_per_pol, int frame_spectra) {
+                    const Row *__restrict__ rows, const float4 *__restrict__ gains,
+                    const c32 *__restrict__ roots, const u32 *__restrict__ heaps, int tiles_per_pol,
+                    int frame_spectra) {
     using namespace finish;
     extern __shared__ __align__(16) u8 shared[];
     c32 *exchange = (c32 *)shared;
@@ -200,13 +189,13 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             const Tile next_tile(is_last && number + stride < tiles ? number + stride : number,
                                  tiles_per_pol, heaps);
             const Unit next(next_tile, is_last ? 0 : pass + 1, worker.slot);
-            const i64 row = (i64)unit.pol * frame_spectra + unit.spectrum;
-            const Factors factors = {turns[row], DITHER ? dither_keys[row] : 0,
-                                     gains + unit.pol * (N / 2)};
-            if (KEEP_GAINS && (pass == 0 || pass % TILE_SPECTRA == 0)) {
+            const Row row = rows[(i64)unit.pol * frame_spectra + unit.spectrum];
+            const float4 *gains_of_pol = gains + unit.pol * (N / 2);
+            if (KEEP_GAINS && pass % TILE_SPECTRA == 0) {
 #pragma unroll
-                for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = factors.gains[i * (2 * LANES)];
+                for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = gains_of_pol[i * (2 * LANES)];
             }
+            const float4 *unit_gains = KEEP_GAINS ? kept_gains : gains_of_pol;
             c32 v[VALUES];
             cp_async_wait<0>();
             if constexpr (FRONT > 1) {
@@ -222,8 +211,8 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             worker.fetch(values(next), exchange);
             short_fft<VALUES>(v);
             u32 sum = worker.is_alone
-                          ? finish_row<true>(worker, v, factors, kept_gains, staged, unit.place)
-                          : finish_row<false>(worker, v, factors, kept_gains, staged, unit.place);
+                          ? finish_comb<true>(worker, v, row, unit_gains, staged, unit.place)
+                          : finish_comb<false>(worker, v, row, unit_gains, staged, unit.place);
             // Two units of a warp are counted together, 16 bits each.
             constexpr int SHARING = 16 / LANES;
             const int own = threadIdx.x % 32 / (32 / SHARING);

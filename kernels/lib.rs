@@ -35,14 +35,14 @@ pub struct Program {
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[
-    Source { name: "axes.cuh", text: include_str!("axes.cuh") },
     Source { name: "async_copy.cuh", text: include_str!("async_copy.cuh") },
+    Source { name: "axes.cuh", text: include_str!("axes.cuh") },
     Source { name: "dither.cuh", text: include_str!("dither.cuh") },
     Source { name: "f_engine.cuh", text: include_str!("f_engine.cuh") },
+    Source { name: "f_engine_combs.cuh", text: include_str!("f_engine_combs.cuh") },
     Source { name: "f_engine_filter.cuh", text: include_str!("f_engine_filter.cuh") },
     Source { name: "f_engine_finish.cuh", text: include_str!("f_engine_finish.cuh") },
     Source { name: "f_engine_measure.cuh", text: include_str!("f_engine_measure.cuh") },
-    Source { name: "f_engine_rows.cuh", text: include_str!("f_engine_rows.cuh") },
     Source { name: "half_matrix.cuh", text: include_str!("half_matrix.cuh") },
     Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
     Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
@@ -51,6 +51,7 @@ pub const HEADERS: &[Source] = &[
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
     Source { name: "real_fft.cuh", text: include_str!("real_fft.cuh") },
     Source { name: "short_fft.cuh", text: include_str!("short_fft.cuh") },
+    Source { name: "spectrum_row.cuh", text: include_str!("spectrum_row.cuh") },
     Source { name: "transpose.cuh", text: include_str!("transpose.cuh") },
     Source { name: "types.cuh", text: include_str!("types.cuh") },
     Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },

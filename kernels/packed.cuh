@@ -19,18 +19,23 @@ template <int width> __device__ __forceinline__ i32 sample(u32 bits, int i) {
     return (i32)(bits << (i * width)) >> (32 - width);
 }
 
-/// The same divided by 2^width: exact, and without the slow conversion. The sample with its sign
-/// changed, so that it counts up from 0, is the fraction of a number between 1 and 2.
-template <int width> __device__ __forceinline__ float sample_fraction(u32 bits, int i) {
+/// A sample divided by 2^width, exactly and without the slow conversion. Its top bit is bit 22 of
+/// `placed`: with its sign changed, so that it counts up from 0, it is the fraction of a number
+/// between 1 and 2.
+template <int width> __device__ __forceinline__ float placed_fraction(u32 placed) {
     constexpr u32 fraction = ((1u << width) - 1) << (23 - width);
     constexpr u32 sign_and_one = 1u << 22 | 0x3f800000;
-    // Right by 9 puts the top sample there; sample i needs i width less.
-    const int right = 9 - i * width;
-    const u32 placed = right >= 0 ? bits >> (right & 31) : bits << (-right & 31);
     // One instruction, if not written as two: (placed & fraction) ^ sign_and_one.
     u32 between_1_and_2;
     asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
         : "=r"(between_1_and_2)
         : "r"(placed), "r"(fraction), "r"(sign_and_one));
     return __uint_as_float(between_1_and_2) - 1.5f;
+}
+
+/// The same of sample `i` of those at the top of `bits`.
+template <int width> __device__ __forceinline__ float sample_fraction(u32 bits, int i) {
+    // Right by 9 puts the top sample there; sample i needs i width less.
+    const int right = 9 - i * width;
+    return placed_fraction<width>(right >= 0 ? bits >> (right & 31) : bits << (-right & 31));
 }

@@ -10,11 +10,10 @@
 //   K_MAJOR           0 for [heap][channel][spectrum][pol], 1 for [heap][channel][pol][spectrum]
 //   DITHER            1 for uniform dither
 //   GAINS             1 for gains that differ from channel to channel
-#include "dither.cuh"
-#include "phasor.cuh"
 #include "quantise.cuh"
 #include "real_fft.cuh"
 #include "short_fft.cuh"
+#include "spectrum_row.cuh"
 #include "types.cuh"
 
 #if !defined(CHANNELS) || !defined(UNZIP) || !defined(POLS) || !defined(SPECTRA_PER_HEAP)
@@ -23,12 +22,6 @@
 #if !defined(BITS) || !defined(K_MAJOR) || !defined(DITHER) || !defined(GAINS)
 #error "postproc.cu needs BITS, K_MAJOR, DITHER and GAINS"
 #endif
-
-/// What is the same for all channels of one spectrum of one polarisation.
-struct alignas(16) Row {
-    Turn turn;
-    u64 dither_key;
-};
 
 /// Makes the rows of an input frame.
 ///
@@ -43,19 +36,11 @@ extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
                                          const double *__restrict__ fine_delay_samples,
                                          const double *__restrict__ gains, Row *__restrict__ rows,
                                          u32 per_pol, u64 first_number, u64 dither_seed) {
-    constexpr double PI = 3.14159265358979323846;
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= POLS * per_pol) return;
     const u32 pol = i / per_pol;
-    double sin, cos;
-    sincospi(2.0 * phase_turns[i], &sin, &cos);
-    const double re = gains[2 * pol], im = gains[2 * pol + 1];
-    Row row;
-    row.turn.centre = {static_cast<float>(cos * re - sin * im),
-                       static_cast<float>(cos * im + sin * re)};
-    row.turn.radians_per_channel = static_cast<float>(-PI / CHANNELS * fine_delay_samples[i]);
-    row.dither_key = dither_key(dither_seed, first_number + i % per_pol, pol);
-    rows[i] = row;
+    rows[i] = spectrum_row(CHANNELS, phase_turns[i], fine_delay_samples[i], gains + 2 * pol,
+                           dither_seed, first_number + i % per_pol, pol);
 }
 
 // A thread makes the values of some channels and of adjacent spectra, such that those of one channel

@@ -78,6 +78,11 @@ impl Frames {
         filling
     }
 
+    /// The heaps that lack a valid spectrum: they are to be zero.
+    pub fn invalid(&self, filling: &Filling) -> impl Iterator<Item = usize> {
+        self.collector.invalid(filling)
+    }
+
     /// Writes down what is known of the output frame, with its clamped values \[heap\]\[pol\]; whether
     /// it has a valid heap. Frames are completed in order.
     pub fn complete<S: Store>(

@@ -1,7 +1,10 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
 mod frames;
+mod geometry;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -12,7 +15,10 @@ use crate::fft::Fft;
 use crate::pfb::{Pfb, Window};
 use crate::postproc::{Gains, Layout, Postproc};
 use crate::spectra::Shape;
-use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use fxgraph::{
+    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
+    Resources,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -157,6 +163,9 @@ impl Kind for FEngine {
     const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
 
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("two_pass", "two kernels, with single precision between them")];
+
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         // How many spectra stand between the three blocks is nobody's business.
         let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
@@ -178,6 +187,13 @@ impl Kind for FEngine {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Cpu::new(self, ports, env)?))
+        match env.implementation {
+            "two_pass" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
+        }
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(self, ports)
     }
 }

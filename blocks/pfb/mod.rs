@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 mod cuda;
 mod fir;
 pub(crate) mod history;
-mod lending;
+pub(crate) mod lending;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod lending_tests;

@@ -2,13 +2,13 @@
 //
 // With FRONT = 1 a residue's COLUMNS points are transformed at once. Longer ones are first cut into
 // FRONT parts (n = POINTS a + n0: transform over a, times W_COLUMNS^(n0 q)), which makes of each
-// residue r the FRONT residues r + 16 q. So in either case there are ROWS = 16 FRONT rows of POINTS
-// = LANES x VALUES points, of which row p holds the channels p + ROWS c. LANES threads transform
+// residue r the FRONT residues r + 16 q. So in either case there are COMBS = 16 FRONT combs of POINTS
+// = LANES x VALUES points, of which comb p holds the channels p + COMBS c. LANES threads transform
 // one, each of them ends up with the channels c = l + LANES i, i = 0 .. VALUES-1.
 //
-// Channels k and N - k are made of the same two values Z[k] and Z[N-k], so rows p and ROWS - p
+// Channels k and N - k are made of the same two values Z[k] and Z[N-k], so combs p and COMBS - p
 // belong together: neighbouring groups of LANES threads work on such a pair, and thread l of the
-// one finds what it needs in thread LANES-1 - l of the other. Rows 0 and ROWS/2 are their own
+// one finds what it needs in thread LANES-1 - l of the other. Combs 0 and COMBS/2 are their own
 // partners.
 #pragma once
 #include "async_copy.cuh"
@@ -41,7 +41,7 @@ constexpr int THREADS = 32 * WARPS;
 constexpr int BLOCKS = COLUMNS <= 256 ? 3 : 2;
 
 constexpr int FRONT = COLUMNS <= 512 ? 1 : COLUMNS / 256;
-constexpr int ROWS = RESIDUES * FRONT;
+constexpr int COMBS = RESIDUES * FRONT;
 constexpr int POINTS = COLUMNS / FRONT;
 constexpr int VALUES = POINTS == 64 ? 8 : POINTS == 512 ? 32 : 16;
 constexpr int LANES = POINTS / VALUES;
@@ -61,7 +61,7 @@ constexpr int PASSES = TILE_UNITS / SLOTS;
 constexpr int TILES_PER_HEAP = SPECTRA_PER_HEAP / TILE_SPECTRA;
 constexpr int TILE_WORDS = TILE_BYTES / 4;
 constexpr int CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
-/// Channels of a row that the block writes at once.
+/// Channels of a comb that the block writes at once.
 constexpr int WRITTEN = THREADS / TILE_WORDS;
 
 static_assert(VALUE_BITS == 8 || VALUE_BITS == 4, "VALUE_BITS");
@@ -81,12 +81,12 @@ static_assert(OWN_COLUMNS <= 2 && REGION % 2 == 0, "exchange");
 constexpr int FRONT_COLUMNS = VALUES / FRONT;
 
 /// Shared memory: exchange [SLOTS][2 residues][FRONT][REGION] c32, roots [LANES u][VALUES] c32, and
-/// the staged tile [2 FRONT rows][POINTS c][TILE_WORDS], its words swapped by `swizzle`.
+/// the staged tile [2 FRONT combs][POINTS c][TILE_WORDS], its words swapped by `swizzle`.
 constexpr int EXCHANGE_BYTES = SLOTS * 2 * FRONT * REGION * 8;
 constexpr int ROOTS_BYTES = POINTS * 8;
 constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + 2 * COLUMNS * TILE_BYTES;
 
-/// With long rows the gains of a thread stay in registers from spectrum to spectrum: read again for
+/// With long combs the gains of a thread stay in registers from spectrum to spectrum: read again for
 /// each, they would be as many bytes as the values themselves.
 constexpr bool KEEP_GAINS = CHANNEL_GAINS && FRONT == 8;
 
@@ -97,18 +97,18 @@ __device__ __forceinline__ int swizzle(int channel, int half) {
     return half;
 }
 
-/// The row that half `half` (0 or 1) of group `warp` of a unit works on.
-__device__ __forceinline__ int row_of(int job, int warp, int half) {
+/// The comb that half `half` (0 or 1) of group `warp` of a unit works on.
+__device__ __forceinline__ int comb_of(int job, int warp, int half) {
     const int first = job > 0 ? job + RESIDUES * warp : JOBS * warp;
     if (half == 0) return first;
-    return first == 0 ? ROWS / 2 : ROWS - first;
+    return first == 0 ? COMBS / 2 : COMBS - first;
 }
 
 /// Which thread this is.
 struct Worker {
     int job, slot, warp, half, lane;
-    /// Number of the row, and whether it is its own partner.
-    int row;
+    /// Number of the comb, and whether it is its own partner.
+    int comb;
     bool is_alone;
 
     __device__ __forceinline__ explicit Worker(int job) : job(job) {
@@ -117,7 +117,7 @@ struct Worker {
         warp = thread / (2 * LANES);
         half = thread / LANES % 2;
         lane = thread % LANES;
-        row = row_of(job, warp, half);
+        comb = comb_of(job, warp, half);
         is_alone = job == 0 && warp == 0;
     }
 
@@ -179,9 +179,9 @@ struct Worker {
         }
     }
 
-    /// The transform of the row: leaves channel c = lane + LANES i in v[fft_place(i)].
+    /// The transform of the comb: leaves channel c = lane + LANES i in v[fft_place(i)].
     __device__ __forceinline__ void transform(c32 *exchange, const c32 *roots, c32 *v) const {
-        const int residue = row % RESIDUES != job, part = row / RESIDUES;
+        const int residue = comb % RESIDUES != job, part = comb / RESIDUES;
         c32 *e = exchange + region(residue, part);
         if (IN_PAIRS) {
             const float4 *p = (const float4 *)e + lane;

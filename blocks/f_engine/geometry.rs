@@ -1,0 +1,361 @@
+//! How the two passes on a GPU are cut up, and the tables they read: what `f_engine.cu` says, in
+//! numbers. Its headers explain the words.
+
+use fxgraph::BlockError;
+use fxgraph::cuda::Properties;
+use num_complex::Complex32;
+use std::f64::consts::TAU;
+
+/// Channels that the kernels can make.
+const MIN_CHANNELS: usize = 1024;
+const MAX_CHANNELS: usize = 32768;
+/// Most taps whose weights and samples fit the registers.
+const MAX_TAPS: usize = 32;
+/// Points of the transform in the first pass.
+pub const RESIDUES: usize = 16;
+/// Spectra of a heap are a multiple of this, so that whole words of a channel are written.
+const HEAP_UNIT: usize = 16;
+/// Most spectra of a run: what one thread adds up of it fits 32 bits.
+const MAX_RUN: usize = 8192;
+/// Threads of a block in either pass.
+pub const THREADS: usize = 256;
+/// Shared memory that a block takes besides its own.
+const RESERVED_BYTES: usize = 1024;
+
+/// What the kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub channels: usize,
+    pub pols: usize,
+    pub taps: usize,
+    pub sample_bits: usize,
+    /// 8 or 4.
+    pub value_bits: usize,
+    pub k_major: bool,
+    pub spectra_per_heap: usize,
+}
+
+/// The cut of both passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Points per residue between the passes.
+    pub columns: usize,
+    /// Parts that a residue is cut into first.
+    pub front: usize,
+    /// Channels that a thread of the second pass makes.
+    values: usize,
+    /// Threads that make a row.
+    lanes: usize,
+    /// Bytes of a channel that are written together.
+    pub tile_bytes: usize,
+    pub tiles_per_heap: usize,
+    pub filter_shared_bytes: usize,
+    pub finish_shared_bytes: usize,
+    /// Blocks of a multiprocessor.
+    pub filter_blocks: usize,
+    pub finish_blocks: usize,
+}
+
+impl Geometry {
+    /// The cut for a GPU.
+    pub fn new(shape: &Shape, gpu: &Properties) -> Result<Self, BlockError> {
+        let refuse = |text: String| {
+            let text = format!("{text}; use `implementation: cpu`, or `pfb`, `fft` and `postproc`");
+            Err(BlockError::new(text))
+        };
+        let Shape { channels, taps, spectra_per_heap, sample_bits, .. } = *shape;
+        if !(MIN_CHANNELS..=MAX_CHANNELS).contains(&channels) {
+            return refuse(format!(
+                "`two_pass` makes {MIN_CHANNELS} to {MAX_CHANNELS} channels, not {channels}"
+            ));
+        }
+        if taps > MAX_TAPS {
+            return refuse(format!(
+                "`two_pass` keeps the weights of up to {MAX_TAPS} taps in registers, not of {taps}"
+            ));
+        }
+        if !spectra_per_heap.is_multiple_of(HEAP_UNIT) {
+            return refuse(format!(
+                "`two_pass` writes {HEAP_UNIT} spectra of a channel at a time, and {spectra_per_heap} \
+                 spectra per heap are no multiple of that"
+            ));
+        }
+        let columns = channels / RESIDUES;
+        let front = if columns <= 512 { 1 } else { columns / 256 };
+        let values = match columns / front {
+            64 => 8,
+            512 => 32,
+            _ => 16,
+        };
+        let lanes = columns / front / values;
+        let pieces = if sample_bits > 12 { 5 } else { 4 };
+        let cut = Self {
+            columns,
+            front,
+            values,
+            lanes,
+            tile_bytes: 0,
+            tiles_per_heap: 0,
+            filter_shared_bytes: 2 * 16 * THREADS * 8
+                + THREADS * 8
+                + 16
+                + 2 * 16 * RESIDUES * 16 * pieces
+                + 16,
+            finish_shared_bytes: 0,
+            filter_blocks: if taps <= 16 { 2 } else { 1 },
+            finish_blocks: if columns <= 256 { 3 } else { 2 },
+        };
+        let tiles = [32, 16, 8].into_iter().filter_map(|bytes| cut.with_tile(shape, bytes));
+        let tiles: Vec<Self> = tiles.collect();
+        // The longest runs of bytes with which as many blocks run at once as are meant to, or else
+        // with which one runs.
+        let all = |cut: &&Self| {
+            cut.finish_blocks * (cut.finish_shared_bytes + RESERVED_BYTES)
+                <= gpu.shared_bytes_per_multiprocessor
+        };
+        let one = |cut: &&Self| cut.finish_shared_bytes <= gpu.shared_bytes_per_block;
+        let found = tiles.iter().filter(one).find(all).or_else(|| tiles.iter().find(one));
+        match found {
+            Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(*cut),
+            _ => refuse(format!(
+                "`two_pass` needs {} bytes of shared memory for a block of threads, and {} has {}",
+                cut.filter_shared_bytes, gpu.name, gpu.shared_bytes_per_block
+            )),
+        }
+    }
+
+    /// The same with tiles of so many bytes of a channel, if that can be.
+    fn with_tile(self, shape: &Shape, tile_bytes: usize) -> Option<Self> {
+        let Self { columns, front, values, lanes, .. } = self;
+        let points = columns / front;
+        let slots = THREADS / (2 * lanes * front);
+        let units = tile_bytes / (shape.value_bits / 4);
+        let spectra = units / if shape.k_major { 1 } else { shape.pols };
+        let written = THREADS / (tile_bytes / 4);
+        let fits = units.is_multiple_of(slots)
+            && units > 0
+            && spectra <= HEAP_UNIT
+            && points.is_multiple_of(written);
+        // Two columns of a thread are moved together, to places that leave no bank conflicts.
+        let pitch = if values == 2 * lanes { values + 2 } else { values + 1 };
+        let exchange = slots * 2 * front * lanes * pitch * 8;
+        fits.then_some(Self {
+            tile_bytes,
+            tiles_per_heap: shape.spectra_per_heap / spectra,
+            finish_shared_bytes: exchange + points * 8 + 2 * columns * tile_bytes,
+            ..self
+        })
+    }
+
+    /// Blocks of the first pass side by side.
+    pub fn column_blocks(&self) -> usize {
+        self.columns / (THREADS / RESIDUES)
+    }
+
+    /// Spectra of a run of the first pass, if it has `spectra` of them in all to do: as many runs as
+    /// fill the GPU once, as each begins with reading its first window.
+    pub fn run_length(&self, spectra: usize, gpu: &Properties) -> usize {
+        let at_once = self.filter_blocks * gpu.multiprocessors / self.column_blocks();
+        spectra.div_ceil(at_once.max(1)).next_multiple_of(HEAP_UNIT).clamp(HEAP_UNIT, MAX_RUN)
+    }
+
+    /// Groups of blocks of the second pass: at least one for each pair of residues.
+    pub fn groups(&self, gpu: &Properties) -> usize {
+        gpu.multiprocessors.max(RESIDUES / 2)
+    }
+
+    /// The channels k and their mirrors in the order in which the second pass wants their gains:
+    /// \[8 jobs\]\[front\]\[values / 2\]\[2 lanes\].
+    pub fn gain_order(&self) -> Vec<[usize; 2]> {
+        let Self { columns, front, values, lanes, .. } = *self;
+        let (channels, rows) = (RESIDUES * columns, RESIDUES * front);
+        let row = |job: usize, warp: usize, half: usize| {
+            let first = if job > 0 { job + RESIDUES * warp } else { RESIDUES / 2 * warp };
+            match (half, first) {
+                (0, first) => first,
+                (_, 0) => rows / 2,
+                (_, first) => rows - first,
+            }
+        };
+        let mut order = Vec::with_capacity(channels / 2);
+        for job in 0..RESIDUES / 2 {
+            for warp in 0..front {
+                for i in 0..values / 2 {
+                    for thread in 0..2 * lanes {
+                        let (half, lane) = (thread / lanes, thread % lanes);
+                        let k = row(job, warp, half) + rows * (lane + lanes * i);
+                        // Channel 0 has no mirror; the middle one takes its place.
+                        order.push([k, if k == 0 { channels / 2 } else { channels - k }]);
+                    }
+                }
+            }
+        }
+        order
+    }
+
+    /// W_N^(b r), \[16 r\]\[columns b\].
+    pub fn filter_roots(&self) -> Vec<Complex32> {
+        roots(RESIDUES, self.columns, RESIDUES * self.columns)
+    }
+
+    /// W_points^(u c), \[lanes u\]\[values c\]; with `front` > 1 then W_columns^(q n),
+    /// \[front q\]\[points n\].
+    pub fn finish_roots(&self) -> Vec<Complex32> {
+        let points = self.columns / self.front;
+        let mut all = roots(self.lanes, self.values, points);
+        if self.front > 1 {
+            all.extend(roots(self.front, points, self.columns));
+        }
+        all
+    }
+}
+
+/// exp(-2 pi j a b / points), \[rows a\]\[columns b\].
+fn roots(rows: usize, columns: usize, points: usize) -> Vec<Complex32> {
+    let root = |(a, b): (usize, usize)| {
+        let (sin, cos) = (TAU * (a * b % points) as f64 / points as f64).sin_cos();
+        Complex32::new(cos as f32, -sin as f32)
+    };
+    (0..rows).flat_map(|a| (0..columns).map(move |b| (a, b))).map(root).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn gpu(multiprocessors: usize, per_block: usize, per_multiprocessor: usize) -> Properties {
+        Properties {
+            name: "GPU".to_owned(),
+            capability: (9, 0),
+            multiprocessors,
+            memory_bytes: 1 << 36,
+            shared_bytes_per_block: per_block,
+            shared_bytes_per_multiprocessor: per_multiprocessor,
+            l2_bytes: 1 << 25,
+        }
+    }
+
+    fn h200() -> Properties {
+        gpu(132, 232_448, 233_472)
+    }
+
+    fn small() -> Properties {
+        gpu(170, 101_376, 102_400)
+    }
+
+    fn shape(channels: usize) -> Shape {
+        Shape {
+            channels,
+            pols: 2,
+            taps: 16,
+            sample_bits: 10,
+            value_bits: 8,
+            k_major: false,
+            spectra_per_heap: 256,
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_what_the_kernels_take() {
+        for (channels, tile_bytes, bytes) in [
+            (1024, 32, 23_040),
+            (2048, 32, 46_080),
+            (4096, 32, 53_248),
+            (8192, 32, 106_496),
+            (16384, 32, 102_400),
+            (32768, 16, 102_400),
+        ] {
+            let cut = Geometry::new(&shape(channels), &h200()).unwrap();
+            assert_eq!(
+                (cut.tile_bytes, cut.finish_shared_bytes),
+                (tile_bytes, bytes),
+                "{channels}"
+            );
+            assert_eq!(cut.filter_shared_bytes, 100_384);
+            let cut = Geometry::new(&shape(channels), &small()).unwrap();
+            assert!(cut.finish_shared_bytes <= small().shared_bytes_per_block, "{channels}");
+        }
+        let wide = Shape { sample_bits: 16, ..shape(1024) };
+        assert_eq!(Geometry::new(&wide, &h200()).unwrap().filter_shared_bytes, 108_576);
+        let error = Geometry::new(&wide, &small()).unwrap_err().to_string();
+        assert!(error.contains("108576 bytes of shared memory"), "{error}");
+    }
+
+    #[test]
+    fn every_shape_has_a_cut_and_the_rest_is_refused_in_words() {
+        for channels in [1024, 2048, 4096, 8192, 16384, 32768] {
+            for (value_bits, pols, k_major) in [
+                (8, 2, false),
+                (8, 1, false),
+                (8, 2, true),
+                (4, 2, false),
+                (4, 1, false),
+                (4, 2, true),
+            ] {
+                for spectra_per_heap in [16, 48, 256] {
+                    let shape =
+                        Shape { value_bits, pols, k_major, spectra_per_heap, ..shape(channels) };
+                    for gpu in [h200(), small()] {
+                        let cut = Geometry::new(&shape, &gpu).unwrap();
+                        assert_eq!(
+                            cut.tiles_per_heap * cut.tile_bytes,
+                            spectra_per_heap * value_bits / 4 * if k_major { 1 } else { pols }
+                        );
+                    }
+                }
+            }
+        }
+        for (shape, words) in [
+            (shape(512), "1024 to 32768 channels"),
+            (shape(65536), "1024 to 32768 channels"),
+            (Shape { taps: 33, ..shape(1024) }, "up to 32 taps"),
+            (Shape { spectra_per_heap: 40, ..shape(1024) }, "no multiple of that"),
+        ] {
+            let error = Geometry::new(&shape, &h200()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn gains_of_all_channels_are_read_once() {
+        for channels in [1024, 2048, 4096, 8192, 16384, 32768] {
+            let order = Geometry::new(&shape(channels), &h200()).unwrap().gain_order();
+            let mut seen = vec![0; channels];
+            order.iter().flatten().for_each(|k| seen[*k] += 1);
+            assert!(seen.iter().all(|n| *n == 1), "{channels}");
+        }
+    }
+
+    #[test]
+    fn runs_fill_the_gpu_once() {
+        for (channels, spectra, length) in [
+            (8192, 8192, 1024),
+            (1024, 65536, 1008),
+            (32768, 2048, 1024),
+            (8192, 512, 64),
+            (1024, 32, 16),
+        ] {
+            let cut = Geometry::new(&shape(channels), &h200()).unwrap();
+            assert_eq!(cut.run_length(spectra, &h200()), length, "{channels} {spectra}");
+        }
+    }
+
+    #[test]
+    fn roots_turn_clockwise() {
+        let cut = Geometry::new(&shape(16384), &h200()).unwrap();
+        let [filter, finish] = [cut.filter_roots(), cut.finish_roots()];
+        assert_eq!((filter.len(), finish.len()), (16384, 256 + 1024));
+        let expected = |turns: f64| {
+            let (sin, cos) = (TAU * turns).sin_cos();
+            Complex32::new(cos as f32, -sin as f32)
+        };
+        for (got, turns) in [
+            (filter[1024 + 3], 3.0 / 16384.0),
+            (finish[16 * 2 + 5], 10.0 / 256.0),
+            (finish[256 + 3 * 256 + 7], 21.0 / 1024.0),
+        ] {
+            assert!((got - expected(turns)).norm() < 1e-7);
+        }
+    }
+}
