@@ -6,6 +6,7 @@ use super::frames::{Frames, Spectra};
 use super::geometry::{Geometry, Shape, THREADS};
 use crate::dither::Dither;
 use crate::gpu;
+use crate::pfb::device_samples::{self, DeviceSamples, owes_copies, samples_type};
 use crate::pfb::lending::Lending;
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::postproc::Layout;
@@ -14,9 +15,7 @@ use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{
     Arg, CudaError, DeviceArray, Grid, Kernel, Lane, Pinned, Properties, frame_address,
 };
-use fxgraph::{
-    Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, PortType, Ports, async_trait,
-};
+use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
 use num_complex::Complex32;
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,22 +83,11 @@ struct Output {
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
-    let history = |input: &PortType| history_bytes(&sizes, input);
-    let histories: usize = ports.inputs.iter().map(history).sum();
+    let samples = device_samples::device_bytes(&sizes, ports);
     let rows = ports.inputs.len() * sizes.spectra;
     let tables = rows * (size_of::<Entry>() + 2 * size_of::<f64>() + ROW_BYTES);
     let constants = 4 * sizes.window + 32 * f_engine.channels;
-    histories + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
-}
-
-/// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
-/// moved to the front does not overlap with where it was.
-fn history_samples(sizes: &Sizes) -> usize {
-    2 * sizes.frame_samples().next_multiple_of(8)
-}
-
-fn history_bytes(sizes: &Sizes, input: &PortType) -> usize {
-    history_samples(sizes) / 8 * input.dtype.bits()
+    samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
 }
 
 /// The kernels.
@@ -131,8 +119,8 @@ pub struct Cuda {
     constants: Constants,
     dither_seed: u64,
     heap_bytes: usize,
-    /// Samples of each polarisation that are no longer in their frames.
-    histories: Vec<DeviceArray<u8>>,
+    samples: DeviceSamples,
+    pols: usize,
     /// What is between the passes.
     middle: DeviceArray<Complex32>,
     /// Runs to be filtered, from the front; stretches to be measured, from the back.
@@ -157,12 +145,7 @@ impl Cuda {
         let device = Arc::clone(lane.device());
         let pfb = f_engine.pfb(f_engine.spectra());
         let (sizes, pols) = (Sizes::new(&pfb, ports), ports.inputs.len());
-        let input = ports.inputs[0].dtype;
-        if ports.inputs.iter().any(|other| other.dtype != input) {
-            let text = "the polarisations have samples of different types, which the form on the \
-                        GPU cannot read; use `implementation: cpu`";
-            return Err(BlockError::new(text));
-        }
+        let input = samples_type(ports)?;
         let shape = Shape {
             channels: f_engine.channels,
             pols,
@@ -204,8 +187,6 @@ impl Cuda {
             common_gains: DeviceArray::from_slice(&device, &common_gains)?,
             channel_gains: DeviceArray::from_slice(&device, &channel_gains)?,
         };
-        let history = |input: &PortType| DeviceArray::new(&device, history_bytes(&sizes, input));
-        let histories: Result<_, CudaError> = ports.inputs.iter().map(history).collect();
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
         let (rows, heaps) = (pols * sizes.spectra, f_engine.heaps_per_frame);
         let values = f_engine.channels * f_engine.spectra_per_heap * pols;
@@ -216,7 +197,8 @@ impl Cuda {
             constants,
             dither_seed: f_engine.dither_seed,
             heap_bytes: values * usize::from(f_engine.bits) / 4,
-            histories: histories?,
+            samples: DeviceSamples::new(&device, &sizes, ports)?,
+            pols,
             middle: DeviceArray::new(&device, rows * f_engine.channels)?,
             entries: Table::new(&lane, rows)?,
             delays: Table::new(&lane, 2 * rows)?,
@@ -227,7 +209,7 @@ impl Cuda {
                 &pfb,
                 ports,
                 sizes.spectra,
-                history_samples(&sizes),
+                device_samples::capacity(&sizes),
                 stores,
                 &env.counters,
             ),
@@ -237,32 +219,14 @@ impl Cuda {
         })
     }
 
-    /// Queues the copies that are due; `inputs` gets the frames that they read.
-    fn copy(&mut self, inputs: &mut Vec<Arc<Frame>>) -> Result<(), BlockError> {
-        for (pol, history) in self.schedule.pols.iter_mut().zip(&self.histories) {
-            for copy in pol.store.copies.drain(..) {
-                let from = match &copy.frame {
-                    Some(frame) => frame_address(frame, self.lane.device())?,
-                    None => history.address(),
-                };
-                let to = history.address() + copy.to as u64;
-                // SAFETY: both ends are within the frame or the history, which do not overlap; the
-                // job owns the frame.
-                unsafe { self.lane.copy(to, from + copy.from as u64, copy.bytes) }?;
-                inputs.extend(copy.frame);
-            }
-        }
-        Ok(())
-    }
-
     /// Queues only the copies that are due, while the output frame waits for samples.
     fn submit_copies(&mut self) -> Result<(), BlockError> {
-        if self.schedule.pols.iter().all(|pol| pol.store.copies.is_empty()) {
+        if !owes_copies(&self.schedule) {
             return Ok(());
         }
         self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
         let mut inputs = Vec::new();
-        self.copy(&mut inputs)?;
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
         self.lane.submit(Job { inputs, output: None })
     }
 
@@ -272,7 +236,7 @@ impl Cuda {
         let mut spectra = self.frames.begin(self.schedule.frame_start);
         let mut inputs = Vec::new();
         let (to_filter, to_measure) = self.list_entries(slot, &mut spectra, &mut inputs)?;
-        self.copy(&mut inputs)?;
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
         self.list_delays(slot);
         let filling = self.frames.fill(&spectra);
         let heaps = self.list_heaps(slot, &filling, &frame)?;
@@ -289,7 +253,7 @@ impl Cuda {
         spectra: &mut Spectra,
         inputs: &mut Vec<Arc<Frame>>,
     ) -> Result<(usize, usize), BlockError> {
-        let Sizes { step, window, .. } = self.schedule.sizes;
+        let step = self.schedule.sizes.step;
         let whole = self.runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
         let length = self.geometry.run_length(whole.map(|(_, run)| run.count).sum(), &self.gpu);
         let list = &mut self.entries.host[slot];
@@ -301,19 +265,10 @@ impl Cuda {
             }
             spectra.measured[p].samples += (run.count * step) as u64;
             let is_whole = run.fate == Fate::Whole;
-            // Of a window that is not whole only the last step is read.
-            let (skip, needed) = if is_whole { (0, window) } else { (window - step, step) };
-            let pol = &mut self.schedule.pols[p];
             let mut done = 0;
             while done < run.count {
-                let at = pol.place(run.from + (skip + done * step) as i64);
-                let most = length.min(run.count - done);
-                let located = pol.store.locate(at, most, step, needed);
-                let address = match &located.frame {
-                    Some(frame) => frame_address(frame, self.lane.device())?,
-                    None => self.histories[p].address(),
-                };
-                inputs.extend(located.frame);
+                let located = self.schedule.locate(p, &run, done, length);
+                let address = self.samples.address(p, &located, self.lane.device())?;
                 let place = if is_whole { to_filter } else { list.len() - 1 - to_measure };
                 list[place] = Entry {
                     start_bits: 8 * address + located.first_bit,
@@ -324,6 +279,7 @@ impl Cuda {
                 };
                 *(if is_whole { &mut to_filter } else { &mut to_measure }) += 1;
                 done += located.count;
+                inputs.extend(located.frame);
             }
         }
         // Short ones first: the blocks that follow them fill up the GPU.
@@ -377,7 +333,7 @@ impl Cuda {
     ) -> Result<(), BlockError> {
         let Self { lane, kernels, geometry, constants, .. } = self;
         let Sizes { step, spectra, .. } = self.schedule.sizes;
-        let rows = self.histories.len() * spectra;
+        let rows = self.pols * spectra;
         let first_number = self.schedule.frame_start.cast_unsigned() / step as u64;
         let first_measured = self.entries.device.len() - to_measure;
         self.entries.send(lane, slot, 0..to_filter)?;
@@ -386,7 +342,7 @@ impl Cuda {
         self.heaps.send(lane, slot, 0..heaps)?;
         let counts = &self.counts.device;
         let levels = counts.address();
-        let clamped = levels + (self.histories.len() * 4 * size_of::<u32>()) as u64;
+        let clamped = levels + (self.pols * 4 * size_of::<u32>()) as u64;
         let fine_delays = self.delays.device.address() + (rows * size_of::<f64>()) as u64;
         let stretches =
             self.entries.device.address() + (first_measured * size_of::<Entry>()) as u64;
@@ -450,7 +406,7 @@ impl Cuda {
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) {
         drop(job.inputs);
         let Some(Output { mut frame, slot, mut spectra, filling }) = job.output else { return };
-        let (levels, clamped) = self.counts.host[slot].split_at(4 * self.histories.len());
+        let (levels, clamped) = self.counts.host[slot].split_at(4 * self.pols);
         let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
         for (measured, level) in spectra.measured.iter_mut().zip(levels.chunks_exact(4)) {
             (measured.power, measured.clipped) = (wide(&level[..2]), wide(&level[2..]));

@@ -295,7 +295,7 @@ mod tests {
             ] {
                 for spectra_per_heap in [16, 48, 256] {
                     let shape =
-                        Shape { value_bits, pols, k_major, spectra_per_heap, ..shape(channels) };
+                        Shape { pols, value_bits, k_major, spectra_per_heap, ..shape(channels) };
                     for gpu in [h200(), small()] {
                         let cut = Geometry::new(&shape, &gpu).unwrap();
                         assert_eq!(

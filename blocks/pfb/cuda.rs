@@ -2,14 +2,15 @@
 #![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
 
 use super::Pfb;
+use super::device_samples::{self, DeviceSamples, owes_copies, samples_type};
 use super::lending::Lending;
 use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::gpu;
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{CudaError, DeviceArray, Grid, Kernel, Lane, Pinned, frame_address};
+use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Pinned, frame_address};
 use fxgraph::{
-    Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, PortType, Ports, Summary, async_trait,
+    Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Ports, Summary, async_trait,
 };
 use std::sync::Arc;
 
@@ -51,16 +52,9 @@ struct Output {
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
     let sizes = Sizes::new(pfb, ports);
-    let history = |input: &PortType| history_samples(&sizes) / 8 * input.dtype.bits();
-    let histories: usize = ports.inputs.iter().map(history).sum();
+    let samples = device_samples::device_bytes(&sizes, ports);
     let entries = ports.inputs.len() * sizes.spectra * size_of::<Entry>();
-    histories + entries + size_of::<f32>() * sizes.window
-}
-
-/// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
-/// moved to the front does not overlap with where it was.
-fn history_samples(sizes: &Sizes) -> usize {
-    2 * sizes.frame_samples().next_multiple_of(8)
+    samples + entries + size_of::<f32>() * sizes.window
 }
 
 /// The running block.
@@ -73,8 +67,7 @@ pub struct Cuda {
     /// Spectra that a block of threads does one after the other.
     most: usize,
     weights: DeviceArray<f32>,
-    /// Samples of each polarisation that are no longer in their frames.
-    histories: Vec<DeviceArray<u8>>,
+    samples: DeviceSamples,
     entries: DeviceArray<Entry>,
     /// For each slot.
     host_entries: Vec<Pinned<Entry>>,
@@ -95,12 +88,7 @@ impl Cuda {
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
         let (sizes, pols) = (Sizes::new(pfb, ports), ports.inputs.len());
-        let input = ports.inputs[0].dtype;
-        if ports.inputs.iter().any(|other| other.dtype != input) {
-            let text = "the polarisations have samples of different types, which the form on the \
-                        GPU cannot read; use `implementation: cpu`";
-            return Err(BlockError::new(text));
-        }
+        let input = samples_type(ports)?;
         let defines = vec![
             ("CHANNELS", pfb.channels.to_string()),
             ("TAPS", pfb.taps.to_string()),
@@ -117,9 +105,7 @@ impl Cuda {
         let at_once =
             kernel.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
-        let room = history_samples(&sizes);
-        let history = |input: &PortType| DeviceArray::new(&device, room / 8 * input.dtype.bits());
-        let histories: Result<_, CudaError> = ports.inputs.iter().map(history).collect();
+        let room = device_samples::capacity(&sizes);
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
         let weights = super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff);
         let most_entries = pols * sizes.spectra;
@@ -128,7 +114,7 @@ impl Cuda {
             columns,
             most: in_turn.max(pfb.taps),
             weights: DeviceArray::from_slice(&device, &weights)?,
-            histories: histories?,
+            samples: DeviceSamples::new(&device, &sizes, ports)?,
             entries: DeviceArray::new(&device, most_entries)?,
             host_entries: gpu::for_each_slot(|| Pinned::new(&device, most_entries))?,
             totals: DeviceArray::new(&device, 2 * pols)?,
@@ -141,32 +127,14 @@ impl Cuda {
         })
     }
 
-    /// Queues the copies that are due; `inputs` gets the frames that they read.
-    fn copy(&mut self, inputs: &mut Vec<Arc<Frame>>) -> Result<(), BlockError> {
-        for (pol, history) in self.schedule.pols.iter_mut().zip(&self.histories) {
-            for copy in pol.store.copies.drain(..) {
-                let from = match &copy.frame {
-                    Some(frame) => frame_address(frame, self.lane.device())?,
-                    None => history.address(),
-                };
-                let to = history.address() + copy.to as u64;
-                // SAFETY: both ends are within the frame or the history, which do not overlap; the
-                // job owns the frame.
-                unsafe { self.lane.copy(to, from + copy.from as u64, copy.bytes) }?;
-                inputs.extend(copy.frame);
-            }
-        }
-        Ok(())
-    }
-
     /// Queues only the copies that are due, while the output frame waits for samples.
     fn submit_copies(&mut self) -> Result<(), BlockError> {
-        if self.schedule.pols.iter().all(|pol| pol.store.copies.is_empty()) {
+        if !owes_copies(&self.schedule) {
             return Ok(());
         }
         self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
         let mut inputs = Vec::new();
-        self.copy(&mut inputs)?;
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
         self.lane.submit(Job { inputs, output: None })
     }
 
@@ -174,9 +142,9 @@ impl Cuda {
     fn submit_frame(&mut self, mut frame: FrameMut) -> Result<(), BlockError> {
         let slot = self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
         let mut inputs = Vec::new();
-        let mut measured = vec![Measured::default(); self.histories.len()];
+        let mut measured = vec![Measured::default(); self.levels.len()];
         let entries = self.list_entries(slot, &mut frame, &mut inputs, &mut measured)?;
-        self.copy(&mut inputs)?;
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
         self.schedule.annotate(frame.header_mut());
         let Sizes { step, .. } = self.schedule.sizes;
         let blocks = [(step / self.columns).div_ceil(THREADS), entries, 1];
@@ -223,10 +191,7 @@ impl Cuda {
             let mut done = 0;
             while done < run.count {
                 let located = self.schedule.locate(p, &run, done, self.most);
-                let samples = match &located.frame {
-                    Some(frame) => frame_address(frame, self.lane.device())?,
-                    None => self.histories[p].address(),
-                };
+                let samples = self.samples.address(p, &located, self.lane.device())?;
                 list[entries] = Entry {
                     samples,
                     first_bit: located.first_bit,

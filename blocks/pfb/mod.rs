@@ -3,6 +3,7 @@
 pub mod conformance;
 pub(crate) mod cpu;
 mod cuda;
+pub(crate) mod device_samples;
 mod fir;
 pub(crate) mod history;
 pub(crate) mod lending;
