@@ -238,16 +238,19 @@ __device__ __forceinline__ void add_antennas(Sums (&sums)[tiles], const u8* rows
     }
 }
 
-/// Stores a lane's four times of a beam, of which those before SPECTRA exist.
+/// Whether a lane's time exists: not all do if they do not fill the last chunk.
+__device__ __forceinline__ bool exists(int time) { return SPECTRA % warp_times == 0 || time < SPECTRA; }
+
+/// Stores a lane's four times of a beam.
 __device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], int first_time) {
     if constexpr (SPECTRA % lane_times == 0) {
         const uint2 run = {__byte_perm(values[0], values[1], 0x5410),
                            __byte_perm(values[2], values[3], 0x5410)};
-        if (first_time < SPECTRA) *reinterpret_cast<uint2*>(to) = run;
+        if (exists(first_time)) *reinterpret_cast<uint2*>(to) = run;
     } else {
 #pragma unroll
         for (int time = 0; time < lane_times; time++)
-            if (first_time + time < SPECTRA) to[time] = (u16)values[time];
+            if (exists(first_time + time)) to[time] = (u16)values[time];
     }
 }
 
@@ -260,7 +263,7 @@ __device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& s
         const float* sum = &sums[time / 2][time % 2 * 2];
         c32 value = scale * c32{sum[0], sum[1]};
         if constexpr (DITHER) value = value + uniform_pair(key + (first_time + time) * DITHER_STEP);
-        if (first_time + time < SPECTRA) clamped += is_clamped(value, largest(8));
+        clamped += exists(first_time + time) && is_clamped(value, largest(8));
         values[time] = quantise8(value);
     }
     return clamped;
@@ -285,10 +288,13 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
         const int slot = tile * tile_beams + lane % 4;
         const int beam = own.beams[slot];
         const u64 key = DITHER ? __shfl_sync(~0u, lane_key, slot) : 0;
-        u32 values[lane_times] = {};
-        u32 count = 0;
-        // Without any antenna there is no noise either.
-        if (heap.antennas > 0) count = quantise(values, sums[tile], own.scales[slot], key, first_time);
+        u32 values[lane_times];
+        u32 count = quantise(values, sums[tile], own.scales[slot], key, first_time);
+        // Without any antenna there is no noise either. A branch would cost more than it saves.
+        count = heap.antennas > 0 ? count : 0;
+#pragma unroll
+        for (int time = 0; time < lane_times; time++)
+            values[time] = heap.antennas > 0 ? values[time] : 0;
         if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, first_time);
         const u32 total = over_times(count);
         if (beam >= 0 && lane < 4 && total > 0) atomicAdd(clamped + beam, total);

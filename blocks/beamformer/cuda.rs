@@ -15,7 +15,7 @@ use std::sync::Arc;
 const WARPS: usize = 4;
 const WARP_TIMES: usize = 32;
 /// Blocks of threads for each multiprocessor below which more of them share the times.
-const BUSY_BLOCKS: usize = 8;
+const BUSY_BLOCKS: usize = 4;
 /// Blocks whose weights a multiprocessor's shared memory should hold.
 const RESIDENT_BLOCKS: usize = 3;
 /// Words before the antennas of a `Heap`.
