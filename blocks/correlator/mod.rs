@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod accumulate;
+mod bound;
 pub mod conformance;
 mod cpu;
 mod cuda;

@@ -1,6 +1,7 @@
 //! Samples in device memory as the kernels for GPUs read them: rows of (antenna, polarisation),
 //! taken in stages of 64 samples.
 
+use super::bound::SAMPLES_IN_32_BITS;
 use crate::stacked::Stacked;
 use std::ops::Range;
 
@@ -8,9 +9,7 @@ use std::ops::Range;
 pub(super) const STAGE_SAMPLES: usize = 64;
 /// Bytes of a stage of a row.
 pub(super) const STAGE_BYTES: usize = 2 * STAGE_SAMPLES;
-/// Samples whose 32-bit sums cannot wrap: 2 x 128 x 128 each.
-pub(super) const SAMPLES_IN_32_BITS: usize = 65_535;
-/// The same in whole stages.
+/// Samples whose 32-bit sums cannot wrap, in whole stages.
 const STAGES_IN_32_BITS: usize = SAMPLES_IN_32_BITS / STAGE_SAMPLES;
 /// What the copies of the kernels ask of addresses and strides.
 const ALIGNMENT: usize = 16;

@@ -1,10 +1,9 @@
 //! Sums of products in the memory of a GPU, and the kernels that work on them.
 #![allow(unsafe_code)] // launches
 
+use super::bound::{Bound, SAMPLES_IN_32_BITS};
 use super::products::{Form, Products, Sizes};
-use super::rows::{
-    Piece, Rows, SAMPLES_IN_32_BITS, STAGE_BYTES, STAGE_SAMPLES, longest_piece, pieces,
-};
+use super::rows::{Piece, Rows, STAGE_BYTES, STAGE_SAMPLES, longest_piece, pieces};
 use crate::gpu;
 use crate::stacked::Stacked;
 use fxgraph::BlockError;
@@ -18,10 +17,6 @@ const THREADS: usize = 256;
 const ROWS_BLOCK: (usize, usize) = (8, 256);
 /// Words of the kernels' `State`.
 const STATE: usize = 2;
-/// Most that a sample adds to a sum.
-const OF_A_SAMPLE: u64 = 2 * 128 * 128;
-/// Most that a 32-bit sum holds.
-const IN_32_BITS: u64 = i32::MAX as u64;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
 
@@ -50,8 +45,8 @@ pub(super) struct Sums {
     saturated: DeviceArray<u64>,
     /// What the kernels know of the sums.
     state: DeviceArray<u32>,
-    /// No 32-bit sum is larger.
-    bound: u64,
+    /// Of the 32-bit sums.
+    bound: Bound,
 }
 
 /// Lengths of the arrays of [`Sums`].
@@ -152,7 +147,7 @@ impl Sums {
             counts: DeviceArray::new(device, lengths.counts)?,
             saturated: DeviceArray::new(device, 1)?,
             state: DeviceArray::zeros(device, STATE)?,
-            bound: 0,
+            bound: Bound::default(),
         })
     }
 
@@ -175,7 +170,9 @@ impl Sums {
         }
         let in_place = Rows::of_frame(&self.shape, payload).filter(|_| valid.is_none());
         for piece in pieces(&self.shape, heaps.clone()) {
-            self.make_room(lane, OF_A_SAMPLE * piece.samples as u64)?;
+            if let Some(most) = self.bound.add(piece.samples) {
+                self.make_room(lane, most)?;
+            }
             let (rows, stages) = if let Some(rows) = in_place {
                 (rows, rows.stages(&self.shape, &piece))
             } else {
@@ -236,46 +233,30 @@ impl Sums {
         Grid::new([blocks, self.shape.channels.min(MOST_BLOCKS_Y), 1], THREADS)
     }
 
-    /// Sees to it that `more` can be added to all 32-bit sums. The bound grows by the largest
-    /// samples there could be; when it comes to the end, the GPU looks how large the sums are, and
-    /// moves them to the 64-bit ones if they are too large. Most signals are so weak that it never
-    /// has to.
-    fn make_room<J>(&mut self, lane: &Lane<J>, more: u64) -> Result<(), BlockError> {
-        if self.bound + more > IN_32_BITS
-            && let Some(wide) = &self.wide
-        {
-            // At least half, so that this does not come again at once.
-            let most = (IN_32_BITS - more).min(IN_32_BITS / 2);
-            let int = |n: usize| n as i32;
-            let (channels, baselines) = (self.shape.channels, self.shape.baselines());
-            let n = 2 * self.shape.antennas;
-            let visibilities = self.visibilities.address().into();
-            let real_parts = self.real_parts.address().into();
-            let state = self.state.address().into();
-            let (most_word, sizes) = ((most as u32).into(), [int(n).into(), int(channels).into()]);
-            let rows = Grid::new([(n * channels).div_ceil(THREADS), 1, 1], THREADS);
-            let (grid, one) = (self.grid(), Grid::new([1, 1, 1], THREADS));
-            let watched = [visibilities, state, sizes[0], sizes[1]];
-            let widened = [
-                visibilities,
-                real_parts,
-                wide.address().into(),
-                state,
-                most_word,
-                sizes[0],
-                int(baselines).into(),
-                sizes[1],
-            ];
-            let settled = [real_parts, state, most_word, sizes[0], sizes[1]];
-            // SAFETY: the kernels' arguments; own arrays of the lengths they expect.
-            unsafe {
-                self.watch.launch(lane.stream(), rows, &watched)?;
-                self.widen.launch(lane.stream(), grid, &widened)?;
-                self.settle.launch(lane.stream(), one, &settled)?;
-            }
-            self.bound = most;
+    /// Queues a look at the 32-bit sums, which moves them to the 64-bit ones if one of them is
+    /// larger than `most`.
+    fn make_room<J>(&mut self, lane: &Lane<J>, most: u32) -> Result<(), BlockError> {
+        // Without 64-bit sums a dump is too short to need room.
+        let Some(wide) = &self.wide else { return Ok(()) };
+        let int = |n: usize| n as i32;
+        let (channels, inputs) = (self.shape.channels, 2 * self.shape.antennas);
+        let rows = Grid::new([(inputs * channels).div_ceil(THREADS), 1, 1], THREADS);
+        let (grid, one) = (self.grid(), Grid::new([1, 1, 1], THREADS));
+        let visibilities = self.visibilities.address().into();
+        let real_parts = self.real_parts.address().into();
+        let state = self.state.address().into();
+        let [n, baselines, channels] =
+            [inputs, self.shape.baselines(), channels].map(|n| int(n).into());
+        let watched = [visibilities, state, n, channels];
+        let wide = wide.address().into();
+        let widened = [visibilities, real_parts, wide, state, most.into(), n, baselines, channels];
+        let settled = [real_parts, state, most.into(), n, channels];
+        // SAFETY: the kernels' arguments; own arrays of the lengths they expect.
+        unsafe {
+            self.watch.launch(lane.stream(), rows, &watched)?;
+            self.widen.launch(lane.stream(), grid, &widened)?;
+            self.settle.launch(lane.stream(), one, &settled)?;
         }
-        self.bound += more;
         Ok(())
     }
 
@@ -292,7 +273,7 @@ impl Sums {
         counts: Option<&Pinned<u32>>,
         saturated: &Pinned<u64>,
     ) -> Result<(), BlockError> {
-        self.bound = 0;
+        self.bound = Bound::default();
         let (n, grid) = (2 * self.shape.antennas, self.grid());
         let table = counts.map_or(0, |_| self.counts.address());
         let arguments = [
