@@ -69,6 +69,7 @@ impl History {
     pub fn push(&mut self, count: usize) -> usize {
         let at = self.first + self.len;
         self.len += count;
+        debug_assert!(at + count <= self.capacity, "samples beyond the memory");
         at
     }
 

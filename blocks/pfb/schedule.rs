@@ -144,6 +144,7 @@ impl<S: Store> Schedule<S> {
     pub fn reserve_frame(&mut self) {
         let first = self.frame_start - self.sizes.max_delay as i64;
         for pol in &mut self.pols {
+            pol.forget_before(first);
             pol.reserve_until(first + self.sizes.frame_samples() as i64);
         }
     }
