@@ -15,8 +15,8 @@
 ///   first_number                     number of the first spectrum since sync time
 ///
 /// Grid: rows / 256, blocks of 256.
-extern "C" __global__ void f_engine_rows(const double *__restrict__ phase_turns,
-                                         const double *__restrict__ fine_delay_samples,
+extern "C" __global__ void f_engine_rows(const float *__restrict__ phase_turns,
+                                         const float *__restrict__ fine_delay_samples,
                                          const double *__restrict__ gains, Row *__restrict__ rows,
                                          u32 frame_spectra, u64 first_number, u64 dither_seed) {
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -32,7 +32,7 @@ struct Run {
     u64 start_bits;
     /// Number of its first spectrum within the output frame.
     u32 first;
-    /// Number of spectra, at most 8192.
+    /// Number of spectra.
     u32 spectra;
     u32 pol;
     u32 unused;

@@ -85,7 +85,7 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
     let samples = device_samples::device_bytes(&sizes, ports);
     let rows = ports.inputs.len() * sizes.spectra;
-    let tables = rows * (size_of::<Entry>() + 2 * size_of::<f64>() + ROW_BYTES);
+    let tables = rows * (size_of::<Entry>() + 2 * size_of::<f32>() + ROW_BYTES);
     let constants = 4 * sizes.window + 32 * f_engine.channels;
     samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
 }
@@ -126,7 +126,7 @@ pub struct Cuda {
     /// Runs to be filtered, from the front; stretches to be measured, from the back.
     entries: Table<Entry>,
     /// \[phase, fine delay\]\[pol\]\[spectrum\].
-    delays: Table<f64>,
+    delays: Table<f32>,
     /// \[pol\]\[spectrum\].
     rows: DeviceArray<u8>,
     /// The heaps to be made.
@@ -287,14 +287,15 @@ impl Cuda {
         Ok((to_filter, to_measure))
     }
 
-    /// Lists the phase and the fine delay of each spectrum.
+    /// Lists the phase and the fine delay of each spectrum: less than 1 either, so that single
+    /// precision is as good as that of the channels.
     fn list_delays(&mut self, slot: usize) {
         let list = &mut self.delays.host[slot];
         let rows = list.len() / 2;
         let (phases, fine) = list.split_at_mut(rows);
         let delays = self.schedule.pols.iter().flat_map(|pol| &pol.delays);
         for ((phase, fine), delay) in phases.iter_mut().zip(fine).zip(delays) {
-            (*phase, *fine) = (delay.phase_turns, delay.fine_samples);
+            (*phase, *fine) = (delay.phase_turns as f32, delay.fine_samples as f32);
         }
     }
 
@@ -343,7 +344,7 @@ impl Cuda {
         let counts = &self.counts.device;
         let levels = counts.address();
         let clamped = levels + (self.pols * 4 * size_of::<u32>()) as u64;
-        let fine_delays = self.delays.device.address() + (rows * size_of::<f64>()) as u64;
+        let fine_delays = self.delays.device.address() + (rows * size_of::<f32>()) as u64;
         let stretches =
             self.entries.device.address() + (first_measured * size_of::<Entry>()) as u64;
         // SAFETY: the arguments are those of the kernels, compiled for these sizes; the job owns the

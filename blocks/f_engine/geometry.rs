@@ -15,8 +15,6 @@ const MAX_TAPS: usize = 32;
 pub const RESIDUES: usize = 16;
 /// Spectra of a heap are a multiple of this, so that whole words of a channel are written.
 const HEAP_UNIT: usize = 16;
-/// Most spectra of a run: what one thread adds up of it fits 32 bits.
-const MAX_RUN: usize = 8192;
 /// Threads of a block in either pass.
 pub const THREADS: usize = 256;
 /// Shared memory that a block takes besides its own.
@@ -156,7 +154,7 @@ impl Geometry {
     /// fill the GPU once, as each begins with reading its first window.
     pub fn run_length(&self, spectra: usize, gpu: &Properties) -> usize {
         let at_once = self.filter_blocks * gpu.multiprocessors / self.column_blocks();
-        spectra.div_ceil(at_once.max(1)).next_multiple_of(HEAP_UNIT).clamp(HEAP_UNIT, MAX_RUN)
+        spectra.div_ceil(at_once.max(1)).max(1).next_multiple_of(HEAP_UNIT)
     }
 
     /// Groups of blocks of the second pass: at least one for each pair of residues.

@@ -187,7 +187,12 @@ impl<S: Store> Schedule<S> {
             }
         };
         let of_first = fate(0);
-        let count = 1 + (1..same).take_while(|n| fate(*n) == of_first).count();
+        // Seldom is anything lost: one question then, instead of one for each spectrum.
+        let count = if pol.history.is_whole(from, start(same - 1) + window as i64) {
+            same
+        } else {
+            1 + (1..same).take_while(|n| fate(*n) == of_first).count()
+        };
         if of_first != Fate::Whole {
             let expects = |n: &usize| pol.expects(start(*n), start(*n) + window as i64);
             let missing = (0..count).filter(expects).count();

@@ -114,8 +114,12 @@ impl Collector {
         let count = (self.shape.spectra - from).min(self.frame_spectra() - place);
         let Shape { pols, spectra, .. } = self.shape;
         let is_valid = |n: usize| (0..pols).all(|pol| input.validity[pol * spectra + n] > 0);
-        for n in (0..count).filter(|n| is_valid(from + n)) {
-            filling.valid[(place + n) / self.spectra_per_heap] += 1;
+        let mut next = 0;
+        while next < count {
+            let heap = (place + next) / self.spectra_per_heap;
+            let end = count.min((heap + 1) * self.spectra_per_heap - place);
+            filling.valid[heap] += (next..end).filter(|n| is_valid(from + n)).count();
+            next = end;
         }
         Piece { from, place, count }
     }
