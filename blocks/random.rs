@@ -1,5 +1,8 @@
 //! Reproducible random numbers: the same seed gives the same signal on every machine.
 
+/// By how much the state advances with each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The `SplitMix64` generator (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -21,10 +24,16 @@ impl Random {
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// What comes after `count` more calls of [`bits`](Self::bits).
+    #[must_use]
+    pub fn after(&self, count: u64) -> Self {
+        Self(self.0.wrapping_add(count.wrapping_mul(STEP)))
     }
 
     /// Uniform in the open interval (0, 1).
@@ -53,6 +62,14 @@ mod tests {
         assert!(moment(1).abs() < 0.01);
         assert!((moment(2) - 1.0).abs() < 0.02);
         assert!((moment(4) - 3.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn numbers_can_be_skipped() {
+        let mut random = Random::new(5);
+        let mut later = random.after(3);
+        (0..3).for_each(|_| _ = random.bits());
+        assert_eq!(later.bits(), random.bits());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::{NullSource, Pattern};
 use fxgraph::cuda::{Lane, Pinned, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 /// The running block.
 pub struct Cuda {
@@ -21,6 +21,9 @@ pub struct Cuda {
     bytes: usize,
     /// A frame on its way to the device.
     pinned: Pinned<u8>,
+    /// Frames that have been filled and wait to be handed out: at the start all that there are, so
+    /// that later on nothing is filled any more.
+    ready: VecDeque<FrameMut>,
     /// Addresses of the buffers that have been filled. Readers leave them as they are.
     filled: HashSet<u64>,
 }
@@ -43,6 +46,7 @@ impl Cuda {
             frame: 0,
             frames: parameters.frames.unwrap_or(u64::MAX),
             bytes,
+            ready: VecDeque::new(),
             filled: HashSet::new(),
         })
     }
@@ -50,7 +54,7 @@ impl Cuda {
     /// Fills a frame that has not been filled.
     fn begin(&mut self, frame: FrameMut, address: u64) -> Result<(), BlockError> {
         self.lane.begin(frame.header().timestamp)?;
-        self.pattern.fill(self.dtype, self.seed, self.frame, &mut self.pinned);
+        self.pattern.fill(self.dtype, self.seed, self.frame - 1, &mut self.pinned);
         // SAFETY: the job owns the frame; the pinned memory is as large, and filled again only
         // after this job.
         unsafe {
@@ -71,27 +75,36 @@ impl Cuda {
 impl Block for Cuda {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
-        if let Some(frame) = self.lane.done()? {
-            output.push(frame);
-        }
+        self.ready.extend(self.lane.done()?);
         // Frames stay in order: none overtakes one that is being filled.
         if !self.lane.is_idle() {
             return Ok(Next::Wait);
         }
-        if io.stopping || self.frame == self.frames {
-            return Ok(Next::Finished);
+        let is_over = io.stopping || self.frame == self.frames;
+        let taken = if is_over { None } else { output.take() };
+        let has_taken = taken.is_some();
+        if let Some(mut frame) = taken {
+            frame.header_mut().timestamp = self.timestamp;
+            frame.fill_validity(self.full);
+            self.timestamp = self.timestamp.wrapping_add(self.step);
+            self.frame += 1;
+            let address = frame_address(&frame, self.lane.device())?;
+            if self.filled.contains(&address) {
+                self.ready.push_back(frame);
+            } else {
+                self.begin(frame, address)?;
+                return Ok(Next::Again);
+            }
         }
-        let Some(mut frame) = output.take() else { return Ok(Next::Wait) };
-        frame.header_mut().timestamp = self.timestamp;
-        frame.fill_validity(self.full);
-        let address = frame_address(&frame, self.lane.device())?;
-        if self.filled.contains(&address) {
+        while output.has_room()
+            && let Some(frame) = self.ready.pop_front()
+        {
             output.push(frame);
-        } else {
-            self.begin(frame, address)?;
         }
-        self.timestamp = self.timestamp.wrapping_add(self.step);
-        self.frame += 1;
-        Ok(Next::Again)
+        Ok(match (has_taken, is_over && self.ready.is_empty()) {
+            (_, true) => Next::Finished,
+            (true, false) => Next::Again,
+            (false, false) => Next::Wait,
+        })
     }
 }

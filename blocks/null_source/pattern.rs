@@ -3,6 +3,7 @@
 use super::Pattern;
 use crate::random::Random;
 use fxgraph::Dtype;
+use rayon::prelude::*;
 
 impl Pattern {
     /// Fills frame number `frame`, of elements of `dtype`.
@@ -18,10 +19,21 @@ impl Pattern {
                     value = if value == 250 { 0 } else { value + 1 };
                 }
             }
-            Self::Random => fill_random(dtype, &mut Random::of(seed, frame), bytes),
+            Self::Random => {
+                let random = Random::of(seed, frame);
+                // A number makes so many bytes: each stretch knows where its numbers begin.
+                let bytes_of_number = if matches!(dtype, Dtype::F32 | Dtype::Cf32) { 4 } else { 8 };
+                bytes.par_chunks_mut(STRETCH_BYTES).enumerate().for_each(|(index, bytes)| {
+                    let skipped = index * (STRETCH_BYTES / bytes_of_number);
+                    fill_random(dtype, &mut random.after(skipped as u64), bytes);
+                });
+            }
         }
     }
 }
+
+/// Bytes that a thread fills at a time.
+const STRETCH_BYTES: usize = 1 << 20;
 
 /// Fills `bytes` with elements of `dtype`.
 fn fill_random(dtype: Dtype, random: &mut Random, bytes: &mut [u8]) {
