@@ -3,19 +3,16 @@
 
 use super::FEngine;
 use super::frames::{Frames, Spectra};
-use super::geometry::{Geometry, Shape, THREADS};
-use crate::dither::Dither;
+use super::geometry::THREADS;
+use super::program::Program;
 use crate::gpu;
-use crate::pfb::device_samples::{self, DeviceSamples, owes_copies, samples_type};
+use crate::pfb::device_samples::{self, DeviceSamples, owes_copies};
 use crate::pfb::lending::Lending;
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::postproc::Layout;
 use crate::postproc::heaps::Filling;
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{
-    Arg, CudaError, DeviceArray, Grid, Kernel, Lane, Pinned, Properties, frame_address,
-};
-use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
+use fxgraph::cuda::{Arg, CudaError, DeviceArray, Grid, Lane, Pinned, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
 use num_complex::Complex32;
 use std::ops::Range;
 use std::sync::Arc;
@@ -90,33 +87,11 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
 }
 
-/// The kernels.
-struct Kernels {
-    rows: Kernel,
-    filter: Kernel,
-    finish: Kernel,
-    measure: Kernel,
-}
-
-/// What does not change from job to job.
-struct Constants {
-    weights: DeviceArray<f32>,
-    filter_roots: DeviceArray<Complex32>,
-    finish_roots: DeviceArray<Complex32>,
-    /// Those that all channels share, \[pol\]\[re, im\].
-    common_gains: DeviceArray<f64>,
-    /// Those of each channel, in the order of the second pass; empty if they are the same.
-    channel_gains: DeviceArray<Complex32>,
-}
-
 /// The running block.
 pub struct Cuda {
     /// First, so that it waits for the GPU before anything else is dropped.
     lane: Lane<Job>,
-    kernels: Kernels,
-    geometry: Geometry,
-    gpu: Properties,
-    constants: Constants,
+    program: Program,
     dither_seed: u64,
     heap_bytes: usize,
     samples: DeviceSamples,
@@ -145,56 +120,12 @@ impl Cuda {
         let device = Arc::clone(lane.device());
         let pfb = f_engine.pfb(f_engine.spectra());
         let (sizes, pols) = (Sizes::new(&pfb, ports), ports.inputs.len());
-        let input = samples_type(ports)?;
-        let shape = Shape {
-            channels: f_engine.channels,
-            pols,
-            taps: f_engine.taps,
-            sample_bits: input.bits(),
-            value_bits: usize::from(f_engine.bits),
-            k_major: f_engine.layout == Layout::KMajor,
-            spectra_per_heap: f_engine.spectra_per_heap,
-        };
-        let gpu = device.properties().clone();
-        let geometry = Geometry::new(&shape, &gpu)?;
-        let (common_gains, channel_gains) = gains(f_engine, pols, &geometry);
-        let defines = [
-            ("CHANNELS", shape.channels),
-            ("POLS", pols),
-            ("TAPS", shape.taps),
-            ("SAMPLE_BITS", shape.sample_bits),
-            ("NATIVE_SAMPLES", usize::from(input == Dtype::I16)),
-            ("VALUE_BITS", shape.value_bits),
-            ("K_MAJOR", usize::from(shape.k_major)),
-            ("SPECTRA_PER_HEAP", shape.spectra_per_heap),
-            ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
-            ("CHANNEL_GAINS", usize::from(!channel_gains.is_empty())),
-            ("TILE_BYTES", geometry.tile_bytes),
-        ];
-        let defines = defines.map(|(name, value)| (name, value.to_string()));
-        let program = gpu::program(&device, "f_engine.cu", defines.into())?;
-        let kernels = Kernels {
-            rows: program.kernel("f_engine_rows", 0)?,
-            filter: program.kernel("f_engine_filter", geometry.filter_shared_bytes)?,
-            finish: program.kernel("f_engine_finish", geometry.finish_shared_bytes)?,
-            measure: program.kernel("f_engine_measure", 0)?,
-        };
-        let weights = crate::pfb::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff);
-        let constants = Constants {
-            weights: DeviceArray::from_slice(&device, &weights)?,
-            filter_roots: DeviceArray::from_slice(&device, &geometry.filter_roots())?,
-            finish_roots: DeviceArray::from_slice(&device, &geometry.finish_roots())?,
-            common_gains: DeviceArray::from_slice(&device, &common_gains)?,
-            channel_gains: DeviceArray::from_slice(&device, &channel_gains)?,
-        };
+        let program = Program::new(f_engine, ports, &sizes, &device)?;
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
         let (rows, heaps) = (pols * sizes.spectra, f_engine.heaps_per_frame);
         let values = f_engine.channels * f_engine.spectra_per_heap * pols;
         Ok(Self {
-            kernels,
-            geometry,
-            gpu,
-            constants,
+            program,
             dither_seed: f_engine.dither_seed,
             heap_bytes: values * usize::from(f_engine.bits) / 4,
             samples: DeviceSamples::new(&device, &sizes, ports)?,
@@ -255,7 +186,7 @@ impl Cuda {
     ) -> Result<(usize, usize), BlockError> {
         let step = self.schedule.sizes.step;
         let whole = self.runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
-        let length = self.geometry.run_length(whole.map(|(_, run)| run.count).sum(), &self.gpu);
+        let length = self.program.run_length(whole.map(|(_, run)| run.count).sum());
         let list = &mut self.entries.host[slot];
         let (mut to_filter, mut to_measure) = (0, 0);
         for (p, run) in self.runs.drain(..) {
@@ -332,7 +263,8 @@ impl Cuda {
         heaps: usize,
         frame: &FrameMut,
     ) -> Result<(), BlockError> {
-        let Self { lane, kernels, geometry, constants, .. } = self;
+        let Self { lane, program, .. } = self;
+        let Program { kernels, constants, geometry, .. } = program;
         let Sizes { step, spectra, .. } = self.schedule.sizes;
         let rows = self.pols * spectra;
         let first_number = self.schedule.frame_start.cast_unsigned() / step as u64;
@@ -382,7 +314,7 @@ impl Cuda {
                 ],
             )?;
             if heaps > 0 {
-                let blocks = geometry.finish_blocks * geometry.groups(&self.gpu);
+                let blocks = geometry.finish_blocks * geometry.groups(&program.gpu);
                 kernels.finish.launch(
                     lane.stream(),
                     Grid::new([blocks, 1, 1], THREADS),
@@ -418,20 +350,6 @@ impl Cuda {
             io.outputs[0].push(frame);
         }
     }
-}
-
-/// The gains that all channels share, \[pol\]\[re, im\]; and those of each channel in the order of the
-/// second pass, unless all channels of each polarisation have the same.
-fn gains(f_engine: &FEngine, pols: usize, geometry: &Geometry) -> (Vec<f64>, Vec<Complex32>) {
-    let of_pol = |pol| f_engine.gains.of_pol(pol, f_engine.channels);
-    let pols: Vec<(Vec<Complex32>, bool)> = (0..pols).map(of_pol).collect();
-    if pols.iter().all(|(_, all_equal)| *all_equal) {
-        let parts = pols.iter().flat_map(|(gains, _)| [gains[0].re, gains[0].im]);
-        return (parts.map(f64::from).collect(), Vec::new());
-    }
-    let order = geometry.gain_order();
-    let ordered = pols.iter().flat_map(|(gains, _)| order.iter().flatten().map(|k| gains[*k]));
-    ([1.0, 0.0].repeat(pols.len()), ordered.collect())
 }
 
 #[async_trait]

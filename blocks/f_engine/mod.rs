@@ -5,6 +5,7 @@ mod cpu;
 mod cuda;
 mod frames;
 mod geometry;
+mod program;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
