@@ -1,19 +1,25 @@
 // Any permutation of axes in which the fastest one changes, as transpositions of many matrices.
 //
 // Parameters: `ELEMENT_BYTES` (1, 2, 4, 8, 16); the tiles' geometry (transpose.cuh) `BLOCK`, `VTX`,
-// `VTY`, `VECTOR`, `THREADS`; and lists, in elements, of all axes, each with the fastest axis first:
+// `VTY`, `VECTOR`, `THREADS`; and lists of axes, in elements, each with the fastest axis first:
 //
-//   ROW_LENGTHS, ROW_STRIDES            axes that are together contiguous in the output; the strides
-//                                       are those of the input
-//   COLUMN_LENGTHS, COLUMN_STRIDES      axes that are together contiguous in the input; the strides
-//                                       are those of the output
-//   BATCH_LENGTHS, BATCH_INPUT_STRIDES, BATCH_OUTPUT_STRIDES     the others (1, 0, 0 if there are none)
+//   ROW_INPUT_LENGTHS, ROW_INPUT_STRIDES          the rows of the matrices, where they lie in the
+//   ROW_OUTPUT_LENGTHS, ROW_OUTPUT_STRIDES        input and in the output: there contiguous, or in
+//                                                 runs that are multiples of a vector
+//   COLUMN_INPUT_LENGTHS, COLUMN_INPUT_STRIDES    the columns, which are so in the input
+//   COLUMN_OUTPUT_LENGTHS, COLUMN_OUTPUT_STRIDES
+//   BATCH_LENGTHS, BATCH_INPUT_STRIDES, BATCH_OUTPUT_STRIDES    the others (1, 0, 0 if there are none)
 #if !defined(ELEMENT_BYTES) || !defined(BLOCK) || !defined(VTX) || !defined(VTY) || !defined(VECTOR) || \
     !defined(THREADS)
 #error "transpose.cu needs ELEMENT_BYTES, BLOCK, VTX, VTY, VECTOR and THREADS"
 #endif
-#if !defined(ROW_LENGTHS) || !defined(ROW_STRIDES) || !defined(COLUMN_LENGTHS) || !defined(COLUMN_STRIDES)
-#error "transpose.cu needs ROW_LENGTHS, ROW_STRIDES, COLUMN_LENGTHS and COLUMN_STRIDES"
+#if !defined(ROW_INPUT_LENGTHS) || !defined(ROW_INPUT_STRIDES) || !defined(ROW_OUTPUT_LENGTHS) || \
+    !defined(ROW_OUTPUT_STRIDES)
+#error "transpose.cu needs ROW_INPUT_LENGTHS, ROW_INPUT_STRIDES, ROW_OUTPUT_LENGTHS and ROW_OUTPUT_STRIDES"
+#endif
+#if !defined(COLUMN_INPUT_LENGTHS) || !defined(COLUMN_INPUT_STRIDES) || \
+    !defined(COLUMN_OUTPUT_LENGTHS) || !defined(COLUMN_OUTPUT_STRIDES)
+#error "transpose.cu needs COLUMN_INPUT_... and COLUMN_OUTPUT_LENGTHS and _STRIDES"
 #endif
 #if !defined(BATCH_LENGTHS) || !defined(BATCH_INPUT_STRIDES) || !defined(BATCH_OUTPUT_STRIDES)
 #error "transpose.cu needs BATCH_LENGTHS, BATCH_INPUT_STRIDES and BATCH_OUTPUT_STRIDES"
@@ -28,13 +34,16 @@ using Tiles = Transpose<Element, Tiling>;
 
 template <typename... Numbers> constexpr int count(Numbers...) { return sizeof...(Numbers); }
 
-constexpr Axes<count(ROW_LENGTHS)> row_axes = {{ROW_LENGTHS}, {ROW_STRIDES}};
-constexpr Axes<count(COLUMN_LENGTHS)> column_axes = {{COLUMN_LENGTHS}, {COLUMN_STRIDES}};
+constexpr Axes<count(ROW_INPUT_LENGTHS)> row_input = {{ROW_INPUT_LENGTHS}, {ROW_INPUT_STRIDES}};
+constexpr Axes<count(ROW_OUTPUT_LENGTHS)> row_output = {{ROW_OUTPUT_LENGTHS}, {ROW_OUTPUT_STRIDES}};
+constexpr Axes<count(COLUMN_INPUT_LENGTHS)> column_input = {{COLUMN_INPUT_LENGTHS}, {COLUMN_INPUT_STRIDES}};
+constexpr Axes<count(COLUMN_OUTPUT_LENGTHS)> column_output = {{COLUMN_OUTPUT_LENGTHS},
+                                                              {COLUMN_OUTPUT_STRIDES}};
 constexpr Axes<count(BATCH_LENGTHS)> batch_input = {{BATCH_LENGTHS}, {BATCH_INPUT_STRIDES}};
 constexpr Axes<count(BATCH_LENGTHS)> batch_output = {{BATCH_LENGTHS}, {BATCH_OUTPUT_STRIDES}};
 
-constexpr u32 rows = elements(row_axes);
-constexpr u32 columns = elements(column_axes);
+constexpr u32 rows = elements(row_input);
+constexpr u32 columns = elements(column_input);
 constexpr u32 row_tiles = (rows + Tiling::tile_rows - 1) / Tiling::tile_rows;
 constexpr u32 column_tiles = (columns + Tiling::tile_columns - 1) / Tiling::tile_columns;
 
@@ -51,6 +60,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     output += offset(batch_output, batch);
     Tiles::tile(
         shared, row_tile * Tiling::tile_rows, column_tile * Tiling::tile_columns, rows, columns,
-        [&](u32 row, u32 column, auto &run) { run.load(input + offset(row_axes, row) + column); },
-        [&](u32 row, u32 column, const auto &run) { run.store(output + offset(column_axes, row) + column); });
+        [&](u32 row, u32 column, auto &run) {
+            run.load(input + offset(row_input, row) + offset(column_input, column));
+        },
+        [&](u32 row, u32 column, const auto &run) {
+            run.store(output + offset(column_output, row) + offset(row_output, column));
+        });
 }

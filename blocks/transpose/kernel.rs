@@ -14,7 +14,7 @@ const MOST_RUNS: usize = 16;
 const MOST_RUN_BYTES: usize = 256;
 /// Threads of a block of `strided_copy`.
 const COPY_THREADS: usize = 256;
-/// Matrices of fewer elements are not worth a tile.
+/// Matrices of fewer elements in all are not worth a tile.
 const LEAST_ELEMENTS: usize = 1024;
 /// Elements that the kernels count: fewer than 2^32, so that there are fewer than 2^31 blocks too.
 const MOST_ELEMENTS: usize = (1 << 32) - 1;
@@ -43,16 +43,16 @@ pub fn kernel(permutation: &Permutation) -> Option<Tunable> {
         permutation::Way::Copy(axes) => (&[][..], &[][..], axes),
         permutation::Way::Matrices { rows, columns, batch } => (&rows[..], &columns[..], batch),
     };
-    let matrix = elements(rows) * elements(columns);
-    let all = matrix * elements(others);
+    let all = elements(rows) * elements(columns) * elements(others);
     let frame = vec![all * bytes];
     if all > MOST_ELEMENTS {
-        None
-    } else if matrix < LEAST_ELEMENTS {
-        Some(copy(&[rows, columns, others].concat(), bytes, frame))
-    } else {
-        Some(transpose(rows, columns, others, bytes, frame))
+        return None;
     }
+    let matrices = Matrices::new(rows, columns, others, bytes);
+    if elements(rows) == 1 || matrices.elements() < LEAST_ELEMENTS {
+        return Some(copy(&[rows, columns, others].concat(), bytes, frame));
+    }
+    Some(matrices.transpose(frame))
 }
 
 /// The widest power of two of bytes, from one element up, that all these numbers of elements are
@@ -103,57 +103,91 @@ fn copy(axes: &[Axis], element_bytes: usize, frame: Vec<usize>) -> Tunable {
     }
 }
 
-/// The tiles worth trying, the usual one first.
-fn tiles(rows: &[Axis], columns: &[Axis], batch: &[Axis], bytes: usize) -> Vec<Tile> {
-    let strides = rows.iter().map(|axis| axis.from).chain(columns.iter().map(|axis| axis.to));
-    let strides = strides.chain(batch.iter().flat_map(|axis| [axis.from, axis.to]));
-    let aligned = alignment(strides, bytes);
-    let [height, width] = [rows, columns].map(|axes| elements(axes).next_power_of_two());
-    let (vector, threads) = if bytes < 4 { (8, 512) } else { (16, 256) };
-    let other_vector = if vector == 8 { 16 } else { 8 };
-    let mut tiles: Vec<Tile> = Vec::new();
-    // (rows and columns of the tile in shares of the usual side, vector, threads)
-    for (tall, wide, vector, threads) in [
-        ((1, 1), (1, 1), vector, threads),
-        ((1, 1), (1, 1), vector, threads / 2),
-        ((1, 1), (1, 1), other_vector, threads / 2),
-        ((1, 1), (1, 1), other_vector, 128),
-        ((1, 1), (1, 2), vector, threads / 2),
-        ((1, 2), (1, 1), vector, threads / 2),
-        ((1, 2), (1, 2), vector, 128),
-        ((2, 1), (1, 1), vector, threads),
-        ((1, 1), (2, 1), vector, threads),
-    ] {
-        let side = |share: (usize, usize)| LONG_BYTES / bytes * share.0 / share.1;
-        let narrow = |other: usize| NARROW_TILE_BYTES / bytes / other;
-        let (tall, wide) = (side(tall), side(wide));
-        let rows = if width < wide { tall.max(narrow(width)) } else { tall }.min(height);
-        let columns = if height < tall { wide.max(narrow(height)) } else { wide }.min(width);
-        let square = (vector.min(aligned) / bytes).max(1).min(rows).min(columns);
-        let threads = threads.min(rows * columns / (square * square));
-        let mut tile = Tile { rows, columns, vector: square * bytes, threads };
-        while tile.runs(bytes) > MOST_RUNS || tile.runs(bytes) * tile.vector > MOST_RUN_BYTES {
-            let longer = if tile.rows > tile.columns { &mut tile.rows } else { &mut tile.columns };
-            *longer /= 2;
-        }
-        if !tiles.contains(&tile) {
-            tiles.push(tile);
-        }
-    }
-    tiles
+/// Equal matrices to be transposed. The fastest axes come first.
+struct Matrices {
+    rows: Vec<Axis>,
+    columns: Vec<Axis>,
+    batch: Vec<Axis>,
+    element_bytes: usize,
+    /// Largest power of two of elements that a square may have, so that none of its rows reaches
+    /// over the end of what is contiguous.
+    square: usize,
+    /// Bytes that all rows are aligned to, on both sides.
+    aligned: usize,
 }
 
-fn transpose(
-    rows: &[Axis],
-    columns: &[Axis],
-    batch: &[Axis],
-    element_bytes: usize,
-    frame: Vec<usize>,
-) -> Tunable {
-    let tiles = tiles(rows, columns, batch, element_bytes);
-    let none = [Axis { len: 1, from: 0, to: 0 }];
-    let batch = if batch.is_empty() { &none } else { batch };
-    let way = |tile: Tile| {
+impl Matrices {
+    /// Matrices that are smaller than a tile lie together in it, side by side along their longer
+    /// side.
+    fn new(rows: &[Axis], columns: &[Axis], batch: &[Axis], element_bytes: usize) -> Self {
+        let strides = rows.iter().map(|axis| axis.from).chain(columns.iter().map(|axis| axis.to));
+        let strides = strides.chain(batch.iter().flat_map(|axis| [axis.from, axis.to]));
+        let mut matrices = Self {
+            rows: rows.to_vec(),
+            columns: columns.to_vec(),
+            batch: batch.to_vec(),
+            element_bytes,
+            square: WIDEST,
+            aligned: alignment(strides, element_bytes),
+        };
+        while matrices.elements() * element_bytes < NARROW_TILE_BYTES && !matrices.batch.is_empty()
+        {
+            let is_tall = elements(&matrices.rows) >= elements(&matrices.columns);
+            let contiguous = elements(if is_tall { rows } else { columns });
+            matrices.square = matrices.square.min(1 << contiguous.trailing_zeros());
+            let side = if is_tall { &mut matrices.rows } else { &mut matrices.columns };
+            side.push(matrices.batch.remove(0));
+        }
+        matrices
+    }
+
+    /// Elements of one matrix.
+    fn elements(&self) -> usize {
+        elements(&self.rows) * elements(&self.columns)
+    }
+
+    /// The tiles worth trying, the usual one first.
+    fn tiles(&self) -> Vec<Tile> {
+        let bytes = self.element_bytes;
+        let [height, width] =
+            [&self.rows, &self.columns].map(|axes| elements(axes).next_power_of_two());
+        let (vector, threads) = if bytes < 4 { (8, 512) } else { (16, 256) };
+        let other_vector = if vector == 8 { 16 } else { 8 };
+        let mut tiles: Vec<Tile> = Vec::new();
+        // (rows and columns of the tile in shares of the usual side, vector, threads)
+        for (tall, wide, vector, threads) in [
+            ((1, 1), (1, 1), vector, threads),
+            ((1, 1), (1, 1), vector, threads / 2),
+            ((1, 1), (1, 1), other_vector, threads / 2),
+            ((1, 1), (1, 1), other_vector, 128),
+            ((1, 1), (1, 2), vector, threads / 2),
+            ((1, 2), (1, 1), vector, threads / 2),
+            ((1, 2), (1, 2), vector, 128),
+            ((2, 1), (1, 1), vector, threads),
+            ((1, 1), (2, 1), vector, threads),
+        ] {
+            let side = |share: (usize, usize)| LONG_BYTES / bytes * share.0 / share.1;
+            let narrow = |other: usize| NARROW_TILE_BYTES / bytes / other;
+            let (tall, wide) = (side(tall), side(wide));
+            let rows = if width < wide { tall.max(narrow(width)) } else { tall }.min(height);
+            let columns = if height < tall { wide.max(narrow(height)) } else { wide }.min(width);
+            let square = (vector.min(self.aligned) / bytes).clamp(1, self.square);
+            let square = square.min(rows).min(columns);
+            let threads = threads.min(rows * columns / (square * square));
+            let mut tile = Tile { rows, columns, vector: square * bytes, threads };
+            while tile.runs(bytes) > MOST_RUNS || tile.runs(bytes) * tile.vector > MOST_RUN_BYTES {
+                let longer =
+                    if tile.rows > tile.columns { &mut tile.rows } else { &mut tile.columns };
+                *longer /= 2;
+            }
+            if !tiles.contains(&tile) {
+                tiles.push(tile);
+            }
+        }
+        tiles
+    }
+
+    fn way(&self, tile: Tile) -> Way {
         let block = 16.min(tile.rows).min(tile.columns);
         let geometry = [
             ("BLOCK", block),
@@ -162,30 +196,56 @@ fn transpose(
             ("VECTOR", tile.vector),
             ("THREADS", tile.threads),
         ];
-        let down = elements(rows).div_ceil(tile.rows);
-        let across = elements(columns).div_ceil(tile.columns);
+        let down = elements(&self.rows).div_ceil(tile.rows);
+        let across = elements(&self.columns).div_ceil(tile.columns);
         Way {
             geometry: geometry.map(|(name, number)| (name, number.to_string())).to_vec(),
-            blocks: down * across * elements(batch),
+            blocks: down * across * elements(&self.batch),
             threads: tile.threads,
-            shared_bytes: tile.rows * tile.columns * element_bytes,
+            shared_bytes: tile.rows * tile.columns * self.element_bytes,
         }
-    };
-    Tunable {
-        program: "transpose.cu",
-        kernel: "transpose",
-        shape: vec![
-            ("ELEMENT_BYTES", element_bytes.to_string()),
-            ("ROW_LENGTHS", list(rows.iter().map(|axis| axis.len))),
-            ("ROW_STRIDES", list(rows.iter().map(|axis| axis.from))),
-            ("COLUMN_LENGTHS", list(columns.iter().map(|axis| axis.len))),
-            ("COLUMN_STRIDES", list(columns.iter().map(|axis| axis.to))),
-            ("BATCH_LENGTHS", list(batch.iter().map(|axis| axis.len))),
-            ("BATCH_INPUT_STRIDES", list(batch.iter().map(|axis| axis.from))),
-            ("BATCH_OUTPUT_STRIDES", list(batch.iter().map(|axis| axis.to))),
-        ],
-        inputs: frame.clone(),
-        outputs: frame,
-        ways: tiles.into_iter().map(way).collect(),
     }
+
+    fn transpose(&self, frame: Vec<usize>) -> Tunable {
+        let none = [Axis { len: 1, from: 0, to: 0 }];
+        let batch = if self.batch.is_empty() { &none[..] } else { &self.batch };
+        let [row_from, row_to] = sides(&self.rows);
+        let [column_from, column_to] = sides(&self.columns);
+        Tunable {
+            program: "transpose.cu",
+            kernel: "transpose",
+            shape: vec![
+                ("ELEMENT_BYTES", self.element_bytes.to_string()),
+                ("ROW_INPUT_LENGTHS", list(row_from.iter().map(|axis| axis.0))),
+                ("ROW_INPUT_STRIDES", list(row_from.iter().map(|axis| axis.1))),
+                ("ROW_OUTPUT_LENGTHS", list(row_to.iter().map(|axis| axis.0))),
+                ("ROW_OUTPUT_STRIDES", list(row_to.iter().map(|axis| axis.1))),
+                ("COLUMN_INPUT_LENGTHS", list(column_from.iter().map(|axis| axis.0))),
+                ("COLUMN_INPUT_STRIDES", list(column_from.iter().map(|axis| axis.1))),
+                ("COLUMN_OUTPUT_LENGTHS", list(column_to.iter().map(|axis| axis.0))),
+                ("COLUMN_OUTPUT_STRIDES", list(column_to.iter().map(|axis| axis.1))),
+                ("BATCH_LENGTHS", list(batch.iter().map(|axis| axis.len))),
+                ("BATCH_INPUT_STRIDES", list(batch.iter().map(|axis| axis.from))),
+                ("BATCH_OUTPUT_STRIDES", list(batch.iter().map(|axis| axis.to))),
+            ],
+            inputs: frame.clone(),
+            outputs: frame,
+            ways: self.tiles().into_iter().map(|tile| self.way(tile)).collect(),
+        }
+    }
+}
+
+/// Lengths and strides of the axes in the input, and in the output, joined where they are one there.
+fn sides(axes: &[Axis]) -> [Vec<(usize, usize)>; 2] {
+    let strides: [fn(&Axis) -> usize; 2] = [|axis| axis.from, |axis| axis.to];
+    strides.map(|stride| {
+        let mut joined: Vec<(usize, usize)> = Vec::new();
+        for axis in axes {
+            match joined.last_mut() {
+                Some((len, step)) if stride(axis) == *len * *step => *len *= axis.len,
+                _ => joined.push((axis.len, stride(axis))),
+            }
+        }
+        joined
+    })
 }

@@ -157,3 +157,25 @@ fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
         assert_eq!(refusals.len(), 2, "{order:?}");
     }
 }
+
+#[test]
+fn every_way_of_a_gpu_cuts_tiles_into_whole_squares_of_threads_that_exist() {
+    for lengths in [[64, 3, 128, 2], [1, 300, 520, 1], [7, 2, 2, 16], [512, 2, 1, 700]] {
+        for order in orders(4) {
+            for bytes in [1, 2, 4, 8] {
+                let axes = permutation::axes(&lengths, &order);
+                let kernel = kernel::kernel(&Permutation::new(&axes, bytes)).unwrap();
+                assert!(!kernel.ways.is_empty());
+                for way in kernel.ways.iter().filter(|way| !way.geometry.is_empty()) {
+                    let number = |at: usize| way.geometry[at].1.parse::<usize>().unwrap();
+                    let [block, vtx, vty, vector, threads] = [0, 1, 2, 3, 4].map(number);
+                    let element = kernel.shape[0].1.parse::<usize>().unwrap();
+                    let squares = block * block * vtx * vty / (vector / element).pow(2);
+                    assert!(threads <= 512 && squares % threads == 0, "{way:?}");
+                    assert!(vector >= element && way.shared_bytes <= 64 << 10, "{way:?}");
+                    assert!(way.shared_bytes / threads <= 256, "{way:?}");
+                }
+            }
+        }
+    }
+}
