@@ -169,6 +169,18 @@ impl DelayModel {
         });
     }
 
+    /// The delays for `count` spectra from timestamp `start` on, `step` apart.
+    pub fn each(&self, start: u64, step: u64, count: usize) -> impl Iterator<Item = Delay> {
+        let first = self.at(start);
+        let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
+        let end = start + step * count as u64;
+        let in_force = self.pieces.partition_point(|piece| piece.start <= start);
+        let is_constant = !self.pieces[..in_force].last().is_some_and(changes)
+            && self.pieces.get(in_force).is_none_or(|next| next.start >= end);
+        // Mostly nothing moves, and there are tens of thousands of spectra to a frame.
+        (0..count as u64).map(move |n| if is_constant { first } else { self.at(start + n * step) })
+    }
+
     /// The delay for the spectrum with timestamp `t`.
     #[must_use]
     pub fn at(&self, t: u64) -> Delay {
@@ -196,6 +208,18 @@ mod tests {
 
     fn piece(start_samples: u64, delay_samples: f64) -> Piece {
         Piece { start_samples, delay_samples: Some(delay_samples), ..Piece::default() }
+    }
+
+    #[test]
+    fn the_delays_of_a_frame_are_those_of_its_spectra() {
+        let mut model = DelayModel::new(1e9);
+        model.queue(&piece(100, 7.25));
+        model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
+        model.queue(&piece(500, 2.5));
+        for start in (0..700).step_by(10) {
+            let expected: Vec<Delay> = (0..9).map(|n| model.at(start + 20 * n)).collect();
+            assert_eq!(model.each(start, 20, 9).collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

@@ -113,14 +113,19 @@ impl Dumps {
 
     fn count(&mut self, valid: &[u32], heaps: Range<usize>) {
         let antennas = self.shape.antennas;
-        for heap in heaps {
-            let valid = &valid[heap * antennas..][..antennas];
+        let mut rows = &valid[heaps.start * antennas..heaps.end * antennas];
+        while !rows.is_empty() {
+            // Heaps in a row lack the same antennas, mostly none: they are counted together.
+            let (row, _) = rows.split_at(antennas);
+            let heaps = rows.chunks_exact(antennas).take_while(|other| *other == row).count();
             let mut counts = self.counts.iter_mut();
             for a2 in 0..antennas {
-                for (a1, count) in counts.by_ref().take(a2 + 1).enumerate() {
-                    *count += u32::from(valid[a1] != 0 && valid[a2] != 0);
+                let has_a2 = row[a2] != 0;
+                for (valid, count) in row[..=a2].iter().zip(counts.by_ref()) {
+                    *count += if has_a2 && *valid != 0 { heaps as u32 } else { 0 };
                 }
             }
+            rows = &rows[heaps * antennas..];
         }
     }
 

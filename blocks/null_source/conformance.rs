@@ -4,13 +4,9 @@ use crate::conformance::{Case, Tolerance};
 use fxgraph::DeviceName;
 use serde_json::json;
 
-/// (pattern, element type, elements, frames): later frames repeat patterns, except of zeros.
-const CASES: &[(&str, &str, usize, usize)] = &[
-    ("zeros", "ci8", 5000, 12),
-    ("counter", "i8", 777, 2),
-    ("random", "ci4", 4096, 2),
-    ("random", "cf32", 1000, 2),
-];
+/// (pattern, element type, elements, frames): no more frames than buffers, as later ones repeat.
+const CASES: &[(&str, &str, usize, usize)] =
+    &[("counter", "i8", 777, 2), ("random", "ci4", 4096, 2), ("random", "cf32", 1000, 2)];
 
 /// The cases, with the form on `device`.
 #[must_use]

@@ -99,9 +99,9 @@ impl<S: Store> Pol<S> {
     /// Gets ready for an output frame with its first spectrum at `start`.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
-        let spectra = self.delays.capacity() as u64;
+        let spectra = self.delays.capacity();
         self.delays.clear();
-        self.delays.extend((0..spectra).map(|n| self.model.at(start + n * step)));
+        self.delays.extend(self.model.each(start, step, spectra));
     }
 
     /// Coarse delay of spectrum `n`, unless it is beyond `most`.
