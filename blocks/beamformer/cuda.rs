@@ -14,8 +14,6 @@ use std::sync::Arc;
 /// Warps of a block of threads; each takes so many times.
 const WARPS: usize = 4;
 const WARP_TIMES: usize = 32;
-/// Blocks of threads for each multiprocessor below which more of them share the times.
-const BUSY_BLOCKS: usize = 4;
 /// Blocks whose weights a multiprocessor's shared memory should hold.
 const RESIDENT_BLOCKS: usize = 3;
 /// Words before the antennas of a `Heap`.
@@ -86,8 +84,11 @@ impl Cuda {
         let kernel = program.kernel("beamform", tiles.shared_bytes())?;
         let blocks = tiles.groups * shape.channels;
         let items = shape.heaps * shape.spectra.div_ceil(WARP_TIMES);
-        let sharing = (BUSY_BLOCKS * properties.multiprocessors).div_ceil(blocks);
-        let grid = Grid::new([blocks, sharing.min(items.div_ceil(WARPS)), 1], 32 * WARPS);
+        // All blocks run at once if they can: a second round would be over for most of the GPU while
+        // the last ones still work.
+        let at_once = kernel.blocks_per_multiprocessor(32 * WARPS)? * properties.multiprocessors;
+        let sharing = (at_once / blocks).clamp(1, items.div_ceil(WARPS));
+        let grid = Grid::new([blocks, sharing, 1], 32 * WARPS);
         let heap_words = HEAP_HEAD + tiles.padded_antennas();
         let pinned = |len: usize| -> Result<Vec<_>, BlockError> {
             (0..IN_FLIGHT).map(|_| Ok(Pinned::new(device, len)?)).collect()
