@@ -115,7 +115,7 @@ fn three_blocks(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark
     let spectra = samples / (2 * channels);
     let blocks = format!(
         "{}  pfb: {{kind: pfb, queue: 1, inputs: [\"source[*]\"], parameters: {{channels: {channels}, taps: \
-         16, unzip: 4, spectra_per_frame: {spectra}}}}}\n  fft: {{kind: fft, input: pfb}}\n  \
+         16, unzip: 2, spectra_per_frame: {spectra}}}}}\n  fft: {{kind: fft, input: pfb}}\n  \
          postproc: {{kind: postproc, input: fft, parameters: {{gains: 0.1, dither: none, \
          spectra_per_heap: {HEAP}, heaps_per_frame: {heaps}}}}}\n  \
          sink: {{kind: null_sink, input: postproc}}\n",

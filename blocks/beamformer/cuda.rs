@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// Warps of a block of threads; each takes so many times.
 const WARPS: usize = 4;
 const WARP_TIMES: usize = 32;
+/// Blocks of threads that share the times of a tile at most: each loads the weights again.
+const MOST_SHARING: usize = 16;
 /// Blocks whose weights a multiprocessor's shared memory should hold.
 const RESIDENT_BLOCKS: usize = 3;
 /// Words before the antennas of a `Heap`.
@@ -84,10 +86,8 @@ impl Cuda {
         let kernel = program.kernel("beamform", tiles.shared_bytes())?;
         let blocks = tiles.groups * shape.channels;
         let items = shape.heaps * shape.spectra.div_ceil(WARP_TIMES);
-        // All blocks run at once if they can: a second round would be over for most of the GPU while
-        // the last ones still work.
         let at_once = kernel.blocks_per_multiprocessor(32 * WARPS)? * properties.multiprocessors;
-        let sharing = (at_once / blocks).clamp(1, items.div_ceil(WARPS));
+        let sharing = sharing(blocks, items.div_ceil(WARPS), at_once);
         let grid = Grid::new([blocks, sharing, 1], 32 * WARPS);
         let heap_words = HEAP_HEAD + tiles.padded_antennas();
         let pinned = |len: usize| -> Result<Vec<_>, BlockError> {
@@ -170,6 +170,18 @@ impl Cuda {
         debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
         output
     }
+}
+
+/// How many blocks of threads share the times of each of `blocks` tiles, `most` at most, on a GPU that
+/// runs `at_once`: as few as leave little of it idle in the last round.
+fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
+    let busy = |sharing: usize| {
+        let rounds = (blocks * sharing).div_ceil(at_once.max(1));
+        (blocks * sharing) as f64 / (rounds * at_once.max(1)) as f64
+    };
+    let choices = 1..=most.clamp(1, MOST_SHARING);
+    let good = choices.clone().find(|&sharing| busy(sharing) > 0.9);
+    good.or(choices.max_by(|&a, &b| busy(a).total_cmp(&busy(b)))).unwrap_or(1)
 }
 
 fn defines(

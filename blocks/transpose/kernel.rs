@@ -151,7 +151,11 @@ impl Matrices {
         let bytes = self.element_bytes;
         let [height, width] =
             [&self.rows, &self.columns].map(|axes| elements(axes).next_power_of_two());
-        let (vector, threads) = if bytes < 4 { (8, 512) } else { (16, 256) };
+        let (vector, threads) = match bytes {
+            1 | 2 => (8, 512),
+            4 => (8, 128),
+            _ => (16, 256),
+        };
         let other_vector = if vector == 8 { 16 } else { 8 };
         let mut tiles: Vec<Tile> = Vec::new();
         // (rows and columns of the tile in shares of the usual side, vector, threads)
