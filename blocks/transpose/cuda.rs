@@ -3,7 +3,7 @@
 
 use super::Layout;
 use crate::gpu;
-use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
+use fxgraph::cuda::{Grid, Kernel, Lane, Turn, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use std::sync::Arc;
 
@@ -41,20 +41,9 @@ impl Cuda {
 #[async_trait]
 impl Block for Cuda {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        while io.outputs[0].has_room()
-            && let Some((_, output)) = self.lane.done()?
-        {
-            io.outputs[0].push(output);
+        match self.lane.turn(io)? {
+            Turn::Begin(input, output) => self.begin(input, output).map(|()| Next::Again),
+            Turn::Rest(next) => Ok(next),
         }
-        if io.inputs[0].ended() && self.lane.is_idle() {
-            return Ok(Next::Finished);
-        }
-        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
-        }
-        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.begin(input, output)?;
-        Ok(Next::Again)
     }
 }

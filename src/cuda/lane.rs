@@ -3,8 +3,9 @@
 
 use super::status::Status;
 use super::{CudaError, Device};
-use crate::block::BlockError;
+use crate::block::{BlockError, Io, Next};
 use crate::counter::Counter;
+use crate::frame::{Frame, FrameMut};
 use crate::kind::{Env, Waker};
 use cudarc::driver::{result, sys};
 use std::collections::VecDeque;
@@ -231,6 +232,35 @@ impl<J> Lane<J> {
                 .map_err(CudaError::driver("queueing work"))?;
         }
         Ok(())
+    }
+}
+
+/// What a block that makes one frame of each it reads is to do.
+pub enum Turn {
+    /// Begin a job on this frame, which makes that one.
+    Begin(Arc<Frame>, FrameMut),
+    /// Nothing now.
+    Rest(Next),
+}
+
+impl Lane<(Arc<Frame>, FrameMut)> {
+    /// The turn of a block that makes one frame of each it reads: what is done is pushed, and the
+    /// next frames are taken if there is room.
+    pub fn turn(&mut self, io: &mut Io<'_>) -> Result<Turn, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some((_, output)) = self.done()?
+        {
+            io.outputs[0].push(output);
+        }
+        if io.inputs[0].ended() && self.is_idle() {
+            return Ok(Turn::Rest(Next::Finished));
+        }
+        if !self.has_room() || io.inputs[0].peek().is_none() {
+            return Ok(Turn::Rest(Next::Wait));
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Turn::Rest(Next::Wait)) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Turn::Rest(Next::Wait)) };
+        Ok(Turn::Begin(input, output))
     }
 }
 

@@ -33,7 +33,7 @@ pub use cudarc::{cufft, driver};
 pub use device::{Device, Properties, count};
 pub use error::CudaError;
 pub use kernel::{Arg, Grid, Kernel, Program};
-pub use lane::{IN_FLIGHT, Lane};
+pub use lane::{IN_FLIGHT, Lane, Turn};
 pub use memory::{
     DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };

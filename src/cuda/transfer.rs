@@ -1,7 +1,7 @@
 //! The blocks between host and device, which the plan puts where an edge crosses.
 #![allow(unsafe_code)] // copies between frames that the job owns
 
-use super::{IN_FLIGHT, Lane, frame_address};
+use super::{IN_FLIGHT, Lane, Turn, frame_address};
 use crate::block::{Block, BlockError, Io, Next};
 use crate::frame::{Frame, FrameMut};
 use crate::kind::{Configured, Env, Ports, Refusal, Resources};
@@ -78,20 +78,9 @@ impl Running {
 #[async_trait]
 impl Block for Running {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        while io.outputs[0].has_room()
-            && let Some((_, output)) = self.lane.done()?
-        {
-            io.outputs[0].push(output);
+        match self.lane.turn(io)? {
+            Turn::Begin(input, output) => self.copy(input, output).map(|()| Next::Again),
+            Turn::Rest(next) => Ok(next),
         }
-        if io.inputs[0].ended() && self.lane.is_idle() {
-            return Ok(Next::Finished);
-        }
-        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
-        }
-        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.copy(input, output)?;
-        Ok(Next::Again)
     }
 }
