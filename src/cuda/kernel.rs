@@ -147,31 +147,13 @@ pub struct Grid {
     pub blocks: [usize; 3],
     /// Threads of each block in x, y and z.
     pub threads: [usize; 3],
-    /// Blocks of a cluster, 1 for none.
-    pub cluster: usize,
-    /// The kernel may start while the one before it ends; it has to wait for it by itself.
-    pub overlaps_previous: bool,
 }
 
 impl Grid {
     /// `blocks` by x, y and z, of `threads` threads in a row.
     #[must_use]
     pub fn new(blocks: [usize; 3], threads: usize) -> Self {
-        Self { blocks, threads: [threads, 1, 1], cluster: 1, overlaps_previous: false }
-    }
-
-    /// The same in clusters of this many blocks in x.
-    #[must_use]
-    pub fn cluster(mut self, blocks: usize) -> Self {
-        self.cluster = blocks;
-        self
-    }
-
-    /// The same, launched before the kernel before it has ended (`griddepcontrol`).
-    #[must_use]
-    pub fn overlapping_previous(mut self) -> Self {
-        self.overlaps_previous = true;
-        self
+        Self { blocks, threads: [threads, 1, 1] }
     }
 }
 
@@ -245,15 +227,6 @@ impl Kernel {
             .map_err(CudaError::driver("asking for a kernel's occupancy"))
     }
 
-    /// Registers of each thread.
-    pub fn registers(&self) -> Result<usize, CudaError> {
-        let registers = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
-        // SAFETY: the function is loaded.
-        unsafe { result::function::get_function_attribute(self.function.0, registers) }
-            .map(|registers| registers.max(0) as usize)
-            .map_err(CudaError::driver("asking for a kernel's registers"))
-    }
-
     /// Queues the kernel on `stream`.
     ///
     /// # Safety
@@ -278,47 +251,18 @@ impl Kernel {
             };
             *pointer = bytes.as_ptr().cast_mut().cast();
         }
-        let mut attributes =
-            [const { std::mem::MaybeUninit::<sys::CUlaunchAttribute>::zeroed() }; 2];
-        let mut count = 0;
-        let [blocks, threads] = [grid.blocks, grid.threads].map(|n| n.map(|n| n as u32));
-        // SAFETY: each attribute is zeroed plain data of which the fields for its id are set; the
-        // arguments are the caller's promise.
-        unsafe {
-            if grid.cluster > 1 {
-                let attribute = attributes[count].assume_init_mut();
-                attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-                attribute.value.clusterDim.x = grid.cluster as u32;
-                attribute.value.clusterDim.y = 1;
-                attribute.value.clusterDim.z = 1;
-                count += 1;
-            }
-            if grid.overlaps_previous {
-                let attribute = attributes[count].assume_init_mut();
-                attribute.id =
-                    sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-                attribute.value.programmaticStreamSerializationAllowed = 1;
-                count += 1;
-            }
-            let configuration = sys::CUlaunchConfig {
-                gridDimX: blocks[0],
-                gridDimY: blocks[1],
-                gridDimZ: blocks[2],
-                blockDimX: threads[0],
-                blockDimY: threads[1],
-                blockDimZ: threads[2],
-                sharedMemBytes: self.shared_bytes as u32,
-                hStream: stream,
-                attrs: attributes.as_mut_ptr().cast(),
-                numAttrs: count as u32,
-            };
-            let launched = sys::cuLaunchKernelEx(
-                &raw const configuration,
+        let [blocks, threads] = [grid.blocks, grid.threads].map(|n| n.map(|n| n as u32).into());
+        // SAFETY: the arguments are the caller's promise.
+        let launched = unsafe {
+            result::launch_kernel(
                 self.function.0,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            );
-            CudaError::check("launching a kernel", launched)
-        }
+                blocks,
+                threads,
+                self.shared_bytes as u32,
+                stream,
+                &mut pointers[..arguments.len()],
+            )
+        };
+        launched.map_err(CudaError::driver("launching a kernel"))
     }
 }
