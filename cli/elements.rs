@@ -1,6 +1,7 @@
 //! Elements of a frame as complex numbers, with the validity of each.
 
 use fxgraph::{Dtype, Frame, PortType};
+use half::f16;
 use num_complex::Complex;
 
 /// Walks over the elements of a port's frames.
@@ -71,6 +72,7 @@ pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
         Dtype::I16 => real(f64::from(frame.as_slice::<i16>()[n])),
         Dtype::I32 => real(f64::from(frame.as_slice::<i32>()[n])),
         Dtype::I64 => real(frame.as_slice::<i64>()[n] as f64),
+        Dtype::F16 => real(f64::from(frame.as_slice::<f16>()[n])),
         Dtype::F32 => real(f64::from(frame.as_slice::<f32>()[n])),
         Dtype::F64 => real(frame.as_slice::<f64>()[n]),
         Dtype::Ci4 => {
@@ -85,9 +87,17 @@ pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
             let [re, im] = frame.as_slice::<[i32; 2]>()[n];
             Complex::new(f64::from(re), f64::from(im))
         }
+        Dtype::Cf16 => {
+            let [re, im] = frame.as_slice::<[f16; 2]>()[n];
+            Complex::new(f64::from(re), f64::from(im))
+        }
         Dtype::Cf32 => {
             let [re, im] = frame.as_slice::<[f32; 2]>()[n];
             Complex::new(f64::from(re), f64::from(im))
+        }
+        Dtype::Cf64 => {
+            let [re, im] = frame.as_slice::<[f64; 2]>()[n];
+            Complex::new(re, im)
         }
     }
 }

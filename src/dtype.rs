@@ -19,6 +19,8 @@ pub enum Dtype {
     I32,
     /// 64-bit signed integer.
     I64,
+    /// Half-precision float (IEEE 754 binary16).
+    F16,
     /// Single-precision float.
     F32,
     /// Double-precision float.
@@ -29,20 +31,43 @@ pub enum Dtype {
     Ci8,
     /// Complex of two 32-bit integers.
     Ci32,
+    /// Complex of two half-precision floats.
+    Cf16,
     /// Complex of two single-precision floats.
     Cf32,
+    /// Complex of two double-precision floats.
+    Cf64,
 }
 
 impl Dtype {
+    /// Every type but the packed ones.
+    pub const WHOLE_BYTES: [Self; 14] = [
+        Self::U8,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::Ci4,
+        Self::Ci8,
+        Self::Ci32,
+        Self::Cf16,
+        Self::Cf32,
+        Self::Cf64,
+    ];
+
     /// Bits of one element; a complex number is one element.
     #[must_use]
     pub const fn bits(self) -> usize {
         match self {
             Self::Packed(bits) => bits as usize,
             Self::U8 | Self::I8 | Self::Ci4 => 8,
-            Self::I16 | Self::Ci8 => 16,
-            Self::I32 | Self::F32 => 32,
+            Self::I16 | Self::F16 | Self::Ci8 => 16,
+            Self::I32 | Self::F32 | Self::Cf16 => 32,
             Self::I64 | Self::F64 | Self::Ci32 | Self::Cf32 => 64,
+            Self::Cf64 => 128,
         }
     }
 
@@ -62,12 +87,15 @@ impl fmt::Display for Dtype {
             Self::I16 => "i16",
             Self::I32 => "i32",
             Self::I64 => "i64",
+            Self::F16 => "f16",
             Self::F32 => "f32",
             Self::F64 => "f64",
             Self::Ci4 => "ci4",
             Self::Ci8 => "ci8",
             Self::Ci32 => "ci32",
+            Self::Cf16 => "cf16",
             Self::Cf32 => "cf32",
+            Self::Cf64 => "cf64",
         };
         f.write_str(name)
     }
@@ -88,20 +116,7 @@ impl FromStr for Dtype {
         {
             return Ok(Self::Packed(bits));
         }
-        let plain = [
-            Self::U8,
-            Self::I8,
-            Self::I16,
-            Self::I32,
-            Self::I64,
-            Self::F32,
-            Self::F64,
-            Self::Ci4,
-            Self::Ci8,
-            Self::Ci32,
-            Self::Cf32,
-        ];
-        plain
+        Self::WHOLE_BYTES
             .into_iter()
             .find(|dtype| dtype.to_string() == s)
             .ok_or_else(|| UnknownDtype(s.to_owned()))
@@ -114,7 +129,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for dtype in [Dtype::Packed(10), Dtype::Ci4, Dtype::Cf32, Dtype::I64] {
+        for dtype in [Dtype::Packed(10)].into_iter().chain(Dtype::WHOLE_BYTES) {
             assert_eq!(dtype.to_string().parse(), Ok(dtype));
         }
         assert!("i17p".parse::<Dtype>().is_err());

@@ -43,6 +43,30 @@ fn numpy_reads_the_recordings_of_the_array_and_finds_what_must_be_in_them() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+#[test]
+fn numpy_reads_every_width_of_complex_floats() {
+    let script = "import sys, numpy; d = numpy.load(sys.argv[1]); \
+        z = d.astype('f8') @ [1, 1j] if d.dtype == 'f2' else d; \
+        print(d.dtype, d.shape, abs((abs(z) ** 2).mean() - 2 / 3) < 0.05)";
+    let folder = tempfile::tempdir().unwrap();
+    for (dtype, seen) in [
+        ("cf16", "float16 (2, 3, 700, 2) True"),
+        ("cf32", "complex64 (2, 3, 700) True"),
+        ("cf64", "complex128 (2, 3, 700) True"),
+    ] {
+        let flowgraph = format!(
+            "flowgraph: floats\nblocks:\n  source: {{kind: null_source, parameters: {{dtype: {dtype}, \
+             axes: [{{name: pol, len: 3}}, {{name: sample, len: 700}}], samples_per_frame: 700, \
+             frames: 2, pattern: random}}}}\n  \
+             sink: {{kind: file_sink, input: source, parameters: {{path: {dtype}.npy}}}}\n"
+        );
+        std::fs::write(folder.path().join("floats.yaml"), flowgraph).unwrap();
+        let output = fxgraph(&["run", "floats.yaml"], folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(numpy(script, &folder.path().join(format!("{dtype}.npy"))), seen);
+    }
+}
+
 const TWO_SINKS: &str = "flowgraph: two_sinks
 parameters: {frames: 50}
 blocks:

@@ -30,7 +30,7 @@ pub struct FileSource {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
-    /// Element type: `i10p` (packed 10-bit), `i8`, `i16`, `ci8`, `cf32`, ...
+    /// Element type: `i10p` (packed 10-bit), `i8`, `i16`, `ci8`, `cf16`, `cf32`, ...
     pub dtype: String,
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,

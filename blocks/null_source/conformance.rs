@@ -5,8 +5,13 @@ use fxgraph::DeviceName;
 use serde_json::json;
 
 /// (pattern, element type, elements, frames): no more frames than buffers, as later ones repeat.
-const CASES: &[(&str, &str, usize, usize)] =
-    &[("counter", "i8", 777, 2), ("random", "ci4", 4096, 2), ("random", "cf32", 1000, 2)];
+const CASES: &[(&str, &str, usize, usize)] = &[
+    ("counter", "i8", 777, 2),
+    ("random", "ci4", 4096, 2),
+    ("random", "cf32", 1000, 2),
+    ("random", "cf16", 1001, 2),
+    ("random", "cf64", 500, 2),
+];
 
 /// The cases, with the form on `device`.
 #[must_use]

@@ -21,7 +21,8 @@ const MAX_FRAME_BYTES: usize = 1 << 32;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NullSource {
-    /// Element type: `i10p` (packed 10-bit), `u8`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `ci4`, `ci8`, `ci32`, `cf32`.
+    /// Element type: `i10p` (packed 10-bit), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
+    /// `ci8`, `ci32`, `cf16`, `cf32`, `cf64`.
     pub dtype: String,
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,
@@ -151,9 +152,9 @@ impl Kind for NullSource {
             Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
         };
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
-            refusals.push(refuse("dtype", unknown.to_string()).help(
-                "types are i10p (packed, 2 to 16 bits), u8, i8, i16, i32, i64, f32, f64, ci4, ci8, ci32, cf32",
-            ));
+            let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
+            let help = format!("types are i10p (packed, 2 to 16 bits), {names}");
+            refusals.push(refuse("dtype", unknown.to_string()).help(help));
             Dtype::U8
         });
         let axes = read_axes(&self.axes, "axes", &mut refusals);
@@ -217,6 +218,7 @@ impl Kind for NullSource {
 mod tests {
     use super::*;
     use fxgraph::{Next, runtime::edge::Harness};
+    use half::f16;
 
     fn parameters(json: serde_json::Value) -> NullSource {
         serde_json::from_value(json).unwrap()
@@ -267,6 +269,27 @@ mod tests {
             } else {
                 assert!(bytes().all(|b| b >> 4 != 8 && b & 15 != 8));
             }
+        }
+    }
+
+    #[test]
+    fn random_floats_of_every_width_are_finite_and_fill_minus_one_to_one() {
+        for dtype in ["f16", "f32", "f64", "cf16", "cf32", "cf64"] {
+            let source = parameters(serde_json::json!({
+                "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
+                "frames": 1, "pattern": "random",
+            }));
+            let bytes = &run(&source)[0].1;
+            let values: Vec<f64> = match &dtype[dtype.len() - 2..] {
+                "16" => bytes.as_chunks().0.iter().map(|b| f16::from_ne_bytes(*b).into()).collect(),
+                "32" => bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b).into()).collect(),
+                _ => bytes.as_chunks().0.iter().map(|b| f64::from_ne_bytes(*b)).collect(),
+            };
+            let parts = if dtype.starts_with('c') { 2 } else { 1 };
+            assert_eq!(values.len(), parts * 4096);
+            assert!(values.iter().all(|value| value.abs() <= 1.0), "{dtype}");
+            let power = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
+            assert!((power - 1.0 / 3.0).abs() < 0.03, "{dtype}: {power}");
         }
     }
 

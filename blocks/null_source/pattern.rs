@@ -3,6 +3,7 @@
 use super::Pattern;
 use crate::random::Random;
 use fxgraph::Dtype;
+use half::f16;
 use rayon::prelude::*;
 
 impl Pattern {
@@ -22,7 +23,11 @@ impl Pattern {
             Self::Random => {
                 let random = Random::of(seed, frame);
                 // A number makes so many bytes: each stretch knows where its numbers begin.
-                let bytes_of_number = if matches!(dtype, Dtype::F32 | Dtype::Cf32) { 4 } else { 8 };
+                let bytes_of_number = match dtype {
+                    Dtype::F16 | Dtype::Cf16 => 2,
+                    Dtype::F32 | Dtype::Cf32 => 4,
+                    _ => 8,
+                };
                 bytes.par_chunks_mut(STRETCH_BYTES).enumerate().for_each(|(index, bytes)| {
                     let skipped = index * (STRETCH_BYTES / bytes_of_number);
                     fill_random(dtype, &mut random.after(skipped as u64), bytes);
@@ -38,12 +43,18 @@ const STRETCH_BYTES: usize = 1 << 20;
 /// Fills `bytes` with elements of `dtype`.
 fn fill_random(dtype: Dtype, random: &mut Random, bytes: &mut [u8]) {
     match dtype {
+        Dtype::F16 | Dtype::Cf16 => {
+            for value in bytes.chunks_exact_mut(2) {
+                let half = f16::from_f32((2.0 * random.uniform() - 1.0) as f32);
+                value.copy_from_slice(&half.to_ne_bytes());
+            }
+        }
         Dtype::F32 | Dtype::Cf32 => {
             for value in bytes.chunks_exact_mut(4) {
                 value.copy_from_slice(&((2.0 * random.uniform() - 1.0) as f32).to_ne_bytes());
             }
         }
-        Dtype::F64 => {
+        Dtype::F64 | Dtype::Cf64 => {
             for value in bytes.chunks_exact_mut(8) {
                 value.copy_from_slice(&(2.0 * random.uniform() - 1.0).to_ne_bytes());
             }

@@ -109,12 +109,16 @@ pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
         Dtype::I16 => ("<i2", false, "one number per element"),
         Dtype::I32 => ("<i4", false, "one number per element"),
         Dtype::I64 => ("<i8", false, "one number per element"),
+        Dtype::F16 => ("<f2", false, "one number per element"),
         Dtype::F32 => ("<f4", false, "one number per element"),
         Dtype::F64 => ("<f8", false, "one number per element"),
         Dtype::Ci4 => ("|u1", false, "one byte per element, real part in the high four bits"),
         Dtype::Ci8 => ("|i1", true, parts),
         Dtype::Ci32 => ("<i4", true, parts),
+        // NumPy has no complex number of halves.
+        Dtype::Cf16 => ("<f2", true, parts),
         Dtype::Cf32 => ("<c8", false, "one complex number per element"),
+        Dtype::Cf64 => ("<c16", false, "one complex number per element"),
     }
 }
 
