@@ -62,7 +62,7 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     for beams in [4, 16, 64] {
         all.push(beamformer(device, &sizes, beams));
     }
-    for (dtype, bytes) in [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8)] {
+    for (dtype, bytes) in [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8), ("cf64", 16)] {
         all.push(transpose(device, &sizes, dtype, bytes));
     }
     if device != DeviceName::Cpu {

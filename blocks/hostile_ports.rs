@@ -29,6 +29,8 @@ const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Ci4, &["heap", "antenna", "channel", "pol", "spectrum"]),
     (Dtype::Ci32, &["channel", "baseline", "product"]),
     (Dtype::Ci8, &["heap", "beam", "channel", "spectrum"]),
+    (Dtype::Cf16, &["heap", "antenna", "channel", "pol", "spectrum"]),
+    (Dtype::Cf64, &["pol", "spectrum", "channel"]),
 ];
 
 /// A port, each length and each validity axis drawn anew.

@@ -91,7 +91,7 @@ pub(super) fn orders(n: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn every_order_of_up_to_five_axes_of_every_size_of_element_is_right() {
-    let types = [Dtype::Ci4, Dtype::Ci8, Dtype::F32, Dtype::Cf32];
+    let types = [Dtype::Ci4, Dtype::Ci8, Dtype::F32, Dtype::Cf32, Dtype::Cf64];
     for axes in 1..=5 {
         for (n, order) in orders(axes).iter().enumerate() {
             for lengths in [[3, 5, 2, 7, 2], [2, 1, 20, 3, 4], [1, 4, 2, 1, 8]] {
@@ -105,7 +105,7 @@ fn every_order_of_up_to_five_axes_of_every_size_of_element_is_right() {
 
 #[test]
 fn matrices_larger_than_a_square_are_right() {
-    for dtype in [Dtype::I8, Dtype::Ci8, Dtype::I32, Dtype::F64] {
+    for dtype in [Dtype::I8, Dtype::Ci8, Dtype::Cf16, Dtype::F64, Dtype::Cf64] {
         check(dtype, &[130, 131], &[1, 0], 1);
         check(dtype, &[70, 300, 2], &[2, 1, 0], 3);
         check(dtype, &[70, 2, 260], &[2, 0, 1], 1);
@@ -162,7 +162,7 @@ fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
 fn every_way_of_a_gpu_cuts_tiles_into_whole_squares_of_threads_that_exist() {
     for lengths in [[64, 3, 128, 2], [1, 300, 520, 1], [7, 2, 2, 16], [512, 2, 1, 700]] {
         for order in orders(4) {
-            for bytes in [1, 2, 4, 8] {
+            for bytes in [1, 2, 4, 8, 16] {
                 let axes = permutation::axes(&lengths, &order);
                 let kernel = kernel::kernel(&Permutation::new(&axes, bytes)).unwrap();
                 assert!(!kernel.ways.is_empty());
