@@ -13,9 +13,11 @@
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
+//! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
 
 pub mod block;
+pub mod control;
 pub mod counter;
 pub mod cuda;
 pub mod device;
@@ -30,6 +32,7 @@ pub mod summary;
 
 pub use async_trait::async_trait;
 pub use block::{Block, BlockError, Input, Io, Next, Output};
+pub use control::Control;
 pub use counter::{Counter, Counters};
 pub use device::DeviceName;
 pub use dtype::Dtype;

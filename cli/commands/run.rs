@@ -8,10 +8,11 @@ use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::tuning;
 use crate::units;
+use fxgraph::Control;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{self, BlockStats, Handle, Options, Report};
+use fxgraph::runtime::{BlockStats, Options, Prepared, Report, StartError};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -69,13 +70,15 @@ impl Run {
         let assembly = plan.build().map_err(|error| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
         })?;
-        let running = runtime::start(assembly, options(&plan)).map_err(|error| {
+        let not_started = |error: StartError| {
             Failure::because(&format!("`{}` was not started", plan.name), &error)
-        })?;
+        };
+        let prepared = Prepared::new(assembly).map_err(not_started)?;
+        let control = Control::new(plan.clone(), flowgraph::registry(), prepared.handle());
+        let running = prepared.start(options(&plan)).map_err(not_started)?;
         let starting = before.elapsed();
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        let is_aborted =
-            watch(&running.handle(), self.duration, &signals, progress.as_ref(), terminal);
+        let is_aborted = watch(&control, self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);
         let report = running.wait();
 
@@ -97,39 +100,38 @@ impl Run {
     }
 }
 
-/// Frame headers carry the beginning of the configuration's hash.
+/// How the runs of this program go.
 pub fn options(plan: &Plan) -> Options {
-    let start = plan.config_hash.get(..16).unwrap_or_default();
-    Options { config_id: u64::from_str_radix(start, 16).unwrap_or_default(), ..Options::default() }
+    Options { config_id: plan.config_id(), ..Options::default() }
 }
 
 /// Returns when the run has ended; `true` if it was aborted.
 fn watch(
-    run: &Handle,
+    control: &Control,
     duration: Option<Duration>,
     signals: &Signals,
     progress: Option<&ProgressLine>,
     terminal: &Terminal,
 ) -> bool {
     let start = Instant::now();
-    let mut last = (start, totals(&run.stats()));
+    let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
-    while !run.wait_timeout(TICK) {
+    while !control.wait_timeout(TICK) {
         let signals = signals.look();
         if signals > stopped {
             stopped = signals;
             if signals == 1 {
                 terminal.note("stopping; once more stops at once");
-                run.request_stop();
+                control.request_stop();
             } else {
-                run.abort();
+                control.abort();
             }
         }
         if stopped == 0 && duration.is_some_and(|duration| start.elapsed() >= duration) {
-            run.request_stop();
+            control.request_stop();
         }
         if let Some(line) = progress {
-            let now = totals(&run.stats());
+            let now = totals(&control.stats());
             line.0.set_message(progress_text(start.elapsed(), duration, last, now));
             line.0.tick();
             // Rates over a second: shorter looks nervous.

@@ -174,6 +174,13 @@ fn bytes_text(bytes: usize) -> String {
 }
 
 impl Plan {
+    /// What frame headers carry as `config_id`: the beginning of the configuration's hash.
+    #[must_use]
+    pub fn config_id(&self) -> u64 {
+        let start = self.config_hash.get(..16).unwrap_or_default();
+        u64::from_str_radix(start, 16).unwrap_or_default()
+    }
+
     /// Index of the block called `name`.
     #[must_use]
     pub fn block(&self, name: &str) -> Option<usize> {

@@ -3,6 +3,8 @@
 //! # Layout
 //! - [`edge`]: bounded queues of frames between blocks
 //! - [`assembly`]: what is started
+//! - [`event`]: what happens to a run
+//! - [`hosted`]: a running block, and what is asked of it between two frames
 //! - [`report`]: what a run says about itself
 //! - [`running`]: starting, watching and ending a run
 //! - `run`: what the blocks of a run and its handles share
@@ -10,14 +12,20 @@
 
 pub mod assembly;
 pub mod edge;
+pub mod event;
 mod fsdr;
+pub mod hosted;
 pub mod report;
 mod run;
 pub mod running;
 
 pub use assembly::{Assembly, Options, Part, PartOutput, Thread};
-pub use report::{BlockStats, Failure, Queue, Report, StartError, State, with_causes};
-pub use running::{Handle, Running, start};
+pub use event::{Event, EventKind};
+pub use hosted::Hosted;
+pub use report::{
+    BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered, with_causes,
+};
+pub use running::{Handle, Prepared, Running, start};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

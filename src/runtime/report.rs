@@ -18,6 +18,35 @@ pub enum State {
     Failed,
 }
 
+/// Where a run is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Blocks open what they need; nothing moves yet.
+    Starting,
+    /// Frames move.
+    Running,
+    /// A stop was asked for, or a block failed: what is queued flows to its end.
+    Draining,
+    /// It is over, and all went well.
+    Ended,
+    /// It is over, and a block failed.
+    Failed,
+}
+
+impl RunState {
+    /// The word for it in REST, metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Fill of the queue in front of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
@@ -36,6 +65,8 @@ pub struct BlockStats {
     pub kind: &'static str,
     /// Where it is in its life.
     pub state: State,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
     /// Frames it took, all inputs together.
     pub frames_in: u64,
     /// Frames it pushed, all outputs together, a fan-out counted once.
@@ -69,10 +100,31 @@ pub struct Failure {
     pub panic: bool,
 }
 
+impl State {
+    /// The word for it in REST, metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Failure {
+    /// What happened, without the block's name.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let verb = if self.panic { "panicked" } else { "failed" };
+        format!("{verb}: {}", self.cause)
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let verb = if self.panic { "panicked" } else { "failed" };
-        write!(f, "`{}` {verb}: {}", self.block, self.cause)
+        write!(f, "`{}` {}", self.block, self.text())
     }
 }
 
@@ -122,6 +174,25 @@ pub enum StartError {
     /// The runtime underneath failed.
     #[error("the runtime did not start: {0}")]
     Runtime(String),
+}
+
+/// Why a block did not do what was asked of it; it will not do it later either.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// There is no such block.
+    #[error("there is no block `{0}`")]
+    NoSuchBlock(String),
+    /// The block has ended.
+    #[error("`{0}` has ended")]
+    Ended(String),
+    /// The block works on a frame for longer than the time limit.
+    #[error("`{block}` did not come to the end of a frame within {} s", limit.as_secs_f64())]
+    Busy {
+        /// Name of the block.
+        block: String,
+        /// The time limit.
+        limit: Duration,
+    },
 }
 
 fn join(failures: &[Failure]) -> String {

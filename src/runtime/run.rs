@@ -2,7 +2,9 @@
 
 use super::assembly::Part;
 use super::edge::Edge;
-use super::report::{BlockStats, Failure, Queue, Report, State};
+use super::event::{EventKind, Events};
+use super::hosted::Mailbox;
+use super::report::{BlockStats, Failure, Queue, Report, RunState, State};
 use crate::counter::Counters;
 use crate::kind::Waker;
 use crate::summary::Summary;
@@ -24,6 +26,7 @@ pub(super) enum Gate {
 /// One run of a flowgraph.
 pub(super) struct Run {
     pub cells: Vec<Arc<Cell>>,
+    pub events: Events,
     starting: AtomicUsize,
     gate: AtomicU8,
     stopping: AtomicBool,
@@ -40,6 +43,8 @@ pub(super) struct Cell {
     kind: &'static str,
     /// Has the block's `work` called.
     pub wake: Waker,
+    /// What is to be done to the block between two calls of its `work`.
+    pub mailbox: Mailbox,
     /// The task of the block while it awaits something inside one of its own calls.
     waiting: Mutex<Option<std::task::Waker>>,
     arrived: AtomicBool,
@@ -70,6 +75,7 @@ impl Cell {
             name: part.name.clone(),
             kind: part.kind,
             wake: part.wake.clone(),
+            mailbox: Mailbox::default(),
             waiting: Mutex::default(),
             arrived: AtomicBool::new(false),
             state: AtomicU8::new(State::Starting as u8),
@@ -104,7 +110,7 @@ impl Cell {
         self.state.fetch_max(state as u8, Ordering::AcqRel);
     }
 
-    fn stats(&self) -> BlockStats {
+    fn stats(&self, failures: &[Failure]) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
         let queue = |edge: &Edge| Queue { queued: edge.queued(), depth: edge.depth() };
@@ -112,6 +118,7 @@ impl Cell {
             name: self.name.clone(),
             kind: self.kind,
             state: STATES[usize::from(self.state.load(Ordering::Acquire))],
+            failure: failures.iter().find(|failure| failure.block == self.name).cloned(),
             frames_in: ins().map(|(frames, _)| frames).sum(),
             frames_out: outs().map(|(frames, _)| frames).sum(),
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
@@ -132,6 +139,7 @@ impl Run {
             starting: AtomicUsize::new(cells.len()),
             gate: AtomicU8::new(if cells.is_empty() { Gate::Open } else { Gate::Closed } as u8),
             cells,
+            events: Events::default(),
             stopping: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             failures: Mutex::default(),
@@ -139,6 +147,11 @@ impl Run {
             ended: Mutex::default(),
             end: Condvar::new(),
         })
+    }
+
+    /// The block called `name`.
+    pub fn cell(&self, name: &str) -> Option<&Arc<Cell>> {
+        self.cells.iter().find(|cell| cell.name == name)
     }
 
     pub fn gate(&self) -> Gate {
@@ -156,6 +169,9 @@ impl Run {
                 self.cells.iter().for_each(|cell| cell.set_state(State::Running));
             }
             let _ = self.opened.set(Instant::now());
+            if gate == Gate::Open {
+                self.events.add(EventKind::Started, None, "");
+            }
             self.gate.store(gate as u8, Ordering::Release);
             self.wake_all();
         }
@@ -169,14 +185,20 @@ impl Run {
         self.aborting.load(Ordering::Acquire)
     }
 
-    pub fn request_stop(&self) {
-        self.stopping.store(true, Ordering::Release);
+    /// Has the sources finish; `why` is for those who watch.
+    pub fn request_stop(&self, why: &str) {
+        if !self.stopping.swap(true, Ordering::AcqRel) && !self.is_ended() {
+            self.events.add(EventKind::Stopping, None, why);
+        }
         self.wake_all();
     }
 
     pub fn abort(&self) {
-        self.aborting.store(true, Ordering::Release);
-        self.request_stop();
+        if !self.aborting.swap(true, Ordering::AcqRel) && !self.is_ended() {
+            self.events.add(EventKind::Aborted, None, "");
+        }
+        self.stopping.store(true, Ordering::Release);
+        self.wake_all();
         for cell in &self.cells {
             if let Some(task) = lock(&cell.waiting).take() {
                 task.wake();
@@ -192,9 +214,11 @@ impl Run {
     pub fn fail(&self, cell: &Cell, cause: String, panic: bool) {
         // The report is what users read; a log beside it would say everything twice.
         tracing::info!(block = cell.name, "failed: {cause}");
-        lock(&self.failures).push(Failure { block: cell.name.clone(), cause, panic });
+        let failure = Failure { block: cell.name.clone(), cause, panic };
+        self.events.add(EventKind::Fault, Some(&cell.name), failure.text());
+        lock(&self.failures).push(failure);
         cell.set_state(State::Failed);
-        self.request_stop();
+        self.request_stop("a block failed");
     }
 
     pub fn failures(&self) -> Vec<Failure> {
@@ -202,7 +226,24 @@ impl Run {
     }
 
     pub fn stats(&self) -> Vec<BlockStats> {
-        self.cells.iter().map(|cell| cell.stats()).collect()
+        let failures = self.failures();
+        self.cells.iter().map(|cell| cell.stats(&failures)).collect()
+    }
+
+    pub fn state(&self) -> RunState {
+        match (self.is_ended(), self.gate()) {
+            (true, _) if self.failures().is_empty() => RunState::Ended,
+            (true, _) => RunState::Failed,
+            (false, Gate::Closed) => RunState::Starting,
+            (false, Gate::Open) if !self.is_stopping() => RunState::Running,
+            (false, _) => RunState::Draining,
+        }
+    }
+
+    /// Time from the first `work` to the end, or to now.
+    pub fn elapsed(&self) -> Duration {
+        let ended = *lock(&self.ended);
+        ended.unwrap_or_else(|| self.opened.get().map_or(Duration::ZERO, Instant::elapsed))
     }
 
     /// Nothing of the run is left; `fault` says what the runtime underneath has to complain of.
@@ -211,8 +252,16 @@ impl Run {
         if let (Some(cause), true) = (fault, failures.is_empty()) {
             failures.push(Failure { block: "runtime".to_owned(), cause, panic: false });
         }
+        let failed = failures.len();
         drop(failures);
         let elapsed = self.opened.get().map_or(Duration::ZERO, Instant::elapsed);
+        let text = match failed {
+            0 => "all went well".to_owned(),
+            1 => "a block failed".to_owned(),
+            failed => format!("{failed} blocks failed"),
+        };
+        // Whoever hears of the end finds everything that went before.
+        self.events.add(EventKind::Ended, None, text);
         lock(&self.ended).get_or_insert(elapsed);
         self.end.notify_all();
     }

@@ -1,10 +1,15 @@
 //! Starting, watching and ending a run.
 
+use super::assembly::Connection;
 use super::assembly::{Assembly, Options};
+use super::event::{Event, EventKind};
 use super::fsdr;
-use super::report::{BlockStats, Report, StartError};
+use super::hosted::Hosted;
+use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
 use super::run::{Cell, Gate, Run};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Starts every block, then lets all of them work. Returns when all have started, or, if one
@@ -13,18 +18,45 @@ use std::time::Duration;
 /// Without a `tracing` subscriber of the program an inert one is installed; a program that wants
 /// its own sets it first.
 pub fn start(assembly: Assembly, options: Options) -> Result<Running, StartError> {
-    let connections = assembly.connections()?;
-    let run = Run::new(assembly.parts.iter().map(Cell::new).collect());
-    let running = Running { handle: Handle { run: Arc::clone(&run) } };
-    if assembly.parts.is_empty() {
-        run.set_ended(None);
-        return Ok(running);
+    Prepared::new(assembly)?.start(options)
+}
+
+/// A run that can be watched and is about to start.
+pub struct Prepared {
+    assembly: Assembly,
+    connections: Vec<Connection>,
+    run: Arc<Run>,
+}
+
+impl Prepared {
+    /// A run of `assembly`.
+    pub fn new(assembly: Assembly) -> Result<Self, StartError> {
+        let connections = assembly.connections()?;
+        let run = Run::new(assembly.parts.iter().map(Cell::new).collect());
+        Ok(Self { assembly, connections, run })
     }
-    fsdr::launch(assembly, &connections, options, &run)?;
-    if run.gate() == Gate::Cancelled {
-        return Err(StartError::Blocks(run.wait().failures));
+
+    /// A handle that sees the run start.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { run: Arc::clone(&self.run) }
     }
-    Ok(running)
+
+    /// See [`start`].
+    pub fn start(self, options: Options) -> Result<Running, StartError> {
+        let Self { assembly, connections, run } = self;
+        let running = Running { handle: Handle { run: Arc::clone(&run) } };
+        if assembly.parts.is_empty() {
+            run.set_ended(None);
+            return Ok(running);
+        }
+        fsdr::launch(assembly, &connections, options, &run)
+            .inspect_err(|error| run.set_ended(Some(error.to_string())))?;
+        if run.gate() == Gate::Cancelled {
+            return Err(StartError::Blocks(run.wait().failures));
+        }
+        Ok(running)
+    }
 }
 
 /// A started flowgraph. Dropping it aborts the run.
@@ -45,9 +77,85 @@ impl Handle {
         self.run.stats()
     }
 
+    /// Where the run is in its life.
+    #[must_use]
+    pub fn state(&self) -> RunState {
+        self.run.state()
+    }
+
+    /// Failures so far, in the order they happened.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        self.run.failures()
+    }
+
+    /// Time since the first `work`, up to the end.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.run.elapsed()
+    }
+
+    /// The events with larger numbers than `sequence`, as far as they are kept: some thousand. A
+    /// first one with another number than the next says that others are forgotten.
+    #[must_use]
+    pub fn events_since(&self, sequence: u64) -> Vec<Event> {
+        self.run.events.since(sequence)
+    }
+
+    /// [`events_since`](Self::events_since), which waits up to `timeout` for the first of them.
+    #[must_use]
+    pub fn wait_events(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
+        self.run.events.wait(sequence, timeout)
+    }
+
+    /// [`events_since`](Self::events_since), which waits for the first of them.
+    pub async fn next_events(&self, sequence: u64) -> Vec<Event> {
+        self.run.events.next(sequence).await
+    }
+
+    /// Runs `question` on a block between two calls of its `work` and brings back what it says. It
+    /// holds the block up for as long as it takes; this call waits up to `limit` for it to begin.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        block: &str,
+        limit: Duration,
+        question: impl FnOnce(&mut Hosted) -> T + Send + 'static,
+    ) -> Result<T, Unanswered> {
+        let Some(cell) = self.run.cell(block) else {
+            return Err(Unanswered::NoSuchBlock(block.to_owned()));
+        };
+        let (answer, answers) = mpsc::sync_channel(1);
+        // Whoever sets it first decides: the block begins, or the caller gives up.
+        let is_decided = Arc::new(AtomicBool::new(false));
+        let decide = Arc::clone(&is_decided);
+        cell.mailbox.post(Box::new(move |hosted| {
+            if !decide.swap(true, Ordering::AcqRel) {
+                // Whoever asked waits for it.
+                let _ = answer.send(question(hosted));
+            }
+        }));
+        cell.wake.wake();
+        let ended = || Unanswered::Ended(block.to_owned());
+        match answers.recv_timeout(limit) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            Err(RecvTimeoutError::Timeout) if is_decided.swap(true, Ordering::AcqRel) => {
+                answers.recv().map_err(|_| ended())
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Unanswered::Busy { block: block.to_owned(), limit })
+            }
+        }
+    }
+
+    /// Adds an event that says that `block` lost data.
+    pub(crate) fn tell_of_loss(&self, block: &str, text: String) {
+        self.run.events.add(EventKind::DataLost, Some(block), text);
+    }
+
     /// Asks for a draining stop: sources finish, and what is queued still flows to its end.
     pub fn request_stop(&self) {
-        self.run.request_stop();
+        self.run.request_stop("a stop was asked for");
     }
 
     /// Ends the run at once; queued frames are dropped, every block's `finish` still runs.

@@ -6,9 +6,9 @@
 
 use super::attend::{Call, Outcome, attend};
 use super::port::{InPort, OutPort};
-use crate::block::{Block, Input, Io, Next, Output};
-use crate::runtime::assembly::{Part, PartOutput};
-use crate::runtime::edge::{Edge, FrameReader, FrameWriter};
+use crate::block::{Io, Next, Output};
+use crate::runtime::assembly::Part;
+use crate::runtime::hosted::Hosted;
 use crate::runtime::report::{State, panic_text, with_causes};
 use crate::runtime::run::{Cell, Gate, Run};
 use futuresdr::runtime::dev::{
@@ -37,41 +37,9 @@ pub(super) struct Adapter {
     slice_began: Instant,
 }
 
-struct Hosted {
-    block: Box<dyn Block>,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
-}
-
-impl Hosted {
-    /// Everyone who read its outputs has ended, so it works for nobody.
-    fn is_abandoned(&self) -> bool {
-        let mut written = self.outputs.iter().filter_map(|o| o.writer.is_abandoned()).peekable();
-        written.peek().is_some() && written.all(|abandoned| abandoned)
-    }
-
-    fn begin_turn(&mut self) {
-        self.inputs.iter_mut().for_each(|input| input.reader.begin_turn());
-        self.outputs.iter_mut().for_each(|output| output.writer.begin_turn());
-    }
-
-    fn wants_another_turn(&self) -> bool {
-        self.inputs.iter().any(|input| input.reader.wants_another_turn())
-            || self.outputs.iter().any(|output| output.writer.wants_another_turn())
-    }
-}
-
 impl Adapter {
     pub fn new(part: Part, config_id: u64, run: Arc<Run>, cell: Arc<Cell>) -> Self {
-        let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
-        let writing = |output: &PartOutput| Output {
-            writer: FrameWriter::new(output.edges.clone(), output.pool.clone(), config_id),
-        };
-        let hosted = Hosted {
-            inputs: part.inputs.iter().map(reading).collect(),
-            outputs: part.outputs.iter().map(writing).collect(),
-            block: part.block,
-        };
+        let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id);
         Self {
             inputs: part.inputs.into_iter().map(InPort::new).collect(),
             outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),
@@ -106,12 +74,25 @@ impl Adapter {
         self.note_pushed(&outputs);
         drop(outputs);
         drop(inputs);
+        self.cell.mailbox.close();
         let finished = attend(&self.run, &self.cell, Call::Finish, block.finish()).await;
         self.note(finished);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(block))) {
             self.run.fail(&self.cell, panic_text(panic.as_ref()), true);
         }
         self.cell.set_state(State::Finished);
+    }
+
+    /// Does what was asked of the block; says whether it is still sane.
+    fn obey(&mut self) -> bool {
+        for command in self.cell.mailbox.take() {
+            let Some(hosted) = self.hosted.as_mut() else { return false };
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| command(hosted))) {
+                self.run.fail(&self.cell, panic_text(panic.as_ref()), true);
+                return false;
+            }
+        }
+        true
     }
 
     fn note_pushed(&self, outputs: &[Output]) {
@@ -158,6 +139,10 @@ impl Kernel for Adapter {
             }
         }
         self.share_the_thread().await;
+        if !self.obey() {
+            io.finished = true;
+            return Ok(());
+        }
         let (run, cell) = (&self.run, &self.cell);
         let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
         if run.is_aborting() || hosted.is_abandoned() {

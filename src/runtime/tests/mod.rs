@@ -4,6 +4,7 @@ mod ends;
 mod faults;
 mod flow;
 mod threads;
+mod watching;
 
 use super::edge::Edge;
 use super::{Assembly, Options, Part, PartOutput, Report, Running, Thread, start};

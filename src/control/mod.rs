@@ -1,0 +1,108 @@
+//! Control of a running flowgraph: what the terminal, REST and the web page drive.
+//!
+//! [`Control`] is a handle that any thread may hold. Looking at the flowgraph costs it nothing;
+//! what is asked of a block happens between two of its frames, and whoever asks waits no longer
+//! than a time limit.
+//!
+//! # Layout
+//! - `losses`: lost data as events
+
+mod losses;
+
+use crate::flowgraph::Plan;
+use crate::kind::Registry;
+use crate::runtime::{BlockStats, Event, Failure, Handle, RunState};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// A flowgraph under control; cheap to clone, harmless after the end.
+#[derive(Clone)]
+pub struct Control(Arc<Inner>);
+
+struct Inner {
+    /// What runs now.
+    plan: RwLock<Arc<Plan>>,
+    registry: Registry,
+    run: Handle,
+}
+
+impl Control {
+    /// Control over `run`, a run of `plan` made of the kinds in `registry`.
+    #[must_use]
+    pub fn new(plan: Plan, registry: Registry, run: Handle) -> Self {
+        let plan = RwLock::new(Arc::new(plan));
+        let control = Self(Arc::new(Inner { plan, registry, run }));
+        losses::watch(control.0.run.clone());
+        control
+    }
+
+    /// The flowgraph that runs: its blocks, where they run and in which form, their ports and
+    /// edges, its configuration. [`Drawing::of`](crate::flowgraph::draw::Drawing::of) it is a picture.
+    #[must_use]
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.0.plan.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The kinds that blocks of this flowgraph may be of.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Where the flowgraph is in its life.
+    #[must_use]
+    pub fn state(&self) -> RunState {
+        self.0.run.state()
+    }
+
+    /// Figures of every block now, in the order of the plan, then of those that only watch.
+    #[must_use]
+    pub fn stats(&self) -> Vec<BlockStats> {
+        self.0.run.stats()
+    }
+
+    /// What went wrong so far, in order.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        self.0.run.failures()
+    }
+
+    /// Time since frames began to move, up to the end.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.run.elapsed()
+    }
+
+    /// See [`Handle::events_since`].
+    #[must_use]
+    pub fn events_since(&self, sequence: u64) -> Vec<Event> {
+        self.0.run.events_since(sequence)
+    }
+
+    /// See [`Handle::wait_events`].
+    #[must_use]
+    pub fn wait_events(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
+        self.0.run.wait_events(sequence, timeout)
+    }
+
+    /// See [`Handle::next_events`].
+    pub async fn next_events(&self, sequence: u64) -> Vec<Event> {
+        self.0.run.next_events(sequence).await
+    }
+
+    /// See [`Handle::request_stop`].
+    pub fn request_stop(&self) {
+        self.0.run.request_stop();
+    }
+
+    /// See [`Handle::abort`].
+    pub fn abort(&self) {
+        self.0.run.abort();
+    }
+
+    /// Waits until the flowgraph has ended or `timeout` has passed; `true` if it has ended.
+    #[must_use]
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.0.run.wait_timeout(timeout)
+    }
+}

@@ -1,0 +1,165 @@
+//! What happens to a run: a bounded log with numbers, for whoever watches.
+
+use event_listener::Listener;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Events that are kept; older ones are forgotten.
+const KEPT: usize = 4096;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Counts the events of the run, from 1, without gaps.
+    pub sequence: u64,
+    /// Wall time.
+    pub time: SystemTime,
+    /// Name of the block, if it happened to one.
+    pub block: Option<String>,
+    /// What it was.
+    pub kind: EventKind,
+    /// In words: the cause, the values.
+    pub text: String,
+}
+
+/// Sorts of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Every block has started, frames move.
+    Started,
+    /// A draining stop was asked for: by a user, or by a fault that the run does not survive.
+    Stopping,
+    /// The run was aborted.
+    Aborted,
+    /// Nothing of the run is left.
+    Ended,
+    /// A block failed.
+    Fault,
+    /// A block counted lost data.
+    DataLost,
+}
+
+impl EventKind {
+    /// The word for it in REST, metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Stopping => "stopping",
+            Self::Aborted => "aborted",
+            Self::Ended => "ended",
+            Self::Fault => "fault",
+            Self::DataLost => "data_lost",
+        }
+    }
+}
+
+/// The events of a run.
+#[derive(Default)]
+pub(super) struct Events {
+    log: Mutex<Log>,
+    added: event_listener::Event,
+}
+
+#[derive(Default)]
+struct Log {
+    kept: VecDeque<Event>,
+    count: u64,
+}
+
+impl Events {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, kind: EventKind, block: Option<&str>, text: impl Into<String>) {
+        let (block, text) = (block.map(str::to_owned), text.into());
+        let mut log = self.log();
+        log.count += 1;
+        let sequence = log.count;
+        if log.kept.len() == KEPT {
+            log.kept.pop_front();
+        }
+        log.kept.push_back(Event { sequence, time: SystemTime::now(), block, kind, text });
+        drop(log);
+        self.added.notify(usize::MAX);
+    }
+
+    /// The kept events with larger numbers than `sequence`.
+    pub fn since(&self, sequence: u64) -> Vec<Event> {
+        let log = self.log();
+        let known = sequence.saturating_sub(log.count - log.kept.len() as u64);
+        log.kept.range((known as usize).min(log.kept.len())..).cloned().collect()
+    }
+
+    /// [`since`](Self::since), which waits up to `timeout` for the first one.
+    pub fn wait(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
+        // A time limit beyond what the clock can say is none.
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            // Listening first: an event in between is heard.
+            let listener = self.added.listen();
+            let found = self.since(sequence);
+            if !found.is_empty() {
+                return found;
+            }
+            let Some(deadline) = deadline else {
+                listener.wait();
+                continue;
+            };
+            if listener.wait_deadline(deadline).is_none() {
+                return Vec::new();
+            }
+        }
+    }
+
+    /// [`since`](Self::since), which waits for the first one.
+    pub async fn next(&self, sequence: u64) -> Vec<Event> {
+        loop {
+            let listener = self.added.listen();
+            let found = self.since(sequence);
+            if !found.is_empty() {
+                return found;
+            }
+            listener.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(events: &[Event]) -> Vec<u64> {
+        events.iter().map(|event| event.sequence).collect()
+    }
+
+    #[test]
+    fn events_are_numbered_from_1_and_old_ones_are_forgotten() {
+        let events = Events::default();
+        assert_eq!(events.since(0), []);
+        for _ in 0..KEPT + 3 {
+            events.add(EventKind::Fault, Some("a"), "x");
+        }
+        let last = KEPT as u64 + 3;
+        assert_eq!(numbers(&events.since(last - 2)), [last - 1, last]);
+        assert_eq!(events.since(0).len(), KEPT);
+        assert_eq!(events.since(0)[0].sequence, 4);
+        assert_eq!(events.since(last + 10), []);
+    }
+
+    #[test]
+    fn whoever_waits_hears_of_the_next_event_or_of_the_time() {
+        let events = Events::default();
+        assert_eq!(events.wait(0, Duration::from_millis(5)), []);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| events.wait(0, Duration::from_mins(1)));
+            let listening = scope.spawn(|| async_io::block_on(events.next(0)));
+            std::thread::sleep(Duration::from_millis(5));
+            events.add(EventKind::Started, None, "");
+            assert_eq!(waiting.join().ok().map(|found| numbers(&found)), Some(vec![1]));
+            assert_eq!(listening.join().ok().map(|found| numbers(&found)), Some(vec![1]));
+        });
+    }
+}

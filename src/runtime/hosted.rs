@@ -1,0 +1,105 @@
+//! A running block with its ports, and what may be asked of it between two frames.
+
+use super::assembly::PartOutput;
+use super::edge::{Edge, FrameReader, FrameWriter};
+use crate::block::{Block, Input, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A running block in its place in the flowgraph: what [`Handle::ask`](super::Handle::ask) gives
+/// a look at.
+pub struct Hosted {
+    /// The block.
+    pub block: Box<dyn Block>,
+    /// Its inputs, in the order of the ports.
+    pub inputs: Vec<Input>,
+    /// Its outputs, in the order of the ports.
+    pub outputs: Vec<Output>,
+}
+
+impl Hosted {
+    /// `block` between these edges; its frames carry `config_id`.
+    pub(super) fn new(
+        block: Box<dyn Block>,
+        inputs: &[Arc<Edge>],
+        outputs: &[PartOutput],
+        config_id: u64,
+    ) -> Self {
+        let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
+        let writing = |output: &PartOutput| Output {
+            writer: FrameWriter::new(output.edges.clone(), output.pool.clone(), config_id),
+        };
+        Self {
+            block,
+            inputs: inputs.iter().map(reading).collect(),
+            outputs: outputs.iter().map(writing).collect(),
+        }
+    }
+
+    /// Everyone who read its outputs has ended, so it works for nobody.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let mut written = self.outputs.iter().filter_map(|o| o.writer.is_abandoned()).peekable();
+        written.peek().is_some() && written.all(|abandoned| abandoned)
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        self.inputs.iter_mut().for_each(|input| input.reader.begin_turn());
+        self.outputs.iter_mut().for_each(|output| output.writer.begin_turn());
+    }
+
+    pub(super) fn wants_another_turn(&self) -> bool {
+        self.inputs.iter().any(|input| input.reader.wants_another_turn())
+            || self.outputs.iter().any(|output| output.writer.wants_another_turn())
+    }
+}
+
+/// Something to be done to a running block.
+pub(super) type Command = Box<dyn FnOnce(&mut Hosted) + Send>;
+
+/// Commands for one block. They are done between two calls of its `work`, in order; those that
+/// are left when it ends are dropped.
+pub(super) struct Mailbox {
+    /// All that a block without commands looks at.
+    has_mail: AtomicBool,
+    /// `None` once the block has ended.
+    commands: Mutex<Option<Vec<Command>>>,
+}
+
+impl Default for Mailbox {
+    fn default() -> Self {
+        Self { has_mail: AtomicBool::new(false), commands: Mutex::new(Some(Vec::new())) }
+    }
+}
+
+impl Mailbox {
+    fn commands(&self) -> MutexGuard<'_, Option<Vec<Command>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves `command`, which is dropped if the block has ended. The block is to be woken.
+    pub fn post(&self, command: Command) {
+        let mut commands = self.commands();
+        if let Some(commands) = commands.as_mut() {
+            commands.push(command);
+            self.has_mail.store(true, Ordering::Release);
+        }
+    }
+
+    /// What was left since the last time.
+    pub fn take(&self) -> Vec<Command> {
+        // No allocation in the steady state: an empty `Vec` has none.
+        if !self.has_mail.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut commands = self.commands();
+        self.has_mail.store(false, Ordering::Relaxed);
+        commands.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// No command is done any more.
+    pub fn close(&self) {
+        let left = self.commands().take();
+        // Outside the lock: a command's end may tell somebody.
+        drop(left);
+    }
+}

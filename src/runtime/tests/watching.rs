@@ -1,0 +1,131 @@
+//! What is seen of a run from outside, and what is asked of its blocks.
+
+use super::*;
+use crate::runtime::{EventKind, Prepared, RunState, Unanswered};
+
+fn kinds(events: &[crate::runtime::Event]) -> Vec<EventKind> {
+    events.iter().map(|event| event.kind).collect()
+}
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+#[test]
+fn a_run_is_seen_from_its_start_to_its_end() {
+    let mut net = Net::default();
+    let src = net.add("src", &[], 1, source(u64::MAX));
+    net.add("out", &[src], 0, Seen::default().sink());
+    let prepared = Prepared::new(net.assembly()).unwrap();
+    let handle = prepared.handle();
+    assert_eq!(handle.state(), RunState::Starting);
+    let running = prepared.start(TWO_WORKERS).unwrap();
+    assert_eq!(handle.state(), RunState::Running);
+    running.request_stop();
+    running.request_stop();
+    let report = ended(running);
+    assert_eq!(handle.state(), RunState::Ended);
+    assert_eq!(handle.elapsed(), report.elapsed);
+    let events = handle.events_since(0);
+    assert_eq!(kinds(&events), [EventKind::Started, EventKind::Stopping, EventKind::Ended]);
+    assert_eq!(events[2].sequence, 3);
+    handle.abort();
+    assert_eq!(handle.events_since(3), [], "nothing happens after the end");
+}
+
+#[test]
+fn a_fault_is_an_event_with_its_block_and_its_cause() {
+    let mut net = Net::default();
+    net.add("bad", &[], 0, |_| Err(BlockError::new("cable pulled")));
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    ended(running);
+    assert_eq!(handle.state(), RunState::Failed);
+    let events = handle.events_since(0);
+    let fault = events.iter().find(|event| event.kind == EventKind::Fault).unwrap();
+    assert_eq!((fault.block.as_deref(), &*fault.text), (Some("bad"), "failed: cable pulled"));
+    assert_eq!(events.last().unwrap().text, "a block failed");
+    let stats = handle.stats();
+    assert_eq!(stats[0].failure.as_ref().unwrap().cause, "cable pulled");
+}
+
+#[test]
+fn a_run_that_could_not_start_has_failed() {
+    let mut net = Net::default();
+    let cause = || Err(BlockError::new("udp port 7148 is in use"));
+    net.hooks("bad", Box::new(cause), Box::new(|| Ok(())));
+    let prepared = Prepared::new(net.assembly()).unwrap();
+    let handle = prepared.handle();
+    assert!(prepared.start(ONE_WORKER).is_err());
+    assert_eq!(handle.state(), RunState::Failed);
+    assert_eq!(
+        kinds(&handle.events_since(0)),
+        [EventKind::Fault, EventKind::Stopping, EventKind::Ended]
+    );
+}
+
+#[test]
+fn what_is_asked_of_a_block_is_done_between_two_calls_of_its_work() {
+    let mut net = Net::default();
+    let works = Arc::new(AtomicU64::new(0));
+    let inside = Arc::clone(&works);
+    let src = net.add("src", &[], 1, source(u64::MAX));
+    net.add("out", &[src], 0, move |io| {
+        inside.fetch_add(1, Ordering::SeqCst);
+        while io.inputs[0].pop().is_some() {}
+        inside.fetch_add(1, Ordering::SeqCst);
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    });
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    for _ in 0..1000 {
+        let works = Arc::clone(&works);
+        let seen = handle
+            .ask("out", LIMIT, move |hosted| (hosted.inputs.len(), works.load(Ordering::SeqCst)));
+        let (inputs, works) = seen.unwrap();
+        assert_eq!((inputs, works % 2), (1, 0));
+    }
+    let nobody = handle.ask("nobody", LIMIT, |_| ());
+    assert_eq!(nobody.unwrap_err().to_string(), "there is no block `nobody`");
+    running.request_stop();
+    ended(running);
+    assert_eq!(handle.ask("out", LIMIT, |_| ()), Err(Unanswered::Ended("out".to_owned())));
+}
+
+#[test]
+fn a_block_that_is_asked_too_late_does_not_do_it_later() {
+    let (go, wait) = std::sync::mpsc::channel();
+    let mut net = Net::default();
+    let at = Arc::new(AtomicU64::new(0));
+    let inside = Arc::clone(&at);
+    net.add("slow", &[], 0, move |io| {
+        if inside.fetch_add(1, Ordering::SeqCst) == 0 {
+            wait.recv().unwrap();
+        }
+        Ok(if io.stopping { Next::Finished } else { Next::Wait })
+    });
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    reach(&at, 1);
+    let done = Arc::new(AtomicU64::new(0));
+    let count = |done: &Arc<AtomicU64>| {
+        let done = Arc::clone(done);
+        move |_: &mut crate::runtime::Hosted| done.fetch_add(1, Ordering::SeqCst)
+    };
+    let limit = Duration::from_millis(10);
+    let error = handle.ask("slow", limit, count(&done)).unwrap_err();
+    assert_eq!(error.to_string(), "`slow` did not come to the end of a frame within 0.01 s");
+    go.send(()).unwrap();
+    assert_eq!(handle.ask("slow", LIMIT, count(&done)), Ok(0), "only this one was done");
+    running.request_stop();
+    ended(running);
+}
+
+#[test]
+fn a_panic_in_what_is_asked_is_a_fault_of_the_block() {
+    let mut net = Net::default();
+    net.add("src", &[], 0, |io| Ok(if io.stopping { Next::Finished } else { Next::Wait }));
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    let answer = handle.ask("src", LIMIT, |_| panic!("no such gain"));
+    assert_eq!(answer, Err(Unanswered::Ended("src".to_owned())));
+    assert_eq!(ended(running).failures[0].to_string(), "`src` panicked: no such gain");
+}
