@@ -12,6 +12,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The frames of all antennas, and what is known of the antennas.
 pub struct Matching {
     held: Vec<VecDeque<Arc<Frame>>>,
+    /// Antennas from which nothing more will come.
+    ended: Vec<bool>,
     /// Antennas that are not waited for until they send again.
     given_up: Vec<bool>,
     patience: Option<Duration>,
@@ -33,6 +35,7 @@ impl Matching {
     pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
         Self {
             held: vec![VecDeque::new(); ports.inputs.len()],
+            ended: vec![false; ports.inputs.len()],
             given_up: vec![false; ports.inputs.len()],
             patience: parameters.wait_seconds.map(Duration::from_secs_f64),
             waited: Duration::ZERO,
@@ -58,18 +61,21 @@ impl Matching {
     /// else what the block is to do meanwhile.
     pub fn ready(&mut self, io: &mut Io<'_>) -> Result<u64, Next> {
         // The ends first: what was pushed before them is then gathered.
-        let ended: Vec<bool> = io.inputs.iter().map(fxgraph::Input::ended).collect();
+        self.ended
+            .iter_mut()
+            .zip(io.inputs.iter())
+            .for_each(|(ended, input)| *ended = input.ended());
         self.gather(io);
-        let mut antennas = self.held.iter().zip(&self.given_up).zip(&ended);
+        let mut antennas = self.held.iter().zip(&self.given_up).zip(&self.ended);
         let complete =
             antennas.all(|((held, given_up), ended)| !held.is_empty() || *given_up || *ended);
         let full = self.window.is_some_and(|most| self.held.iter().any(|held| held.len() >= most));
         if !complete && !full {
-            return Err(self.wait(&ended));
+            return Err(self.wait());
         }
         let fronts = self.held.iter().filter_map(|held| held.front());
         let time = fronts.map(|frame| frame.header().timestamp).min();
-        let is_end = ended.iter().all(|ended| *ended);
+        let is_end = self.ended.iter().all(|ended| *ended);
         time.ok_or(if is_end { Next::Finished } else { Next::Wait })
     }
 
@@ -108,7 +114,7 @@ impl Matching {
     }
 
     /// Waits for the antennas without a frame, at most as long as there is patience.
-    fn wait(&mut self, ended: &[bool]) -> Next {
+    fn wait(&mut self) -> Next {
         let Some(patience) = self.patience else { return Next::Wait };
         if self.held.iter().all(VecDeque::is_empty) {
             return Next::Wait;
@@ -122,7 +128,7 @@ impl Matching {
             return Next::After(patience.saturating_sub(self.waited).min(LOOK));
         }
         (self.waited, self.looked) = (Duration::ZERO, None);
-        for ((held, given_up), ended) in self.held.iter().zip(&mut self.given_up).zip(ended) {
+        for ((held, given_up), ended) in self.held.iter().zip(&mut self.given_up).zip(&self.ended) {
             if held.is_empty() && !ended && !*given_up {
                 *given_up = true;
                 self.silences.add(1);

@@ -197,6 +197,9 @@ struct Launch {
     diagonal_percent: u64,
 }
 
+/// Arguments of the kernel that takes the most.
+const MOST_ARGUMENTS: usize = 15;
+
 /// A kernel with its work list.
 struct Part {
     kernel: Kernel,
@@ -273,9 +276,9 @@ impl Products {
             Form::TensorCore => None,
         };
         let [pol, antenna, channel, run] = rows.strides.map(|bytes| Arg::from(bytes as i64));
-        let tensors = match &maps {
-            Some([samples, sums]) => vec![Arg::Bytes(samples.bytes()), Arg::Bytes(sums.bytes())],
-            None => vec![
+        let tensors: &[Arg<'_>] = match &maps {
+            Some([samples, sums]) => &[Arg::Bytes(samples.bytes()), Arg::Bytes(sums.bytes())],
+            None => &[
                 rows.address.into(),
                 pol,
                 antenna,
@@ -295,9 +298,12 @@ impl Products {
                 int(stages.len()).into(),
                 int(self.listed).into(),
             ];
-            let arguments = [&tensors[..], &sizes, &work].concat();
+            let count = tensors.len() + sizes.len() + work.len();
+            let all = tensors.iter().chain(&sizes).chain(&work);
+            let mut arguments = [Arg::from(0_u32); MOST_ARGUMENTS];
+            arguments.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
             // SAFETY: the kernel's arguments; the addresses are the caller's promise.
-            unsafe { part.kernel.launch(stream, part.grid, &arguments) }?;
+            unsafe { part.kernel.launch(stream, part.grid, &arguments[..count]) }?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::FEngine;
 use super::frames::{Frames, Spectra};
+use crate::delay::Delay;
 use crate::dither::{self, Dither};
 use crate::fft::cpu::Transform;
 use crate::parallel::Threads;
@@ -45,7 +46,9 @@ pub struct Cpu {
     /// Their spectra.
     spectra: Vec<Complex32>,
     /// The output frame being made.
-    frame: Option<(FrameMut, Spectra)>,
+    frame: Option<FrameMut>,
+    /// What is known of its spectra.
+    known: Spectra,
 }
 
 impl Cpu {
@@ -56,50 +59,48 @@ impl Cpu {
         let capacity = history_samples(&sizes, batch);
         let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
         let room = vec![Complex32::default(); batch * f_engine.channels];
+        let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
             schedule: Schedule::new(&pfb, ports, batch, capacity, stores, &env.counters),
-            frames: Frames::new(f_engine, ports, env),
             filter: Filter::new(&pfb, batch)?,
             transform: Transform::new(f_engine.shape(ports), f_engine.threads)?,
             quantise: Quantise::new(f_engine, ports)?,
             series: room.clone(),
             spectra: room,
             frame: None,
+            known: frames.spectra(),
+            frames,
         })
     }
 
     /// Does what polarisation `p` has samples for.
-    fn advance(&mut self, p: usize, known: &mut Spectra, input: &mut Input) {
+    fn advance(&mut self, p: usize, input: &mut Input) {
         let Sizes { step, window, .. } = self.schedule.sizes;
         loop {
             self.schedule.forget_done(p);
-            let Some(run) = self.schedule.next_run(p, input) else { return };
-            let Run { count, fate, from, .. } = run;
+            let Some(Run { first, count, fate, from }) = self.schedule.next_run(p, input) else {
+                return;
+            };
             let pol = &self.schedule.pols[p];
             let limit = self.frames.limit(p);
-            known.mark(p, &run, fate == Fate::Whole);
+            self.known.mark(p, first..first + count, fate == Fate::Whole);
             match fate {
                 Fate::Whole => {
                     let samples = &pol.store.samples[pol.history.place(from)..];
                     let series = &mut self.series[..count * step / 2];
                     let filtered = bytemuck::cast_slice_mut(series);
-                    known.measured[p].add(self.filter.run(samples, filtered, limit));
+                    self.known.measured[p].add(self.filter.run(samples, filtered, limit));
                     let spectra = &mut self.spectra[..count * step / 2];
                     self.transform.run(series, spectra);
                     let start = self.schedule.frame_start.cast_unsigned() / step as u64;
-                    let delays = pol.delays[run.first..].iter().enumerate();
-                    let turns = delays.take(count).map(|(n, delay)| {
-                        let number = start + (run.first + n) as u64;
-                        self.quantise.turn(p, number, delay.phase_turns, delay.fine_samples)
-                    });
-                    let turns: Vec<Turn> = turns.collect();
-                    self.quantise.run(p, run.first, spectra, &turns);
+                    let delays = &pol.delays[first..][..count];
+                    self.quantise.run(p, (start, first), spectra, delays);
                 }
                 Fate::Ending => {
                     // The last step of each window: adjacent, as the windows are a step apart.
                     let ends = pol.history.place(from + (window - step) as i64);
                     let samples = &pol.store.samples[ends..][..count * step];
-                    known.measured[p].add(self.filter.measure(samples, limit));
+                    self.known.measured[p].add(self.filter.measure(samples, limit));
                 }
                 Fate::Lost => {}
             }
@@ -107,11 +108,11 @@ impl Cpu {
     }
 
     /// Makes the output frame of its spectra; gives it back if it has no valid heap.
-    fn complete(&mut self, mut frame: FrameMut, known: Spectra, io: &mut Io<'_>) {
-        let filling = self.frames.fill(&known);
+    fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
         let (header, payload) = frame.parts_mut::<u8>();
+        self.frames.fill(&self.known, header);
         let saturated = self.quantise.saturated();
-        if self.frames.complete(&self.schedule, known, &filling, &saturated, header) {
+        if self.frames.complete(&self.schedule, &mut self.known, saturated, header) {
             self.quantise.transpose(&header.validity, payload);
             io.outputs[0].push(frame);
         }
@@ -164,38 +165,49 @@ impl Quantise {
         })
     }
 
-    /// What is to be done to the spectrum of polarisation `p` with this number since sync time.
-    fn turn(&self, p: usize, number: u64, phase_turns: f64, fine_delay_samples: f64) -> Turn {
-        let dither_key = self.dither_seed.map(|seed| dither::key(seed, &[number, p as u64]));
-        Turn { phase_turns, fine_delay_samples, dither_key, limit: self.limit }
-    }
-
-    /// Quantises adjacent spectra of polarisation `p` from number `first` of the frame on.
-    fn run(&mut self, p: usize, first: usize, spectra: &[Complex32], turns: &[Turn]) {
+    /// Quantises adjacent spectra of polarisation `p` with these delays, from number `first` of the
+    /// frame on, which itself has number `start` since sync time.
+    fn run(
+        &mut self,
+        p: usize,
+        (start, first): (u64, usize),
+        spectra: &[Complex32],
+        delays: &[Delay],
+    ) {
         let Geometry { pitch, rows, form, .. } = self.geometry;
         let (channels, gains) = (self.channels, &self.gains[p]);
+        let (limit, dither_seed) = (self.limit, self.dither_seed);
+        let turn = |n: usize| {
+            let number = start + (first + n) as u64;
+            Turn {
+                phase_turns: delays[n].phase_turns,
+                fine_delay_samples: delays[n].fine_samples,
+                dither_key: dither_seed.map(|seed| dither::key(seed, &[number, p as u64])),
+                limit,
+            }
+        };
         let at = p * rows + first;
         let clamped = &self.clamped[at..];
-        let out = &mut self.quantised[at * pitch..][..turns.len() * pitch];
+        let out = &mut self.quantised[at * pitch..][..delays.len() * pitch];
         self.threads.each(out, pitch, &mut self.scratches, |first, rows, ()| {
             for (i, row) in rows.chunks_exact_mut(pitch).enumerate() {
                 let n = first + i;
                 let spectrum = &spectra[n * channels..][..channels];
-                let count = rotate(spectrum, &turns[n], gains, &mut row[..channels], form);
+                let count = rotate(spectrum, &turn(n), gains, &mut row[..channels], form);
                 clamped[n].store(count, Ordering::Relaxed);
             }
         });
     }
 
     /// Clamped values of the frame, \[heap\]\[pol\].
-    fn saturated(&self) -> Vec<u64> {
+    fn saturated(&self) -> impl ExactSizeIterator<Item = u64> {
         let Geometry { pols, rows, spectra_per_heap, .. } = self.geometry;
-        let units = (0..rows / spectra_per_heap).flat_map(|heap| (0..pols).map(move |p| (heap, p)));
-        let count = |(heap, p): (usize, usize)| {
+        let count = move |unit: usize| {
+            let (heap, p) = (unit / pols, unit % pols);
             let clamped = &self.clamped[p * rows + heap * spectra_per_heap..][..spectra_per_heap];
             clamped.iter().map(|row| u64::from(row.load(Ordering::Relaxed))).sum()
         };
-        units.map(count).collect()
+        (0..rows / spectra_per_heap * pols).map(count)
     }
 
     /// Writes the heaps: the valid ones, and zeros for the others.
@@ -227,19 +239,20 @@ impl Block for Cpu {
             Some(Placed::Nowhere) => return Ok(Next::Finished),
             Some(Placed::Here) => {}
         }
-        let begin = || Some((io.outputs[0].take()?, self.frames.begin(self.schedule.frame_start)));
-        let Some((frame, mut known)) = self.frame.take().or_else(begin) else {
-            return Ok(Next::Wait);
+        let begin = || {
+            self.known.begin(self.schedule.frame_start);
+            io.outputs[0].take()
         };
+        let Some(frame) = self.frame.take().or_else(begin) else { return Ok(Next::Wait) };
         for (p, input) in io.inputs.iter_mut().enumerate() {
-            self.advance(p, &mut known, input);
+            self.advance(p, input);
         }
         if !self.schedule.is_done() {
-            self.frame = Some((frame, known));
+            self.frame = Some(frame);
             return Ok(Next::Wait);
         }
-        if known.has_valid() {
-            self.complete(frame, known, io);
+        if self.known.has_valid() {
+            self.complete(frame, io);
         }
         self.schedule.next_frame();
         Ok(Next::Again)

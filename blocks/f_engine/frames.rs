@@ -7,9 +7,10 @@
 use super::FEngine;
 use crate::pfb::pol::Store;
 use crate::pfb::power::{Level, Measured, summary};
-use crate::pfb::schedule::{Run, Schedule};
-use crate::postproc::heaps::{Collector, Filling};
+use crate::pfb::schedule::Schedule;
+use crate::postproc::heaps::Collector;
 use fxgraph::{Env, Header, Ports, Summary};
+use std::ops::Range;
 
 /// What is known of the spectra of an output frame.
 pub struct Spectra {
@@ -20,15 +21,22 @@ pub struct Spectra {
 }
 
 impl Spectra {
-    /// Says whether the spectra of a run of polarisation `p` are valid.
-    pub fn mark(&mut self, p: usize, run: &Run, is_valid: bool) {
-        let first = p * self.per_pol + run.first;
-        self.header.validity[first..first + run.count].fill(u32::from(is_valid));
+    /// Says whether these spectra of polarisation `p` are valid.
+    pub fn mark(&mut self, p: usize, spectra: Range<usize>, is_valid: bool) {
+        let of_pol = &mut self.header.validity[p * self.per_pol..];
+        of_pol[spectra].fill(u32::from(is_valid));
     }
 
     /// Whether any of them is valid.
     pub fn has_valid(&self) -> bool {
         self.header.validity.contains(&1)
+    }
+
+    /// Forgets the spectra, for those of the frame that starts at `timestamp`: none is valid yet.
+    pub fn begin(&mut self, timestamp: i64) {
+        self.header.timestamp = timestamp.cast_unsigned();
+        self.header.validity.fill(0);
+        self.measured.fill(Measured::default());
     }
 }
 
@@ -59,28 +67,25 @@ impl Frames {
         self.levels[p].limit
     }
 
-    /// The spectra of the frame that starts at `timestamp`, none of them valid yet.
-    pub fn begin(&self, timestamp: i64) -> Spectra {
-        // Small tables per frame of megabytes.
+    /// Room for what is known of the spectra of one frame after the other.
+    pub fn spectra(&self) -> Spectra {
         let validity = vec![0; self.pols * self.spectra];
-        let timestamp = timestamp.cast_unsigned();
         Spectra {
-            header: Header { timestamp, validity, ..Header::default() },
+            header: Header { validity, ..Header::default() },
             per_pol: self.spectra,
             measured: vec![Measured::default(); self.pols],
         }
     }
 
-    /// Which heaps they fill.
-    pub fn fill(&self, spectra: &Spectra) -> Filling {
-        let mut filling = self.collector.begin(self.collector.number(&spectra.header));
-        self.collector.piece(&spectra.header, 0, &mut filling);
-        filling
+    /// Begins the output frame of these spectra with how many of each heap are valid.
+    pub fn fill(&self, spectra: &Spectra, output: &mut Header) {
+        self.collector.begin(self.collector.number(&spectra.header), output);
+        self.collector.piece(&spectra.header, 0, output);
     }
 
-    /// The heaps that lack a valid spectrum: they are to be zero.
-    pub fn invalid(&self, filling: &Filling) -> impl Iterator<Item = usize> {
-        self.collector.invalid(filling)
+    /// The heaps that lack a valid spectrum, until the frame is complete: they are to be zero.
+    pub fn invalid(&self, output: &Header) -> impl Iterator<Item = usize> {
+        self.collector.invalid(output)
     }
 
     /// Writes down what is known of the output frame, with its clamped values \[heap\]\[pol\]; whether
@@ -88,18 +93,16 @@ impl Frames {
     pub fn complete<S: Store>(
         &mut self,
         schedule: &Schedule<S>,
-        mut spectra: Spectra,
-        filling: &Filling,
-        saturated: &[u64],
-        header: &mut Header,
+        spectra: &mut Spectra,
+        saturated: impl ExactSizeIterator<Item = u64>,
+        output: &mut Header,
     ) -> bool {
         schedule.annotate_measured(&mut spectra.header, &spectra.measured);
         let measured = self.levels.iter_mut().zip(&spectra.measured);
         measured.for_each(|(level, measured)| level.add(*measured));
-        let is_complete =
-            self.collector.accept(&spectra.header) && self.collector.complete(filling, header);
+        let is_complete = self.collector.accept(&spectra.header) && self.collector.complete(output);
         if is_complete {
-            self.collector.annotate_saturated(header, saturated);
+            self.collector.annotate_saturated(output, saturated);
         }
         is_complete
     }

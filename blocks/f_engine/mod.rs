@@ -189,7 +189,7 @@ impl Kind for FEngine {
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         match env.implementation {
-            "two_pass" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            "two_pass" => Ok(Box::new(cuda::TwoPass::block(self, ports, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
         }
     }

@@ -4,6 +4,7 @@ pub mod conformance;
 pub(crate) mod cpu;
 mod cuda;
 pub(crate) mod device_samples;
+pub(crate) mod driver;
 mod fir;
 pub(crate) mod history;
 pub(crate) mod lending;
@@ -356,7 +357,7 @@ impl Kind for Pfb {
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
         }
     }

@@ -1,6 +1,6 @@
 //! The block on the CPU.
 
-use super::heaps::{Collector, Filling, Piece};
+use super::heaps::{Collector, Piece};
 use super::rotate::{ChannelGains, Turn, rotate};
 use super::transpose::{Geometry, Run};
 use super::unzip::Unzip;
@@ -39,7 +39,7 @@ pub struct Cpu {
     /// The input frame being read, and the next of its spectra.
     input: Option<(Arc<Frame>, usize)>,
     /// The output frame being filled.
-    filling: Option<(FrameMut, Filling)>,
+    filling: Option<FrameMut>,
     /// Its clamped values, \[heap\]\[pol\].
     saturated: Vec<u64>,
 }
@@ -154,14 +154,15 @@ impl Cpu {
     /// Pushes the frame being filled, if it has a valid heap. Otherwise it is left out: its
     /// readers see the gap in the timestamps.
     fn push(&mut self, io: &mut Io<'_>) {
-        let Some((mut frame, filling)) = self.filling.take() else { return };
-        if self.collector.complete(&filling, frame.header_mut()) {
-            // The rest of an earlier frame may stand where spectra are missing.
-            let heap_bytes = self.shape.channels * self.geometry.channel_bytes();
-            for heap in self.collector.invalid(&filling) {
-                frame.as_mut_slice::<u8>()[heap * heap_bytes..][..heap_bytes].fill(0);
-            }
-            self.collector.annotate_saturated(frame.header_mut(), &self.saturated);
+        let Some(mut frame) = self.filling.take() else { return };
+        let (header, payload) = frame.parts_mut::<u8>();
+        // The rest of an earlier frame may stand where spectra are missing.
+        let heap_bytes = self.shape.channels * self.geometry.channel_bytes();
+        for heap in self.collector.invalid(header) {
+            payload[heap * heap_bytes..][..heap_bytes].fill(0);
+        }
+        if self.collector.complete(header) {
+            self.collector.annotate_saturated(header, self.saturated.iter().copied());
             io.outputs[0].push(frame);
         }
         self.saturated.fill(0);
@@ -185,17 +186,22 @@ impl Block for Cpu {
             return Ok(Next::Wait);
         };
         let first = self.collector.frame_of(input.header(), from);
-        if self.filling.as_ref().is_some_and(|(_, filling)| filling.first != first) {
+        let is_other = |frame: &FrameMut| self.collector.number(frame.header()) != first;
+        if self.filling.as_ref().is_some_and(is_other) {
             self.push(io);
         }
-        let begin = || Some((io.outputs[0].take()?, self.collector.begin(first)));
-        let Some((mut frame, mut filling)) = self.filling.take().or_else(begin) else {
+        let begin = || {
+            let mut frame = io.outputs[0].take()?;
+            self.collector.begin(first, frame.header_mut());
+            Some(frame)
+        };
+        let Some(mut frame) = self.filling.take().or_else(begin) else {
             self.input = Some((input, from));
             return Ok(Next::Wait);
         };
-        let piece = self.collector.piece(input.header(), from, &mut filling);
+        let piece = self.collector.piece(input.header(), from, frame.header_mut());
         self.fill(&input, piece, &mut frame);
-        self.filling = Some((frame, filling));
+        self.filling = Some(frame);
         if self.collector.is_last(&piece) {
             self.push(io);
         }

@@ -1,7 +1,7 @@
 //! The block on a GPU.
 #![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
 
-use super::heaps::{Collector, Filling, Piece};
+use super::heaps::{Collector, Piece};
 use super::{Layout, Postproc};
 use crate::dither::Dither;
 use crate::gpu;
@@ -159,7 +159,7 @@ pub struct Cuda {
     /// The input frame being read, and the next of its spectra.
     input: Option<(Arc<Frame>, usize)>,
     /// The output frame being filled.
-    filling: Option<(FrameMut, Filling)>,
+    filling: Option<FrameMut>,
 }
 
 impl Cuda {
@@ -268,31 +268,26 @@ impl Cuda {
 
     /// Queues what completes an output frame: the clearing of heaps that lack a spectrum, and the
     /// copy of the counts.
-    fn queue_end(
-        &mut self,
-        slot: usize,
-        mut frame: FrameMut,
-        filling: &Filling,
-    ) -> Result<Output, BlockError> {
+    fn queue_end(&mut self, slot: usize, mut frame: FrameMut) -> Result<Output, BlockError> {
         let address = frame_address(&frame, self.lane.device())?;
         let (counts, host) = (&self.saturated, &self.host_saturated[slot]);
-        let has_valid_heap = self.collector.complete(filling, frame.header_mut());
         // SAFETY: heaps lie within the frame, which the job owns; the counts are the block's own.
         unsafe {
-            for heap in self.collector.invalid(filling) {
+            for heap in self.collector.invalid(frame.header()) {
                 let heap = address + (heap * self.heap_bytes) as u64;
                 self.lane.clear(heap, self.heap_bytes)?;
             }
             self.lane.copy(host.address(), counts.address(), counts.bytes())?;
         }
+        let has_valid_heap = self.collector.complete(frame.header_mut());
         Ok(Output { frame, slot, has_valid_heap })
     }
 
     /// Completes the output frame being filled, which gets no more spectra.
     fn submit_end(&mut self) -> Result<(), BlockError> {
-        let Some((frame, filling)) = self.filling.take() else { return Ok(()) };
+        let Some(frame) = self.filling.take() else { return Ok(()) };
         let slot = self.lane.begin(frame.header().timestamp)?;
-        let output = self.queue_end(slot, frame, &filling)?;
+        let output = self.queue_end(slot, frame)?;
         self.lane.submit(Job { _input: None, output: Some(output) })
     }
 
@@ -302,10 +297,10 @@ impl Cuda {
         &mut self,
         input: &Arc<Frame>,
         from: usize,
-        (frame, mut filling): (FrameMut, Filling),
+        mut frame: FrameMut,
         is_new: bool,
     ) -> Result<usize, BlockError> {
-        let piece = self.collector.piece(input.header(), from, &mut filling);
+        let piece = self.collector.piece(input.header(), from, frame.header_mut());
         let slot = self.lane.begin(input.header().timestamp)?;
         if from == 0 {
             self.queue_rows(slot, input)?;
@@ -316,9 +311,9 @@ impl Cuda {
         }
         self.queue_piece(input, &frame, &piece)?;
         let output = if self.collector.is_last(&piece) {
-            Some(self.queue_end(slot, frame, &filling)?)
+            Some(self.queue_end(slot, frame)?)
         } else {
-            self.filling = Some((frame, filling));
+            self.filling = Some(frame);
             None
         };
         self.lane.submit(Job { _input: Some(Arc::clone(input)), output })?;
@@ -328,7 +323,8 @@ impl Cuda {
     /// Hands on what a job has completed.
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) {
         let Some(Output { mut frame, slot, has_valid_heap: true }) = job.output else { return };
-        self.collector.annotate_saturated(frame.header_mut(), &self.host_saturated[slot]);
+        let saturated = self.host_saturated[slot].iter().copied();
+        self.collector.annotate_saturated(frame.header_mut(), saturated);
         io.outputs[0].push(frame);
     }
 }
@@ -358,18 +354,23 @@ impl Block for Cuda {
             return Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait });
         };
         let first = self.collector.frame_of(input.header(), from);
-        if self.filling.as_ref().is_some_and(|(_, filling)| filling.first != first) {
+        let is_other = |frame: &FrameMut| self.collector.number(frame.header()) != first;
+        if self.filling.as_ref().is_some_and(is_other) {
             self.submit_end()?;
             self.input = Some((input, from));
             return Ok(Next::Again);
         }
         let is_new = self.filling.is_none();
-        let begin = || Some((io.outputs[0].take()?, self.collector.begin(first)));
-        let Some(filling) = self.filling.take().or_else(begin) else {
+        let begin = || {
+            let mut frame = io.outputs[0].take()?;
+            self.collector.begin(first, frame.header_mut());
+            Some(frame)
+        };
+        let Some(frame) = self.filling.take().or_else(begin) else {
             self.input = Some((input, from));
             return Ok(Next::Wait);
         };
-        let next = self.submit_piece(&input, from, filling, is_new)?;
+        let next = self.submit_piece(&input, from, frame, is_new)?;
         if next < self.shape.spectra {
             self.input = Some((input, next));
         }

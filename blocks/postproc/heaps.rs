@@ -5,11 +5,13 @@ use crate::spectra::Shape;
 use fxgraph::{Counter, Counters, Header};
 
 /// Collects the spectra of input frames in the heaps of output frames.
+///
+/// Until it is complete, the validity of an output frame counts the valid spectra of each heap.
 pub struct Collector {
     /// Of the input.
     shape: Shape,
     /// Heaps of an output frame.
-    pub heaps: usize,
+    heaps: usize,
     pub spectra_per_heap: usize,
     /// No spectrum before this number is taken any more.
     next_spectrum: u64,
@@ -21,14 +23,6 @@ pub struct Collector {
     heaps_missing: Counter,
     values_saturated: Counter,
     frames_misplaced: Counter,
-}
-
-/// What is known of an output frame that is being filled.
-pub struct Filling {
-    /// Number of its first spectrum since sync time.
-    pub first: u64,
-    /// Valid spectra of each heap.
-    valid: Vec<usize>,
 }
 
 /// Spectra of an input frame that go to adjacent places of an output frame.
@@ -72,9 +66,9 @@ impl Collector {
         self.heaps * self.spectra_per_heap
     }
 
-    /// Number, since sync time, of the first spectrum of an input frame.
-    pub fn number(&self, input: &Header) -> u64 {
-        input.timestamp / self.shape.step() as u64
+    /// Number, since sync time, of the first spectrum of a frame.
+    pub fn number(&self, frame: &Header) -> u64 {
+        frame.timestamp / self.shape.step() as u64
     }
 
     /// Whether an input frame can be used.
@@ -102,15 +96,15 @@ impl Collector {
     }
 
     /// Begins an output frame with spectrum number `first`.
-    pub fn begin(&self, first: u64) -> Filling {
-        // A small table per frame of megabytes.
-        Filling { first, valid: vec![0; self.heaps] }
+    pub fn begin(&self, first: u64, output: &mut Header) {
+        output.timestamp = first * self.shape.step() as u64;
+        output.validity.fill(0);
     }
 
     /// Those spectra of an input frame from number `from` on that belong to the output frame being
     /// filled, which `from` does; counts the valid ones.
-    pub fn piece(&self, input: &Header, from: usize, filling: &mut Filling) -> Piece {
-        let place = (self.number(input) + from as u64 - filling.first) as usize;
+    pub fn piece(&self, input: &Header, from: usize, output: &mut Header) -> Piece {
+        let place = (self.number(input) + from as u64 - self.number(output)) as usize;
         let count = (self.shape.spectra - from).min(self.frame_spectra() - place);
         let Shape { pols, spectra, .. } = self.shape;
         let is_valid = |n: usize| (0..pols).all(|pol| input.validity[pol * spectra + n] > 0);
@@ -118,7 +112,7 @@ impl Collector {
         while next < count {
             let heap = (place + next) / self.spectra_per_heap;
             let end = count.min((heap + 1) * self.spectra_per_heap - place);
-            filling.valid[heap] += (next..end).filter(|n| is_valid(from + n)).count();
+            output.validity[heap] += (next..end).filter(|n| is_valid(from + n)).count() as u32;
             next = end;
         }
         Piece { from, place, count }
@@ -129,18 +123,21 @@ impl Collector {
         piece.place + piece.count == self.frame_spectra()
     }
 
-    /// The heaps that lack a valid spectrum: they are to be zero.
-    pub fn invalid(&self, filling: &Filling) -> impl Iterator<Item = usize> {
-        (0..self.heaps).filter(|heap| filling.valid[*heap] != self.spectra_per_heap)
+    /// The heaps of an output frame that is not complete and gets no more spectra that lack a valid
+    /// one: they are to be zero.
+    pub fn invalid(&self, output: &Header) -> impl Iterator<Item = usize> {
+        let lacks = |valid: &u32| *valid as usize != self.spectra_per_heap;
+        output.validity.iter().enumerate().filter(move |(_, valid)| lacks(valid)).map(|(n, _)| n)
     }
 
     /// Writes down what is known of an output frame; whether it has a valid heap.
-    pub fn complete(&mut self, filling: &Filling, header: &mut Header) -> bool {
-        header.timestamp = filling.first * self.shape.step() as u64;
-        header.validity.fill(1);
-        self.invalid(filling).for_each(|heap| header.validity[heap] = 0);
+    pub fn complete(&mut self, header: &mut Header) -> bool {
+        let first_heap = self.number(header) / self.spectra_per_heap as u64;
+        for valid in &mut header.validity {
+            *valid = u32::from(*valid as usize == self.spectra_per_heap);
+        }
         for (heap, _) in header.validity.iter().enumerate().filter(|(_, validity)| **validity > 0) {
-            let number = filling.first / self.spectra_per_heap as u64 + heap as u64;
+            let number = first_heap + heap as u64;
             let missing = self.last_heap.map_or(0, |last| number - last - 1);
             self.heaps_missing.add(missing);
             self.last_heap = Some(number);
@@ -159,11 +156,15 @@ impl Collector {
 
     /// Writes down the clamped values, \[heap\]\[pol\], of a complete frame; those of invalid heaps
     /// do not count.
-    pub fn annotate_saturated(&self, header: &mut Header, saturated: &[u64]) {
+    pub fn annotate_saturated(
+        &self,
+        header: &mut Header,
+        saturated: impl ExactSizeIterator<Item = u64>,
+    ) {
         let pols = self.shape.pols;
         let table = header.annotations.reset("saturated", saturated.len());
         for (i, (to, count)) in table.iter_mut().zip(saturated).enumerate() {
-            let count = if header.validity[i / pols] > 0 { *count } else { 0 };
+            let count = if header.validity[i / pols] > 0 { count } else { 0 };
             *to = count as f64;
             self.values_saturated.add(count);
         }

@@ -1,0 +1,187 @@
+//! What blocks that read digitised samples on a GPU have in common: which samples each output frame
+//! needs and where they lie, and the jobs that make one frame after the other.
+
+use super::Pfb;
+use super::device_samples::{self, DeviceSamples, owes_copies};
+use super::lending::Lending;
+use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
+use std::sync::Arc;
+
+/// Adjacent spectra of one polarisation whose samples lie in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub pol: usize,
+    /// Number of the first one within the output frame.
+    pub first: usize,
+    pub count: usize,
+    pub fate: Fate,
+    /// Of the memory that the first one's samples start in, and bits from there; nothing if they
+    /// are lost.
+    pub address: u64,
+    pub first_bit: u64,
+}
+
+/// What a block makes of the samples. While the GPU makes one frame the next are begun: each has a
+/// slot, which those in flight do not share.
+pub trait Maker: Send {
+    /// Begins the output frame of a slot, which these runs make; how many spectra a stretch may
+    /// have.
+    fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize;
+
+    /// Adds a stretch to the output frame with this header.
+    fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, output: &mut Header);
+
+    /// Queues the kernels that make the output frame, all of whose stretches are known. Until they
+    /// are done the frames are the driver's.
+    fn queue<J>(
+        &mut self,
+        lane: &Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut FrameMut,
+    ) -> Result<(), BlockError>;
+
+    /// Completes the header of the output frame that the GPU has made; whether there is anything in
+    /// it. Frames are completed in order.
+    fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool;
+
+    /// Says how the run was.
+    fn summarise(&self);
+}
+
+/// What is queued on the GPU.
+struct Job {
+    /// Frames that samples are read or copied from.
+    inputs: Vec<Arc<Frame>>,
+    /// The output frame of the job that makes it, and its slot.
+    output: Option<(FrameMut, usize)>,
+}
+
+/// The running block.
+pub struct Driver<M> {
+    /// First, so that it waits for the GPU before anything else is dropped.
+    lane: Lane<Job>,
+    maker: M,
+    samples: DeviceSamples,
+    schedule: Schedule<Lending>,
+    /// Runs of the output frame, with their polarisations.
+    runs: Vec<(usize, Run)>,
+    /// Empty lists for the frames of jobs to come.
+    spare: Vec<Vec<Arc<Frame>>>,
+}
+
+impl<M: Maker> Driver<M> {
+    /// A block with the schedule of `pfb`, whose frames `make` makes.
+    pub fn new(
+        pfb: &Pfb,
+        ports: &Ports,
+        env: &Env,
+        make: impl FnOnce(&Arc<Device>, &Sizes) -> Result<M, BlockError>,
+    ) -> Result<Self, BlockError> {
+        let lane: Lane<Job> = Lane::new(env)?;
+        let sizes = Sizes::new(pfb, ports);
+        let room = device_samples::capacity(&sizes);
+        let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
+        Ok(Self {
+            maker: make(lane.device(), &sizes)?,
+            samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
+            schedule: Schedule::new(pfb, ports, sizes.spectra, room, stores, &env.counters),
+            runs: Vec::with_capacity(ports.inputs.len() * sizes.spectra),
+            spare: (0..IN_FLIGHT).map(|_| Vec::new()).collect(),
+            lane,
+        })
+    }
+
+    /// Queues only the copies that are due, while the output frame waits for samples.
+    fn submit_copies(&mut self) -> Result<(), BlockError> {
+        if !owes_copies(&self.schedule) {
+            return Ok(());
+        }
+        self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
+        let mut inputs = self.spare.pop().unwrap_or_default();
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.lane.submit(Job { inputs, output: None })
+    }
+
+    /// Queues the output frame, all of whose runs are known.
+    fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
+        let slot = self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
+        let mut inputs = self.spare.pop().unwrap_or_default();
+        let most = self.maker.begin(slot, &self.schedule, &self.runs);
+        for (pol, run) in self.runs.drain(..) {
+            let mut done = 0;
+            while done < run.count {
+                let located = self.schedule.locate(pol, &run, done, most);
+                let stretch = Stretch {
+                    pol,
+                    first: run.first + done,
+                    count: located.count,
+                    fate: run.fate,
+                    address: self.samples.address(pol, &located, self.lane.device())?,
+                    first_bit: located.first_bit,
+                };
+                self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut());
+                inputs.extend(located.frame);
+                done += located.count;
+            }
+        }
+        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.maker.queue(&self.lane, slot, &self.schedule, &mut output)?;
+        self.lane.submit(Job { inputs, output: Some((output, slot)) })
+    }
+
+    /// Hands on what a job has made.
+    fn hand_on(&mut self, mut job: Job, io: &mut Io<'_>) {
+        job.inputs.clear();
+        self.spare.push(job.inputs);
+        let Some((mut frame, slot)) = job.output else { return };
+        if self.maker.complete(slot, &self.schedule, frame.header_mut()) {
+            io.outputs[0].push(frame);
+        }
+    }
+}
+
+#[async_trait]
+impl<M: Maker> Block for Driver<M> {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            self.hand_on(job, io);
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        match self.schedule.place(io.inputs) {
+            Some(Placed::Here) => self.schedule.reserve_frame(),
+            Some(Placed::Nowhere) if self.lane.is_idle() => return Ok(Next::Finished),
+            Some(Placed::Nowhere) | None => return Ok(Next::Wait),
+        }
+        for (pol, input) in io.inputs.iter_mut().enumerate() {
+            while let Some(run) = self.schedule.next_run(pol, input) {
+                self.runs.push((pol, run));
+            }
+        }
+        if !self.schedule.is_done() {
+            self.submit_copies()?;
+            return Ok(Next::Wait);
+        }
+        if self.runs.iter().any(|(_, run)| run.fate == Fate::Whole) {
+            let Some(frame) = io.outputs[0].take() else {
+                self.submit_copies()?;
+                return Ok(Next::Wait);
+            };
+            self.submit_frame(frame)?;
+        }
+        self.runs.clear();
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.maker.summarise();
+        Ok(())
+    }
+}
