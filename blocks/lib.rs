@@ -41,6 +41,7 @@ pub mod spead_sink;
 pub mod spead_source;
 mod spectra;
 pub mod stacked;
+pub mod steady;
 pub mod transpose;
 
 use fxgraph::KindEntry;

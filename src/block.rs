@@ -49,6 +49,9 @@ pub enum Next {
 /// waiting is done by returning [`Next::Wait`], never by blocking. A block that finds
 /// [`Input::ended`] on all inputs flushes what it holds and returns [`Next::Finished`]. A block
 /// without inputs ends when [`Io::stopping`] says so.
+///
+/// Once frames flow, `work` allocates nothing of its own: the future of each call, which makes a
+/// block one type with all others, and the `Arc` of each frame that is pushed are all there is.
 #[async_trait]
 pub trait Block: Send {
     /// Opens sockets, files and devices, on the thread that will call `work`, after every block

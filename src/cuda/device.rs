@@ -3,7 +3,7 @@
 
 use super::kernel::Program;
 use super::status::Status;
-use super::{CudaError, Tuning};
+use super::{CudaError, Tuning, calls};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
 use std::path::{Path, PathBuf};
@@ -168,6 +168,7 @@ impl Device {
 
     /// Waits until the device has done everything. For the end of a run and for tests.
     pub fn synchronise(&self) -> Result<(), CudaError> {
+        calls::count_wait();
         self.bind()?;
         result::ctx::synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }

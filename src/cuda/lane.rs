@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // streams and events of the driver, which these types own
 
 use super::status::Status;
-use super::{CudaError, Device};
+use super::{CudaError, Device, calls};
 use crate::block::{BlockError, Io, Next};
 use crate::counter::Counter;
 use crate::frame::{Frame, FrameMut};
@@ -268,6 +268,7 @@ impl<J> Drop for Lane<J> {
     fn drop(&mut self) {
         // Only at the end of a run: kernels may still use the jobs' frames.
         if self.device.bind().is_ok() {
+            calls::count_wait();
             // SAFETY: both streams are the lane's own. After a fault there is nothing to wait for.
             unsafe {
                 let _ = result::stream::synchronize(self.stream.0);

@@ -4,7 +4,7 @@
 //! so each of these calls ends when the device has done it. They belong to the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
-use super::{CudaError, Device};
+use super::{CudaError, Device, calls};
 use crate::block::BlockError;
 use crate::frame::{Allocator, DeviceBuffer, Frame, HostBuffer, OutOfMemory, Storage};
 use bytemuck::Pod;
@@ -30,6 +30,7 @@ struct Allocation {
 impl Allocation {
     fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
+        calls::count_allocation();
         let failed = CudaError::driver("allocating GPU memory");
         let whole = bytes + SLACK_BYTES;
         // SAFETY: the memory is owned by the result, which frees it once.
@@ -146,6 +147,7 @@ impl<T: Pod> Pinned<T> {
     /// `len` zeros.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
         device.bind()?;
+        calls::count_allocation();
         let bytes = (len * size_of::<T>()).max(1);
         // For all devices alike, and at the host's address; not write-combined, as hosts read it.
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;

@@ -6,6 +6,7 @@
 //! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
 //!   wakes the block when one is done.
 //! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.
+//! - [`calls`]: counts of allocations and of waits, which steady state has none of.
 //! - [`transfer`]: the blocks `upload` and `download`, which the plan inserts.
 //!
 //! A block hands a frame on only when the device has finished it (`src/adr/007`): a reader never
@@ -18,6 +19,7 @@
 //! valid: a job owns the frames whose addresses its kernels use, and a [`Lane`] gives a job back,
 //! or drops it, only after the device has finished it.
 
+mod calls;
 mod compile;
 mod device;
 mod error;
@@ -28,6 +30,7 @@ mod status;
 pub mod transfer;
 mod tuning;
 
+pub use calls::{Calls, calls};
 pub use compile::{Source, compile, compiler_version};
 pub use cudarc::{cufft, driver};
 pub use device::{Device, Properties, count};

@@ -2,6 +2,7 @@
 
 mod compare;
 mod run;
+mod steady;
 
 use crate::failure::{Failure, judge};
 use crate::flowgraph;
@@ -12,6 +13,7 @@ use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{self, Device};
 use fxgraph_blocks::conformance::{Case, cases};
+use fxgraph_blocks::steady::{Steady, flowgraphs};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +57,40 @@ fn parse_gpu(text: &str) -> Result<DeviceName, String> {
     }
 }
 
-/// What came of a case.
+/// What can be run alone, by its number.
+enum Trial {
+    /// A form beside the definition.
+    Compared(Case),
+    /// Frames that flow.
+    Steady(Steady),
+}
+
+impl Trial {
+    /// All of them, with the forms on `device`.
+    fn all(device: DeviceName) -> Vec<Self> {
+        let compared = cases(device).into_iter().map(Self::Compared);
+        compared.chain(flowgraphs(device).into_iter().map(Self::Steady)).collect()
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Compared(case) => {
+                format!("{} {}: {}", case.kind, case.implementation, case.name)
+            }
+            Self::Steady(steady) => format!("steady state: {}", steady.name),
+        }
+    }
+
+    fn run(&self, timeout: Duration) -> Result<String, String> {
+        let registry = flowgraph::registry();
+        match self {
+            Self::Compared(case) => run::alone(case, &registry, timeout),
+            Self::Steady(steady) => steady::run(steady, &registry, timeout),
+        }
+    }
+}
+
+/// What came of one.
 struct Outcome {
     name: String,
     /// The differences in words, or what went wrong.
@@ -68,10 +103,10 @@ impl Conformance {
         let DeviceName::Cuda(ordinal) = self.device else {
             return Err(Failure::failed("there is nothing to compare on `cpu`"));
         };
-        let all = cases(self.device);
+        let all = Trial::all(self.device);
         if let Some(number) = self.case {
-            let case = all.get(number).ok_or_else(|| Failure::failed("no such case"))?;
-            let said = run::alone(case, &flowgraph::registry(), self.timeout);
+            let trial = all.get(number).ok_or_else(|| Failure::failed("no such case"))?;
+            let said = trial.run(self.timeout);
             return said.map_err(Failure::failed).and_then(|text| terminal.results(&text));
         }
         let failed = |error: cuda::CudaError| Failure::failed(error.to_string());
@@ -81,13 +116,10 @@ impl Conformance {
         if !self.json {
             terminal.results(&terminal.paint(Paint::Bold, &on))?;
         }
-        let chosen: Vec<(usize, &Case)> = all
-            .iter()
-            .enumerate()
-            .filter(|(_, case)| {
-                self.only.as_ref().is_none_or(|only| full_name(case).contains(only))
-            })
-            .collect();
+        let is_chosen =
+            |trial: &Trial| self.only.as_ref().is_none_or(|only| trial.name().contains(only));
+        let chosen: Vec<(usize, &Trial)> =
+            all.iter().enumerate().filter(|(_, trial)| is_chosen(trial)).collect();
         let signals = Signals::count()?;
         let outcomes = self.run_all(&chosen, &signals);
         let bad = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
@@ -109,20 +141,19 @@ impl Conformance {
     }
 
     /// Each case in a process of its own: what one does to the GPU does not reach another.
-    fn run_all(&self, chosen: &[(usize, &Case)], signals: &Signals) -> Vec<Outcome> {
+    fn run_all(&self, chosen: &[(usize, &Trial)], signals: &Signals) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.clamp(1, 64) {
                 scope.spawn(|| {
-                    while let Some((number, case)) =
+                    while let Some((number, trial)) =
                         chosen.get(next.fetch_add(1, Ordering::Relaxed))
                         && signals.look() == 0
                     {
                         let began = Instant::now();
                         let result = run::apart(*number, self.device, self.timeout);
-                        let name = full_name(case);
-                        let outcome = Outcome { name, result, took: began.elapsed() };
+                        let outcome = Outcome { name: trial.name(), result, took: began.elapsed() };
                         let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         all.push((*number, outcome));
                     }
@@ -133,10 +164,6 @@ impl Conformance {
         outcomes.sort_by_key(|(number, _)| *number);
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
-}
-
-fn full_name(case: &Case) -> String {
-    format!("{} {}: {}", case.kind, case.implementation, case.name)
 }
 
 impl Outcome {
@@ -190,16 +217,30 @@ mod tests {
                 let messages: Vec<_> = problems.into_iter().map(|p| p.message).collect();
                 messages.join("\n")
             });
-            let plan = plan.unwrap_or_else(|problems| {
-                panic!("{}\n{}\n{problems}", full_name(&case), case.flowgraph)
-            });
+            let plan = plan
+                .unwrap_or_else(|problems| panic!("{}\n{}\n{problems}", case.name, case.flowgraph));
             assert!(plan.block("cpu").is_some() && plan.block("gpu").is_some());
         }
     }
 
     #[test]
+    fn every_kind_with_a_form_for_a_gpu_is_seen_in_steady_state() {
+        let registry = flowgraph::registry();
+        let plans = flowgraphs(GPU).into_iter().map(|steady| {
+            load_text("steady.yaml", &steady.flowgraph, &[], &registry).result.ok().unwrap()
+        });
+        let blocks: Vec<_> = plans.flat_map(|plan| plan.blocks).collect();
+        for kind in registry.iter().filter(|kind| kind.implementations.len() > 1) {
+            let is_there =
+                blocks.iter().any(|block| block.kind == kind.name && block.device == GPU);
+            assert!(is_there, "{}", kind.name);
+        }
+        assert!(["upload", "download"].iter().all(|way| blocks.iter().any(|b| b.kind == *way)));
+    }
+
+    #[test]
     fn names_are_unique() {
-        let mut names: Vec<String> = cases(GPU).iter().map(full_name).collect();
+        let mut names: Vec<String> = Trial::all(GPU).iter().map(Trial::name).collect();
         let all = names.len();
         names.sort();
         names.dedup();

@@ -1,7 +1,7 @@
 //! Running one case.
 
 use super::compare::{Recorder, compare};
-use fxgraph::flowgraph::{Probe, load_text};
+use fxgraph::flowgraph::{Plan, Probe, load_text};
 use fxgraph::runtime::{self, with_causes};
 use fxgraph::{DeviceName, Registry};
 use fxgraph_blocks::conformance::Case;
@@ -34,13 +34,17 @@ pub fn apart(number: usize, device: DeviceName, timeout: Duration) -> Result<Str
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// Runs `case` in this process: the largest differences in words, or what is wrong.
-pub fn alone(case: &Case, registry: &Registry, timeout: Duration) -> Result<String, String> {
-    let loaded = load_text("conformance.yaml", &case.flowgraph, &[], registry);
-    let plan = loaded.result.map_err(|problems| {
+/// The flowgraph of a case.
+pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
+    load_text("conformance.yaml", flowgraph, &[], registry).result.map_err(|problems| {
         let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
         messages.join("; ")
-    })?;
+    })
+}
+
+/// Runs `case` in this process: the largest differences in words, or what is wrong.
+pub fn alone(case: &Case, registry: &Registry, timeout: Duration) -> Result<String, String> {
+    let plan = plan(&case.flowgraph, registry)?;
     let block = |name: &str| plan.block(name).ok_or_else(|| format!("there is no block `{name}`"));
     let (cpu, gpu) = (block("cpu")?, block("gpu")?);
     let ports = &plan.blocks[cpu].ports.outputs;

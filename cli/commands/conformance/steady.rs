@@ -1,0 +1,44 @@
+//! Frames that flow while nothing else happens.
+
+use super::run::plan;
+use fxgraph::Registry;
+use fxgraph::cuda::{self, Calls};
+use fxgraph::runtime::{self, BlockStats, with_causes};
+use fxgraph_blocks::steady::Steady;
+use std::time::{Duration, Instant};
+
+/// Frames that every block has moved when counting begins, and that it moves meanwhile.
+const WARM_UP: u64 = 64;
+const FRAMES: u64 = 2000;
+/// How often the flowgraph is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Runs a flowgraph for a while: that nothing was allocated on a device nor waited for, or what was.
+pub fn run(steady: &Steady, registry: &Registry, timeout: Duration) -> Result<String, String> {
+    let assembly = plan(&steady.flowgraph, registry)?.build();
+    let assembly = assembly.map_err(|error| with_causes(&error))?;
+    let running = runtime::start(assembly, runtime::Options::default());
+    let running = running.map_err(|error| with_causes(&error))?;
+    let began = Instant::now();
+    let moved = |frames: u64| {
+        let has_moved = |stats: &BlockStats| stats.frames_out.max(stats.frames_in) >= frames;
+        while !running.stats().iter().all(has_moved) && !running.wait_timeout(LOOK) {
+            if began.elapsed() > timeout {
+                return Err(format!("it made no {frames} frames within {} s", timeout.as_secs()));
+            }
+        }
+        Ok(cuda::calls())
+    };
+    let before = moved(WARM_UP)?;
+    let after = moved(WARM_UP + FRAMES)?;
+    running.abort();
+    if let Some(failure) = running.wait().failures.first() {
+        return Err(format!("`{}` failed: {}", failure.block, failure.cause));
+    }
+    let Calls { allocations, waits } = Calls {
+        allocations: after.allocations - before.allocations,
+        waits: after.waits - before.waits,
+    };
+    let said = format!("{allocations} allocations, {waits} waits for the GPU in {FRAMES} frames");
+    if before == after { Ok(said) } else { Err(said) }
+}

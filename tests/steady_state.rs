@@ -1,0 +1,217 @@
+//! Once its first frames are through, a flowgraph allocates nothing but the `Arc` of each frame that
+//! a block pushes and the future of each call of `work`. This program counts all allocations, those
+//! within each block's `work` apart.
+//!
+//! On a machine with a GPU the forms for it are held to the same, and what the layer over CUDA
+//! counts stands still besides. There the program runs by itself, without a toolchain.
+#![allow(unsafe_code, clippy::unwrap_used)] // an allocator
+
+use fxgraph::flowgraph::{Plan, load_text};
+use fxgraph::kind::PortPool;
+use fxgraph::runtime::{self, Assembly, Running, Thread};
+use fxgraph::{Block, BlockError, DeviceName, Io, Next, Registry, async_trait, cuda};
+use fxgraph_blocks::steady::{Steady, flowgraphs};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The system's allocator, with a count.
+struct Counting;
+
+static ALL: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALL.fetch_add(1, Ordering::Relaxed);
+    // A thread that ends may allocate when it has no such variable any more.
+    let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: the system's allocator does it all; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, bytes) }
+    }
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Frames that each sink reads while others count.
+const FRAMES: u64 = 400;
+/// So often frames are counted until nothing else was seen: at first some buffers of the pools have
+/// not been in use yet, whose tables grow then.
+const ATTEMPTS: usize = 20;
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What was seen of a block.
+#[derive(Default)]
+struct Seen {
+    calls: AtomicU64,
+    /// Within its `work`, with the future of the call.
+    allocations: AtomicU64,
+}
+
+/// A block that is watched.
+struct Watched {
+    block: Box<dyn Block>,
+    seen: Arc<Seen>,
+}
+
+#[async_trait]
+impl Block for Watched {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        self.block.start().await
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let before = OF_THREAD.get();
+        let next = self.block.work(io).await;
+        self.seen.allocations.fetch_add(OF_THREAD.get() - before, Ordering::Relaxed);
+        self.seen.calls.fetch_add(1, Ordering::Relaxed);
+        next
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.block.finish().await
+    }
+}
+
+/// Puts a watch on every block, and each on a thread of its own: FutureSDR's queue of blocks that
+/// are to run, which those share that have none, allocates for itself now and then.
+fn watch(assembly: &mut Assembly) -> Vec<Arc<Seen>> {
+    let watch = |part: &mut runtime::Part| {
+        let seen = Arc::<Seen>::default();
+        let block = std::mem::replace(&mut part.block, Box::new(Nobody));
+        part.block = Box::new(Watched { block, seen: Arc::clone(&seen) });
+        part.thread = Thread::Own { core: None };
+        seen
+    };
+    assembly.parts.iter_mut().map(watch).collect()
+}
+
+/// Stands in the place of a block that is taken out.
+struct Nobody;
+
+#[async_trait]
+impl Block for Nobody {
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Ok(Next::Finished)
+    }
+}
+
+/// Where a run stands.
+struct Counts {
+    /// For each block: allocations within its `work`, calls of it, new frames that it pushed.
+    blocks: Vec<[u64; 3]>,
+    /// Allocations of all threads but this one.
+    elsewhere: u64,
+    cuda: cuda::Calls,
+}
+
+impl Counts {
+    fn now(running: &Running, plan: &Plan, all: &[Arc<Seen>]) -> Self {
+        let stats = running.stats();
+        let of_block = |(block, seen): (usize, &Arc<Seen>)| {
+            let [allocations, calls] =
+                [&seen.allocations, &seen.calls].map(|count| count.load(Ordering::Relaxed));
+            let is_new = plan.pool_of(block, 0) == PortPool::Own;
+            [allocations, calls, if is_new { stats[block].frames_out } else { 0 }]
+        };
+        Self {
+            blocks: all.iter().enumerate().map(of_block).collect(),
+            elsewhere: ALL.load(Ordering::Relaxed) - OF_THREAD.get(),
+            cuda: cuda::calls(),
+        }
+    }
+
+    /// What was allocated without a reason since `before`: by the blocks that did, and by the
+    /// runtime.
+    fn excess(&self, before: &Self, plan: &Plan) -> Vec<String> {
+        let mut all = Vec::new();
+        let (mut known, mut calls) = (0, 0);
+        for ((now, before), block) in self.blocks.iter().zip(&before.blocks).zip(&plan.blocks) {
+            let grown = [0, 1, 2].map(|n| (now[n] - before[n]).cast_signed());
+            let excess = grown[0] - grown[1] - grown[2];
+            if excess != 0 {
+                all.push(format!("{excess} by `{}` in {} frames", block.name, grown[2]));
+            }
+            known += grown[0];
+            calls += grown[1];
+        }
+        // The watch has a future of its own. What blocks do while they are being counted is not
+        // counted with all others at the same moment.
+        let runtime = (self.elsewhere - before.elsewhere).cast_signed() - known - calls;
+        if runtime > plan.blocks.len() as i64 * 4 {
+            all.push(format!("{runtime} by the runtime in {calls} calls"));
+        }
+        all
+    }
+}
+
+/// Runs a flowgraph until nothing is allocated in it.
+fn hold(steady: &Steady, registry: &Registry) {
+    let plan = load_text("steady.yaml", &steady.flowgraph, &[], registry).result;
+    let plan = plan.unwrap_or_else(|problems| {
+        let messages: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+        panic!("{}: {}", steady.name, messages.join("; "))
+    });
+    let mut assembly = plan.build().unwrap();
+    let seen = watch(&mut assembly);
+    let running = runtime::start(assembly, runtime::Options::default()).unwrap();
+    let began = Instant::now();
+    let wait = |frames: u64| {
+        let reached =
+            |stats: &runtime::BlockStats| stats.frames_out > 0 || stats.frames_in >= frames;
+        while !running.stats().iter().all(reached) {
+            assert!(!running.wait_timeout(Duration::from_millis(2)), "{}: ended", steady.name);
+            assert!(began.elapsed() < PATIENCE, "{}: no frames any more", steady.name);
+        }
+    };
+    wait(FRAMES);
+    let mut excess = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let before = Counts::now(&running, &plan, &seen);
+        wait((attempt as u64 + 1) * FRAMES);
+        let now = Counts::now(&running, &plan, &seen);
+        assert_eq!(now.cuda, before.cuda, "{}", steady.name);
+        excess = now.excess(&before, &plan);
+        if excess.is_empty() {
+            break;
+        }
+    }
+    running.abort();
+    let report = running.wait();
+    assert!(report.failures.is_empty(), "{}: {:?}", steady.name, report.failures);
+    assert!(excess.is_empty(), "{}: allocated {}", steady.name, excess.join(", "));
+}
+
+// One test: what runs beside it would be counted.
+#[test]
+fn nothing_is_allocated_once_frames_flow() {
+    let registry = Registry::new(fxgraph_blocks::kinds());
+    let gpu = cuda::count().is_ok_and(|count| count > 0).then_some(DeviceName::Cuda(0));
+    for device in [DeviceName::Cpu].into_iter().chain(gpu) {
+        flowgraphs(device).iter().for_each(|steady| hold(steady, &registry));
+    }
+}
