@@ -8,7 +8,7 @@ use fxgraph::counter::Counters;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::kind::Waker;
 use fxgraph::runtime::edge::Edge;
-use fxgraph::runtime::{Assembly, Options, Part, PartOutput, Thread, start};
+use fxgraph::runtime::{Assembly, OnFault, Options, Part, PartOutput, Thread, start};
 use fxgraph::{
     Axis, Block, BlockError, Clock, Dtype, Frame, Io, Next, PortType, Ports, Summary, ValidityType,
 };
@@ -128,6 +128,8 @@ fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
             inputs,
             outputs,
             thread,
+            on_fault: OnFault::Stop,
+            rebuild: None,
         });
     }
     Assembly { name: "hop".to_owned(), parts }

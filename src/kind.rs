@@ -250,6 +250,12 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         None
     }
 
+    /// Why a fresh block of this kind cannot go on where another one ended, if so: it would begin
+    /// its stream again, or overwrite what was written.
+    fn cannot_restart(&self) -> Option<&'static str> {
+        (Self::INPUTS == PortNames::Fixed(&[])).then_some("its stream would begin again")
+    }
+
     /// The block, ready to start; no I/O yet.
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
@@ -264,6 +270,10 @@ pub trait Configured: Send + Sync {
     fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize;
     /// See [`Kind::tunable`].
     fn tunable(&self, _ports: &Ports, _implementation: &str) -> Option<cuda::Tunable> {
+        None
+    }
+    /// See [`Kind::cannot_restart`].
+    fn cannot_restart(&self) -> Option<&'static str> {
         None
     }
     /// See [`Kind::build`].
@@ -282,6 +292,9 @@ impl<K: Kind> Configured for K {
     }
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<cuda::Tunable> {
         Kind::tunable(self, ports, implementation)
+    }
+    fn cannot_restart(&self) -> Option<&'static str> {
+        Kind::cannot_restart(self)
     }
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         Kind::build(self, ports, env)

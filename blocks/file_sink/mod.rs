@@ -54,6 +54,11 @@ impl Kind for FileSink {
         if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
     }
 
+    fn cannot_restart(&self) -> Option<&'static str> {
+        let is_one_file = !self.path.contains(PLACEHOLDER);
+        is_one_file.then_some("it would overwrite its file; put {timestamp} into `path`")
+    }
+
     fn resources(&self, _ports: &Ports) -> Resources {
         Resources { writes: vec![self.path.clone().into()], ..Resources::default() }
     }

@@ -463,6 +463,11 @@ impl Kind for SpeadSource {
         }
     }
 
+    fn cannot_restart(&self) -> Option<&'static str> {
+        // Packets from the network go on by themselves.
+        self.pcap.is_some().then_some("its recording would begin again")
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let layout = self.layout().map_err(|refusals| {
             BlockError::new(refusals.into_iter().map(|r| r.message).collect::<Vec<_>>().join("; "))

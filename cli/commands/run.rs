@@ -12,7 +12,7 @@ use fxgraph::Control;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{BlockStats, Options, Prepared, Report, StartError};
+use fxgraph::runtime::{self, BlockStats, EventKind, Options, Prepared, Report, StartError};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -116,7 +116,17 @@ fn watch(
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
+    let mut told = 0;
     while !control.wait_timeout(TICK) {
+        for event in control.events_since(told) {
+            told = event.sequence;
+            // Faults that the run does not survive are told with the results.
+            if let (EventKind::Skipped | EventKind::Restarted, Some(block)) =
+                (event.kind, event.block)
+            {
+                terminal.note(&format!("`{block}` {}; {}", event.text, event.kind.name()));
+            }
+        }
         let signals = signals.look();
         if signals > stopped {
             stopped = signals;
@@ -284,6 +294,16 @@ fn counters(report: &Report, terminal: &Terminal) -> String {
     let mut table = Table::new(terminal.coloured_results, &columns);
     let mut any = false;
     for block in &report.stats {
+        if block.faults > 0 {
+            any = true;
+            let last = block.last_fault.as_ref().map(runtime::Failure::text).unwrap_or_default();
+            table.row([
+                block.name.clone(),
+                "faults".to_owned(),
+                block.faults.to_string(),
+                format!("Times that it failed, {} restarts; last it {last}", block.restarts),
+            ]);
+        }
         for named in block.counters.iter().filter(|named| named.counter.get() > 0) {
             any = true;
             table.row([
@@ -320,6 +340,8 @@ fn as_json(plan: &Plan, report: &Report) -> Value {
                 "device_busy_fraction": row.device_busy,
                 "real_time_fraction": row.real_time,
                 "drops": drops(row.stats),
+                "faults": row.stats.faults,
+                "restarts": row.stats.restarts,
                 "counters": counters,
                 "summary": row.stats.summary,
             })

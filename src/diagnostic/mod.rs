@@ -257,6 +257,8 @@ pub mod codes {
     pub const UNKNOWN_IMPLEMENTATION: &str = "E0125";
     /// A test is not one the program can run.
     pub const TEST: &str = "E0126";
+    /// A block cannot do what its `on_fault` asks for.
+    pub const FAULT_POLICY: &str = "E0127";
 
     /// A parameter has a value the block cannot work with.
     pub const PARAMETER_OUT_OF_RANGE: &str = "E0201";

@@ -7,7 +7,7 @@ use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
 use crate::device::DeviceName;
 use crate::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
 use crate::kind::{Configured, Env, PortPool, Ports};
-use crate::runtime::assembly::{Assembly, Part, PartOutput, Thread};
+use crate::runtime::assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 use crate::runtime::edge::Edge;
 use crate::runtime::report::panic_text;
 use std::collections::HashMap;
@@ -115,6 +115,8 @@ impl Plan {
                     outputs: Vec::new(),
                 },
                 thread: Thread::Shared,
+                on_fault: OnFault::Stop,
+                rebuild: None,
             });
         }
         Ok(Assembly { name: self.name.clone(), parts })
@@ -176,9 +178,9 @@ impl Plan {
             name: block.name.clone(),
             kind: block.kind,
             block: built,
-            counters: env.counters,
-            summary: env.summary,
-            wake: env.wake,
+            counters: env.counters.clone(),
+            summary: env.summary.clone(),
+            wake: env.wake.clone(),
             inputs: Vec::new(),
             outputs: block
                 .ports
@@ -188,8 +190,26 @@ impl Plan {
                 .collect(),
             ports: block.ports.clone(),
             thread: block.thread,
+            on_fault: block.on_fault,
+            rebuild: block.configured.cannot_restart().is_none().then(|| rebuild(block, env)),
         })
     }
+}
+
+/// Makes `block` anew in the environment `env`, where it counts on.
+fn rebuild(block: &PlannedBlock, env: Env) -> Rebuild {
+    let (configured, ports) = (Arc::clone(&block.configured), block.ports.clone());
+    Arc::new(move || {
+        if let Some(device) = &env.device {
+            // A fault that killed the device's context shows in whatever is asked of it.
+            device.free_bytes().map_err(|error| {
+                let device = DeviceName::Cuda(device.ordinal());
+                BlockError::new(format!("{device} is lost to this process, which must end"))
+                    .because(error)
+            })?;
+        }
+        guarded(configured.as_ref(), &ports, &env)
+    })
 }
 
 fn guarded(

@@ -8,8 +8,9 @@ use super::value::{Node, Problem, ReadError, Reader, Value};
 use crate::cuda::IN_FLIGHT;
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes};
-use crate::kind::{At, Configured, KindEntry, Ports, Refusal, Resources};
+use crate::kind::{At, Configured, KindEntry, PortNames, Ports, Refusal, Resources};
 use crate::port::{Axis, Origin, PortType};
+use crate::runtime::assembly::OnFault;
 use std::sync::Arc;
 
 /// Blocks of a circle that a message names.
@@ -44,6 +45,7 @@ pub(super) fn check(
     for index in order {
         let (Some(configured), Some(feeds)) = (&found[index], &feeds[index]) else { continue };
         let block = plan_block(&instances[index], configured, feeds, &planned, instances, problems);
+        problems.extend(impossible_policy(&instances[index], configured.as_ref()));
         planned[index] = block;
     }
     planned
@@ -266,9 +268,30 @@ fn plan_block(
         queue: instance.queue,
         device: instance.placement.device,
         implementation,
+        on_fault: instance.on_fault.0,
         device_bytes,
         span: instance.key,
     })
+}
+
+/// What is to be said if the block cannot do what its `on_fault` asks for.
+fn impossible_policy(instance: &Instance<'_>, configured: &dyn Configured) -> Option<Diagnostic> {
+    let (policy, span) = instance.on_fault;
+    let name = instance.kind.name;
+    let refuse = |message: String| {
+        let mut problem = Diagnostic::error(codes::FAULT_POLICY, span, message)
+            .label("not for this block")
+            .help("without `on_fault` a fault stops the flowgraph, with its cause");
+        problem.blocks.push(instance.name.clone());
+        Some(problem)
+    };
+    match (policy, configured.cannot_restart()) {
+        (OnFault::Restart, Some(why)) => refuse(format!("`{name}` cannot be restarted: {why}")),
+        (OnFault::Skip, _) if instance.kind.inputs == PortNames::Fixed(&[]) => {
+            refuse(format!("`{name}` has no inputs, so there is no frame to skip"))
+        }
+        _ => None,
+    }
 }
 
 /// What a block needs on the host if it runs on a device: no memory but frames for all jobs in

@@ -38,6 +38,7 @@ pub(super) struct Entry {
     pub(super) queue: Option<Node>,
     pub(super) device: Option<Node>,
     pub(super) implementation: Option<Node>,
+    pub(super) on_fault: Option<Node>,
 }
 
 /// What an entry is.
@@ -293,7 +294,7 @@ fn entries(node: &Node, problems: &mut Problems) -> Vec<Entry> {
     good
 }
 
-const ENTRY_KEYS: [&str; 10] = [
+const ENTRY_KEYS: [&str; 11] = [
     "kind",
     "template",
     "input",
@@ -304,6 +305,7 @@ const ENTRY_KEYS: [&str; 10] = [
     "queue",
     "device",
     "implementation",
+    "on_fault",
 ];
 
 #[allow(clippy::too_many_lines, reason = "one arm per key")]
@@ -319,6 +321,7 @@ fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         queue: None,
         device: None,
         implementation: None,
+        on_fault: None,
     };
     let mut claimed: Option<Span> = None;
     for (key, node) in map(node, problems) {
@@ -376,6 +379,7 @@ fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             "queue" => entry.queue = Some(node.clone()),
             "device" => entry.device = Some(node.clone()),
             "implementation" => entry.implementation = Some(node.clone()),
+            "on_fault" => entry.on_fault = Some(node.clone()),
             _ => problems.push(unknown_key(key, &ENTRY_KEYS)),
         }
     }
@@ -395,6 +399,7 @@ fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             ("queue", &entry.queue),
             ("device", &entry.device),
             ("implementation", &entry.implementation),
+            ("on_fault", &entry.on_fault),
         ];
         for (word, _) in only_blocks.iter().filter(|(_, value)| value.is_some()) {
             if let Some((key, _)) = node.entry(word) {

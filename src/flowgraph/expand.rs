@@ -9,7 +9,7 @@ use super::value::{Key, Node, Value};
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
 use crate::kind::{KindEntry, Registry};
-use crate::runtime::assembly::Thread;
+use crate::runtime::assembly::{OnFault, Thread};
 
 /// Blocks and uses of templates in one flowgraph.
 pub(super) const MAX_BLOCKS: usize = 10_000;
@@ -36,6 +36,8 @@ pub(super) struct Instance<'r> {
     pub(super) thread: Thread,
     pub(super) queue: usize,
     pub(super) placement: Placement,
+    /// What is done when it fails, and where that is said.
+    pub(super) on_fault: (OnFault, Span),
 }
 
 /// What a name in a scope stands for.
@@ -269,6 +271,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         };
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
+        let on_fault = self.on_fault(entry, names);
         let Some(kind) = self.registry.get(&word) else {
             let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
             let help = match nearest(&word, known.iter().copied()) {
@@ -301,6 +304,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             thread: thread.unwrap_or_default(),
             queue: queue.unwrap_or(DEFAULT_QUEUE),
             placement: placement.unwrap_or_default(),
+            on_fault: on_fault.unwrap_or_default(),
         });
         Some(Item::Block(self.blocks.len() - 1))
     }
@@ -333,6 +337,17 @@ impl<'a, 'r> Expansion<'a, 'r> {
                 None
             }
         }
+    }
+
+    fn on_fault(&mut self, entry: &Entry, names: &Names) -> Option<(OnFault, Span)> {
+        let Some(node) = &entry.on_fault else { return Some((OnFault::Stop, entry.key.span)) };
+        let value = self.compute(node, names)?;
+        let found = OnFault::ALL.into_iter().find(|policy| value.text() == Some(policy.name()));
+        if found.is_none() {
+            let wrong = Node::new(value.value, node.span);
+            self.problems.push(wrong_type(&wrong, "`stop`, `restart` or `skip`"));
+        }
+        Some((found?, node.span))
     }
 
     fn template(

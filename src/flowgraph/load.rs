@@ -284,6 +284,7 @@ fn resolved(plan: &Plan) -> Json {
                 "queue": block.queue,
                 "device": block.device.to_string(),
                 "implementation": block.implementation,
+                "on_fault": block.on_fault.name(),
             });
             (block.name.clone(), value)
         })

@@ -7,7 +7,7 @@ use super::{Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
-const EXAMPLES: [(&str, &str); 35] = [
+const EXAMPLES: [(&str, &str); 36] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -86,6 +86,10 @@ const EXAMPLES: [(&str, &str); 35] = [
     (
         "E0126",
         "flowgraph: g\nblocks:\n  s: {kind: source}\ntests:\n  - {name: one, run: {frames: 0}, expect: [{tap: s, frames: 1, equals: 0}]}\n  - {name: two, expect: []}\n  - {name: three, expect: [{tap: s, peek: {axis: channel, at: 1}}]}\n",
+    ),
+    (
+        "E0127",
+        "flowgraph: g\nblocks:\n  s: {kind: source, on_fault: restart}\n  r: {kind: receiver, on_fault: skip, parameters: {port: 2, address: here}}\n  a: {kind: sink, input: s, on_fault: ignore}\n  b: {kind: sink, input: s, on_fault: skip}\n",
     ),
     (
         "E0201",

@@ -24,7 +24,7 @@ mod test_spec;
 mod transfers;
 pub mod value;
 
-pub use crate::runtime::assembly::Thread;
+pub use crate::runtime::assembly::{OnFault, Thread};
 pub use build::{BuildError, Probe};
 pub use load::{load, load_text};
 pub use parameters::{SetTo, Setting};

@@ -6,7 +6,7 @@ use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::kind::{Configured, PortPool, Ports, Resources};
-use crate::runtime::assembly::Thread;
+use crate::runtime::assembly::{OnFault, Thread};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct PlannedBlock {
     pub device: DeviceName,
     /// The form of the kind that runs.
     pub implementation: &'static str,
+    /// What is done when it fails.
+    pub on_fault: OnFault,
     /// Device memory that it allocates for itself, in bytes.
     pub device_bytes: usize,
     /// Where it stands in the file.

@@ -1,6 +1,7 @@
 //! JSON Schema of flowgraph files, for editors.
 
 use crate::kind::{KindEntry, Registry};
+use crate::runtime::assembly::OnFault;
 use serde_json::{Map, Value as Json, json};
 
 /// What names look like.
@@ -131,6 +132,11 @@ fn block(registry: &Registry) -> Json {
             "queue": count(4096),
             "device": device(),
             "implementation": { "type": "string" },
+            "on_fault": or_expression(&json!({
+                "enum": OnFault::ALL.map(OnFault::name),
+                "description": "what is done when the block fails: `stop` the flowgraph, `restart` the \
+                                block, or `skip` the frame",
+            })),
         },
         "oneOf": [{ "required": ["kind"] }, { "required": ["template"] }],
         "allOf": branches,

@@ -4,7 +4,7 @@ use super::PlannedBlock;
 use crate::cuda::transfer::Transfer;
 use crate::device::DeviceName;
 use crate::kind::{Configured, Ports};
-use crate::runtime::assembly::Thread;
+use crate::runtime::assembly::{OnFault, Thread};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -92,6 +92,7 @@ fn transfer(
         queue: QUEUE,
         device,
         implementation: way.kind(),
+        on_fault: OnFault::Stop,
         device_bytes: 0,
         span: source.span,
     }

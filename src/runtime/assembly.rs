@@ -2,7 +2,7 @@
 
 use super::edge::Edge;
 use super::report::StartError;
-use crate::block::Block;
+use crate::block::{Block, BlockError};
 use crate::counter::Counters;
 use crate::frame::Pool;
 use crate::kind::{Ports, Waker};
@@ -40,6 +40,41 @@ pub struct Part {
     pub ports: Ports,
     /// Where the block runs.
     pub thread: Thread,
+    /// What is done when it fails.
+    pub on_fault: OnFault,
+    /// Makes the block anew; `None` for one that can be made only once, whose faults stop the run
+    /// unless they are errors that [`OnFault::Skip`] passes over.
+    pub rebuild: Option<Rebuild>,
+}
+
+/// Makes a block anew, as it was built first.
+pub type Rebuild = Arc<dyn Fn() -> Result<Box<dyn Block>, BlockError> + Send + Sync>;
+
+/// What is done when a block fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// The run stops with the cause; what is queued still flows to its end.
+    #[default]
+    Stop,
+    /// The block is built anew and goes on with its next input frame.
+    Restart,
+    /// The frame at work is lost and the block goes on; after a panic it is built anew.
+    Skip,
+}
+
+impl OnFault {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Stop, Self::Restart, Self::Skip];
+
+    /// The word in flowgraph files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Skip => "skip",
+        }
+    }
 }
 
 /// One output port of a [`Part`].

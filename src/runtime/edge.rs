@@ -109,11 +109,13 @@ pub(crate) struct FrameReader {
     peeked: Option<Arc<Frame>>,
     /// Frames that may still be taken in this turn; those beyond it are hidden.
     turn: u32,
+    /// Frames that the block took.
+    taken: u64,
 }
 
 impl FrameReader {
     pub(crate) fn new(edge: Arc<Edge>) -> Self {
-        Self { edge, peeked: None, turn: u32::MAX }
+        Self { edge, peeked: None, turn: u32::MAX, taken: 0 }
     }
 
     /// Begins a turn of limited length; without this call there is no limit.
@@ -132,7 +134,18 @@ impl FrameReader {
         }
         let frame = self.peeked.take().or_else(|| self.pop_edge())?;
         self.turn -= 1;
+        self.taken += 1;
         Some(frame)
+    }
+
+    /// Frames that the block took so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Drops the next frame, if one waits.
+    pub(crate) fn skip(&mut self) {
+        let _ = self.peeked.take().or_else(|| self.pop_edge());
     }
 
     fn pop_edge(&self) -> Option<Arc<Frame>> {
@@ -154,6 +167,11 @@ impl FrameReader {
 
     pub(crate) fn queued(&self) -> usize {
         self.waiting().min(self.turn as usize)
+    }
+
+    /// Whether a frame waits, in this turn or beyond it.
+    pub(crate) fn waits(&self) -> bool {
+        self.waiting() > 0
     }
 
     fn waiting(&self) -> usize {

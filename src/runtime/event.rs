@@ -34,8 +34,12 @@ pub enum EventKind {
     Aborted,
     /// Nothing of the run is left.
     Ended,
-    /// A block failed.
+    /// A block failed, and the run stops.
     Fault,
+    /// A block failed and goes on without the frame at work.
+    Skipped,
+    /// A block failed, was built anew and goes on.
+    Restarted,
     /// A block counted lost data.
     DataLost,
 }
@@ -50,6 +54,8 @@ impl EventKind {
             Self::Aborted => "aborted",
             Self::Ended => "ended",
             Self::Fault => "fault",
+            Self::Skipped => "skipped",
+            Self::Restarted => "restarted",
             Self::DataLost => "data_lost",
         }
     }

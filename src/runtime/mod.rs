@@ -19,7 +19,7 @@ pub mod report;
 mod run;
 pub mod running;
 
-pub use assembly::{Assembly, Options, Part, PartOutput, Thread};
+pub use assembly::{Assembly, OnFault, Options, Part, PartOutput, Rebuild, Thread};
 pub use event::{Event, EventKind};
 pub use hosted::Hosted;
 pub use report::{

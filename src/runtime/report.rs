@@ -65,8 +65,12 @@ pub struct BlockStats {
     pub kind: &'static str,
     /// Where it is in its life.
     pub state: State,
-    /// Why it failed, if it did.
-    pub failure: Option<Failure>,
+    /// Times that it failed, also those that it survived.
+    pub faults: u64,
+    /// Times that it was built anew after a fault.
+    pub restarts: u64,
+    /// Why it failed last.
+    pub last_fault: Option<Failure>,
     /// Frames it took, all inputs together.
     pub frames_in: u64,
     /// Frames it pushed, all outputs together, a fan-out counted once.

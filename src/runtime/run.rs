@@ -4,10 +4,12 @@ use super::assembly::Part;
 use super::edge::Edge;
 use super::event::{EventKind, Events};
 use super::hosted::Mailbox;
-use super::report::{BlockStats, Failure, Queue, Report, RunState, State};
+use super::report::{BlockStats, Failure, Queue, Report, RunState, State, panic_text, with_causes};
+use crate::block::BlockError;
 use crate::counter::Counters;
 use crate::kind::Waker;
 use crate::summary::Summary;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,9 +56,39 @@ pub(super) struct Cell {
     outputs: Vec<(AtomicU64, u64)>,
     busy_nanoseconds: AtomicU64,
     works: AtomicU64,
+    faults: AtomicU64,
+    restarts: AtomicU64,
+    last_fault: Mutex<Option<Failure>>,
+    /// When a skipped frame was told of, and how many were not since.
+    told: Mutex<Option<(Instant, u64)>>,
     counters: Counters,
     summary: Summary,
 }
+
+/// What a block did wrong.
+pub(super) struct Fault {
+    pub cause: String,
+    pub panic: bool,
+}
+
+impl Fault {
+    pub fn error(error: &BlockError) -> Self {
+        Self { cause: with_causes(error), panic: false }
+    }
+
+    pub fn panic(panic: &(dyn Any + Send)) -> Self {
+        Self { cause: panic_text(panic), panic: true }
+    }
+
+    /// The same fault, and why the block did not survive it.
+    pub fn because(mut self, why: &str) -> Self {
+        self.cause = format!("{}; {why}", self.cause);
+        self
+    }
+}
+
+/// Skipped frames of a block are told of once in this time.
+const TELL: Duration = Duration::from_secs(1);
 
 const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, State::Failed];
 const GATES: [Gate; 3] = [Gate::Closed, Gate::Open, Gate::Cancelled];
@@ -83,6 +115,10 @@ impl Cell {
             outputs: out_bytes.map(|bytes| (AtomicU64::new(0), bytes)).collect(),
             busy_nanoseconds: AtomicU64::new(0),
             works: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            last_fault: Mutex::default(),
+            told: Mutex::default(),
             counters: part.counters.clone(),
             summary: part.summary.clone(),
         })
@@ -110,7 +146,14 @@ impl Cell {
         self.state.fetch_max(state as u8, Ordering::AcqRel);
     }
 
-    fn stats(&self, failures: &[Failure]) -> BlockStats {
+    fn note_fault(&self, Fault { cause, panic }: Fault) -> Failure {
+        let failure = Failure { block: self.name.clone(), cause, panic };
+        self.faults.fetch_add(1, Ordering::Relaxed);
+        lock(&self.last_fault).replace(failure.clone());
+        failure
+    }
+
+    fn stats(&self) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
         let queue = |edge: &Edge| Queue { queued: edge.queued(), depth: edge.depth() };
@@ -118,7 +161,9 @@ impl Cell {
             name: self.name.clone(),
             kind: self.kind,
             state: STATES[usize::from(self.state.load(Ordering::Acquire))],
-            failure: failures.iter().find(|failure| failure.block == self.name).cloned(),
+            faults: self.faults.load(Ordering::Relaxed),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            last_fault: lock(&self.last_fault).clone(),
             frames_in: ins().map(|(frames, _)| frames).sum(),
             frames_out: outs().map(|(frames, _)| frames).sum(),
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
@@ -211,14 +256,37 @@ impl Run {
     }
 
     /// Keeps the cause and stops the run: what is queued behind the block still flows out.
-    pub fn fail(&self, cell: &Cell, cause: String, panic: bool) {
+    pub fn fail(&self, cell: &Cell, fault: Fault) {
+        let failure = cell.note_fault(fault);
         // The report is what users read; a log beside it would say everything twice.
-        tracing::info!(block = cell.name, "failed: {cause}");
-        let failure = Failure { block: cell.name.clone(), cause, panic };
+        tracing::info!(block = cell.name, "{}", failure.text());
         self.events.add(EventKind::Fault, Some(&cell.name), failure.text());
         lock(&self.failures).push(failure);
         cell.set_state(State::Failed);
         self.request_stop("a block failed");
+    }
+
+    /// The block goes on without the frame at which it failed.
+    pub fn skip(&self, cell: &Cell, fault: Fault) {
+        let text = cell.note_fault(fault).text();
+        let mut told = lock(&cell.told);
+        // One that fails at every frame must not push everything else out of the events.
+        match &mut *told {
+            Some((when, untold)) if when.elapsed() < TELL => *untold += 1,
+            told => {
+                let before = told.replace((Instant::now(), 0)).map_or(0, |(_, untold)| untold);
+                let more =
+                    if before > 0 { format!(" ({before} more before)") } else { String::new() };
+                self.events.add(EventKind::Skipped, Some(&cell.name), format!("{text}{more}"));
+            }
+        }
+    }
+
+    /// The block was built anew and goes on.
+    pub fn restarted(&self, cell: &Cell, fault: Fault) {
+        let failure = cell.note_fault(fault);
+        cell.restarts.fetch_add(1, Ordering::Relaxed);
+        self.events.add(EventKind::Restarted, Some(&cell.name), failure.text());
     }
 
     pub fn failures(&self) -> Vec<Failure> {
@@ -226,8 +294,7 @@ impl Run {
     }
 
     pub fn stats(&self) -> Vec<BlockStats> {
-        let failures = self.failures();
-        self.cells.iter().map(|cell| cell.stats(&failures)).collect()
+        self.cells.iter().map(|cell| cell.stats()).collect()
     }
 
     pub fn state(&self) -> RunState {

@@ -6,11 +6,12 @@
 
 use super::attend::{Call, Outcome, attend};
 use super::port::{InPort, OutPort};
+use super::survive::Survival;
 use crate::block::{Io, Next, Output};
 use crate::runtime::assembly::Part;
 use crate::runtime::hosted::Hosted;
-use crate::runtime::report::{State, panic_text, with_causes};
-use crate::runtime::run::{Cell, Gate, Run};
+use crate::runtime::report::State;
+use crate::runtime::run::{Cell, Fault, Gate, Run};
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
@@ -31,9 +32,10 @@ pub(super) struct Adapter {
     #[output]
     outputs: Vec<OutPort>,
     /// `None` once the block has ended.
-    hosted: Option<Hosted>,
-    run: Arc<Run>,
-    cell: Arc<Cell>,
+    pub(super) hosted: Option<Hosted>,
+    pub(super) run: Arc<Run>,
+    pub(super) cell: Arc<Cell>,
+    pub(super) survival: Survival,
     slice_began: Instant,
 }
 
@@ -44,6 +46,7 @@ impl Adapter {
             inputs: part.inputs.into_iter().map(InPort::new).collect(),
             outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),
             hosted: Some(hosted),
+            survival: Survival::new(part.on_fault, part.rebuild),
             run,
             cell,
             slice_began: Instant::now(),
@@ -78,7 +81,7 @@ impl Adapter {
         let finished = attend(&self.run, &self.cell, Call::Finish, block.finish()).await;
         self.note(finished);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(block))) {
-            self.run.fail(&self.cell, panic_text(panic.as_ref()), true);
+            self.run.fail(&self.cell, Fault::panic(panic.as_ref()));
         }
         self.cell.set_state(State::Finished);
     }
@@ -88,7 +91,7 @@ impl Adapter {
         for command in self.cell.mailbox.take() {
             let Some(hosted) = self.hosted.as_mut() else { return false };
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| command(hosted))) {
-                self.run.fail(&self.cell, panic_text(panic.as_ref()), true);
+                self.run.fail(&self.cell, Fault::panic(panic.as_ref()));
                 return false;
             }
         }
@@ -105,8 +108,7 @@ impl Adapter {
     fn note<T>(&self, outcome: Outcome<T>) -> Option<T> {
         match outcome {
             Outcome::Done(value) => return Some(value),
-            Outcome::Failed(error) => self.run.fail(&self.cell, with_causes(&error), false),
-            Outcome::Panicked(text) => self.run.fail(&self.cell, text, true),
+            Outcome::Failed(fault) => self.run.fail(&self.cell, fault),
             Outcome::Aborted => {}
         }
         None
@@ -159,13 +161,18 @@ impl Kernel for Adapter {
             // Also a block that waits for a time: it may wait for nothing but its next turn.
             io.call_again = hosted.wants_another_turn();
         }
-        match self.note(outcome) {
-            Some(Next::Wait) => {}
-            Some(Next::Again) => io.call_again = true,
-            Some(Next::After(time)) => io.block_on(async move {
+        let next = match outcome {
+            Outcome::Done(next) => next,
+            Outcome::Failed(fault) => self.survive(fault).await,
+            Outcome::Aborted => Next::Finished,
+        };
+        match next {
+            Next::Wait => {}
+            Next::Again => io.call_again = true,
+            Next::After(time) => io.block_on(async move {
                 Timer::after(time).await;
             }),
-            Some(Next::Finished) | None => io.finished = true,
+            Next::Finished => io.finished = true,
         }
         Ok(())
     }

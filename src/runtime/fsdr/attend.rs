@@ -1,8 +1,7 @@
 //! Calls a block's own code so that nothing it does gets past the caller.
 
 use crate::block::BlockError;
-use crate::runtime::report::panic_text;
-use crate::runtime::run::{Cell, Run};
+use crate::runtime::run::{Cell, Fault, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
@@ -21,8 +20,7 @@ pub(super) enum Call {
 /// How a call ended.
 pub(super) enum Outcome<T> {
     Done(T),
-    Failed(BlockError),
-    Panicked(String),
+    Failed(Fault),
     /// The run was aborted while the call awaited something.
     Aborted,
 }
@@ -43,8 +41,8 @@ pub(super) async fn attend<T>(
         }
         match polled {
             Ok(Poll::Ready(Ok(value))) => Poll::Ready(Outcome::Done(value)),
-            Ok(Poll::Ready(Err(error))) => Poll::Ready(Outcome::Failed(error)),
-            Err(panic) => Poll::Ready(Outcome::Panicked(panic_text(panic.as_ref()))),
+            Ok(Poll::Ready(Err(error))) => Poll::Ready(Outcome::Failed(Fault::error(&error))),
+            Err(panic) => Poll::Ready(Outcome::Failed(Fault::panic(panic.as_ref()))),
             Ok(Poll::Pending) if call == Call::Finish => Poll::Pending,
             Ok(Poll::Pending) => {
                 // First where to find us, then the question: an abort in between finds us.

@@ -8,6 +8,7 @@ mod adapter;
 mod attend;
 mod port;
 mod scheduler;
+mod survive;
 
 use super::assembly::{Assembly, Connection, Options, Thread};
 use super::report::StartError;

@@ -1,7 +1,7 @@
 //! FutureSDR's scheduler with a guard around each block, and threads for the blocks that ask.
 
 use crate::runtime::report::StartError;
-use crate::runtime::run::Run;
+use crate::runtime::run::{Fault, Run};
 use futuresdr::futures::FutureExt;
 use futuresdr::runtime::channel::mpsc::Sender;
 use futuresdr::runtime::channel::oneshot;
@@ -86,7 +86,8 @@ async fn guarded(
     let panicked = AssertUnwindSafe(block.run(main.clone())).catch_unwind().await.is_err();
     let cell = &run.cells[id.0];
     if panicked {
-        run.fail(cell, "the runtime failed around this block".to_owned(), true);
+        let cause = "the runtime failed around this block".to_owned();
+        run.fail(cell, Fault { cause, panic: true });
     }
     run.arrive(cell);
     if panicked {

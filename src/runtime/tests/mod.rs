@@ -3,11 +3,12 @@
 mod ends;
 mod faults;
 mod flow;
+mod survival;
 mod threads;
 mod watching;
 
 use super::edge::Edge;
-use super::{Assembly, Options, Part, PartOutput, Report, Running, Thread, start};
+use super::{Assembly, OnFault, Options, Part, PartOutput, Report, Running, Thread, start};
 use crate::block::{Block, BlockError, Io, Next};
 use crate::counter::Counters;
 use crate::dtype::Dtype;
@@ -133,6 +134,8 @@ impl Net {
             inputs,
             outputs: (0..outputs).map(output).collect(),
             thread: Thread::Shared,
+            on_fault: OnFault::Stop,
+            rebuild: None,
         });
         self.parts.len() - 1
     }

@@ -44,7 +44,8 @@ fn a_fault_is_an_event_with_its_block_and_its_cause() {
     assert_eq!((fault.block.as_deref(), &*fault.text), (Some("bad"), "failed: cable pulled"));
     assert_eq!(events.last().unwrap().text, "a block failed");
     let stats = handle.stats();
-    assert_eq!(stats[0].failure.as_ref().unwrap().cause, "cable pulled");
+    assert_eq!(stats[0].last_fault.as_ref().unwrap().cause, "cable pulled");
+    assert_eq!((stats[0].faults, stats[0].restarts), (1, 0));
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! What becomes of a block that failed: `on_fault`.
+
+use super::adapter::Adapter;
+use super::attend::{Call, Outcome, attend};
+use crate::block::{Block, BlockError, Io, Next};
+use crate::runtime::assembly::{OnFault, Rebuild};
+use crate::runtime::run::Fault;
+use futuresdr::runtime::Timer;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// So often within a minute a block is built anew; at the next fault the run stops.
+const RESTARTS: usize = 5;
+const MINUTE: Duration = Duration::from_mins(1);
+/// Before the second restart within a minute; twice that before the third, and so on.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a block needs to survive its faults.
+pub(super) struct Survival {
+    policy: OnFault,
+    rebuild: Option<Rebuild>,
+    /// Of the last minute.
+    restarts: VecDeque<Instant>,
+    /// Frames that it had taken at its last fault.
+    taken: Option<u64>,
+}
+
+impl Survival {
+    pub fn new(policy: OnFault, rebuild: Option<Rebuild>) -> Self {
+        Self { policy, rebuild, restarts: VecDeque::new(), taken: None }
+    }
+}
+
+/// Stands in for a block that is gone until the next one is there.
+struct Vacant;
+
+#[crate::async_trait]
+impl Block for Vacant {
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Ok(Next::Finished)
+    }
+}
+
+impl Adapter {
+    /// What comes after a call of `work` that failed.
+    pub(super) async fn survive(&mut self, fault: Fault) -> Next {
+        match (self.survival.policy, fault.panic) {
+            (OnFault::Stop, _) => {
+                self.run.fail(&self.cell, fault);
+                Next::Finished
+            }
+            (OnFault::Skip, false) => self.skip(fault),
+            // What a panic leaves behind cannot be trusted.
+            (OnFault::Restart, _) | (OnFault::Skip, true) => self.restart(fault).await,
+        }
+    }
+
+    fn skip(&mut self, fault: Fault) -> Next {
+        self.run.skip(&self.cell, fault);
+        let Some(hosted) = self.hosted.as_mut() else { return Next::Finished };
+        // Mostly the block has taken the frame at which it failed. If it took none since its last
+        // fault, it fails at those that wait.
+        let taken = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
+        if self.survival.taken.replace(taken) == Some(taken) {
+            hosted.inputs.iter_mut().for_each(|input| input.reader.skip());
+        }
+        if hosted.inputs.iter().all(crate::Input::ended) {
+            return Next::Finished;
+        }
+        let has_frames = hosted.inputs.iter().any(|input| input.reader.waits());
+        if has_frames { Next::Again } else { Next::Wait }
+    }
+
+    async fn restart(&mut self, fault: Fault) -> Next {
+        let recent = &mut self.survival.restarts;
+        while recent.front().is_some_and(|when| when.elapsed() > MINUTE) {
+            recent.pop_front();
+        }
+        let restarts = recent.len();
+        if restarts >= RESTARTS {
+            let why = format!("it was restarted {restarts} times within a minute");
+            self.run.fail(&self.cell, fault.because(&why));
+            return Next::Finished;
+        }
+        recent.push_back(Instant::now());
+        match self.renew(restarts).await {
+            Outcome::Done(()) => {
+                self.run.restarted(&self.cell, fault);
+                return Next::Again;
+            }
+            Outcome::Failed(other) => {
+                let why = format!("it cannot be restarted: {}", other.cause);
+                self.run.fail(&self.cell, fault.because(&why));
+            }
+            Outcome::Aborted => {}
+        }
+        Next::Finished
+    }
+
+    /// Ends the block and puts a new one in its place: same ports, next frame, next sequence
+    /// number.
+    async fn renew(&mut self, restarts: usize) -> Outcome<()> {
+        let (run, cell) = (&self.run, &self.cell);
+        let Some(hosted) = self.hosted.as_mut() else { return Outcome::Aborted };
+        let mut old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
+        // It failed already; how it ends says nothing new.
+        let _ = attend(run, cell, Call::Finish, old.finish()).await;
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+        let Some(rebuild) = &self.survival.rebuild else {
+            let cause = "a fresh block could not go on where this one ended".to_owned();
+            return Outcome::Failed(Fault { cause, panic: false });
+        };
+        let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
+        let built = async {
+            // What failed a moment ago, a cable or a file server, may need a moment more.
+            Timer::after(pause).await;
+            rebuild()
+        };
+        match attend(run, cell, Call::Start, built).await {
+            Outcome::Done(block) => hosted.block = block,
+            Outcome::Failed(fault) => return Outcome::Failed(fault),
+            Outcome::Aborted => return Outcome::Aborted,
+        }
+        attend(run, cell, Call::Start, hosted.block.start()).await
+    }
+}
