@@ -76,14 +76,14 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
                 .help("`postproc` makes [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
         );
     }
-    if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4) {
+    if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4 | Dtype::Cf16) {
         refusals.push(
             Refusal::new(
                 codes::INPUT_DTYPE,
                 At::Input(0),
                 format!("{} cannot be stacked", input.dtype),
             )
-            .help("`postproc` makes ci8 or ci4"),
+            .help("`postproc` makes ci8 or ci4, and `convert` makes cf16 of them"),
         );
     }
 }
