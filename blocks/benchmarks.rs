@@ -65,6 +65,9 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     for (dtype, bytes) in [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8), ("cf64", 16)] {
         all.push(transpose(device, &sizes, dtype, bytes));
     }
+    for (from, to, bytes) in [("ci8", "cf16", 2), ("cf32", "cf16", 8), ("cf32", "ci8", 8)] {
+        all.push(convert(device, &sizes, (from, to), bytes));
+    }
     if device != DeviceName::Cpu {
         all.push(transfer(device, &sizes, "upload"));
         all.push(transfer(device, &sizes, "download"));
@@ -193,6 +196,22 @@ fn transpose(device: DeviceName, sizes: &Sizes, dtype: &str, bytes: usize) -> Be
     );
     Benchmark {
         name: format!("transpose, {bytes}-byte elements"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+/// `bytes` are those of an element of the input.
+fn convert(device: DeviceName, sizes: &Sizes, (from, to): (&str, &str), bytes: usize) -> Benchmark {
+    let len = sizes.copy_bytes / bytes;
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: {from}, axes: [{{name: sample, \
+         len: {len}}}], samples_per_frame: {len}, pattern: random}}\n  block: {{kind: convert, queue: 1, \
+         input: source, parameters: {{dtype: {to}, scale: 0.5}}}}\n  \
+         sink: {{kind: null_sink, input: block}}\n"
+    );
+    Benchmark {
+        name: format!("convert, {from} to {to}"),
         flowgraph: flowgraph(device, &blocks),
         blocks: &["block"],
     }

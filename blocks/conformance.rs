@@ -85,6 +85,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     [
         crate::antenna_stack::conformance::cases,
         crate::beamformer::conformance::cases,
+        crate::convert::conformance::cases,
         crate::correlator::conformance::cases,
         crate::f_engine::conformance::cases,
         crate::fft::conformance::cases,

@@ -1,9 +1,9 @@
 //! Whatever stands before a block: it refuses the port, or works on it without a panic.
 
 use crate::{
-    antenna_stack::AntennaStack, beamformer::Beamformer, correlator::Correlator, f_engine::FEngine,
-    fft::Fft, file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb, pol_aligner::PolAligner,
-    postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
+    antenna_stack::AntennaStack, beamformer::Beamformer, convert::Convert, correlator::Correlator,
+    f_engine::FEngine, fft::Fft, file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb,
+    pol_aligner::PolAligner, postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{
@@ -150,7 +150,7 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 15] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 16] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
@@ -188,6 +188,7 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 15] {
         drive::<SpeadSink>(sink("b_engine"), one(), timestamps, noise),
         drive::<FileSink>(json!({"path": path, "max_frames": 0}), one(), timestamps, noise),
         drive::<Transpose>(json!({"axes": backwards}), one(), timestamps, noise),
+        drive::<Convert>(json!({"dtype": "cf16", "scale": 0.1}), one(), timestamps, noise),
     ]
 }
 
@@ -210,7 +211,7 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 15];
+    let mut taken = [0; 16];
     for _ in 0..3000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {

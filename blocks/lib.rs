@@ -11,6 +11,7 @@ pub mod benchmarks;
 #[allow(clippy::unwrap_used)]
 mod chain;
 pub mod conformance;
+pub mod convert;
 pub mod correlator;
 pub mod delay;
 pub mod digitiser_simulator;
@@ -52,6 +53,7 @@ pub fn kinds() -> Vec<KindEntry> {
     vec![
         KindEntry::of::<antenna_stack::AntennaStack>(),
         KindEntry::of::<beamformer::Beamformer>(),
+        KindEntry::of::<convert::Convert>(),
         KindEntry::of::<correlator::Correlator>(),
         KindEntry::of::<digitiser_simulator::DigitiserSimulator>(),
         KindEntry::of::<f_engine::FEngine>(),

@@ -22,6 +22,22 @@ pub const PROGRAMS: &[Program] = &[
             "HEAPS=2 ANTENNAS=256 CHANNELS=512 SPECTRA=256 K_MAJOR=0 FOUR_BIT=1 BEAMS=64 TILES_0=4 TILES_1=4 GROUPS=2 WEIGHT_PARTS=2 DITHER=1 WARPS=8",
         ],
     },
+    Program {
+        source: source!("convert.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "FROM=I4 TO=F16 PARTS=2 DOUBLE=0",
+            "FROM=I8 TO=F16 PARTS=2 DOUBLE=0",
+            "FROM=U8 TO=I16 PARTS=1 DOUBLE=0",
+            "FROM=F16 TO=I8 PARTS=1 DOUBLE=0",
+            "FROM=F32 TO=F16 PARTS=2 DOUBLE=0",
+            "FROM=F32 TO=I4 PARTS=2 DOUBLE=0",
+            "FROM=F32 TO=F64 PARTS=2 DOUBLE=1",
+            "FROM=F64 TO=I32 PARTS=1 DOUBLE=1",
+            "FROM=I32 TO=F32 PARTS=2 DOUBLE=1",
+            "FROM=F64 TO=F16 PARTS=2 DOUBLE=1",
+        ],
+    },
     Program { source: source!("correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
     Program {
         source: source!("correlator_hopper.cu"),

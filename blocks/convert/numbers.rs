@@ -1,0 +1,263 @@
+//! Numbers of every type, as floats to calculate with and back.
+
+use bytemuck::{Pod, Zeroable};
+use fxgraph::Dtype;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::ops::{Add, Mul, Sub};
+
+/// Numbers that go through all steps before the next ones: they stay in the first-level cache.
+const BLOCK: usize = 512;
+
+/// Converts the elements of the first slice to those of the second, times a scale. Says how many
+/// did not fit.
+pub type Convert = fn(&[u8], &mut [u8], f64) -> u64;
+
+/// What is calculated with.
+trait Work:
+    Copy + Default + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// Added to a number of an integer's range and taken off again, it leaves the nearest integer,
+    /// half to even.
+    const ROUNDER: Self;
+
+    fn of(number: f64) -> Self;
+}
+
+impl Work for f32 {
+    const ROUNDER: Self = 12_582_912.0; // 1.5 x 2^23
+
+    fn of(number: f64) -> Self {
+        number as Self
+    }
+}
+
+impl Work for f64 {
+    const ROUNDER: Self = 6_755_399_441_055_744.0; // 1.5 x 2^52
+
+    fn of(number: f64) -> Self {
+        number
+    }
+}
+
+/// What a number is stored in, next to others of its type; `W` holds every value.
+trait Number<W: Work>: Pod {
+    /// Numbers in one of these.
+    const COUNT: usize = 1;
+    /// Whether numbers are rounded to integers.
+    const WHOLE: bool;
+    /// Smallest and largest number that is ever made.
+    const RANGE: [W; 2];
+
+    fn read(from: &[Self], to: &mut [W]);
+    /// Writes numbers that are within the range, and integers if need be.
+    fn write(from: &[W], to: &mut [Self]);
+}
+
+/// Numbers that `as` converts.
+macro_rules! plain {
+    ($number:ty, $work:ty, $whole:literal, $lowest:expr) => {
+        impl Number<$work> for $number {
+            const WHOLE: bool = $whole;
+            const RANGE: [$work; 2] = [$lowest as $work, <$number>::MAX as $work];
+
+            fn read(from: &[Self], to: &mut [$work]) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as $work);
+            }
+
+            fn write(from: &[$work], to: &mut [Self]) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as Self);
+            }
+        }
+    };
+}
+
+// The most negative integer has no conjugate in the same type, so it is never made.
+plain!(u8, f32, true, 0);
+plain!(u8, f64, true, 0);
+plain!(i8, f32, true, -Self::MAX);
+plain!(i8, f64, true, -Self::MAX);
+plain!(i16, f32, true, -Self::MAX);
+plain!(i16, f64, true, -Self::MAX);
+plain!(i32, f64, true, -Self::MAX);
+plain!(f32, f32, false, -Self::MAX);
+plain!(f32, f64, false, -Self::MAX);
+plain!(f64, f64, false, -Self::MAX);
+
+impl Number<f32> for f16 {
+    const WHOLE: bool = false;
+    const RANGE: [f32; 2] = [-65_504.0, 65_504.0];
+
+    fn read(from: &[Self], to: &mut [f32]) {
+        from.convert_to_f32_slice(to);
+    }
+
+    fn write(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
+}
+
+impl Number<f64> for f16 {
+    const WHOLE: bool = false;
+    const RANGE: [f64; 2] = [-65_504.0, 65_504.0];
+
+    fn read(from: &[Self], to: &mut [f64]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = f64::from(f32::from(*from)));
+    }
+
+    /// By way of single precision, so that every machine rounds alike.
+    fn write(from: &[f64], to: &mut [Self]) {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = Self::from_f32(*from as f32));
+    }
+}
+
+/// Two 4-bit integers, the first one in the upper half.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(transparent)]
+struct Nibbles(i8);
+
+macro_rules! nibbles {
+    ($work:ty) => {
+        impl Number<$work> for Nibbles {
+            const COUNT: usize = 2;
+            const WHOLE: bool = true;
+            const RANGE: [$work; 2] = [-7.0, 7.0];
+
+            fn read(from: &[Self], to: &mut [$work]) {
+                for (to, from) in to.as_chunks_mut::<2>().0.iter_mut().zip(from) {
+                    *to = [from.0 >> 4, from.0 << 4 >> 4].map(<$work>::from);
+                }
+            }
+
+            fn write(from: &[$work], to: &mut [Self]) {
+                for (to, from) in to.iter_mut().zip(from.as_chunks::<2>().0) {
+                    *to = Self((from[0] as i8) << 4 | from[1] as i8 & 0x0f);
+                }
+            }
+        }
+    };
+}
+
+nibbles!(f32);
+nibbles!(f64);
+
+/// The conversion of elements of `PARTS` numbers.
+fn convert<I: Number<W>, O: Number<W>, W: Work, const PARTS: usize>(
+    input: &[u8],
+    output: &mut [u8],
+    scale: f64,
+) -> u64 {
+    let input: &[I] = bytemuck::cast_slice(input);
+    let output: &mut [O] = bytemuck::cast_slice_mut(output);
+    let mut numbers = [W::default(); BLOCK];
+    let mut saturated = 0;
+    let blocks = input.chunks(BLOCK / I::COUNT).zip(output.chunks_mut(BLOCK / O::COUNT));
+    for (from, to) in blocks {
+        let numbers = &mut numbers[..from.len() * I::COUNT];
+        I::read(from, numbers);
+        saturated += fit::<O, W, PARTS>(numbers, W::of(scale));
+        O::write(numbers, to);
+    }
+    saturated
+}
+
+/// Brings numbers times `scale` to the range of `O`. Says how many elements were not within it.
+fn fit<O: Number<W>, W: Work, const PARTS: usize>(numbers: &mut [W], scale: W) -> u64 {
+    let [lowest, largest] = O::RANGE;
+    let mut saturated = 0;
+    for element in numbers.as_chunks_mut::<PARTS>().0 {
+        let mut fits = true;
+        for number in element {
+            let scaled = *number * scale;
+            fits &= scaled >= lowest && scaled <= largest;
+            let clamped = if scaled > largest { largest } else { scaled };
+            let clamped = if clamped < lowest { lowest } else { clamped };
+            // What is no number stays so, and becomes 0 where that is written as an integer.
+            *number = if O::WHOLE { (clamped + W::ROUNDER) - W::ROUNDER } else { clamped };
+        }
+        saturated += u64::from(!fits);
+    }
+    saturated
+}
+
+/// Evaluates to some `$body` with `$number` as the numbers of a type that single precision holds,
+/// or else to none.
+macro_rules! narrow {
+    ($dtype:expr, $number:ident => $body:expr) => {
+        match $dtype {
+            Dtype::Ci4 => {
+                type $number = Nibbles;
+                $body
+            }
+            Dtype::U8 => {
+                type $number = u8;
+                $body
+            }
+            Dtype::I8 | Dtype::Ci8 => {
+                type $number = i8;
+                $body
+            }
+            Dtype::I16 => {
+                type $number = i16;
+                $body
+            }
+            Dtype::F16 | Dtype::Cf16 => {
+                type $number = f16;
+                $body
+            }
+            Dtype::F32 | Dtype::Cf32 => {
+                type $number = f32;
+                $body
+            }
+            _ => None,
+        }
+    };
+}
+
+/// The same with those that double precision holds.
+macro_rules! wide {
+    ($dtype:expr, $number:ident => $body:expr) => {
+        match $dtype {
+            Dtype::I32 | Dtype::Ci32 => {
+                type $number = i32;
+                $body
+            }
+            Dtype::F64 | Dtype::Cf64 => {
+                type $number = f64;
+                $body
+            }
+            narrow => narrow!(narrow, $number => $body),
+        }
+    };
+}
+
+/// Numbers of an element, if its type can be converted.
+#[must_use]
+pub fn parts(dtype: Dtype) -> Option<usize> {
+    match dtype {
+        Dtype::Packed(_) | Dtype::I64 => None,
+        Dtype::U8 | Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::F16 | Dtype::F32 | Dtype::F64 => {
+            Some(1)
+        }
+        Dtype::Ci4 | Dtype::Ci8 | Dtype::Ci32 | Dtype::Cf16 | Dtype::Cf32 | Dtype::Cf64 => Some(2),
+    }
+}
+
+/// Whether single precision does not hold every value of both types.
+#[must_use]
+pub fn is_double(from: Dtype, to: Dtype) -> bool {
+    let wide = [Dtype::I32, Dtype::Ci32, Dtype::F64, Dtype::Cf64];
+    wide.contains(&from) || wide.contains(&to)
+}
+
+/// The conversion from one type to another, if there is one.
+#[must_use]
+pub fn converter(from: Dtype, to: Dtype) -> Option<Convert> {
+    match (parts(from)?, parts(to)?, is_double(from, to)) {
+        (1, 1, false) => narrow!(from, I => narrow!(to, O => Some(convert::<I, O, f32, 1>))),
+        (2, 2, false) => narrow!(from, I => narrow!(to, O => Some(convert::<I, O, f32, 2>))),
+        (1, 1, true) => wide!(from, I => wide!(to, O => Some(convert::<I, O, f64, 1>))),
+        (2, 2, true) => wide!(from, I => wide!(to, O => Some(convert::<I, O, f64, 2>))),
+        _ => None,
+    }
+}

@@ -1,0 +1,190 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Next, ValidityType};
+use half::f16;
+use proptest::prelude::*;
+
+fn port(dtype: Dtype, len: usize) -> PortType {
+    PortType {
+        dtype,
+        axes: vec![Axis::new("pol", 1), Axis::new("sample", len)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        band: None,
+        validity: ValidityType::flags(vec![Axis::new("pol", 1)]),
+    }
+}
+
+fn kind(dtype: Dtype, scale: f64, threads: usize) -> Convert {
+    Convert { dtype: dtype.to_string(), scale, threads }
+}
+
+/// One frame through the block: its elements, and how many were counted.
+fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
+    let input = port(from, 8 * bytes.len() / from.bits());
+    let outputs = kind.ports(std::slice::from_ref(&input)).unwrap();
+    let ports = Ports { inputs: vec![input], outputs };
+    let counters = Counters::default();
+    let env = Env { counters: counters.clone(), ..Env::detached("convert") };
+    let block = kind.build(&ports, &env).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    assert!(harness.send(0, |frame| {
+        frame.header_mut().timestamp = 77;
+        frame.header_mut().validity[0] = 3;
+        frame.as_mut_slice().copy_from_slice(bytes);
+    }));
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    let frame = harness.receive(0).unwrap();
+    assert_eq!((frame.header().timestamp, frame.header().validity[0]), (77, 3));
+    (frame.as_slice::<u8>().to_vec(), counters.list()[0].counter.get())
+}
+
+/// Numbers of one type through the block to those of another.
+fn numbers<I: bytemuck::Pod, O: bytemuck::AnyBitPattern>(
+    (from, to): (Dtype, Dtype),
+    scale: f64,
+    values: &[I],
+) -> (Vec<O>, u64) {
+    let (bytes, saturated) = run(&kind(to, scale, 1), from, bytemuck::cast_slice(values));
+    let size = size_of::<O>();
+    (bytes.chunks(size).map(bytemuck::pod_read_unaligned).collect(), saturated)
+}
+
+#[test]
+fn ties_go_to_even_and_what_is_beyond_is_clamped_and_counted() {
+    let values = [0.5f32, 1.5, 2.5, -0.5, -1.5, 126.5, 127.0, 127.4, -127.6, -500.0];
+    let (found, saturated) = numbers::<_, i8>((Dtype::F32, Dtype::I8), 1.0, &values);
+    assert_eq!(found, [0, 2, 2, 0, -2, 126, 127, 127, -127, -127]);
+    assert_eq!(saturated, 3);
+    let values = [-1.0f64, 254.5, 255.5, f64::INFINITY, 3.0];
+    let (found, saturated) = numbers::<_, u8>((Dtype::F64, Dtype::U8), 1.0, &values);
+    assert_eq!((found, saturated), (vec![0, 254, 255, 255, 3], 3));
+    let values = [2_147_483_646.5f64, 1e10, -1e10, 2_147_483_645.5];
+    let (found, saturated) = numbers::<_, i32>((Dtype::F64, Dtype::I32), 1.0, &values);
+    assert_eq!(found, [2_147_483_646, i32::MAX, -i32::MAX, 2_147_483_646]);
+    assert_eq!(saturated, 2);
+}
+
+#[test]
+fn what_is_no_number_stays_so_in_floats_and_is_zero_in_integers() {
+    let values = [f32::NAN, 1.0];
+    let (found, saturated) = numbers::<_, i16>((Dtype::F32, Dtype::I16), 2.0, &values);
+    assert_eq!((found, saturated), (vec![0, 2], 1));
+    let (found, saturated) = numbers::<_, f16>((Dtype::F32, Dtype::F16), 2.0, &values);
+    assert!(found[0].is_nan() && found[1] == f16::from_f32(2.0));
+    assert_eq!(saturated, 1);
+}
+
+#[test]
+fn a_complex_element_counts_once() {
+    let values = [[300.0f32, -300.0], [1.0, 200.0], [1.0, 2.0]];
+    let (found, saturated) = numbers::<_, [i8; 2]>((Dtype::Cf32, Dtype::Ci8), 1.0, &values);
+    assert_eq!((found, saturated), (vec![[127, -127], [1, 127], [1, 2]], 2));
+}
+
+#[test]
+fn nibbles_have_the_real_part_in_front() {
+    let (found, saturated) = numbers::<_, [i8; 2]>((Dtype::Ci4, Dtype::Ci8), 1.0, &[0x7fu8, 0x91]);
+    assert_eq!((found, saturated), (vec![[7, -1], [-7, 1]], 0));
+    let values = [[3i8, -2], [9, -8]];
+    let (found, saturated) = numbers::<_, u8>((Dtype::Ci8, Dtype::Ci4), 1.0, &values);
+    assert_eq!((found, saturated), (vec![0x3e, 0x79], 1));
+}
+
+/// The half nearest to a number, even if two are, found among all of them.
+fn nearest_half(number: f64) -> f16 {
+    let halves = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
+    let off = |half: &f16| (f64::from(*half) - number).abs();
+    let odd = |half: &f16| half.to_bits() & 1;
+    halves.min_by(|a, b| off(a).total_cmp(&off(b)).then(odd(a).cmp(&odd(b)))).unwrap()
+}
+
+#[test]
+fn halves_are_the_nearest_ones_down_to_the_smallest() {
+    let mut values = vec![65_503.0f32, 65_519.0, 1e6, 1e-7, 5.96e-8, 2.98e-8, 3e-8, 6.1e-5, 2049.0];
+    values.extend([2051.0, 0.1, 1.0 / 3.0, -1.0 / 3.0, 1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0]);
+    let (found, saturated) = numbers::<_, f16>((Dtype::F32, Dtype::F16), 1.0, &values);
+    for (value, half) in values.iter().zip(&found) {
+        assert_eq!(*half, nearest_half(f64::from(*value)), "{value}");
+    }
+    assert_eq!(saturated, 2);
+}
+
+#[test]
+fn every_pair_agrees_with_arithmetic_in_double_precision() {
+    let types = Dtype::WHOLE_BYTES.into_iter().filter(|dtype| parts(*dtype).is_some());
+    let types: Vec<Dtype> = types.collect();
+    let mut pairs = 0;
+    for &from in &types {
+        for &to in types.iter().filter(|to| parts(**to) == parts(from)) {
+            // Small integers times a power of two: exact in every type.
+            let small: Vec<f64> = (0..2 * 1027).map(|n| f64::from(n * 5 % 15 - 7).abs()).collect();
+            let bytes = run(&kind(from, 0.5, 1), of_parts(from), &double(&small)).0;
+            let (found, saturated) = run(&kind(to, 2.0, 3), from, &bytes);
+            let back = run(&kind(of_parts(to), 1.0, 2), to, &found).0;
+            let halves =
+                |n: &f64| if integer(from) { (n / 2.0).round_ties_even() } else { n / 2.0 };
+            let expected: Vec<f64> = small.iter().map(|n| 2.0 * halves(n)).collect();
+            let expected: Vec<f64> = match to {
+                Dtype::Ci4 => expected.iter().map(|n| n.min(7.0)).collect(),
+                _ => expected,
+            };
+            assert_eq!(double(&expected), back, "{from} to {to}");
+            assert_eq!(saturated > 0, to == Dtype::Ci4 && integer(from), "{from} to {to}");
+            pairs += 1;
+        }
+    }
+    assert_eq!(pairs, 7 * 7 + 6 * 6);
+}
+
+/// The double type with as many parts.
+fn of_parts(dtype: Dtype) -> Dtype {
+    if parts(dtype) == Some(2) { Dtype::Cf64 } else { Dtype::F64 }
+}
+
+fn integer(dtype: Dtype) -> bool {
+    use Dtype::{Cf16, Cf32, Cf64, F16, F32, F64};
+    ![F16, F32, F64, Cf16, Cf32, Cf64].contains(&dtype)
+}
+
+fn double(numbers: &[f64]) -> Vec<u8> {
+    bytemuck::cast_slice(numbers).to_vec()
+}
+
+proptest! {
+    #[test]
+    fn threads_change_nothing(
+        bytes in proptest::collection::vec(any::<u8>(), 2..5000),
+        threads in 1..5_usize,
+        scale in -3.0..3.0_f64,
+    ) {
+        prop_assume!(scale != 0.0);
+        let bytes = &bytes[..bytes.len() / 2 * 2];
+        let one = run(&kind(Dtype::Cf16, scale, 1), Dtype::Ci8, bytes);
+        prop_assert_eq!(run(&kind(Dtype::Cf16, scale, threads), Dtype::Ci8, bytes), one);
+    }
+}
+
+#[test]
+fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
+    let refused = |from, to: &str, scale| {
+        let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
+        kind.ports(&[port(from, 8)]).unwrap_err()
+    };
+    let complex = "it can become ci4, ci8, ci32, cf16, cf32, cf64";
+    for to in ["f32", "i64", "i10p", "nothing"] {
+        let refusals = refused(Dtype::Ci8, to, 1.0);
+        assert_eq!(refusals.len(), 1);
+        assert_eq!(refusals[0].message, format!("`ci8` cannot become `{to}`"));
+        assert_eq!(refusals[0].help.as_deref(), Some(complex));
+    }
+    for from in [Dtype::Packed(10), Dtype::I64] {
+        assert_eq!(refused(from, "f32", 1.0)[0].code, codes::INPUT_DTYPE);
+    }
+    for scale in [0.0, f64::NAN, 1e-60, 1e60] {
+        assert_eq!(refused(Dtype::Ci8, "cf16", scale).len(), 1);
+    }
+    assert!(kind(Dtype::F64, 1e60, 1).ports(&[port(Dtype::I32, 8)]).is_ok());
+}
