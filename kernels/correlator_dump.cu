@@ -7,43 +7,81 @@ constexpr i32 LARGEST = 0x7fffffff;
 /// put out.
 constexpr int4 MISSING{-LARGEST - 1, 1, -LARGEST - 1, 1};
 
-/// A baseline of a channel.
-struct Baseline {
+/// Channels that a thread works on at the same time, so that their reads overlap.
+constexpr int AT_ONCE = 4;
+
+/// Products of a baseline with one polarisation of its second antenna.
+struct Products {
     /// Antennas, a1 <= a2.
     i32 a1, a2;
+    /// Polarisation of the second antenna.
+    i32 p2;
 
-    /// Number `index` in the order (0, 0), (0, 1), (1, 1), (0, 2), ...
-    __device__ __forceinline__ Baseline(i32 index) {
+    /// Number `index` in the order (0, 0), (0, 1), (1, 1), (0, 2), ... of the baselines, each with
+    /// both polarisations.
+    __device__ __forceinline__ Products(i32 index) {
+        const i32 baseline = index / 2;
         // The root may be off by a little.
-        a2 = (i32)((sqrtf(8.0f * index + 1) - 1) / 2);
-        while (triangle(a2) > index) a2--;
-        while (triangle(a2 + 1) <= index) a2++;
-        a1 = index - triangle(a2);
+        a2 = (i32)((sqrtf(8.0f * baseline + 1) - 1) / 2);
+        while (triangle(a2) > baseline) a2--;
+        while (triangle(a2 + 1) <= baseline) a2++;
+        a1 = baseline - triangle(a2);
+        p2 = index % 2;
+    }
+
+    /// Takes the products of some channels from `channel` on out of the 32-bit sums, which become
+    /// 0: {re, im} with polarisation 0 and 1 of the first antenna.
+    __device__ __forceinline__ void take(int4 (&products)[AT_ONCE], i32* visibilities,
+                                         const i32* real_parts, i64 channel, i64 channels,
+                                         i64 n) const {
+        const i32 row = 2 * a2 + p2, column = 2 * a1;
+        int4* const at = (int4*)(visibilities + ((channel * n + row) * n + column) * 2);
+        const i64 of_channel = n * n / 2;
+        int2 real[AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++) {
+            if (channel + c >= channels) break;
+            products[c] = at[c * of_channel];
+            real[c] = *(const int2*)(real_parts + (channel + c) * n + column);
+        }
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++) {
+            if (channel + c >= channels) break;
+            at[c * of_channel] = {};
+            // What the kernels leave out, see voltages.cuh. Sums wrap, so they may leave the range
+            // on the way; u32 because only unsigned numbers may.
+            products[c].y = (i32)((u32)products[c].y + (u32)real[c].x);
+            products[c].w = (i32)((u32)products[c].w + (u32)real[c].y);
+        }
     }
 
   private:
     static __device__ __forceinline__ i32 triangle(i32 a) { return a * (a + 1) / 2; }
 };
 
-/// Takes the products of a baseline with polarisation `p2` of its second antenna out of the
-/// 32-bit sums, which become 0: {re, im} with polarisation 0 and 1 of the first antenna.
-__device__ __forceinline__ int4 take(i32* visibilities, const i32* real_parts, i64 channel,
-                                     Baseline b, int p2, i64 n) {
-    const i32 row = 2 * b.a2 + p2, column = 2 * b.a1;
-    int4* at = (int4*)(visibilities + ((channel * n + row) * n + column) * 2);
-    int4 v = *at;
-    *at = {};
-    // What the kernels leave out, see voltages.cuh. Sums wrap, so they may leave the range on the
-    // way; u32 because only unsigned numbers may.
-    const i32* real = real_parts + channel * n + column;
-    v.y = (i32)((u32)v.y + (u32)real[0]);
-    v.w = (i32)((u32)v.w + (u32)real[1]);
-    return v;
+/// Two complex products in 64 bits.
+struct alignas(16) Wide {
+    longlong2 first, second;
+};
+
+__device__ __forceinline__ Wide operator+(Wide sums, int4 v) {
+    return {{sums.first.x + v.x, sums.first.y + v.y}, {sums.second.x + v.z, sums.second.y + v.w}};
 }
 
 /// `sum` within +-(2^31 - 1).
 __device__ __forceinline__ i32 clamped(i64 sum) {
     return (i32)max((i64)-LARGEST, min((i64)LARGEST, sum));
+}
+
+__device__ __forceinline__ int4 clamped(Wide sums) {
+    return {clamped(sums.first.x), clamped(sums.first.y), clamped(sums.second.x),
+            clamped(sums.second.y)};
+}
+
+/// How many of two complex products were clamped.
+__device__ __forceinline__ u32 clamps_of(int4 v, Wide sums) {
+    return (v.x != sums.first.x || v.y != sums.first.y) +
+           (v.z != sums.second.x || v.w != sums.second.y);
 }
 
 /// What is known of the sums.
@@ -80,23 +118,28 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ///
 /// visibilities  [channel][row n][column n][re, im]
 /// real_parts    [channel][row n]
-/// wide          [channel][baseline][product 4][re, im]
+/// wide          [channel][baseline][p2][p1][re, im]
 ///
-/// Grid (baselines / 256, any number), blocks of 256 threads.
+/// Grid (2 x baselines / 256, any number), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    widen(i32* visibilities, const i32* __restrict__ real_parts, i64* wide,
+    widen(i32* visibilities, const i32* __restrict__ real_parts, Wide* wide,
           const State* __restrict__ state, u32 most, i32 n, i32 baselines, i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
-    if (state->largest <= most || index >= baselines) return;
-    const Baseline baseline(index);
-    for (i64 channel = blockIdx.y; channel < channels; channel += gridDim.y)
-        for (int p2 = 0; p2 < 2; p2++) {
-            const int4 v = take(visibilities, real_parts, channel, baseline, p2, n);
-            longlong2* sums = (longlong2*)wide + (channel * baselines + index) * 4 + 2 * p2;
-            const longlong2 first = sums[0], second = sums[1];
-            sums[0] = {first.x + v.x, first.y + v.y};
-            sums[1] = {second.x + v.z, second.y + v.w};
-        }
+    if (state->largest <= most || index >= 2 * baselines) return;
+    const Products products(index);
+    for (i64 channel = blockIdx.y * AT_ONCE; channel < channels; channel += gridDim.y * AT_ONCE) {
+        int4 v[AT_ONCE];
+        products.take(v, visibilities, real_parts, channel, channels, n);
+        Wide* const at = wide + channel * 2 * baselines + index;
+        const i64 of_channel = 2 * baselines;
+        Wide sums[AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++)
+            if (channel + c < channels) sums[c] = at[c * of_channel];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++)
+            if (channel + c < channels) at[c * of_channel] = sums[c] + v[c];
+    }
 }
 
 /// Clears what belongs to the sums that were moved, and what is known of them.
@@ -118,34 +161,41 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 ///
 /// visibilities, real_parts, wide, state  as above; `wide` is null if no sum can leave 32 bits
 /// counts     [baseline]: 0 where there was no input; null if there was everywhere
-/// output     [channel][baseline][product 4][re, im]
+/// output     [channel][baseline][p2][p1][re, im]
 /// saturated  grows by the number of products that did not fit 32 bits
 ///
 /// Grid and block as above.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    dump(i32* visibilities, const i32* __restrict__ real_parts, i64* wide,
+    dump(i32* visibilities, const i32* __restrict__ real_parts, Wide* wide,
          const State* __restrict__ state, const u32* __restrict__ counts, int4* output,
          u64* saturated, i32 n, i32 baselines, i32 channels) {
     const i32 index = blockIdx.x * THREADS + threadIdx.x;
     u32 clamps = 0;
-    if (index < baselines) {
-        const Baseline baseline(index);
-        const bool missing = counts && counts[index] == 0;
+    if (index < 2 * baselines) {
+        const Products products(index);
+        const bool missing = counts && counts[index / 2] == 0;
         const bool widened = wide && state->widened;
-        for (i64 channel = blockIdx.y; channel < channels; channel += gridDim.y)
-            for (int p2 = 0; p2 < 2; p2++) {
-                int4 v = take(visibilities, real_parts, channel, baseline, p2, n);
+        for (i64 channel = blockIdx.y * AT_ONCE; channel < channels;
+             channel += gridDim.y * AT_ONCE) {
+            int4 v[AT_ONCE];
+            products.take(v, visibilities, real_parts, channel, channels, n);
+            const i64 at = channel * 2 * baselines + index, of_channel = 2 * baselines;
+            Wide sums[AT_ONCE];
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++)
+                if (widened && channel + c < channels) sums[c] = wide[at + c * of_channel];
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; c++) {
+                if (channel + c >= channels) break;
                 if (widened) {
-                    longlong2* sums = (longlong2*)wide + (channel * baselines + index) * 4 + 2 * p2;
-                    const longlong2 first{sums[0].x + v.x, sums[0].y + v.y};
-                    const longlong2 second{sums[1].x + v.z, sums[1].y + v.w};
-                    sums[0] = sums[1] = {};
-                    v = {clamped(first.x), clamped(first.y), clamped(second.x), clamped(second.y)};
-                    clamps += v.x != first.x || v.y != first.y;
-                    clamps += v.z != second.x || v.w != second.y;
+                    const Wide all = sums[c] + v[c];
+                    wide[at + c * of_channel] = {};
+                    v[c] = clamped(all);
+                    clamps += clamps_of(v[c], all);
                 }
-                output[(channel * baselines + index) * 2 + p2] = missing ? MISSING : v;
+                output[at + c * of_channel] = missing ? MISSING : v[c];
             }
+        }
         if (missing) clamps = 0;
     }
     clamps = __reduce_add_sync(~0u, clamps);

@@ -15,6 +15,8 @@ use std::sync::Arc;
 const THREADS: usize = 256;
 /// Antennas and samples that a block of `correlator_rows.cu` moves.
 const ROWS_BLOCK: (usize, usize) = (8, 256);
+/// `AT_ONCE` of `correlator_dump.cu`.
+const CHANNELS_AT_ONCE: usize = 4;
 /// Words of the kernels' `State`.
 const STATE: usize = 2;
 /// Largest grid in y.
@@ -105,7 +107,7 @@ impl Sums {
         let counted = [
             2 * shape.spectra,
             shape.channels.saturating_mul(shape.antennas),
-            shape.channels.saturating_mul(shape.baselines()),
+            shape.channels.saturating_mul(2 * shape.baselines()),
         ];
         if counted.iter().any(|&n| i32::try_from(n).is_err()) {
             return Err(BlockError::new("the input is too large for a GPU: share the channels"));
@@ -229,8 +231,9 @@ impl Sums {
     }
 
     fn grid(&self) -> Grid {
-        let blocks = self.shape.baselines().div_ceil(THREADS);
-        Grid::new([blocks, self.shape.channels.min(MOST_BLOCKS_Y), 1], THREADS)
+        let blocks = (2 * self.shape.baselines()).div_ceil(THREADS);
+        let channels = self.shape.channels.div_ceil(CHANNELS_AT_ONCE);
+        Grid::new([blocks, channels.min(MOST_BLOCKS_Y), 1], THREADS)
     }
 
     /// Queues a look at the 32-bit sums, which moves them to the 64-bit ones if one of them is
