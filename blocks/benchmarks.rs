@@ -186,8 +186,9 @@ fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
 }
 
 fn transpose(device: DeviceName, sizes: &Sizes, dtype: &str, bytes: usize) -> Benchmark {
-    let side = ((sizes.copy_bytes / bytes) as f64).sqrt() as usize;
-    let (channels, spectra) = (side.next_power_of_two(), side.next_power_of_two());
+    let elements = sizes.copy_bytes / bytes;
+    let channels = ((elements as f64).sqrt() as usize).next_power_of_two();
+    let spectra = elements / channels;
     let blocks = format!(
         "  source:\n    kind: null_source\n    parameters: {{dtype: {dtype}, axes: [{{name: \
          channel, len: {channels}}}, {{name: spectrum, len: {spectra}}}], samples_per_frame: \
