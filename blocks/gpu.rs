@@ -1,7 +1,11 @@
-//! From this crate's kernels to the framework's programs.
+//! From this crate's kernels to the framework's programs, and the tables that go with jobs.
+#![allow(unsafe_code)] // copies between arrays of the same length
 
-use fxgraph::cuda::{CudaError, Device, IN_FLIGHT, Program, Source};
+use bytemuck::Pod;
+use fxgraph::BlockError;
+use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, Pinned, Program, Source};
 use fxgraph_kernels::{HEADERS, Needs};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The kernels of the file `name`, compiled for `device` with `defines` as macros.
@@ -36,4 +40,70 @@ pub fn program(
 /// One of something for each slot of a lane.
 pub fn for_each_slot<T>(make: impl Fn() -> Result<T, CudaError>) -> Result<Vec<T>, CudaError> {
     (0..IN_FLIGHT).map(|_| make()).collect()
+}
+
+/// A table that goes with each job of a lane: for each slot one on the host and one on the device.
+pub struct Table<T> {
+    host: Vec<Pinned<T>>,
+    device: Vec<DeviceArray<T>>,
+}
+
+impl<T: Pod> Table<T> {
+    /// Tables of `len` elements, all zeros.
+    pub fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
+        Ok(Self {
+            host: for_each_slot(|| Pinned::new(device, len))?,
+            device: for_each_slot(|| DeviceArray::zeros(device, len))?,
+        })
+    }
+
+    /// Bytes on the device of tables of `len` elements.
+    #[must_use]
+    pub const fn device_bytes(len: usize) -> usize {
+        IN_FLIGHT * len * size_of::<T>()
+    }
+
+    /// The slot's elements on the host.
+    #[must_use]
+    pub fn host(&self, slot: usize) -> &[T] {
+        &self.host[slot]
+    }
+
+    /// The same, to be written before they are sent.
+    pub fn host_mut(&mut self, slot: usize) -> &mut [T] {
+        &mut self.host[slot]
+    }
+
+    /// Where the slot's elements are on the device.
+    #[must_use]
+    pub fn address(&self, slot: usize) -> u64 {
+        self.device[slot].address()
+    }
+
+    /// Queues the copy of some elements to the device.
+    pub fn send<J>(
+        &self,
+        lane: &Lane<J>,
+        slot: usize,
+        which: Range<usize>,
+    ) -> Result<(), BlockError> {
+        let (host, device) = (&self.host[slot], &self.device[slot]);
+        let skip = (which.start.min(host.len()) * size_of::<T>()) as u64;
+        let bytes = which.end.min(host.len()).saturating_sub(which.start) * size_of::<T>();
+        // SAFETY: both arrays have these elements, and live as long as the lane's block.
+        unsafe { lane.copy(device.address() + skip, host.address() + skip, bytes) }
+    }
+
+    /// Queues the copy of all elements to the host.
+    pub fn fetch<J>(&self, lane: &Lane<J>, slot: usize) -> Result<(), BlockError> {
+        let (host, device) = (&self.host[slot], &self.device[slot]);
+        // SAFETY: as above.
+        unsafe { lane.copy(host.address(), device.address(), device.bytes()) }
+    }
+
+    /// Queues the clearing of all elements on the device.
+    pub fn clear<J>(&self, lane: &Lane<J>, slot: usize) -> Result<(), BlockError> {
+        // SAFETY: the array is as long.
+        unsafe { lane.clear(self.device[slot].address(), self.device[slot].bytes()) }
+    }
 }

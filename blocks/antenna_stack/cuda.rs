@@ -3,8 +3,8 @@
 
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
-use crate::gpu;
-use fxgraph::cuda::{DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Pinned, frame_address};
+use crate::gpu::{self, Table};
+use fxgraph::cuda::{Grid, IN_FLIGHT, Kernel, Lane, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
 use std::sync::Arc;
 
@@ -23,9 +23,7 @@ pub struct Cuda {
     kernel: Kernel,
     grid: Grid,
     /// Where each antenna's part of each heap comes from, `[heap][antenna]`; 0 for zeros.
-    sources: DeviceArray<u64>,
-    /// The same on the host, one for each job in flight.
-    sources_of: Vec<Pinned<u64>>,
+    sources: Table<u64>,
     /// Empty lists for the frames of jobs to come.
     spare: Vec<Vec<Arc<Frame>>>,
 }
@@ -38,7 +36,7 @@ struct Job {
 
 /// Bytes of the block's own array.
 pub fn device_bytes(ports: &Ports) -> usize {
-    ports.outputs[0].validity.units() * size_of::<u64>()
+    Table::<u64>::device_bytes(ports.outputs[0].validity.units())
 }
 
 impl Cuda {
@@ -59,15 +57,13 @@ impl Cuda {
         let defines = defines.map(|(name, number)| (name, number.to_string())).to_vec();
         let kernel = gpu::program(device, "gather.cu", defines)?.kernel("gather", 0)?;
         let piece_blocks = (heaps.taken / vector).div_ceil(THREADS * VECTORS);
-        let pinned = |_| Ok(Pinned::new(device, pieces)?);
         Ok(Self {
             matching: Matching::new(parameters, ports, &env.counters),
             heaps,
             antennas,
             kernel,
             grid: Grid::new([piece_blocks * pieces, 1, 1], THREADS),
-            sources: DeviceArray::zeros(device, pieces)?,
-            sources_of: (0..IN_FLIGHT).map(pinned).collect::<Result<_, BlockError>>()?,
+            sources: Table::new(device, pieces)?,
             spare: (0..IN_FLIGHT).map(|_| Vec::with_capacity(antennas)).collect(),
             lane,
         })
@@ -79,7 +75,7 @@ impl Cuda {
         let header = output.header_mut();
         header.timestamp = time;
         let mut inputs = self.spare.pop().unwrap_or_default();
-        let sources = &mut self.sources_of[slot];
+        let sources = self.sources.host_mut(slot);
         for (antenna, input) in self.matching.take(time).enumerate() {
             let address = input.as_ref().map(|input| frame_address(input, device)).transpose()?;
             for heap in 0..self.heaps.count {
@@ -92,14 +88,13 @@ impl Cuda {
             inputs.extend(input);
         }
         let to = frame_address(&output, device)?;
-        let own = &self.sources;
-        // SAFETY: arrays of the block, equal in size, of which no other job in flight has this
-        // slot; frames of the job, whose sizes the kernel was compiled for.
-        unsafe {
-            self.lane.copy(own.address(), sources.address(), own.bytes())?;
-            let arguments = [own.address().into(), to.into()];
-            self.kernel.launch(self.lane.stream(), self.grid, &arguments)?;
-        }
+        self.lane.tables();
+        self.sources.send(&self.lane, slot, 0..self.heaps.count * self.antennas)?;
+        self.lane.work()?;
+        let arguments = [self.sources.address(slot).into(), to.into()];
+        // SAFETY: an array of the job's slot, and frames of the job, whose sizes the kernel was
+        // compiled for.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
         self.lane.submit(Job { inputs, output })
     }
 }

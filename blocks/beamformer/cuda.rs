@@ -4,9 +4,9 @@
 use super::tiles::{Tiles, scale};
 use super::{Beamformer, Counts};
 use crate::dither::{self, Dither};
-use crate::gpu;
+use crate::gpu::{self, Table};
 use crate::stacked::Stacked;
-use fxgraph::cuda::{DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Pinned, frame_address};
+use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -35,12 +35,9 @@ pub(super) struct Cuda {
     weights: DeviceArray<Complex32>,
     slots: DeviceArray<u32>,
     /// `Heap` of each heap.
-    heaps: DeviceArray<u32>,
+    heaps: Table<u32>,
     /// `[heap][beam]`.
-    clamped: DeviceArray<u32>,
-    /// The same on the host, one for each job in flight.
-    heaps_of: Vec<Pinned<u32>>,
-    clamped_of: Vec<Pinned<u32>>,
+    clamped: Table<u32>,
     counts: Counts,
 }
 
@@ -55,7 +52,7 @@ struct Job {
 pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
     let weights = shape.channels * beams * shape.antennas * size_of::<Complex32>();
     let heap = HEAP_HEAD + shape.antennas.next_multiple_of(8) + beams;
-    weights + (shape.heaps * heap + 64 * beams) * size_of::<u32>()
+    weights + Table::<u32>::device_bytes(shape.heaps * heap) + 64 * beams * size_of::<u32>()
 }
 
 impl Cuda {
@@ -90,16 +87,11 @@ impl Cuda {
         let sharing = sharing(blocks, items.div_ceil(WARPS), at_once);
         let grid = Grid::new([blocks, sharing, 1], 32 * WARPS);
         let heap_words = HEAP_HEAD + tiles.padded_antennas();
-        let pinned = |len: usize| -> Result<Vec<_>, BlockError> {
-            (0..IN_FLIGHT).map(|_| Ok(Pinned::new(device, len)?)).collect()
-        };
         Ok(Self {
             weights: DeviceArray::from_slice(device, &weights)?,
             slots: DeviceArray::from_slice(device, &tiles.slots(&pols, &scales))?,
-            heaps: DeviceArray::zeros(device, shape.heaps * heap_words)?,
-            clamped: DeviceArray::zeros(device, shape.heaps * beams)?,
-            heaps_of: pinned(shape.heaps * heap_words)?,
-            clamped_of: pinned(shape.heaps * beams)?,
+            heaps: Table::new(device, shape.heaps * heap_words)?,
+            clamped: Table::new(device, shape.heaps * beams)?,
             lane,
             kernel,
             grid,
@@ -122,31 +114,31 @@ impl Cuda {
         self.describe_heaps(input.header(), slot);
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        let (heaps, clamped) = (&self.heaps, &self.clamped);
-        // SAFETY: arrays of the block, equal in size to their pinned copies, of which no other job
-        // in flight has this slot; frames of the job, whose sizes the kernel was compiled for.
-        unsafe {
-            self.lane.copy(heaps.address(), self.heaps_of[slot].address(), heaps.bytes())?;
-            self.lane.clear(clamped.address(), clamped.bytes())?;
-            let arguments = [
-                from.into(),
-                to.into(),
-                self.weights.address().into(),
-                self.slots.address().into(),
-                heaps.address().into(),
-                clamped.address().into(),
-                self.first_channel.into(),
-            ];
-            self.kernel.launch(self.lane.stream(), self.grid, &arguments)?;
-            self.lane.copy(self.clamped_of[slot].address(), clamped.address(), clamped.bytes())?;
-        }
+        self.lane.tables();
+        self.heaps.send(&self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
+        self.clamped.clear(&self.lane, slot)?;
+        self.lane.work()?;
+        let arguments = [
+            from.into(),
+            to.into(),
+            self.weights.address().into(),
+            self.slots.address().into(),
+            self.heaps.address(slot).into(),
+            self.clamped.address(slot).into(),
+            self.first_channel.into(),
+        ];
+        // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+        // kernel was compiled for.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        self.lane.results()?;
+        self.clamped.fetch(&self.lane, slot)?;
         self.lane.submit(Job { _input: input, output, slot })
     }
 
     /// Writes the `Heap` of each heap of a frame.
     fn describe_heaps(&mut self, input: &Header, slot: usize) {
         let valid = input.validity.chunks(self.shape.antennas);
-        let words = self.heaps_of[slot].chunks_mut(self.heap_words);
+        let words = self.heaps.host_mut(slot).chunks_mut(self.heap_words);
         for (heap, (words, valid)) in words.zip(valid).enumerate() {
             let later = heap as u64 * self.shape.samples_per_heap();
             let timestamp = input.timestamp.saturating_add(later);
@@ -161,7 +153,7 @@ impl Cuda {
 
     fn end(&self, job: Job) -> FrameMut {
         let Job { mut output, slot, .. } = job;
-        let clamped = &self.clamped_of[slot];
+        let clamped = self.clamped.host(slot);
         let saturated = output.header_mut().annotations.reset("saturated", clamped.len());
         for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
             *saturated = f64::from(clamped);

@@ -5,16 +5,15 @@ use super::FEngine;
 use super::frames::{Frames, Spectra};
 use super::geometry::THREADS;
 use super::program::Program;
-use crate::gpu;
+use crate::gpu::{self, Table};
 use crate::pfb::device_samples;
 use crate::pfb::driver::{Driver, Maker, Stretch};
 use crate::pfb::lending::Lending;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Lane, Pinned, frame_address};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Lane, frame_address};
 use fxgraph::{BlockError, Env, Frame, FrameMut, Header, Ports};
 use num_complex::Complex32;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of what is the same for all channels of a spectrum.
@@ -33,40 +32,14 @@ struct Entry {
     unused: u32,
 }
 
-/// A table that goes to the GPU with each job.
-struct Table<T> {
-    device: DeviceArray<T>,
-    /// For each slot.
-    host: Vec<Pinned<T>>,
-}
-
-impl<T: Pod> Table<T> {
-    fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
-        Ok(Self {
-            device: DeviceArray::new(device, len)?,
-            host: gpu::for_each_slot(|| Pinned::new(device, len))?,
-        })
-    }
-
-    /// Queues the copy of these elements.
-    fn send<J>(&self, lane: &Lane<J>, slot: usize, which: Range<usize>) -> Result<(), BlockError> {
-        let skip = (which.start * size_of::<T>()) as u64;
-        let (to, from) = (self.device.address() + skip, self.host[slot].address() + skip);
-        // SAFETY: both arrays are the block's and as long; the slot is the job's.
-        unsafe { lane.copy(to, from, which.len() * size_of::<T>()) }
-    }
-
-    fn argument(&self) -> Arg<'static> {
-        self.device.address().into()
-    }
-}
-
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
     let samples = device_samples::device_bytes(&sizes, ports);
     let rows = ports.inputs.len() * sizes.spectra;
-    let tables = rows * (size_of::<Entry>() + 2 * size_of::<f32>() + ROW_BYTES);
+    let tables = Table::<Entry>::device_bytes(rows)
+        + Table::<f32>::device_bytes(2 * rows)
+        + Table::<u8>::device_bytes(rows * ROW_BYTES);
     let constants = 4 * sizes.window + 32 * f_engine.channels;
     samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
 }
@@ -86,8 +59,8 @@ pub struct TwoPass {
     to_measure: usize,
     /// \[phase, fine delay\]\[pol\]\[spectrum\].
     delays: Table<f32>,
-    /// \[pol\]\[spectrum\].
-    rows: DeviceArray<u8>,
+    /// \[pol\]\[spectrum\], for each slot.
+    rows: Vec<DeviceArray<u8>>,
     /// The heaps to be made.
     heaps: Table<u32>,
     /// \[pol\]\[power, clipped\] in 64 bits, then clamped values \[heap\]\[pol\] in 32.
@@ -127,7 +100,7 @@ impl TwoPass {
             to_filter: 0,
             to_measure: 0,
             delays: Table::new(device, 2 * rows)?,
-            rows: DeviceArray::new(device, rows * ROW_BYTES)?,
+            rows: gpu::for_each_slot(|| DeviceArray::new(device, rows * ROW_BYTES))?,
             heaps: Table::new(device, heaps)?,
             counts: Table::new(device, pols * (4 + heaps))?,
             spectra: gpu::for_each_slot(|| Ok(frames.spectra()))?,
@@ -138,7 +111,7 @@ impl TwoPass {
     /// Lists the phase and the fine delay of each spectrum: less than 1 either, so that single
     /// precision is as good as that of the channels.
     fn list_delays(&mut self, slot: usize, schedule: &Schedule<Lending>) {
-        let list = &mut self.delays.host[slot];
+        let list = self.delays.host_mut(slot);
         let rows = list.len() / 2;
         let (phases, fine) = list.split_at_mut(rows);
         let delays = schedule.pols.iter().flat_map(|pol| &pol.delays);
@@ -154,7 +127,7 @@ impl TwoPass {
         slot: usize,
         frame: &Frame,
     ) -> Result<usize, BlockError> {
-        let list = &mut self.heaps.host[slot];
+        let list = self.heaps.host_mut(slot);
         let payload = frame_address(frame, lane.device())?;
         let mut invalid = self.frames.invalid(frame.header()).peekable();
         let mut heaps = 0;
@@ -171,10 +144,10 @@ impl TwoPass {
         Ok(heaps)
     }
 
-    /// Queues the kernels of a job and the copies of its tables.
+    /// Queues what is left of a job's tables, its kernels and its results.
     fn launch<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         heaps: usize,
@@ -186,44 +159,46 @@ impl TwoPass {
         let Sizes { step, spectra, .. } = schedule.sizes;
         let rows = self.pols * spectra;
         let first_number = schedule.frame_start.cast_unsigned() / step as u64;
-        let first_measured = self.entries.device.len() - to_measure;
+        let first_measured = self.entries.host(slot).len() - to_measure;
+        let entries = self.entries.address(slot);
+        let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
+        let delays = self.delays.address(slot);
+        let fine_delays = delays + (rows * size_of::<f32>()) as u64;
+        let levels = self.counts.address(slot);
+        let clamped = levels + (self.pols * 4 * size_of::<u32>()) as u64;
+        let rows_of_slot = self.rows[slot].address();
         self.entries.send(lane, slot, 0..to_filter)?;
         self.entries.send(lane, slot, first_measured..first_measured + to_measure)?;
         self.delays.send(lane, slot, 0..2 * rows)?;
         self.heaps.send(lane, slot, 0..heaps)?;
-        let counts = &self.counts.device;
-        let levels = counts.address();
-        let clamped = levels + (self.pols * 4 * size_of::<u32>()) as u64;
-        let fine_delays = self.delays.device.address() + (rows * size_of::<f32>()) as u64;
-        let stretches =
-            self.entries.device.address() + (first_measured * size_of::<Entry>()) as u64;
+        self.counts.clear(lane, slot)?;
         // SAFETY: the arguments are those of the kernels, compiled for these sizes; the job owns the
-        // frames, the block the rest.
+        // frames and what is the slot's, the block the rest.
         unsafe {
-            lane.clear(counts.address(), counts.bytes())?;
-            if to_measure > 0 {
-                let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
-                let arguments = [stretches.into(), levels.into()];
-                kernels.measure.launch(lane.stream(), grid, &arguments)?;
-            }
             kernels.rows.launch(
                 lane.stream(),
                 Grid::new([rows.div_ceil(THREADS), 1, 1], THREADS),
                 &[
-                    self.delays.argument(),
+                    delays.into(),
                     fine_delays.into(),
                     constants.common_gains.address().into(),
-                    self.rows.address().into(),
+                    rows_of_slot.into(),
                     (spectra as u32).into(),
                     first_number.into(),
                     self.dither_seed.into(),
                 ],
             )?;
+            lane.work()?;
+            if to_measure > 0 {
+                let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
+                let arguments = [stretches.into(), levels.into()];
+                kernels.measure.launch(lane.stream(), grid, &arguments)?;
+            }
             kernels.filter.launch(
                 lane.stream(),
                 Grid::new([geometry.column_blocks(), to_filter, 1], THREADS),
                 &[
-                    self.entries.argument(),
+                    entries.into(),
                     constants.weights.address().into(),
                     constants.filter_roots.address().into(),
                     self.middle.address().into(),
@@ -240,17 +215,18 @@ impl TwoPass {
                         self.middle.address().into(),
                         frame_address(frame, lane.device())?.into(),
                         clamped.into(),
-                        self.rows.address().into(),
+                        rows_of_slot.into(),
                         constants.channel_gains.address().into(),
                         constants.finish_roots.address().into(),
-                        self.heaps.argument(),
+                        self.heaps.address(slot).into(),
                         ((heaps * geometry.tiles_per_heap) as u32).into(),
                         (spectra as u32).into(),
                     ],
                 )?;
             }
-            lane.copy(self.counts.host[slot].address(), counts.address(), counts.bytes())
         }
+        lane.results()?;
+        self.counts.fetch(lane, slot)
     }
 }
 
@@ -265,7 +241,7 @@ impl Maker for TwoPass {
     fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, _: &mut Header) {
         let Stretch { pol, first, count, fate, address, first_bit } = *stretch;
         self.spectra[slot].mark(pol, first..first + count, fate == Fate::Whole);
-        let list = &mut self.entries.host[slot];
+        let list = self.entries.host_mut(slot);
         let place = match fate {
             Fate::Whole => {
                 self.to_filter += 1;
@@ -289,21 +265,22 @@ impl Maker for TwoPass {
 
     fn queue<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         output: &mut FrameMut,
     ) -> Result<(), BlockError> {
         // Short ones first: the blocks that follow them fill up the GPU.
-        self.entries.host[slot][..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
+        self.entries.host_mut(slot)[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
         self.list_delays(slot, schedule);
         self.frames.fill(&self.spectra[slot], output.header_mut());
+        lane.tables();
         let heaps = self.list_heaps(lane, slot, output)?;
         self.launch(lane, slot, schedule, heaps, output)
     }
 
     fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool {
-        let (levels, clamped) = self.counts.host[slot].split_at(4 * self.pols);
+        let (levels, clamped) = self.counts.host(slot).split_at(4 * self.pols);
         let spectra = &mut self.spectra[slot];
         let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
         for (measured, level) in spectra.measured.iter_mut().zip(levels.chunks_exact(4)) {

@@ -1,5 +1,5 @@
 //! The block on a GPU.
-#![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
+#![allow(unsafe_code)] // launches on memory that the block or the job owns
 
 use super::Pfb;
 use super::device_samples::{self, samples_type};
@@ -7,9 +7,9 @@ use super::driver::{Driver, Maker, Stretch};
 use super::lending::Lending;
 use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Run, Schedule, Sizes};
-use crate::gpu;
+use crate::gpu::{self, Table};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned, frame_address};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, frame_address};
 use fxgraph::{BlockError, Dtype, Env, FrameMut, Header, Ports, Summary};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Entry {
 pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
     let sizes = Sizes::new(pfb, ports);
     let samples = device_samples::device_bytes(&sizes, ports);
-    let entries = ports.inputs.len() * sizes.spectra * size_of::<Entry>();
+    let entries = Table::<Entry>::device_bytes(ports.inputs.len() * sizes.spectra);
     samples + entries + size_of::<f32>() * sizes.window
 }
 
@@ -49,15 +49,11 @@ pub struct Filter {
     /// Spectra that a block of threads does one after the other.
     most: usize,
     weights: DeviceArray<f32>,
-    entries: DeviceArray<Entry>,
-    /// For each slot.
-    host_entries: Vec<Pinned<Entry>>,
+    entries: Table<Entry>,
     /// Entries of the output frame so far.
     count: usize,
     /// \[pol\]\[power, clipped\].
-    totals: DeviceArray<u64>,
-    /// For each slot.
-    host_totals: Vec<Pinned<u64>>,
+    totals: Table<u64>,
     /// For each slot and polarisation, but for what the GPU counts.
     measured: Vec<Vec<Measured>>,
     /// Of the whole run, for each polarisation.
@@ -103,11 +99,9 @@ impl Filter {
             columns,
             most: in_turn.max(pfb.taps),
             weights: DeviceArray::from_slice(device, &weights)?,
-            entries: DeviceArray::new(device, most_entries)?,
-            host_entries: gpu::for_each_slot(|| Pinned::new(device, most_entries))?,
+            entries: Table::new(device, most_entries)?,
             count: 0,
-            totals: DeviceArray::new(device, 2 * pols)?,
-            host_totals: gpu::for_each_slot(|| Pinned::new(device, 2 * pols))?,
+            totals: Table::new(device, 2 * pols)?,
             measured: gpu::for_each_slot(|| Ok(vec![Measured::default(); pols]))?,
             levels: ports.inputs.iter().map(|input| Level::new(input.dtype.bits())).collect(),
             summary: env.summary.clone(),
@@ -129,7 +123,7 @@ impl Maker for Filter {
         if fate != Fate::Lost {
             self.measured[slot][pol].samples += (count * sizes.step) as u64;
         }
-        self.host_entries[slot][self.count] = Entry {
+        self.entries.host_mut(slot)[self.count] = Entry {
             samples: address,
             first_bit,
             row: row as u32,
@@ -142,36 +136,32 @@ impl Maker for Filter {
 
     fn queue<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         output: &mut FrameMut,
     ) -> Result<(), BlockError> {
         schedule.annotate(output.header_mut());
         let blocks = [(schedule.sizes.step / self.columns).div_ceil(THREADS), self.count, 1];
+        lane.tables();
+        self.entries.send(lane, slot, 0..self.count)?;
+        self.totals.clear(lane, slot)?;
+        lane.work()?;
+        let arguments = [
+            self.entries.address(slot).into(),
+            self.weights.address().into(),
+            frame_address(output, lane.device())?.into(),
+            self.totals.address(slot).into(),
+        ];
         // SAFETY: the arguments are those of the kernel; the job owns the frames, the block the rest.
-        unsafe {
-            let bytes = self.count * size_of::<Entry>();
-            lane.copy(self.entries.address(), self.host_entries[slot].address(), bytes)?;
-            lane.clear(self.totals.address(), self.totals.bytes())?;
-            self.kernel.launch(
-                lane.stream(),
-                Grid::new(blocks, THREADS),
-                &[
-                    self.entries.address().into(),
-                    self.weights.address().into(),
-                    frame_address(output, lane.device())?.into(),
-                    self.totals.address().into(),
-                ],
-            )?;
-            let totals = self.host_totals[slot].address();
-            lane.copy(totals, self.totals.address(), self.totals.bytes())
-        }
+        unsafe { self.kernel.launch(lane.stream(), Grid::new(blocks, THREADS), &arguments) }?;
+        lane.results()?;
+        self.totals.fetch(lane, slot)
     }
 
     fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool {
         let measured = &mut self.measured[slot];
-        let totals = self.host_totals[slot].chunks_exact(2);
+        let totals = self.totals.host(slot).chunks_exact(2);
         for ((measured, totals), level) in measured.iter_mut().zip(totals).zip(&mut self.levels) {
             (measured.power, measured.clipped) = (totals[0], totals[1]);
             level.add(*measured);

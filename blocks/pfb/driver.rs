@@ -37,7 +37,7 @@ pub trait Maker: Send {
     /// are done the frames are the driver's.
     fn queue<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
         output: &mut FrameMut,
@@ -128,7 +128,7 @@ impl<M: Maker> Driver<M> {
             }
         }
         self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
-        self.maker.queue(&self.lane, slot, &self.schedule, &mut output)?;
+        self.maker.queue(&mut self.lane, slot, &self.schedule, &mut output)?;
         self.lane.submit(Job { inputs, output: Some((output, slot)) })
     }
 

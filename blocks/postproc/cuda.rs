@@ -1,13 +1,13 @@
 //! The block on a GPU.
-#![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
+#![allow(unsafe_code)] // launches on memory that the block or the job owns
 
 use super::heaps::{Collector, Piece};
 use super::{Layout, Postproc};
 use crate::dither::Dither;
-use crate::gpu;
+use crate::gpu::{self, Table};
 use crate::spectra::Shape;
 use fxgraph::cuda::{
-    Arg, CudaError, Device, DeviceArray, Grid, Kernel, Lane, Pinned, frame_address,
+    Arg, CudaError, Device, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, frame_address,
 };
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
@@ -95,7 +95,8 @@ struct Job {
 /// The output frame of the job that completes it.
 struct Output {
     frame: FrameMut,
-    slot: usize,
+    /// Of its counts.
+    place: usize,
     /// Otherwise it is left out: its readers see the gap in the timestamps.
     has_valid_heap: bool,
 }
@@ -104,7 +105,10 @@ struct Output {
 pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
     let rows = shape.pols * shape.spectra;
     let gains = 8 * shape.pols * shape.channels;
-    rows * (ROW_BYTES + 2 * size_of::<f64>()) + gains + 8 * postproc.heaps_per_frame * shape.pols
+    Table::<u8>::device_bytes(rows * ROW_BYTES)
+        + Table::<f64>::device_bytes(2 * rows)
+        + Table::<u64>::device_bytes(postproc.heaps_per_frame * shape.pols)
+        + gains
 }
 
 /// Gains of all channels, and what each channel has besides; of all polarisations.
@@ -147,14 +151,16 @@ pub struct Cuda {
     heap_bytes: usize,
     dither_seed: u64,
     gains: DeviceGains,
-    /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame, and for each slot.
-    delays: DeviceArray<f64>,
-    host_delays: Vec<Pinned<f64>>,
+    // What belongs to an input frame or to an output frame has places that take turns as the slots of
+    // jobs do, but frame by frame: a frame may take several jobs.
+    /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame.
+    delays: Table<f64>,
     /// \[pol\]\[spectrum\] of the input frame.
-    rows: DeviceArray<u8>,
-    /// \[heap\]\[pol\] of the output frame, and for each slot.
-    saturated: DeviceArray<u64>,
-    host_saturated: Vec<Pinned<u64>>,
+    rows: Vec<DeviceArray<u8>>,
+    inputs_begun: usize,
+    /// \[heap\]\[pol\] of the output frame.
+    saturated: Table<u64>,
+    outputs_begun: usize,
     collector: Collector,
     /// The input frame being read, and the next of its spectra.
     input: Option<(Arc<Frame>, usize)>,
@@ -195,44 +201,54 @@ impl Cuda {
             heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
             dither_seed: postproc.dither_seed,
             gains,
-            delays: DeviceArray::new(&device, 2 * rows)?,
-            host_delays: gpu::for_each_slot(|| Pinned::new(&device, 2 * rows))?,
-            rows: DeviceArray::new(&device, rows * ROW_BYTES)?,
-            saturated: DeviceArray::new(&device, counts)?,
-            host_saturated: gpu::for_each_slot(|| Pinned::new(&device, counts))?,
+            delays: Table::new(&device, 2 * rows)?,
+            rows: gpu::for_each_slot(|| DeviceArray::new(&device, rows * ROW_BYTES))?,
+            inputs_begun: 0,
+            saturated: Table::new(&device, counts)?,
+            outputs_begun: 0,
             collector: Collector::new(postproc, shape, &env.counters),
             input: None,
             filling: None,
         })
     }
 
-    /// Queues what is the same for all channels of an input frame's spectra.
-    fn queue_rows(&mut self, slot: usize, input: &Frame) -> Result<(), BlockError> {
+    /// Where the tables of the input frame being read are.
+    fn input_place(&self) -> usize {
+        self.inputs_begun % IN_FLIGHT
+    }
+
+    /// Where the counts of the output frame being filled are.
+    fn output_place(&self) -> usize {
+        self.outputs_begun % IN_FLIGHT
+    }
+
+    /// Queues what is the same for all channels of a new input frame's spectra.
+    fn queue_rows(&mut self, input: &Frame) -> Result<(), BlockError> {
+        self.inputs_begun = self.inputs_begun.wrapping_add(1);
+        let place = self.input_place();
         let header = input.header();
         let count = self.shape.pols * self.shape.spectra;
         let tables = ["phase_turns", "fine_delay_samples"].map(|name| header.annotations.get(name));
-        for (to, table) in self.host_delays[slot].chunks_exact_mut(count).zip(tables) {
+        for (to, table) in self.delays.host_mut(place).chunks_exact_mut(count).zip(tables) {
             // A stream without delays has no tables.
             let known = table.len().min(count);
             to[..known].copy_from_slice(&table[..known]);
             to[known..].fill(0.0);
         }
-        let delays = self.delays.address();
+        self.delays.send(&self.lane, place, 0..2 * count)?;
+        let delays = self.delays.address(place);
+        let arguments = [
+            delays.into(),
+            (delays + (count * size_of::<f64>()) as u64).into(),
+            self.gains.common.address().into(),
+            self.rows[place].address().into(),
+            (self.shape.spectra as u32).into(),
+            self.collector.number(header).into(),
+            self.dither_seed.into(),
+        ];
+        let grid = Grid::new([count.div_ceil(ROW_THREADS), 1, 1], ROW_THREADS);
         // SAFETY: the arguments are those of the kernel, all of them the block's own.
-        unsafe {
-            self.lane.copy(delays, self.host_delays[slot].address(), self.delays.bytes())?;
-            let arguments = [
-                delays.into(),
-                (delays + (count * size_of::<f64>()) as u64).into(),
-                self.gains.common.address().into(),
-                self.rows.address().into(),
-                (self.shape.spectra as u32).into(),
-                self.collector.number(header).into(),
-                self.dither_seed.into(),
-            ];
-            let grid = Grid::new([count.div_ceil(ROW_THREADS), 1, 1], ROW_THREADS);
-            self.make_rows.launch(self.lane.stream(), grid, &arguments)?;
-        }
+        unsafe { self.make_rows.launch(self.lane.stream(), grid, &arguments) }?;
         Ok(())
     }
 
@@ -248,10 +264,10 @@ impl Cuda {
         let in_turn = self.tiles.in_turn(piece, self.blocks_at_once);
         let arguments = [
             frame_address(input, device)?.into(),
-            self.rows.address().into(),
+            self.rows[self.input_place()].address().into(),
             self.gains.each.address().into(),
             frame_address(output, device)?.into(),
-            self.saturated.address().into(),
+            self.saturated.address(self.output_place()).into(),
             number(self.shape.spectra),
             number(piece.from),
             number(piece.place),
@@ -268,26 +284,25 @@ impl Cuda {
 
     /// Queues what completes an output frame: the clearing of heaps that lack a spectrum, and the
     /// copy of the counts.
-    fn queue_end(&mut self, slot: usize, mut frame: FrameMut) -> Result<Output, BlockError> {
+    fn queue_end(&mut self, mut frame: FrameMut) -> Result<Output, BlockError> {
+        self.lane.results()?;
         let address = frame_address(&frame, self.lane.device())?;
-        let (counts, host) = (&self.saturated, &self.host_saturated[slot]);
-        // SAFETY: heaps lie within the frame, which the job owns; the counts are the block's own.
-        unsafe {
-            for heap in self.collector.invalid(frame.header()) {
-                let heap = address + (heap * self.heap_bytes) as u64;
-                self.lane.clear(heap, self.heap_bytes)?;
-            }
-            self.lane.copy(host.address(), counts.address(), counts.bytes())?;
+        for heap in self.collector.invalid(frame.header()) {
+            let heap = address + (heap * self.heap_bytes) as u64;
+            // SAFETY: the heap lies within the frame, which the job owns.
+            unsafe { self.lane.clear(heap, self.heap_bytes) }?;
         }
+        let place = self.output_place();
+        self.saturated.fetch(&self.lane, place)?;
         let has_valid_heap = self.collector.complete(frame.header_mut());
-        Ok(Output { frame, slot, has_valid_heap })
+        Ok(Output { frame, place, has_valid_heap })
     }
 
     /// Completes the output frame being filled, which gets no more spectra.
     fn submit_end(&mut self) -> Result<(), BlockError> {
         let Some(frame) = self.filling.take() else { return Ok(()) };
-        let slot = self.lane.begin(frame.header().timestamp)?;
-        let output = self.queue_end(slot, frame)?;
+        self.lane.begin(frame.header().timestamp)?;
+        let output = self.queue_end(frame)?;
         self.lane.submit(Job { _input: None, output: Some(output) })
     }
 
@@ -301,17 +316,19 @@ impl Cuda {
         is_new: bool,
     ) -> Result<usize, BlockError> {
         let piece = self.collector.piece(input.header(), from, frame.header_mut());
-        let slot = self.lane.begin(input.header().timestamp)?;
+        self.lane.begin(input.header().timestamp)?;
+        self.lane.tables();
         if from == 0 {
-            self.queue_rows(slot, input)?;
+            self.queue_rows(input)?;
         }
         if is_new {
-            // SAFETY: the counts are the block's own.
-            unsafe { self.lane.clear(self.saturated.address(), self.saturated.bytes()) }?;
+            self.outputs_begun = self.outputs_begun.wrapping_add(1);
+            self.saturated.clear(&self.lane, self.output_place())?;
         }
+        self.lane.work()?;
         self.queue_piece(input, &frame, &piece)?;
         let output = if self.collector.is_last(&piece) {
-            Some(self.queue_end(slot, frame)?)
+            Some(self.queue_end(frame)?)
         } else {
             self.filling = Some(frame);
             None
@@ -322,8 +339,8 @@ impl Cuda {
 
     /// Hands on what a job has completed.
     fn hand_on(&mut self, job: Job, io: &mut Io<'_>) {
-        let Some(Output { mut frame, slot, has_valid_heap: true }) = job.output else { return };
-        let saturated = self.host_saturated[slot].iter().copied();
+        let Some(Output { mut frame, place, has_valid_heap: true }) = job.output else { return };
+        let saturated = self.saturated.host(place).iter().copied();
         self.collector.annotate_saturated(frame.header_mut(), saturated);
         io.outputs[0].push(frame);
     }

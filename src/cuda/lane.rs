@@ -33,10 +33,18 @@ impl Stream {
 }
 
 impl Event {
-    fn new() -> Result<Self, CudaError> {
-        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
-            .map(Self)
-            .map_err(CudaError::driver("making an event"))
+    /// An event that says when it happened.
+    fn timed() -> Result<Self, CudaError> {
+        Self::new(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// An event that only happens, which costs the device less.
+    fn untimed() -> Result<Self, CudaError> {
+        Self::new(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn new(flags: sys::CUevent_flags) -> Result<Self, CudaError> {
+        result::event::create(flags).map(Self).map_err(CudaError::driver("making an event"))
     }
 }
 
@@ -54,18 +62,48 @@ impl Drop for Event {
     }
 }
 
-/// Where a job began and ended on its stream.
+/// Where the device is in a job.
 struct Marks {
+    /// Its tables have come in.
+    ready: Event,
+    /// Its kernels are next.
     begun: Event,
+    /// Its kernels are done.
+    worked: Event,
+    /// Its results are out, too.
     ended: Event,
 }
 
-/// A block's place on a device: a stream, and the jobs queued on it.
+impl Marks {
+    fn new() -> Result<Self, CudaError> {
+        Ok(Self {
+            ready: Event::untimed()?,
+            begun: Event::timed()?,
+            worked: Event::timed()?,
+            ended: Event::untimed()?,
+        })
+    }
+}
+
+/// What is being queued of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Tables,
+    Work,
+    Results,
+}
+
+/// A block's place on a device: its streams, and the jobs queued on them.
 ///
 /// A job `J` owns what its kernels use: the frames they read and the one they write. It comes back
 /// from [`done`](Self::done) once the device has finished it, in the order in which jobs were
 /// submitted. Each job has a slot from 0 to [`IN_FLIGHT`] - 1 that no other job in flight has,
 /// for tables that are copied along.
+///
+/// Kernels of one job follow those of the one before. Between them the device would wait for
+/// each small copy, a few microseconds every time; so what has memory of the slot's own can be
+/// queued aside, before the kernels ([`tables`](Self::tables)) and after them
+/// ([`results`](Self::results)), and goes on while other jobs work.
 pub struct Lane<J> {
     device: Arc<Device>,
     block: String,
@@ -75,9 +113,11 @@ pub struct Lane<J> {
     /// Jobs given back so far.
     given_back: u32,
     marks: Vec<Marks>,
-    stream: Stream,
-    /// Runs the callbacks, so that kernels never wait for the host.
-    callbacks: Stream,
+    stage: Stage,
+    tables: Stream,
+    work: Stream,
+    /// Also runs the callbacks, so that kernels never wait for the host.
+    results: Stream,
     status: Arc<Status>,
     /// The callbacks' argument: at one place for as long as the lane lives.
     #[allow(clippy::box_collection, reason = "an address that stays")]
@@ -93,16 +133,17 @@ impl<J> Lane<J> {
             .as_ref()
             .ok_or_else(|| BlockError::new("the block was not given a CUDA device"))?;
         device.bind()?;
-        let marks = || Ok::<_, CudaError>(Marks { begun: Event::new()?, ended: Event::new()? });
         Ok(Self {
             device: Arc::clone(device),
             block: env.name.clone(),
             jobs: VecDeque::with_capacity(IN_FLIGHT),
             begun: 0,
             given_back: 0,
-            marks: (0..IN_FLIGHT).map(|_| marks()).collect::<Result<_, _>>()?,
-            stream: Stream::new()?,
-            callbacks: Stream::new()?,
+            marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
+            stage: Stage::Work,
+            tables: Stream::new()?,
+            work: Stream::new()?,
+            results: Stream::new()?,
             status: Status::new(device, &env.name, env.wake.clone())?,
             waker: Box::new(env.wake.clone()),
             device_nanoseconds: env.counters.device_nanoseconds().clone(),
@@ -118,7 +159,11 @@ impl<J> Lane<J> {
     /// The stream to launch on, between [`begin`](Self::begin) and [`submit`](Self::submit).
     #[must_use]
     pub fn stream(&self) -> sys::CUstream {
-        self.stream.0
+        match self.stage {
+            Stage::Tables => self.tables.0,
+            Stage::Work => self.work.0,
+            Stage::Results => self.results.0,
+        }
     }
 
     /// Whether another job may be begun. If not, the block is woken when that changes.
@@ -140,32 +185,57 @@ impl<J> Lane<J> {
         self.device.bind()?;
         let slot = self.begun as usize % IN_FLIGHT;
         self.begun = self.begun.wrapping_add(1);
-        self.status.begin(self.stream.0, self.begun, timestamp)?;
-        // SAFETY: both are the lane's own.
-        unsafe { result::event::record(self.marks[slot].begun.0, self.stream.0) }
-            .map_err(CudaError::driver("queueing work"))?;
+        self.stage = Stage::Work;
+        self.status.begin(self.work.0, self.begun, timestamp)?;
+        record(&self.marks[slot].begun, &self.work)?;
         Ok(slot)
+    }
+
+    fn slot(&self) -> usize {
+        self.begun.wrapping_sub(1) as usize % IN_FLIGHT
+    }
+
+    /// What is queued from here to [`work`](Self::work) may run while the jobs before still do:
+    /// it must use nothing but memory of the job's slot, and the job's frames.
+    pub fn tables(&mut self) {
+        self.stage = Stage::Tables;
+    }
+
+    /// What is queued from here on comes after the [`tables`](Self::tables) and after the work of
+    /// the jobs before.
+    pub fn work(&mut self) -> Result<(), BlockError> {
+        let ready = &self.marks[self.slot()].ready;
+        record(ready, &self.tables)?;
+        follow(&self.work, ready)?;
+        self.stage = Stage::Work;
+        Ok(())
+    }
+
+    /// What is queued from here on comes after the job's work, and may run while the next jobs
+    /// already work: it must use nothing but memory of the job's slot, and the job's frames.
+    pub fn results(&mut self) -> Result<(), BlockError> {
+        let worked = &self.marks[self.slot()].worked;
+        record(worked, &self.work)?;
+        follow(&self.results, worked)?;
+        self.status.end(self.results.0, self.begun)?;
+        self.stage = Stage::Results;
+        Ok(())
     }
 
     /// Ends the job begun last. `job` comes back from [`done`](Self::done).
     pub fn submit(&mut self, job: J) -> Result<(), BlockError> {
-        let failed = CudaError::driver("queueing work");
-        let slot = (self.begun.wrapping_sub(1)) as usize % IN_FLIGHT;
-        let ended = &self.marks[slot].ended;
         self.device.bind()?;
         // From here on the frames are in the device's hands, whatever goes wrong below.
         self.jobs.push_back(job);
-        self.status.end(self.stream.0, self.begun)?;
-        let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
-        // SAFETY: streams and event are the lane's own. The callback's argument lives as long as
-        // the lane, which waits for its streams before it goes.
-        unsafe {
-            result::event::record(ended.0, self.stream.0).map_err(&failed)?;
-            let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-            result::stream::wait_event(self.callbacks.0, ended.0, flags).map_err(&failed)?;
-            result::stream::launch_host_function(self.callbacks.0, wake, argument)
-                .map_err(&failed)?;
+        if self.stage != Stage::Results {
+            self.results()?;
         }
+        record(&self.marks[self.slot()].ended, &self.results)?;
+        let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
+        // SAFETY: the stream is the lane's own. The callback's argument lives as long as the lane,
+        // which waits for its streams before it goes.
+        unsafe { result::stream::launch_host_function(self.results.0, wake, argument) }
+            .map_err(CudaError::driver("queueing work"))?;
         Ok(())
     }
 
@@ -175,7 +245,7 @@ impl<J> Lane<J> {
             return Ok(None);
         }
         let slot = self.given_back as usize % IN_FLIGHT;
-        let Marks { begun, ended } = &self.marks[slot];
+        let Marks { begun, worked, ended, .. } = &self.marks[slot];
         self.device.bind()?;
         // SAFETY: the event is the lane's own.
         match unsafe { result::event::query(ended.0) } {
@@ -184,7 +254,7 @@ impl<J> Lane<J> {
             Err(error) => return Err(self.fault(CudaError::driver("a kernel")(error))),
         }
         // SAFETY: both events are the lane's own and have happened.
-        if let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, ended.0) } {
+        if let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, worked.0) } {
             self.device_nanoseconds.add((f64::from(milliseconds) * 1e6) as u64);
         }
         self.given_back = self.given_back.wrapping_add(1);
@@ -212,7 +282,7 @@ impl<J> Lane<J> {
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
-            let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream.0) };
+            let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream()) };
             CudaError::check("queueing a copy", result).map_err(|error| {
                 let what = format!("{bytes} bytes from {from:#x} to {to:#x} cannot be copied");
                 BlockError::new(what).because(error)
@@ -228,7 +298,7 @@ impl<J> Lane<J> {
     pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
-            unsafe { result::memset_d8_async(address, 0, bytes, self.stream.0) }
+            unsafe { result::memset_d8_async(address, 0, bytes, self.stream()) }
                 .map_err(CudaError::driver("queueing work"))?;
         }
         Ok(())
@@ -269,13 +339,25 @@ impl<J> Drop for Lane<J> {
         // Only at the end of a run: kernels may still use the jobs' frames.
         if self.device.bind().is_ok() {
             calls::count_wait();
-            // SAFETY: both streams are the lane's own. After a fault there is nothing to wait for.
-            unsafe {
-                let _ = result::stream::synchronize(self.stream.0);
-                let _ = result::stream::synchronize(self.callbacks.0);
+            for stream in [&self.tables, &self.work, &self.results] {
+                // SAFETY: the lane's own. After a fault there is nothing to wait for.
+                let _ = unsafe { result::stream::synchronize(stream.0) };
             }
         }
     }
+}
+
+fn record(event: &Event, stream: &Stream) -> Result<(), CudaError> {
+    // SAFETY: both belong to a lane, which keeps them until its streams have come to their end.
+    unsafe { result::event::record(event.0, stream.0) }.map_err(CudaError::driver("queueing work"))
+}
+
+/// What is queued on `stream` from here on comes after `event`.
+fn follow(stream: &Stream, event: &Event) -> Result<(), CudaError> {
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: as above.
+    unsafe { result::stream::wait_event(stream.0, event.0, flags) }
+        .map_err(CudaError::driver("queueing work"))
 }
 
 /// Called by a thread of the driver when a job is done.
