@@ -38,6 +38,8 @@ pub enum At {
     Input(usize),
     /// Where the length of an axis of an input was decided.
     InputAxis(usize, &'static str),
+    /// What chose its implementation: `implementation:` or `device:`.
+    Implementation,
 }
 
 /// Why a block refuses its parameters or inputs.
@@ -237,6 +239,17 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// What the outputs carry, given what the inputs carry; all refusals at once.
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
 
+    /// Why this implementation cannot do between `ports` what the definition can; all refusals at
+    /// once. `gpu` is the one that it is to run on, unless there is none on this machine.
+    fn check(
+        &self,
+        _ports: &Ports,
+        _implementation: &str,
+        _gpu: Option<&cuda::Properties>,
+    ) -> Vec<Refusal> {
+        Vec::new()
+    }
+
     /// What the block needs.
     fn resources(&self, ports: &Ports) -> Resources;
 
@@ -256,7 +269,8 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         (Self::INPUTS == PortNames::Fixed(&[])).then_some("its stream would begin again")
     }
 
-    /// The block, ready to start; no I/O yet.
+    /// The block, ready to start, of what [`ports`](Self::ports) and [`check`](Self::check) let
+    /// through; no I/O yet.
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
 
@@ -264,6 +278,15 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub trait Configured: Send + Sync {
     /// See [`Kind::ports`].
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
+    /// See [`Kind::check`].
+    fn check(
+        &self,
+        _ports: &Ports,
+        _implementation: &str,
+        _gpu: Option<&cuda::Properties>,
+    ) -> Vec<Refusal> {
+        Vec::new()
+    }
     /// See [`Kind::resources`].
     fn resources(&self, ports: &Ports) -> Resources;
     /// See [`Kind::device_bytes`].
@@ -283,6 +306,14 @@ pub trait Configured: Send + Sync {
 impl<K: Kind> Configured for K {
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         Kind::ports(self, inputs)
+    }
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        gpu: Option<&cuda::Properties>,
+    ) -> Vec<Refusal> {
+        Kind::check(self, ports, implementation, gpu)
     }
     fn resources(&self, ports: &Ports) -> Resources {
         Kind::resources(self, ports)

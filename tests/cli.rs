@@ -468,6 +468,22 @@ fn kinds_and_a_plan_read_as_they_should() {
 }
 
 #[test]
+fn what_a_form_for_a_gpu_cannot_do_is_refused_at_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = include_str!("refused_forms.yaml");
+    std::fs::write(folder.path().join("forms.yaml"), text).unwrap();
+    let output = run(&["validate", "forms.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(78));
+    insta::with_settings!({snapshot_path => "snapshots", prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!("refused_forms", stderr(&output));
+    });
+    let on_cpu = text.replace("cuda:0", "cpu").replace("    implementation: two_pass\n", "");
+    std::fs::write(folder.path().join("forms.yaml"), on_cpu).unwrap();
+    let output = run(&["validate", "forms.yaml"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn nothing_is_tuned_without_a_gpu_and_tuning_files_are_checked() {
     let folder = generated();
     let tuned = run(&["tune", "demo.yaml", "--tuning", "tuning.json"], folder.path());

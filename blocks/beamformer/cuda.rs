@@ -2,12 +2,15 @@
 #![allow(unsafe_code)] // launches and copies on memory that the job and the block own
 
 use super::tiles::{Tiles, scale};
-use super::{Beamformer, Counts};
+use super::{Beam, Beamformer, Counts};
 use crate::dither::{self, Dither};
 use crate::gpu::{self, Table};
 use crate::stacked::Stacked;
-use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, frame_address};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, async_trait};
+use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Properties, frame_address};
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
+};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -55,6 +58,40 @@ pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
     weights + Table::<u32>::device_bytes(shape.heaps * heap) + 64 * beams * size_of::<u32>()
 }
 
+/// How the beams are cut on this GPU; none if the weights of so many antennas do not fit it.
+fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<Tiles> {
+    let of_pol = [0, 1].map(|pol| parameters.beams.iter().filter(|beam| beam.pol == pol).count());
+    let roomy = gpu.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
+    let rooms = [roomy, gpu.shared_bytes_per_block];
+    rooms.iter().find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
+}
+
+/// Why the kernel cannot form these beams, on `gpu` if there is one.
+pub(super) fn refusals(
+    parameters: &Beamformer,
+    shape: &Stacked,
+    gpu: Option<&Properties>,
+) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let too_large = |beam: &Beam| {
+        let weights = beam.weights.values().iter();
+        weights.map(|weight| (weight * beam.gain).abs()).any(|size| size > f64::from(f32::MAX))
+    };
+    if let Some(beam) = parameters.beams.iter().position(too_large) {
+        let message = format!("weights times gain of beam {beam} are beyond single precision");
+        let at = At::Parameter("beams");
+        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
+    }
+    if let Some(gpu) = gpu
+        && tiles(parameters, shape, gpu).is_none()
+    {
+        let message = format!("the weights of {} antennas do not fit {}", shape.antennas, gpu.name);
+        let at = At::InputAxis(0, "antenna");
+        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
+    }
+    refusals
+}
+
 impl Cuda {
     pub(super) fn new(
         parameters: &Beamformer,
@@ -65,18 +102,11 @@ impl Cuda {
     ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        if weights.iter().any(|weight| !weight.is_finite()) {
-            return Err(BlockError::new("weights times gains are beyond single precision"));
-        }
         let pols: Vec<usize> = parameters.beams.iter().map(|beam| beam.pol).collect();
         let beams = pols.len();
         let scales = scale(&mut weights, beams, shape.antennas);
-        let of_pol = [0, 1].map(|pol| pols.iter().filter(|&&other| other == pol).count());
         let properties = device.properties();
-        let roomy = properties.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
-        let tiles = [roomy, properties.shared_bytes_per_block]
-            .iter()
-            .find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
+        let tiles = tiles(parameters, &shape, properties)
             .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
         let defines = defines(&shape, beams, &tiles, parameters.dither);
         let program = gpu::program(device, "beamformer.cu", defines)?;

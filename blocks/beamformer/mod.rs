@@ -12,6 +12,7 @@ use crate::dither::Dither;
 use crate::geometry::Direction;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
+use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
@@ -338,6 +339,13 @@ impl Kind for Beamformer {
             holds: vec![1],
             operations_per_frame: 8.0 * self.products_per_frame(&shape),
             ..Resources::default()
+        }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        match Stacked::of_port(&ports.inputs[0]) {
+            Ok(shape) if implementation != CPU.name => cuda::refusals(self, &shape, gpu),
+            _ => Vec::new(),
         }
     }
 

@@ -27,6 +27,7 @@ use crate::stacked::Stacked;
 use accumulate::Accumulator;
 use cuda::Cuda;
 use dumps::Dumps;
+use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
@@ -196,6 +197,14 @@ impl Kind for Correlator {
             operations_per_frame: 8.0 * products_per_heap(&shape) * f64::from(heaps),
             ..Resources::default()
         }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        let shape = Stacked::of_port(&ports.inputs[0]).ok();
+        let shape = shape.filter(|_| implementation != CPU.name);
+        let size = shape.and_then(|shape| sums::refuse_size(&shape));
+        let instructions = gpu.and_then(|gpu| products::refuse_gpu(implementation, gpu));
+        size.into_iter().chain(instructions).collect()
     }
 
     fn device_bytes(&self, ports: &Ports, _: &str) -> usize {

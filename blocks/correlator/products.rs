@@ -7,8 +7,13 @@ use super::tensor_map::{Element, Tensor, TensorMap};
 use crate::gpu;
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Properties};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The compute capability whose instructions `hopper` uses.
+const HOPPER: (usize, usize) = (9, 0);
 
 /// The kernels for GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +30,22 @@ impl Form {
         match implementation {
             "hopper" => Self::Hopper,
             "tensor_core" => Self::TensorCore,
-            _ if capability == (9, 0) => Self::Hopper,
+            _ if capability == HOPPER => Self::Hopper,
             _ => Self::TensorCore,
         }
     }
+}
+
+/// Refuses `implementation` on a GPU that lacks its instructions.
+pub(super) fn refuse_gpu(implementation: &str, gpu: &Properties) -> Option<Refusal> {
+    if implementation != "hopper" || gpu.capability == HOPPER {
+        return None;
+    }
+    let Properties { name, capability: (major, minor), .. } = gpu;
+    let message =
+        format!("`hopper` needs a GPU of compute capability 9.0, and {name} has {major}.{minor}");
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Implementation, message);
+    Some(refusal.help("`cuda` takes the form for the GPU at hand"))
 }
 
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, of which the
@@ -411,5 +428,16 @@ mod tests {
         assert_eq!(Form::of("cuda", (12, 0)), Form::TensorCore);
         assert_eq!(Form::of("tensor_core", (9, 0)), Form::TensorCore);
         assert_eq!(Form::of("hopper", (8, 0)), Form::Hopper);
+    }
+
+    #[test]
+    fn hopper_is_refused_on_other_gpus() {
+        let [hopper, other] =
+            [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
+        assert!(refuse_gpu("hopper", &hopper).is_none());
+        assert!(refuse_gpu("cuda", &other).is_none());
+        let refusal = refuse_gpu("hopper", &other).unwrap();
+        assert_eq!(refusal.at, At::Implementation);
+        assert!(refusal.message.contains("12.0"));
     }
 }

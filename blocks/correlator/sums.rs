@@ -6,8 +6,9 @@ use super::products::{Form, Products, Sizes};
 use super::rows::{Piece, Rows, STAGE_BYTES, STAGE_SAMPLES, longest_piece, pieces};
 use crate::gpu;
 use crate::stacked::Stacked;
-use fxgraph::BlockError;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,24 @@ const CHANNELS_AT_ONCE: usize = 4;
 const STATE: usize = 2;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
+
+/// Refuses what the kernels would have to count with more than 32 bits.
+pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
+    let counted = [
+        2 * shape.spectra,
+        shape.channels.saturating_mul(shape.antennas),
+        shape.channels.saturating_mul(2 * shape.baselines()),
+    ];
+    if counted.iter().all(|&n| i32::try_from(n).is_ok()) {
+        return None;
+    }
+    let Stacked { antennas, channels, spectra, .. } = shape;
+    let message = format!(
+        "kernels cannot count {antennas} antennas, {channels} channels and {spectra} spectra in 32 bits"
+    );
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
+    Some(refusal.help("share the channels among several correlators, or use `implementation: cpu`"))
+}
 
 /// Sums of one dump, and what is needed to add to them.
 pub(super) struct Sums {
@@ -103,15 +122,6 @@ impl Sums {
         shape: Stacked,
         spectra_per_dump: u64,
     ) -> Result<Self, BlockError> {
-        // Numbers that the kernels count with 32 bits.
-        let counted = [
-            2 * shape.spectra,
-            shape.channels.saturating_mul(shape.antennas),
-            shape.channels.saturating_mul(2 * shape.baselines()),
-        ];
-        if counted.iter().any(|&n| i32::try_from(n).is_err()) {
-            return Err(BlockError::new("the input is too large for a GPU: share the channels"));
-        }
         let lengths = Lengths::new(&shape, spectra_per_dump);
         let visibilities = DeviceArray::zeros(device, lengths.visibilities)?;
         let real_parts = DeviceArray::zeros(device, lengths.real_parts)?;

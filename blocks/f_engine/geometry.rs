@@ -1,8 +1,11 @@
 //! How the two passes on a GPU are cut up, and the tables they read: what `f_engine.cu` says, in
 //! numbers. Its headers explain the words.
 
-use fxgraph::BlockError;
+use super::FEngine;
+use crate::postproc::Layout;
 use fxgraph::cuda::Properties;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Dtype, Ports, Refusal};
 use num_complex::Complex32;
 use std::f64::consts::TAU;
 
@@ -27,10 +30,62 @@ pub struct Shape {
     pub pols: usize,
     pub taps: usize,
     pub sample_bits: usize,
+    /// Samples are 16-bit integers of the host.
+    pub native_samples: bool,
     /// 8 or 4.
     pub value_bits: usize,
     pub k_major: bool,
     pub spectra_per_heap: usize,
+}
+
+impl Shape {
+    /// Of a block between these ports.
+    pub fn new(f_engine: &FEngine, ports: &Ports) -> Self {
+        let samples = ports.inputs[0].dtype;
+        Self {
+            channels: f_engine.channels,
+            pols: ports.inputs.len(),
+            taps: f_engine.taps,
+            sample_bits: samples.bits(),
+            native_samples: samples == Dtype::I16,
+            value_bits: usize::from(f_engine.bits),
+            k_major: f_engine.layout == Layout::KMajor,
+            spectra_per_heap: f_engine.spectra_per_heap,
+        }
+    }
+
+    /// Why the kernels cannot do this, on `gpu` if there is one.
+    pub fn refusals(&self, gpu: Option<&Properties>) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |at: At, message: String, help: String| {
+            let help =
+                format!("{help}; `implementation: cpu`, or `pfb`, `fft` and `postproc`, do others");
+            refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+        };
+        if !(MIN_CHANNELS..=MAX_CHANNELS).contains(&self.channels) {
+            let message = format!("`two_pass` cannot make {} channels", self.channels);
+            let help = format!("it makes {MIN_CHANNELS} to {MAX_CHANNELS}");
+            refuse(At::Parameter("channels"), message, help);
+        }
+        if self.taps > MAX_TAPS {
+            let message = format!("`two_pass` cannot filter with {} taps", self.taps);
+            let help = format!("the weights of up to {MAX_TAPS} stay in registers");
+            refuse(At::Parameter("taps"), message, help);
+        }
+        if !self.spectra_per_heap.is_multiple_of(HEAP_UNIT) {
+            let message =
+                format!("`two_pass` cannot make heaps of {} spectra", self.spectra_per_heap);
+            let help =
+                format!("it writes {HEAP_UNIT} spectra of a channel at a time: give a multiple");
+            refuse(At::Parameter("spectra_per_heap"), message, help);
+        }
+        if let (Some(gpu), true) = (gpu, refusals.is_empty())
+            && let Err(message) = Geometry::find(self, gpu)
+        {
+            refusals.push(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message));
+        }
+        refusals
+    }
 }
 
 /// The cut of both passes.
@@ -55,29 +110,14 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The cut for a GPU.
+    /// The cut for a GPU, of a shape that is not refused.
     pub fn new(shape: &Shape, gpu: &Properties) -> Result<Self, BlockError> {
-        let refuse = |text: String| {
-            let text = format!("{text}; use `implementation: cpu`, or `pfb`, `fft` and `postproc`");
-            Err(BlockError::new(text))
-        };
-        let Shape { channels, taps, spectra_per_heap, sample_bits, .. } = *shape;
-        if !(MIN_CHANNELS..=MAX_CHANNELS).contains(&channels) {
-            return refuse(format!(
-                "`two_pass` makes {MIN_CHANNELS} to {MAX_CHANNELS} channels, not {channels}"
-            ));
-        }
-        if taps > MAX_TAPS {
-            return refuse(format!(
-                "`two_pass` keeps the weights of up to {MAX_TAPS} taps in registers, not of {taps}"
-            ));
-        }
-        if !spectra_per_heap.is_multiple_of(HEAP_UNIT) {
-            return refuse(format!(
-                "`two_pass` writes {HEAP_UNIT} spectra of a channel at a time, and {spectra_per_heap} \
-                 spectra per heap are no multiple of that"
-            ));
-        }
+        Self::find(shape, gpu).map_err(BlockError::new)
+    }
+
+    /// The cut, or why there is none on this GPU.
+    fn find(shape: &Shape, gpu: &Properties) -> Result<Self, String> {
+        let Shape { channels, taps, sample_bits, .. } = *shape;
         let columns = channels / RESIDUES;
         let front = if columns <= 512 { 1 } else { columns / 256 };
         let values = match columns / front {
@@ -115,7 +155,7 @@ impl Geometry {
         let found = tiles.iter().filter(one).find(all).or_else(|| tiles.iter().find(one));
         match found {
             Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(*cut),
-            _ => refuse(format!(
+            _ => Err(format!(
                 "`two_pass` needs {} bytes of shared memory for a block of threads, and {} has {}",
                 cut.filter_shared_bytes, gpu.name, gpu.shared_bytes_per_block
             )),
@@ -248,6 +288,7 @@ mod tests {
             pols: 2,
             taps: 16,
             sample_bits: 10,
+            native_samples: false,
             value_bits: 8,
             k_major: false,
             spectra_per_heap: 256,
@@ -276,8 +317,10 @@ mod tests {
         }
         let wide = Shape { sample_bits: 16, ..shape(1024) };
         assert_eq!(Geometry::new(&wide, &h200()).unwrap().filter_shared_bytes, 108_576);
-        let error = Geometry::new(&wide, &small()).unwrap_err().to_string();
-        assert!(error.contains("108576 bytes of shared memory"), "{error}");
+        let refusals = wide.refusals(Some(&small()));
+        assert_eq!((refusals.len(), &refusals[0].at), (1, &At::Implementation));
+        assert!(refusals[0].message.contains("108576 bytes of shared memory"));
+        assert!(wide.refusals(Some(&h200())).is_empty() && wide.refusals(None).is_empty());
     }
 
     #[test]
@@ -304,14 +347,16 @@ mod tests {
                 }
             }
         }
-        for (shape, words) in [
-            (shape(512), "1024 to 32768 channels"),
-            (shape(65536), "1024 to 32768 channels"),
-            (Shape { taps: 33, ..shape(1024) }, "up to 32 taps"),
-            (Shape { spectra_per_heap: 40, ..shape(1024) }, "no multiple of that"),
+        for (shape, parameter) in [
+            (shape(512), "channels"),
+            (shape(65536), "channels"),
+            (Shape { taps: 33, ..shape(1024) }, "taps"),
+            (Shape { spectra_per_heap: 40, ..shape(1024) }, "spectra_per_heap"),
         ] {
-            let error = Geometry::new(&shape, &h200()).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
+            for gpu in [None, Some(&h200())] {
+                let places: Vec<At> = shape.refusals(gpu).into_iter().map(|r| r.at).collect();
+                assert_eq!(places, [At::Parameter(parameter)]);
+            }
         }
     }
 

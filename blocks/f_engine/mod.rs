@@ -13,9 +13,10 @@ mod tests;
 use crate::delay::Piece;
 use crate::dither::Dither;
 use crate::fft::Fft;
-use crate::pfb::{Pfb, Window};
+use crate::pfb::{Pfb, Window, device_samples};
 use crate::postproc::{Gains, Layout, Postproc};
 use crate::spectra::Shape;
+use fxgraph::cuda::Properties;
 use fxgraph::{
     Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
     Resources,
@@ -192,6 +193,15 @@ impl Kind for FEngine {
             "two_pass" => Ok(Box::new(cuda::TwoPass::block(self, ports, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
         }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        if implementation == CPU.name {
+            return Vec::new();
+        }
+        let mut refusals = Vec::from_iter(device_samples::refuse_mixed(ports));
+        refusals.extend(geometry::Shape::new(self, ports).refusals(gpu));
+        refusals
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

@@ -4,11 +4,9 @@ use super::FEngine;
 use super::geometry::{Geometry, Shape};
 use crate::dither::Dither;
 use crate::gpu;
-use crate::pfb::device_samples::samples_type;
 use crate::pfb::schedule::Sizes;
-use crate::postproc::Layout;
 use fxgraph::cuda::{Device, DeviceArray, Kernel, Properties};
-use fxgraph::{BlockError, Dtype, Ports};
+use fxgraph::{BlockError, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -46,16 +44,8 @@ impl Program {
         sizes: &Sizes,
         device: &Arc<Device>,
     ) -> Result<Self, BlockError> {
-        let (input, pols) = (samples_type(ports)?, ports.inputs.len());
-        let shape = Shape {
-            channels: f_engine.channels,
-            pols,
-            taps: f_engine.taps,
-            sample_bits: input.bits(),
-            value_bits: usize::from(f_engine.bits),
-            k_major: f_engine.layout == Layout::KMajor,
-            spectra_per_heap: f_engine.spectra_per_heap,
-        };
+        let shape = Shape::new(f_engine, ports);
+        let pols = shape.pols;
         let gpu = device.properties().clone();
         let geometry = Geometry::new(&shape, &gpu)?;
         let (common_gains, channel_gains) = gains(f_engine, pols, &geometry);
@@ -64,7 +54,7 @@ impl Program {
             ("POLS", pols),
             ("TAPS", shape.taps),
             ("SAMPLE_BITS", shape.sample_bits),
-            ("NATIVE_SAMPLES", usize::from(input == Dtype::I16)),
+            ("NATIVE_SAMPLES", usize::from(shape.native_samples)),
             ("VALUE_BITS", shape.value_bits),
             ("K_MAJOR", usize::from(shape.k_major)),
             ("SPECTRA_PER_HEAP", shape.spectra_per_heap),

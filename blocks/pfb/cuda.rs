@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the block or the job owns
 
 use super::Pfb;
-use super::device_samples::{self, samples_type};
+use super::device_samples;
 use super::driver::{Driver, Maker, Stretch};
 use super::lending::Lending;
 use super::power::{Level, Measured, summary};
@@ -75,7 +75,7 @@ impl Filter {
         sizes: &Sizes,
     ) -> Result<Self, BlockError> {
         let pols = ports.inputs.len();
-        let input = samples_type(ports)?;
+        let input = ports.inputs[0].dtype;
         let defines = vec![
             ("CHANNELS", pfb.channels.to_string()),
             ("TAPS", pfb.taps.to_string()),

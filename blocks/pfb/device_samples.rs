@@ -5,7 +5,8 @@
 use super::lending::{Lending, Located};
 use super::schedule::{Schedule, Sizes};
 use fxgraph::cuda::{CudaError, Device, DeviceArray, Lane, frame_address};
-use fxgraph::{BlockError, Dtype, Frame, PortType, Ports};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Frame, PortType, Ports, Refusal};
 use std::sync::Arc;
 
 /// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
@@ -70,13 +71,12 @@ pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
     schedule.pols.iter().any(|pol| !pol.store.copies.is_empty())
 }
 
-/// The type of all inputs' samples.
-pub fn samples_type(ports: &Ports) -> Result<Dtype, BlockError> {
+/// Refuses polarisations whose samples are of different types: kernels read one.
+pub fn refuse_mixed(ports: &Ports) -> Option<Refusal> {
     let first = ports.inputs[0].dtype;
-    if ports.inputs.iter().all(|input| input.dtype == first) {
-        return Ok(first);
-    }
-    let text = "the polarisations have samples of different types, which the form on the GPU cannot \
-                read; use `implementation: cpu`";
-    Err(BlockError::new(text))
+    let other = ports.inputs.iter().position(|input| input.dtype != first)?;
+    let message = "the polarisations have samples of different types, and a GPU reads one";
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(other), message);
+    let refusal = refusal.label(format!("these are {}", ports.inputs[other].dtype));
+    Some(refusal.note(At::Input(0), format!("these are {first}")))
 }

@@ -22,6 +22,7 @@ mod weights;
 use crate::delay::{self, Piece};
 use crate::packed::WIDTHS;
 use crate::parallel::refuse_threads;
+use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
@@ -360,6 +361,15 @@ impl Kind for Pfb {
             "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
         }
+    }
+
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        _gpu: Option<&Properties>,
+    ) -> Vec<Refusal> {
+        Vec::from_iter(device_samples::refuse_mixed(ports).filter(|_| implementation != CPU.name))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

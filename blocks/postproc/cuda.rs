@@ -9,7 +9,8 @@ use crate::spectra::Shape;
 use fxgraph::cuda::{
     Arg, CudaError, Device, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, frame_address,
 };
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Io, Next, Refusal, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ const ROUNDS: usize = 4;
 const ROW_THREADS: usize = 128;
 /// Bytes of what is the same for all channels of a spectrum.
 const ROW_BYTES: usize = 32;
+/// Polarisations that alternate at most.
+const MOST_MIXED_POLS: usize = 2;
 /// Bytes of a channel that a thread writes.
 const THREAD_BYTES: usize = 16;
 
@@ -38,29 +41,22 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn new(postproc: &Postproc, shape: Shape) -> Result<Self, BlockError> {
+    fn new(postproc: &Postproc, shape: Shape) -> Self {
         let values = THREAD_BYTES / if postproc.bits == 8 { 2 } else { 1 };
         let (mixed_pols, pols_apart) = match postproc.layout {
             Layout::Standard => (shape.pols, 1),
             Layout::KMajor => (1, shape.pols),
         };
-        if mixed_pols > 2 {
-            let text = format!(
-                "the form on the GPU does not alternate {mixed_pols} polarisations; use \
-                 `layout: k_major`, or `implementation: cpu`"
-            );
-            return Err(BlockError::new(text));
-        }
         let places = match shape.unzip {
             1 => shape.channels / 2,
             unzip => shape.channels / unzip / 2 + 1,
         };
-        Ok(Self {
+        Self {
             spectra_per_heap: postproc.spectra_per_heap,
             spectra: 2 * values / mixed_pols,
             pols_apart,
             channel_blocks: places.div_ceil(BLOCK_PLACES),
-        })
+        }
     }
 
     /// The tile that a spectrum is in, by its place among those of all heaps.
@@ -99,6 +95,16 @@ struct Output {
     place: usize,
     /// Otherwise it is left out: its readers see the gap in the timestamps.
     has_valid_heap: bool,
+}
+
+/// Refuses more polarisations than the kernel lets alternate.
+pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
+    if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
+        return None;
+    }
+    let message = format!("a GPU does not let {} polarisations alternate", shape.pols);
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
+    Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
 }
 
 /// Bytes in device memory that the block takes for itself.
@@ -170,7 +176,6 @@ pub struct Cuda {
 
 impl Cuda {
     pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
-        let tiles = Tiles::new(postproc, shape)?;
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
         let gains = DeviceGains::new(postproc, shape, &device)?;
@@ -194,7 +199,7 @@ impl Cuda {
         Ok(Self {
             lane,
             make_rows: program.kernel("postproc_rows", 0)?,
-            tiles,
+            tiles: Tiles::new(postproc, shape),
             blocks_at_once: make_values.blocks_per_multiprocessor(THREADS)? * multiprocessors,
             make_values,
             shape,
@@ -406,7 +411,7 @@ mod tests {
     fn a_piece_has_all_tiles_that_its_spectra_are_in() {
         let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
         let shape = Shape { pols: 2, spectra: 10, unzip: 1, channels: 4096 };
-        let tiles = Tiles::new(&postproc, shape).unwrap();
+        let tiles = Tiles::new(&postproc, shape);
         // Of 8 spectra: three for each heap.
         assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
         let piece = |place, count| Piece { from: 0, place, count };

@@ -17,6 +17,7 @@ use crate::axes;
 use crate::dither::Dither;
 use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
+use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
@@ -245,6 +246,16 @@ impl Kind for Postproc {
             "cuda" => Ok(Box::new(cuda::Cuda::new(self, shape, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, shape, env)?)),
         }
+    }
+
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        _gpu: Option<&Properties>,
+    ) -> Vec<Refusal> {
+        let shape = Shape::of_channels(&ports.inputs[0]).filter(|_| implementation != CPU.name);
+        Vec::from_iter(shape.and_then(|shape| cuda::refuse_pols(self, shape)))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

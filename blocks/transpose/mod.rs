@@ -9,7 +9,7 @@ mod permutation;
 mod tests;
 
 use crate::parallel::{refuse_threads, threads_for};
-use fxgraph::cuda::Tunable;
+use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, CPU, Env, Header, Implementation, Kind, PortNames, PortType, Ports,
@@ -144,6 +144,21 @@ impl Kind for Transpose {
             host_bytes: tables + cpu::bytes(&layout, threads_for(self.threads, f64::INFINITY)),
             ..Resources::default()
         }
+    }
+
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        _gpu: Option<&Properties>,
+    ) -> Vec<Refusal> {
+        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
+        if implementation == CPU.name || layout.kernel().is_some() {
+            return Vec::new();
+        }
+        let message = "kernels count fewer than 2^32 elements of a frame";
+        let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
+        vec![refusal.label(format!("this is {}", ports.inputs[0]))]
     }
 
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {

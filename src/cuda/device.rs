@@ -72,6 +72,38 @@ pub fn count() -> Result<usize, CudaError> {
     }
 }
 
+/// What the GPU of this number is. Nothing is opened for it.
+pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
+    let count = count()?;
+    if ordinal >= count {
+        return Err(CudaError::NoDevice { ordinal, count });
+    }
+    let failed = CudaError::driver("asking what the GPU is");
+    let device = result::device::get(ordinal as i32).map_err(&failed)?;
+    // SAFETY: the driver has just given the device.
+    let size = |attribute| match unsafe { result::device::get_attribute(device, attribute) } {
+        Ok(value) => Ok(value.max(0) as usize),
+        Err(error) => Err(failed(error)),
+    };
+    Ok(Properties {
+        name: result::device::get_name(device).map_err(&failed)?,
+        capability: (
+            size(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            size(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        // SAFETY: as above.
+        memory_bytes: unsafe { result::device::total_mem(device) }.map_err(&failed)?,
+        shared_bytes_per_block: size(
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        )?,
+        shared_bytes_per_multiprocessor: size(
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        )?,
+        l2_bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+    })
+}
+
 /// Wakes the blocks on a device that has failed, whose callbacks do not come any more; they find
 /// out then. Ends with the device.
 fn watch(device: &Weak<Device>) {
@@ -90,34 +122,14 @@ impl Device {
     /// The GPU of this number.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
         static OPENED: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
-        let count = count()?;
-        if ordinal >= count {
-            return Err(CudaError::NoDevice { ordinal, count });
-        }
+        let properties = properties(ordinal)?;
         let mut opened = lock(&OPENED);
         opened.retain(|device| device.strong_count() > 0);
         let known = opened.iter().filter_map(Weak::upgrade).find(|d| d.ordinal == ordinal);
         if let Some(device) = known {
             return Ok(device);
         }
-        let failed = CudaError::driver("opening the GPU");
-        let context = CudaContext::new(ordinal).map_err(&failed)?;
-        let number = |attribute| context.attribute(attribute).map_err(&failed);
-        let (major, minor) = context.compute_capability().map_err(&failed)?;
-        let size = |attribute| number(attribute).map(|value| value.max(0) as usize);
-        let properties = Properties {
-            name: context.name().map_err(&failed)?,
-            capability: (major.max(0) as usize, minor.max(0) as usize),
-            multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            memory_bytes: context.total_mem().map_err(&failed)?,
-            shared_bytes_per_block: size(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-            )?,
-            shared_bytes_per_multiprocessor: size(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
-            )?,
-            l2_bytes: size(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-        };
+        let context = CudaContext::new(ordinal).map_err(CudaError::driver("opening the GPU"))?;
         let device = Arc::new(Self {
             ordinal,
             context,

@@ -1,6 +1,6 @@
 //! CUDA devices, loaded at run time: a machine without them builds and runs everything else.
 //!
-//! - [`Device`]: an opened GPU. [`count`] says how many there are.
+//! - [`Device`]: an opened GPU. [`count`] says how many there are, [`properties`] what one is.
 //! - [`Program`], [`Kernel`]: CUDA sources, compiled by NVRTC for the GPU at hand and launched.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
 //! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
@@ -33,7 +33,7 @@ mod tuning;
 pub use calls::{Calls, calls};
 pub use compile::{Source, compile, compiler_version};
 pub use cudarc::{cufft, driver};
-pub use device::{Device, Properties, count};
+pub use device::{Device, Properties, count, properties};
 pub use error::CudaError;
 pub use kernel::{Arg, Grid, Kernel, Program};
 pub use lane::{IN_FLIGHT, Lane, Turn};

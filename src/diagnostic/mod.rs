@@ -270,6 +270,8 @@ pub mod codes {
     pub const RATE: &str = "E0204";
     /// Inputs of one block do not fit each other.
     pub const INPUTS_DIFFER: &str = "E0205";
+    /// The implementation cannot do what the definition can.
+    pub const IMPLEMENTATION: &str = "E0206";
 
     /// Two blocks bind the same socket.
     pub const BOUND_TWICE: &str = "E0301";

@@ -2,10 +2,11 @@
 
 use super::expand::Instance;
 use super::order::Order;
+use super::place::Placement;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
 use super::value::{Node, Problem, ReadError, Reader, Value};
-use crate::cuda::IN_FLIGHT;
+use crate::cuda::{self, IN_FLIGHT};
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes};
 use crate::kind::{At, Configured, KindEntry, PortNames, Ports, Refusal, Resources};
@@ -208,34 +209,7 @@ fn plan_block(
                 axis.origin = Origin::Span(parameter_span(instance, path));
             }
         }
-        if let Some(why) = port.impossible() {
-            let message =
-                format!("`{}` would make an impossible stream: {why}", instance.kind.name);
-            let mut problem =
-                Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, instance.key, message)
-                    .label(format!("it would make {port}"))
-                    .help("check the parameters that its axes and its clock come from");
-            problem.blocks.push(instance.name.clone());
-            problems.push(problem);
-            return None;
-        }
-        if port.axes.len().max(port.validity.axes.len()) > MAX_AXES {
-            let message =
-                format!("a frame of `{}` has more than {MAX_AXES} axes", instance.kind.name);
-            let mut problem = Diagnostic::error(codes::LIMIT, instance.key, message)
-                .label("too many")
-                .help("join some of them to one");
-            problem.blocks.push(instance.name.clone());
-            problems.push(problem);
-            return None;
-        }
-        if frame_bytes(port).is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
-            let mut problem = Diagnostic::error(
-                codes::MEMORY,
-                instance.key,
-                format!("one frame of `{}` needs more than 1 TiB", instance.kind.name),
-            )
-            .label("too large");
+        if let Some(mut problem) = output_problem(instance, port) {
             problem.blocks.push(instance.name.clone());
             problems.push(problem);
             return None;
@@ -248,8 +222,13 @@ fn plan_block(
         Value::Null => serde_json::Value::Object(serde_json::Map::new()),
         value => value.to_json(),
     });
-    let implementation = instance.placement.implementation;
-    let on_host = instance.placement.device == DeviceName::Cpu;
+    let Placement { device, implementation, .. } = instance.placement;
+    let refused = implementation_problems(instance, configured.as_ref(), feeds, &ports);
+    if !refused.is_empty() {
+        problems.extend(refused);
+        return None;
+    }
+    let on_host = device == DeviceName::Cpu;
     let device_bytes = if on_host { 0 } else { configured.device_bytes(&ports, implementation) };
     let resources = configured.resources(&ports);
     let resources = if on_host { resources } else { on_device(resources, &ports) };
@@ -266,7 +245,7 @@ fn plan_block(
         inputs: feeds.iter().map(|feed| (feed.block, feed.port)).collect(),
         thread: instance.thread,
         queue: instance.queue,
-        device: instance.placement.device,
+        device,
         implementation,
         on_fault: instance.on_fault.0,
         device_bytes,
@@ -292,6 +271,51 @@ fn impossible_policy(instance: &Instance<'_>, configured: &dyn Configured) -> Op
         }
         _ => None,
     }
+}
+
+/// What is wrong with a stream that no block can read.
+fn output_problem(instance: &Instance<'_>, port: &PortType) -> Option<Diagnostic> {
+    let kind = instance.kind.name;
+    let problem = |code, message| Diagnostic::error(code, instance.key, message);
+    if let Some(why) = port.impossible() {
+        let message = format!("`{kind}` would make an impossible stream: {why}");
+        return Some(
+            problem(codes::PARAMETER_OUT_OF_RANGE, message)
+                .label(format!("it would make {port}"))
+                .help("check the parameters that its axes and its clock come from"),
+        );
+    }
+    if port.axes.len().max(port.validity.axes.len()) > MAX_AXES {
+        let message = format!("a frame of `{kind}` has more than {MAX_AXES} axes");
+        let problem = problem(codes::LIMIT, message).label("too many");
+        return Some(problem.help("join some of them to one"));
+    }
+    if frame_bytes(port).is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
+        let message = format!("one frame of `{kind}` needs more than 1 TiB");
+        return Some(problem(codes::MEMORY, message).label("too large"));
+    }
+    None
+}
+
+/// Why the implementation that was chosen cannot do it.
+fn implementation_problems(
+    instance: &Instance<'_>,
+    configured: &dyn Configured,
+    feeds: &[Feed],
+    ports: &Ports,
+) -> Vec<Diagnostic> {
+    let Placement { device, implementation, .. } = instance.placement;
+    let gpu = match device {
+        DeviceName::Cpu => None,
+        DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
+    };
+    let refusals = configured.check(ports, implementation, gpu.as_ref()).into_iter();
+    let problem = |mut refused: Refusal| {
+        refused.help.get_or_insert_with(|| "`implementation: cpu` can do it".to_owned());
+        let chosen = format!("this chooses `{implementation}`");
+        refusal(refused.note(At::Implementation, chosen), instance, feeds, &ports.inputs)
+    };
+    refusals.map(problem).collect()
 }
 
 /// What a block needs on the host if it runs on a device: no memory but frames for all jobs in
@@ -328,6 +352,7 @@ fn refusal(
     let place = |at: &At| match at {
         At::Block => instance.key,
         At::Parameter(path) => parameter_span(instance, path),
+        At::Implementation => instance.placement.chosen.unwrap_or(instance.kind_span),
         At::Input(input) => feeds.get(*input).map_or(instance.key, |feed| feed.span),
         At::InputAxis(input, name) => {
             let reference = feeds.get(*input).map_or(instance.key, |feed| feed.span);

@@ -79,7 +79,7 @@ pub(super) struct Expansion<'a, 'r> {
     pub(super) blocks: Vec<Instance<'r>>,
     pub(super) scopes: Vec<Scope>,
     /// Where blocks run that do not say it.
-    pub(super) default_device: Wanted,
+    pub(super) default_device: (Wanted, Option<Span>),
     /// The flowgraph's own parameters: what every template sees besides its own.
     globals: Names,
     count: usize,
@@ -102,7 +102,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             problems,
             blocks: Vec::new(),
             scopes: Vec::new(),
-            default_device: Wanted::Device(DeviceName::Cpu),
+            default_device: (Wanted::Device(DeviceName::Cpu), None),
             globals: Names::default(),
             count: 0,
             way: Vec::new(),
@@ -124,7 +124,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         if let Some(node) = &document.device
             && let Some(wanted) = self.device(node, names)
         {
-            self.default_device = wanted;
+            self.default_device = (wanted, Some(node.span));
         }
         self.entries(&document.blocks, 0, names, &[]);
     }

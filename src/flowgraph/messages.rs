@@ -7,7 +7,7 @@ use super::{Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
-const EXAMPLES: [(&str, &str); 36] = [
+const EXAMPLES: [(&str, &str); 37] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -110,6 +110,10 @@ const EXAMPLES: [(&str, &str); 36] = [
     (
         "E0205",
         "flowgraph: g\nblocks:\n  a: {kind: source}\n  b: {kind: source, parameters: {channels: 32}}\n  j: {kind: join, inputs: [a, b]}\n",
+    ),
+    (
+        "E0206",
+        "flowgraph: g\ndevice: \"cuda:0\"\nblocks:\n  s: {kind: source, parameters: {channels: 32}}\n  t:\n    kind: turner\n    input: s\n    implementation: quicker\n",
     ),
     (
         "E0301",

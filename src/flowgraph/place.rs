@@ -6,7 +6,7 @@ use super::scope::Names;
 use super::value::Node;
 use crate::cuda;
 use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, codes, suggest};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::kind::{CPU, Implementation, KindEntry};
 
 /// What `device:` asks for.
@@ -23,11 +23,13 @@ pub(super) enum Wanted {
 pub(super) struct Placement {
     pub(super) device: DeviceName,
     pub(super) implementation: &'static str,
+    /// What says so, if anything does.
+    pub(super) chosen: Option<Span>,
 }
 
 impl Default for Placement {
     fn default() -> Self {
-        Self { device: DeviceName::Cpu, implementation: CPU.name }
+        Self { device: DeviceName::Cpu, implementation: CPU.name, chosen: None }
     }
 }
 
@@ -69,7 +71,9 @@ impl Expansion<'_, '_> {
             Some(node) => Some((self.device(node, names)?, node.span)),
             None => None,
         };
-        let device = match own.map_or(self.default_device, |(wanted, _)| wanted) {
+        let chosen = entry.implementation.as_ref().map(|node| node.span);
+        let chosen = chosen.or(own.map(|(_, span)| span)).or(self.default_device.1);
+        let device = match own.map_or(self.default_device.0, |(wanted, _)| wanted) {
             Wanted::Device(device) => device,
             Wanted::Auto if cuda::count().is_ok_and(|count| count > 0) => DeviceName::Cuda(0),
             Wanted::Auto => DeviceName::Cpu,
@@ -77,11 +81,12 @@ impl Expansion<'_, '_> {
         if let Some(node) = &entry.implementation {
             let form = self.implementation(node, names, kind)?;
             if form.device == device.family() {
-                return Some(Placement { device, implementation: form.name });
+                return Some(Placement { device, implementation: form.name, chosen });
             }
             // The flowgraph's device is for blocks that can use it; the word here says that this one does not.
             if form.device == DeviceName::Cpu.family() && own.is_none() {
-                return Some(Placement { device: DeviceName::Cpu, implementation: form.name });
+                let device = DeviceName::Cpu;
+                return Some(Placement { device, implementation: form.name, chosen });
             }
             let message =
                 format!("the form `{}` of `{}` does not run on `{device}`", form.name, kind.name);
@@ -98,7 +103,7 @@ impl Expansion<'_, '_> {
         }
         let default = |family: &str| kind.implementations.iter().find(|form| form.device == family);
         if let Some(form) = default(device.family()) {
-            return Some(Placement { device, implementation: form.name });
+            return Some(Placement { device, implementation: form.name, chosen });
         }
         if let Some((Wanted::Device(_), span)) = own {
             let message = format!("`{}` has no form for `{device}`", kind.name);
@@ -113,6 +118,7 @@ impl Expansion<'_, '_> {
         Some(Placement {
             device: DeviceName::Cpu,
             implementation: form.map_or(CPU.name, |form| form.name),
+            chosen,
         })
     }
 

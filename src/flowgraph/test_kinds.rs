@@ -140,6 +140,21 @@ impl Kind for Turner {
         Resources { host_bytes: 500, ..Resources::default() }
     }
 
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        gpu: Option<&crate::cuda::Properties>,
+    ) -> Vec<Refusal> {
+        let old = gpu.is_some_and(|gpu| gpu.capability < (8, 0));
+        if implementation != "quicker" || (ports.inputs[0].axes[0].len <= 16 && !old) {
+            return Vec::new();
+        }
+        let at = At::InputAxis(0, "channel");
+        let message = "`quicker` turns up to 16 channels";
+        vec![Refusal::new(codes::IMPLEMENTATION, at, message)]
+    }
+
     fn device_bytes(&self, _: &Ports, implementation: &str) -> usize {
         if implementation == "quicker" { 70 } else { 7 }
     }
