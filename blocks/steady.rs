@@ -57,14 +57,15 @@ const F_ENGINE: &str = "
   heaps: {kind: null_sink, input: f_engine}
 ";
 
-/// A block between others that run on the processor.
+/// Blocks between others that run on the processor.
 const AROUND: &str = "
   source:
     kind: null_source
     device: cpu
     parameters: {dtype: i8, axes: [{name: channel, len: 256}, {name: spectrum, len: 256}], samples_per_frame: 65536, pattern: random}
   transpose: {kind: transpose, input: source, parameters: {axes: [spectrum, channel]}}
-  sink: {kind: null_sink, input: transpose, device: cpu}
+  convert: {kind: convert, input: transpose, parameters: {dtype: f16}}
+  sink: {kind: null_sink, input: convert, device: cpu}
 ";
 
 /// All of them, on `device`.
@@ -80,6 +81,6 @@ pub fn flowgraphs(device: DeviceName) -> Vec<Steady> {
     };
     let array =
         |form: &&str| steady(&format!("array, correlator {form}"), &ARRAY.replace("FORM", form));
-    let others = [("f_engine", F_ENGINE), ("a block between others on the processor", AROUND)];
+    let others = [("f_engine", F_ENGINE), ("blocks between others on the processor", AROUND)];
     forms.iter().map(array).chain(others.map(|(name, blocks)| steady(name, blocks))).collect()
 }
