@@ -1,12 +1,12 @@
 //! Loads a flowgraph file, or shows what is wrong with it.
 
 use crate::failure::Failure;
-use crate::memory;
 use crate::terminal::Terminal;
 use crate::tuning;
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
 use fxgraph::flowgraph::{Loaded, Plan, Setting, load};
+use fxgraph::memory;
 use std::path::{Path, PathBuf};
 
 /// A flowgraph file and the parameters to change in it.

@@ -19,7 +19,6 @@ mod elements;
 mod failure;
 mod flowgraph;
 mod kernel_folder;
-mod memory;
 mod signals;
 mod table;
 mod terminal;

@@ -137,13 +137,21 @@ struct Slot {
 
 /// A fixed set of equal buffers.
 pub struct Pool {
-    /// The next one to go out last.
-    #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
-    free: Mutex<Vec<Box<Slot>>>,
+    stock: Mutex<Stock>,
     frame_bytes: usize,
     validity_units: usize,
-    size: usize,
     owner: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// What a pool has at home, and what it is to have.
+struct Stock {
+    /// The next one to go out last.
+    #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
+    free: Vec<Box<Slot>>,
+    /// Buffers at home and in flight.
+    size: usize,
+    /// Buffers to be freed as they come home.
+    surplus: usize,
 }
 
 impl Pool {
@@ -154,19 +162,44 @@ impl Pool {
         frame_bytes: usize,
         validity_units: usize,
     ) -> Result<Arc<Self>, OutOfMemory> {
-        // Room for all of them: coming home never allocates.
-        let mut free = Vec::with_capacity(count);
-        for _ in 0..count {
-            let storage = allocator.allocate(frame_bytes)?;
-            free.push(Box::new(Slot { storage, header: Header::default() }));
-        }
-        Ok(Arc::new(Self {
-            free: Mutex::new(free),
+        let pool = Arc::new(Self {
+            stock: Mutex::new(Stock { free: Vec::new(), size: 0, surplus: 0 }),
             frame_bytes,
             validity_units,
-            size: count,
             owner: OnceLock::new(),
-        }))
+        });
+        pool.grow(allocator, count)?;
+        Ok(pool)
+    }
+
+    /// `count` buffers more, from `allocator`; none if there is no memory for all of them.
+    pub fn grow(&self, allocator: &dyn Allocator, count: usize) -> Result<(), OutOfMemory> {
+        let slot = |_| {
+            let storage = allocator.allocate(self.frame_bytes)?;
+            Ok(Box::new(Slot { storage, header: Header::default() }))
+        };
+        // Outside the lock: allocating takes its time.
+        let slots = (0..count).map(slot).collect::<Result<Vec<_>, _>>()?;
+        let mut stock = self.stock();
+        stock.size += count;
+        // Room for all of them: coming home never allocates.
+        let more = stock.size - stock.free.len();
+        stock.free.reserve(more);
+        stock.free.extend(slots);
+        drop(stock);
+        self.wake_owner();
+        Ok(())
+    }
+
+    /// Frees `count` buffers: those at home now, the others as they come home.
+    pub fn shrink(&self, count: usize) {
+        let mut stock = self.stock();
+        let left = stock.free.len().saturating_sub(count);
+        let freed = stock.free.split_off(left);
+        stock.size -= freed.len();
+        stock.surplus += (count - freed.len()).min(stock.size - stock.surplus);
+        drop(stock);
+        drop(freed);
     }
 
     /// Calls `wake` whenever a buffer comes home; the first call wins.
@@ -174,9 +207,29 @@ impl Pool {
         let _ = self.owner.set(Box::new(wake));
     }
 
-    #[allow(clippy::vec_box, reason = "as above")]
-    fn free(&self) -> MutexGuard<'_, Vec<Box<Slot>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_owner(&self) {
+        if let Some(wake) = self.owner.get() {
+            wake();
+        }
+    }
+
+    fn take_home(&self, slot: Box<Slot>) {
+        let mut stock = self.stock();
+        let freed = if stock.surplus > 0 {
+            stock.surplus -= 1;
+            stock.size -= 1;
+            Some(slot)
+        } else {
+            stock.free.push(slot);
+            None
+        };
+        drop(stock);
+        drop(freed);
+        self.wake_owner();
     }
 
     /// An unused buffer, its validity all 0 and its payload whatever it was, or `None` if all are in flight.
@@ -184,7 +237,7 @@ impl Pool {
     /// It is the one that came home last, which is still in the processor's caches.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
-        let mut slot = self.free().pop()?;
+        let mut slot = self.stock().free.pop()?;
         slot.header.sequence = 0;
         slot.header.timestamp = 0;
         slot.header.validity.clear();
@@ -196,13 +249,13 @@ impl Pool {
     /// Buffers in the pool, in flight or not.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.size
+        self.stock().size
     }
 
     /// Buffers not in flight.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.free().len()
+        self.stock().free.len()
     }
 
     /// Payload bytes of each frame.
@@ -302,6 +355,16 @@ impl FrameMut {
     }
 }
 
+impl TryFrom<Arc<Frame>> for FrameMut {
+    /// The frame, still shared.
+    type Error = Arc<Frame>;
+
+    /// Back from sharing, if nobody else has the frame.
+    fn try_from(frame: Arc<Frame>) -> Result<Self, Arc<Frame>> {
+        Arc::try_unwrap(frame).map(Self)
+    }
+}
+
 impl Deref for FrameMut {
     type Target = Frame;
     fn deref(&self) -> &Frame {
@@ -312,10 +375,7 @@ impl Deref for FrameMut {
 impl Drop for Frame {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.home.free().push(slot);
-            if let Some(wake) = self.home.owner.get() {
-                wake();
-            }
+            self.home.take_home(slot);
         }
     }
 }
@@ -357,6 +417,31 @@ mod tests {
         drop(second);
         drop(first);
         assert_eq!(address(&pool.take().unwrap()), last_home);
+    }
+
+    #[test]
+    fn a_pool_grows_at_once_and_shrinks_as_buffers_come_home() {
+        let pool = Pool::new(&HostAllocator, 2, 64, 0).unwrap();
+        let frames = [pool.take().unwrap(), pool.take().unwrap()];
+        pool.grow(&HostAllocator, 3).unwrap();
+        assert_eq!((pool.size(), pool.available()), (5, 3));
+        pool.shrink(4);
+        assert_eq!((pool.size(), pool.available()), (2, 0));
+        drop(frames);
+        assert_eq!((pool.size(), pool.available()), (1, 1));
+        pool.shrink(5);
+        assert_eq!((pool.size(), pool.available()), (0, 0));
+    }
+
+    #[test]
+    fn a_frame_can_be_written_again_once_nobody_else_reads_it() {
+        let pool = Pool::new(&HostAllocator, 1, 64, 0).unwrap();
+        let frame = pool.take().unwrap().freeze();
+        let reader = Arc::clone(&frame);
+        let frame = FrameMut::try_from(frame).err().unwrap();
+        drop(reader);
+        let mut frame = FrameMut::try_from(frame).ok().unwrap();
+        frame.as_mut_slice::<u8>()[0] = 1;
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
+//! - [`memory`]: how much memory there is
 //! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
 
@@ -26,6 +27,7 @@ pub mod dtype;
 pub mod flowgraph;
 pub mod frame;
 pub mod kind;
+pub mod memory;
 pub mod port;
 pub mod runtime;
 pub mod summary;

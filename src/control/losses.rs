@@ -1,6 +1,6 @@
 //! Lost data as events: blocks only count it, packet by packet.
 
-use crate::runtime::{BlockStats, Handle};
+use crate::runtime::{BlockStats, EventKind, Handle};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -28,7 +28,11 @@ fn tell(run: &Handle, known: &mut HashMap<(String, &'static str), u64>) {
             let count = counter.counter.get();
             let before = known.insert((name.clone(), counter.name), count).unwrap_or_default();
             if count > before {
-                run.tell_of_loss(&name, format!("{} {}", count - before, counter.name));
+                run.tell(
+                    EventKind::DataLost,
+                    &name,
+                    format!("{} {}", count - before, counter.name),
+                );
             }
         }
     }

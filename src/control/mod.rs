@@ -5,14 +5,21 @@
 //! than a time limit.
 //!
 //! # Layout
+//! - [`Change`]: what a change does and how it is made, before it is made
+//! - `swap`: making it
 //! - `losses`: lost data as events
 
+mod change;
 mod losses;
+mod swap;
+
+pub use change::{Change, Difference, Refused, Way};
+pub use swap::SwapError;
 
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
 use crate::runtime::{BlockStats, Event, Failure, Handle, RunState};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A flowgraph under control; cheap to clone, harmless after the end.
@@ -24,6 +31,8 @@ struct Inner {
     plan: RwLock<Arc<Plan>>,
     registry: Registry,
     run: Handle,
+    /// Held while a change is made.
+    changing: Mutex<()>,
 }
 
 impl Control {
@@ -31,7 +40,7 @@ impl Control {
     #[must_use]
     pub fn new(plan: Plan, registry: Registry, run: Handle) -> Self {
         let plan = RwLock::new(Arc::new(plan));
-        let control = Self(Arc::new(Inner { plan, registry, run }));
+        let control = Self(Arc::new(Inner { plan, registry, run, changing: Mutex::new(()) }));
         losses::watch(control.0.run.clone());
         control
     }
@@ -106,3 +115,7 @@ impl Control {
         self.0.run.wait_timeout(timeout)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

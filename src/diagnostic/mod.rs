@@ -281,4 +281,7 @@ pub mod codes {
     pub const UNREAD_OUTPUT: &str = "E0303";
     /// Two blocks write the same file.
     pub const WRITTEN_TWICE: &str = "E0304";
+
+    /// A change that cannot be made while the flowgraph runs.
+    pub const CHANGE: &str = "E0401";
 }

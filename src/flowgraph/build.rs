@@ -6,11 +6,10 @@ use crate::cuda::transfer::Transfer;
 use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
 use crate::device::DeviceName;
 use crate::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
-use crate::kind::{Configured, Env, PortPool, Ports};
+use crate::kind::{Configured, Env, PortPool, Ports, Waker};
 use crate::runtime::assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 use crate::runtime::edge::Edge;
 use crate::runtime::report::panic_text;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -64,8 +63,11 @@ impl Plan {
 
     fn assemble(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
         // Blocks first: one that cannot be made says so before memory is taken.
-        let mut parts =
-            self.blocks.iter().map(|block| self.part(block)).collect::<Result<Vec<Part>, _>>()?;
+        let mut parts = self
+            .blocks
+            .iter()
+            .map(|block| self.part(block, Waker::default()))
+            .collect::<Result<Vec<Part>, _>>()?;
         for (reader, block) in self.blocks.iter().enumerate() {
             for (source, port) in &block.inputs {
                 let edge = Edge::new(block.queue);
@@ -74,7 +76,6 @@ impl Plan {
             }
         }
         let mut frames = self.pool_frames();
-        let uploaded = self.uploaded();
         for probe in &probes {
             let (block, port) = self.origin(probe.source);
             frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
@@ -84,15 +85,11 @@ impl Plan {
                 if self.pool_of(index, port) != PortPool::Own {
                     continue;
                 }
+                let allocator = self.allocator((index, port))?;
+                let frames = frames[index][port];
                 let units = kind.validity.units();
-                let allocator = self.allocator(block, uploaded.get(&(index, port)))?;
-                let pool = Pool::new(
-                    allocator.as_ref(),
-                    frames[index][port],
-                    kind.frame_bytes(),
-                    units,
-                )
-                .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+                let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
+                    .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
                 parts[index].outputs[port].pool = Some(pool);
             }
         }
@@ -122,26 +119,48 @@ impl Plan {
         Ok(Assembly { name: self.name.clone(), parts })
     }
 
-    /// The outputs in host memory that a device copies from, and the upload that does it.
-    fn uploaded(&self) -> HashMap<(usize, usize), usize> {
-        let blocks = self.blocks.iter().enumerate();
-        let uploads = blocks.filter(|(_, block)| block.kind == Transfer::Upload.kind());
-        uploads.map(|(index, upload)| (self.origin(upload.inputs[0]), index)).collect()
+    /// A block that is to take the place of the running one of its name: built, with a tee before
+    /// each input, a queue behind each output that keeps its frames, and pools for both the kept
+    /// frames and those that flow once it is in place.
+    pub(crate) fn newcomer(&self, index: usize, wake: Waker) -> Result<Part, BuildError> {
+        let block = &self.blocks[index];
+        let mut part = self.part(block, wake)?;
+        let frames = self.pool_frames();
+        for input in &block.ports.inputs {
+            part.inputs.push(Edge::new(beside_frames(input.frame_bytes())));
+        }
+        for (port, kind) in block.ports.outputs.iter().enumerate() {
+            let kept = beside_frames(kind.frame_bytes());
+            part.outputs[port].edges.push(Edge::new(kept));
+            if self.pool_of(index, port) != PortPool::Own {
+                continue;
+            }
+            let allocator = self.allocator((index, port))?;
+            let frames = frames[index][port].saturating_add(kept);
+            let units = kind.validity.units();
+            let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
+                .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+            part.outputs[port].pool = Some(pool);
+        }
+        Ok(part)
     }
 
-    /// What makes the frames of a block's outputs: on its device, or on the host, pinned if a
-    /// device copies to there or, by the block number `upload`, from there.
-    fn allocator(
+    /// What makes the frames of the output (block, port): on its device, or on the host, pinned if
+    /// a device copies to there or from there.
+    pub(crate) fn allocator(
         &self,
-        block: &PlannedBlock,
-        upload: Option<&usize>,
+        (index, port): (usize, usize),
     ) -> Result<Box<dyn Allocator>, BuildError> {
+        let block = &self.blocks[index];
         let own = self.device(block)?;
         if let (Some(device), DeviceName::Cuda(_)) = (&own, block.output_device()) {
             return Ok(Box::new(DeviceAllocator(Arc::clone(device))));
         }
-        let copies = match (own, upload) {
-            (None, Some(upload)) => self.device(&self.blocks[*upload])?,
+        let is_upload = |block: &&PlannedBlock| {
+            block.kind == Transfer::Upload.kind() && self.origin(block.inputs[0]) == (index, port)
+        };
+        let copies = match (own, self.blocks.iter().find(is_upload)) {
+            (None, Some(upload)) => self.device(upload)?,
             (own, _) => own,
         };
         Ok(match copies {
@@ -162,7 +181,8 @@ impl Plan {
         Ok(Some(device))
     }
 
-    fn part(&self, block: &PlannedBlock) -> Result<Part, BuildError> {
+    /// `block`, built and without edges, which `wake` wakes.
+    fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
         let env = Env {
             name: block.name.clone(),
             implementation: block.implementation,
@@ -170,6 +190,7 @@ impl Plan {
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),
+            wake,
             ..Env::detached(&block.name)
         };
         let built = guarded(block.configured.as_ref(), &block.ports, &env)
@@ -194,6 +215,16 @@ impl Plan {
             rebuild: block.configured.cannot_restart().is_none().then(|| rebuild(block, env)),
         })
     }
+}
+
+/// Bytes of the frames that one queue of a companion may keep, and how many frames at least and
+/// at most: enough to sit out a moment's delay, and a whole turn of small ones.
+const BESIDE_BYTES: usize = 256 << 20;
+const BESIDE_FRAMES: (usize, usize) = (6, 64);
+
+/// Frames that a queue beside a running block holds.
+pub(crate) fn beside_frames(frame_bytes: usize) -> usize {
+    (BESIDE_BYTES / frame_bytes.max(1)).clamp(BESIDE_FRAMES.0, BESIDE_FRAMES.1)
 }
 
 /// Makes `block` anew in the environment `env`, where it counts on.

@@ -165,7 +165,7 @@ fn order(
     order
 }
 
-fn plan_block(
+pub(super) fn plan_block(
     instance: &Instance<'_>,
     configured: &Arc<dyn Configured>,
     feeds: &[Feed],
@@ -254,7 +254,10 @@ fn plan_block(
 }
 
 /// What is to be said if the block cannot do what its `on_fault` asks for.
-fn impossible_policy(instance: &Instance<'_>, configured: &dyn Configured) -> Option<Diagnostic> {
+pub(super) fn impossible_policy(
+    instance: &Instance<'_>,
+    configured: &dyn Configured,
+) -> Option<Diagnostic> {
     let (policy, span) = instance.on_fault;
     let name = instance.kind.name;
     let refuse = |message: String| {

@@ -294,7 +294,7 @@ fn entries(node: &Node, problems: &mut Problems) -> Vec<Entry> {
     good
 }
 
-const ENTRY_KEYS: [&str; 11] = [
+pub(super) const ENTRY_KEYS: [&str; 11] = [
     "kind",
     "template",
     "input",
@@ -309,7 +309,7 @@ const ENTRY_KEYS: [&str; 11] = [
 ];
 
 #[allow(clippy::too_many_lines, reason = "one arm per key")]
-fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
+pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
     let mut entry = Entry {
         key: key.clone(),
         what: None,

@@ -262,8 +262,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         names: &Names,
         templates: &[(String, String)],
     ) -> Option<Item> {
-        let word = self.compute(kind_node, names)?;
-        let word = word.value.plain();
+        let kind = self.kind(kind_node, names);
         let inputs = self.inputs(entry, names);
         let parameters = match &entry.parameters {
             Some((_, node)) => self.compute(node, names),
@@ -272,23 +271,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
         let on_fault = self.on_fault(entry, names);
-        let Some(kind) = self.registry.get(&word) else {
-            let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
-            let help = match nearest(&word, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "`fxgraph list` shows all kinds".to_owned(),
-            };
-            self.problems.push(
-                Diagnostic::error(
-                    codes::UNKNOWN_KIND,
-                    kind_node.span,
-                    format!("there is no kind `{word}`"),
-                )
-                .label("no such kind")
-                .help(help),
-            );
-            return None;
-        };
+        let kind = kind?;
         let placement = self.place(entry, names, kind);
         // A block whose parameters are fine is checked on, even if its thread is misspelt.
         self.blocks.push(Instance {
@@ -307,6 +290,27 @@ impl<'a, 'r> Expansion<'a, 'r> {
             on_fault: on_fault.unwrap_or_default(),
         });
         Some(Item::Block(self.blocks.len() - 1))
+    }
+
+    /// The kind that `kind: ...` names.
+    pub(super) fn kind(&mut self, node: &Node, names: &Names) -> Option<&'r KindEntry> {
+        let word = self.compute(node, names)?;
+        let word = word.value.plain();
+        let kind = self.registry.get(&word);
+        if kind.is_none() {
+            let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
+            let help = match nearest(&word, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`fxgraph list` shows all kinds".to_owned(),
+            };
+            let message = format!("there is no kind `{word}`");
+            self.problems.push(
+                Diagnostic::error(codes::UNKNOWN_KIND, node.span, message)
+                    .label("no such kind")
+                    .help(help),
+            );
+        }
+        kind
     }
 
     fn thread(&mut self, entry: &Entry, names: &Names) -> Option<Thread> {
@@ -339,7 +343,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         }
     }
 
-    fn on_fault(&mut self, entry: &Entry, names: &Names) -> Option<(OnFault, Span)> {
+    pub(super) fn on_fault(&mut self, entry: &Entry, names: &Names) -> Option<(OnFault, Span)> {
         let Some(node) = &entry.on_fault else { return Some((OnFault::Stop, entry.key.span)) };
         let value = self.compute(node, names)?;
         let found = OnFault::ALL.into_iter().find(|policy| value.text() == Some(policy.name()));

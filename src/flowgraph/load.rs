@@ -111,17 +111,12 @@ fn plan(
         kernel_folder: None,
         tuning: Arc::default(),
     };
-    let resolved = serde_yaml::to_string(&resolved(&plan)).unwrap_or_default();
-    for byte in Sha256::digest(resolved.as_bytes()) {
-        let _ = write!(plan.config_hash, "{byte:02x}");
-    }
-    plan.resolved_yaml = Arc::from(resolved);
+    seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         // What else seems wrong may come from that.
         return None;
     }
     unread(&plan, problems);
-    // After the hash: which copies there are follows from where the blocks run.
     transfers::insert(&mut plan.blocks);
     // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
     if set.is_empty() {
@@ -255,6 +250,16 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Writes down what the plan has become, and its hash.
+pub(super) fn seal(plan: &mut Plan) {
+    let resolved = serde_yaml::to_string(&resolved(plan)).unwrap_or_default();
+    plan.config_hash.clear();
+    for byte in Sha256::digest(resolved.as_bytes()) {
+        let _ = write!(plan.config_hash, "{byte:02x}");
+    }
+    plan.resolved_yaml = Arc::from(resolved);
+}
+
 /// The flowgraph as it runs: everything computed, nothing defaulted away.
 fn resolved(plan: &Plan) -> Json {
     let parameters: Map<String, Json> =
@@ -262,13 +267,18 @@ fn resolved(plan: &Plan) -> Json {
     let blocks: Map<String, Json> = plan
         .blocks
         .iter()
+        // Which copies there are follows from where the blocks run.
+        .filter(|block| !block.is_transfer())
         .map(|block| {
             let inputs: Vec<String> = block
                 .inputs
                 .iter()
                 .map(|(source, port)| {
-                    let source = &plan.blocks[*source];
-                    format!("{}.{}", source.name, source.output_names[*port])
+                    let (mut source, mut port) = (&plan.blocks[*source], *port);
+                    while source.is_transfer() {
+                        (source, port) = (&plan.blocks[source.inputs[0].0], source.inputs[0].1);
+                    }
+                    format!("{}.{}", source.name, source.output_names[port])
                 })
                 .collect();
             let thread = match block.thread {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::test_kinds::registry;
-use super::{Setting, load_text};
+use super::{OnFault, Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
@@ -128,6 +128,8 @@ const EXAMPLES: [(&str, &str); 37] = [
         "E0304",
         "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
     ),
+    // A change of `f` in the flowgraph of `what_cannot_change_while_the_flowgraph_runs`.
+    ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),
     ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
 ];
 
@@ -146,8 +148,8 @@ fn every_code_has_its_message_and_its_page() {
     for (code, text) in EXAMPLES {
         let text = match code {
             "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
-            // Needs files of its own, below.
-            "E0104" => continue,
+            // Need files or a flowgraph of their own, below.
+            "E0104" | "E0401" => continue,
             _ => text.to_owned(),
         };
         let (message, codes) = shown(&text);
@@ -160,6 +162,62 @@ fn every_code_has_its_message_and_its_page() {
     assert_eq!(all_explanations().count(), EXAMPLES.len());
     let declared = include_str!("../diagnostic/mod.rs").matches("&str = \"E0").count();
     assert_eq!(declared, EXAMPLES.len(), "every declared code has an example");
+}
+
+#[test]
+fn what_cannot_change_while_the_flowgraph_runs() {
+    let text = "flowgraph: g
+parameters: {taps: 16}
+blocks:
+  s: {kind: source}
+  f: {kind: filter, input: s, parameters: {taps: \"${taps}\"}}
+  o: {kind: sink, input: f}
+  w: {kind: writer, input: f, parameters: {path: a.npy}}
+  v: {kind: writer, input: f, parameters: {path: b.npy}}
+";
+    let plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+    let mut shown = String::new();
+    let (_, change) = EXAMPLES.into_iter().find(|(code, _)| *code == "E0401").unwrap();
+    for (block, change) in [
+        ("f", change),
+        ("f", "parameters: {taps: 3}"),
+        ("f", "{kind: source}"),
+        ("f", "device: \"cuda:0\""),
+        ("s", "parameters: {channels: 32}"),
+        ("v", "parameters: {path: a.npy}"),
+        ("fir", ""),
+    ] {
+        let changed = plan.change(block, change, &registry());
+        let problems = changed.result.err().unwrap();
+        let _ = writeln!(shown, "-- {block}: {change}");
+        shown.push_str(&render_all(&problems, &changed.sources, Style::Plain));
+    }
+    insta::assert_snapshot!("E0401", shown);
+}
+
+#[test]
+fn a_change_is_laid_over_what_runs() {
+    let text = "flowgraph: g
+parameters: {taps: 16}
+blocks:
+  s: {kind: source}
+  f: {kind: filter, input: s, on_fault: skip, parameters: {taps: \"${taps}\", window: hann}}
+  o: {kind: sink, input: f}
+";
+    let plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+    let parameters = |change: &str| {
+        let new = plan.change("f", change, &registry()).result.unwrap();
+        assert_ne!(new.config_hash, plan.config_hash);
+        (new.blocks[1].parameters.to_string(), new.blocks[1].on_fault, new.blocks[1].kind)
+    };
+    let skip = OnFault::Skip;
+    let changed = parameters("parameters: {taps: \"${2 * taps}\"}");
+    assert_eq!(changed, (r#"{"window":"hann","taps":32}"#.to_owned(), skip, "filter"));
+    let changed = parameters("{\"parameters\": {\"window\": null}, \"on_fault\": \"stop\"}");
+    assert_eq!(changed, (r#"{"taps":16}"#.to_owned(), OnFault::Stop, "filter"));
+    assert_eq!(parameters("kind: pass"), ("{}".to_owned(), skip, "pass"));
+    let same = plan.change("f", "", &registry()).result.unwrap();
+    assert_eq!(same.config_hash, plan.config_hash);
 }
 
 #[test]

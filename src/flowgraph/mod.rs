@@ -3,6 +3,7 @@
 //! [`load`] does it all and answers with a [`Plan`] or with every problem at once.
 
 mod build;
+mod change;
 mod check;
 mod document;
 pub mod draw;
@@ -25,7 +26,9 @@ mod transfers;
 pub mod value;
 
 pub use crate::runtime::assembly::{OnFault, Thread};
+pub(crate) use build::beside_frames;
 pub use build::{BuildError, Probe};
+pub use change::Changed;
 pub use load::{load, load_text};
 pub use parameters::{SetTo, Setting};
 pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};

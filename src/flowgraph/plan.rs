@@ -51,6 +51,12 @@ pub struct PlannedBlock {
 }
 
 impl PlannedBlock {
+    /// Whether it copies frames between devices.
+    #[must_use]
+    pub fn is_transfer(&self) -> bool {
+        [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == self.kind)
+    }
+
     /// Where the frames of its outputs lie.
     #[must_use]
     pub fn output_device(&self) -> DeviceName {

@@ -26,9 +26,7 @@ pub(super) fn insert(blocks: &mut Vec<PlannedBlock>) {
 
 /// The output that carries in host memory what `source` carries, with a download if needed.
 pub(super) fn to_host(blocks: &mut Vec<PlannedBlock>, source: (usize, usize)) -> (usize, usize) {
-    let transfers = blocks.iter().enumerate().filter(|(_, block)| {
-        [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == block.kind)
-    });
+    let transfers = blocks.iter().enumerate().filter(|(_, block)| block.is_transfer());
     let mut made = transfers
         .map(|(index, block)| {
             ((block.inputs[0].0, block.inputs[0].1, block.output_device()), index)

@@ -2,6 +2,7 @@
 
 use super::edge::Edge;
 use super::report::StartError;
+use super::tally::Occupant;
 use crate::block::{Block, BlockError};
 use crate::counter::Counters;
 use crate::frame::Pool;
@@ -168,6 +169,17 @@ impl Assembly {
 }
 
 impl Part {
+    /// What comes and goes with its block.
+    pub(super) fn occupant(&self) -> Occupant {
+        Occupant {
+            kind: self.kind,
+            counters: self.counters.clone(),
+            summary: self.summary.clone(),
+            on_fault: self.on_fault,
+            rebuild: self.rebuild.clone(),
+        }
+    }
+
     fn refuse(&self, reason: impl Into<String>) -> StartError {
         StartError::Wiring { block: self.name.clone(), reason: reason.into() }
     }

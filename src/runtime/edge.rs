@@ -1,13 +1,15 @@
 //! Edges: bounded queues of frames between one writer and one reader.
 //!
 //! Both ends are plain values. The FutureSDR adapter connects them to its ports; [`Harness`]
-//! (below) drives a single block with them by hand.
+//! drives a single block with them by hand, a [companion](super::companion) on a thread.
 
-use crate::block::{Block, BlockError, Input, Io, Next, Output};
-use crate::frame::{Frame, FrameMut, HostAllocator, OutOfMemory, Pool};
-use crate::kind::{Ports, Waker};
-use crate::port::PortType;
+pub use super::harness::Harness;
+
+use super::tee::Tee;
+use crate::frame::{Frame, FrameMut, Pool};
+use crate::kind::Waker;
 use concurrent_queue::ConcurrentQueue;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
@@ -73,11 +75,11 @@ impl Edge {
         self.writer.wake();
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         !self.queue.is_full() || self.is_closed()
     }
 
@@ -85,7 +87,7 @@ impl Edge {
         while self.queue.pop().is_ok() {}
     }
 
-    fn push(&self, frame: Arc<Frame>) {
+    pub(super) fn push(&self, frame: Arc<Frame>) {
         if self.is_closed() {
             return;
         }
@@ -106,33 +108,45 @@ const TURN: u32 = 16;
 /// The reading end of an edge.
 pub(crate) struct FrameReader {
     edge: Arc<Edge>,
-    peeked: Option<Arc<Frame>>,
+    /// Frames that are off the edge and not taken: one that the block has looked at, and what a
+    /// block that came here in exchange for another had not taken where it was.
+    front: VecDeque<Arc<Frame>>,
+    /// Gets what comes off the edge.
+    tee: Option<Tee>,
     /// Frames that may still be taken in this turn; those beyond it are hidden.
     turn: u32,
     /// Frames that the block took.
     taken: u64,
+    /// Timestamp of the newest frame that came off the edge.
+    newest: Option<u64>,
 }
 
 impl FrameReader {
     pub(crate) fn new(edge: Arc<Edge>) -> Self {
-        Self { edge, peeked: None, turn: u32::MAX, taken: 0 }
+        let front = VecDeque::new();
+        Self { edge, front, tee: None, turn: u32::MAX, taken: 0, newest: None }
     }
 
     /// Begins a turn of limited length; without this call there is no limit.
     pub(crate) fn begin_turn(&mut self) {
-        self.turn = TURN;
+        self.turn = match &self.tee {
+            Some(tee) if tee.may_hold_up() => TURN.min(tee.room() as u32),
+            _ => TURN,
+        };
     }
 
-    /// The turn is over and there is more.
+    /// The turn is over, there is more, and it may be taken.
     pub(crate) fn wants_another_turn(&self) -> bool {
-        self.turn == 0 && self.waiting() > 0
+        let is_held_up =
+            || self.tee.as_ref().is_some_and(|tee| tee.may_hold_up() && tee.room() == 0);
+        self.turn == 0 && self.waiting() > 0 && !is_held_up()
     }
 
     pub(crate) fn pop(&mut self) -> Option<Arc<Frame>> {
         if self.turn == 0 {
             return None;
         }
-        let frame = self.peeked.take().or_else(|| self.pop_edge())?;
+        let frame = self.front.pop_front().or_else(|| self.pop_edge())?;
         self.turn -= 1;
         self.taken += 1;
         Some(frame)
@@ -145,13 +159,17 @@ impl FrameReader {
 
     /// Drops the next frame, if one waits.
     pub(crate) fn skip(&mut self) {
-        let _ = self.peeked.take().or_else(|| self.pop_edge());
+        let _ = self.front.pop_front().or_else(|| self.pop_edge());
     }
 
-    fn pop_edge(&self) -> Option<Arc<Frame>> {
+    fn pop_edge(&mut self) -> Option<Arc<Frame>> {
         let frame = self.edge.queue.pop().ok()?;
         self.edge.popped.fetch_add(1, Ordering::Relaxed);
         self.edge.writer.wake();
+        self.newest = Some(frame.header().timestamp);
+        if let Some(tee) = &mut self.tee {
+            tee.push(&frame);
+        }
         Some(frame)
     }
 
@@ -159,10 +177,11 @@ impl FrameReader {
         if self.turn == 0 {
             return None;
         }
-        if self.peeked.is_none() {
-            self.peeked = self.pop_edge();
+        if self.front.is_empty() {
+            let frame = self.pop_edge()?;
+            self.front.push_back(frame);
         }
-        self.peeked.as_ref()
+        self.front.front()
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -175,12 +194,44 @@ impl FrameReader {
     }
 
     fn waiting(&self) -> usize {
-        self.edge.queued() + usize::from(self.peeked.is_some())
+        self.edge.queued() + self.front.len()
     }
 
     pub(crate) fn ended(&self) -> bool {
         // The flag first: a frame pushed before the end is then seen in the queue.
         self.edge.ended.load(Ordering::Acquire) && self.waiting() == 0
+    }
+
+    /// Timestamp of the newest frame that came off the edge.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
+    /// Hands every frame that comes off the edge to `tee` too; the one before it ends.
+    pub(crate) fn set_tee(&mut self, tee: Option<Tee>) {
+        self.tee = tee;
+    }
+
+    /// Frames that did not fit into the tee.
+    pub(crate) fn tee_dropped(&self) -> u64 {
+        self.tee.as_ref().map_or(0, Tee::dropped)
+    }
+
+    /// Everything that waits, taken.
+    pub(crate) fn drain(&mut self) -> VecDeque<Arc<Frame>> {
+        let mut all = std::mem::take(&mut self.front);
+        while let Some(frame) = self.pop_edge() {
+            all.push_back(frame);
+        }
+        all
+    }
+
+    /// Exchanges the blocks of this edge and of its tee, which `companion` reads: each goes on with
+    /// the frame that it had not taken.
+    pub(crate) fn exchange(&mut self, companion: &mut Self) {
+        let theirs = companion.drain();
+        companion.front = std::mem::replace(&mut self.front, theirs);
+        std::mem::swap(&mut self.taken, &mut companion.taken);
     }
 }
 
@@ -200,11 +251,35 @@ pub(crate) struct FrameWriter {
     config_id: u64,
     /// Frames that may still be pushed in this turn.
     turn: u32,
+    /// Timestamp of the last frame.
+    last: Option<u64>,
+    /// Frames up to this time went out before the block came here, and are dropped.
+    after: Option<u64>,
+    /// Frames that the block made before it came here; they go out first.
+    made_before: VecDeque<Arc<Frame>>,
+    /// What was pushed, if somebody compares.
+    log: Option<PushLog>,
 }
+
+/// Timestamps and validity of the frames pushed, the oldest first.
+pub(crate) type PushLog = VecDeque<(u64, Vec<u32>)>;
+
+/// Entries of a [`PushLog`] that are kept.
+const LOGGED: usize = 1024;
 
 impl FrameWriter {
     pub(crate) fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
-        Self { edges, pool, sequence: 0, config_id, turn: u32::MAX }
+        Self {
+            edges,
+            pool,
+            sequence: 0,
+            config_id,
+            turn: u32::MAX,
+            last: None,
+            after: None,
+            made_before: VecDeque::new(),
+            log: None,
+        }
     }
 
     /// Begins a turn of limited length; without this call there is no limit.
@@ -225,7 +300,12 @@ impl FrameWriter {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.turn > 0 && self.edges.iter().all(|edge| edge.has_room())
+        self.turn > 0 && self.readers_have_room()
+    }
+
+    /// Whether every reader has room, whatever may be pushed in this turn.
+    pub(crate) fn readers_have_room(&self) -> bool {
+        self.edges.iter().all(|edge| edge.has_room())
     }
 
     /// Whether there were readers and all are gone; `None` if there never was one.
@@ -241,6 +321,17 @@ impl FrameWriter {
     }
 
     pub(crate) fn pass(&mut self, frame: Arc<Frame>) {
+        let header = frame.header();
+        if self.after.is_some_and(|after| header.timestamp <= after) {
+            return;
+        }
+        if let Some(log) = &mut self.log {
+            if log.len() == LOGGED {
+                log.pop_front();
+            }
+            log.push_back((header.timestamp, header.validity.clone()));
+        }
+        self.last = Some(header.timestamp);
         self.sequence += 1;
         self.turn = self.turn.saturating_sub(1);
         let Some((last, others)) = self.edges.split_last() else { return };
@@ -253,121 +344,62 @@ impl FrameWriter {
     pub(crate) fn pushed(&self) -> u64 {
         self.sequence
     }
+
+    /// Frames pushed, and those that a newcomer has brought.
+    pub(crate) fn to_be_pushed(&self) -> u64 {
+        self.sequence + self.made_before.len() as u64
+    }
+
+    /// Where the frames come from.
+    pub(crate) fn pool(&self) -> Option<Arc<Pool>> {
+        self.pool.clone()
+    }
+
+    /// Timestamp of the last frame.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Begins to log what is pushed, or ends it.
+    pub(crate) fn set_log(&mut self, is_logged: bool) {
+        self.log = is_logged.then(VecDeque::new);
+    }
+
+    /// What was pushed; empty if nobody compares.
+    pub(crate) fn log(&mut self) -> &mut PushLog {
+        self.log.get_or_insert_default()
+    }
+
+    /// Pushes what the block made before it came here, as far as there is room; `true` if nothing
+    /// of it is left.
+    pub(crate) fn push_made_before(&mut self) -> bool {
+        while self.readers_have_room()
+            && let Some(frame) = self.made_before.pop_front()
+        {
+            // A frame that the block passed through is shared, and keeps its number as always.
+            match FrameMut::try_from(frame) {
+                Ok(frame) => self.push(frame),
+                Err(frame) => self.pass(frame),
+            }
+        }
+        self.made_before.is_empty()
+    }
+
+    /// Exchanges the blocks of this port and of `companion`, which has made the frames `made` on the
+    /// side: numbers go on, and after the last frame comes the next one of the block that is new here.
+    pub(crate) fn exchange(&mut self, companion: &mut Self, made: VecDeque<Arc<Frame>>) {
+        std::mem::swap(&mut self.pool, &mut companion.pool);
+        std::mem::swap(&mut self.config_id, &mut companion.config_id);
+        self.after = self.last;
+        companion.after = None;
+        self.made_before = made;
+        self.log = self.log.take().map(|_| VecDeque::new());
+    }
 }
 
 impl Drop for FrameWriter {
     /// On whatever path the writer goes, its readers see the end of the stream.
     fn drop(&mut self) {
         self.edges.iter().for_each(|edge| edge.end());
-    }
-}
-
-/// Drives one block by hand, without a runtime: for tests, conformance and benchmarks of blocks.
-pub struct Harness {
-    block: Box<dyn Block>,
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
-    to_inputs: Vec<(Arc<Edge>, FrameWriter)>,
-    from_outputs: Vec<FrameReader>,
-    /// What [`Io::stopping`] says.
-    pub stopping: bool,
-    finished: bool,
-}
-
-impl Harness {
-    /// `block` with these ports, and queues and pools of `depth` frames on each.
-    pub fn new(block: Box<dyn Block>, ports: &Ports, depth: usize) -> Result<Self, OutOfMemory> {
-        let pool = |port: &PortType| {
-            // Besides the queue, frames may be held by the block and by the test.
-            Pool::new(&HostAllocator, 2 * depth + 2, port.frame_bytes(), port.validity.units())
-        };
-        let mut harness = Self {
-            block,
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            to_inputs: Vec::new(),
-            from_outputs: Vec::new(),
-            stopping: false,
-            finished: false,
-        };
-        for port in &ports.inputs {
-            let edge = Edge::new(depth);
-            harness.inputs.push(Input { reader: FrameReader::new(Arc::clone(&edge)) });
-            let writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool(port)?), 0);
-            harness.to_inputs.push((edge, writer));
-        }
-        for port in &ports.outputs {
-            let edge = Edge::new(depth);
-            harness.from_outputs.push(FrameReader::new(Arc::clone(&edge)));
-            let writer = FrameWriter::new(vec![edge], Some(pool(port)?), 0);
-            harness.outputs.push(Output { writer });
-        }
-        Ok(harness)
-    }
-
-    /// A frame for input `input`, filled by `fill`, pushed; `false` if there was no room.
-    pub fn send(&mut self, input: usize, fill: impl FnOnce(&mut FrameMut)) -> bool {
-        let writer = &mut self.to_inputs[input].1;
-        let Some(mut frame) = writer.take() else { return false };
-        fill(&mut frame);
-        writer.push(frame);
-        true
-    }
-
-    /// Hands `frame`, the output of another block, to input `input`; `false` if there was no room.
-    pub fn share(&mut self, input: usize, frame: Arc<Frame>) -> bool {
-        let writer = &mut self.to_inputs[input].1;
-        let has_room = writer.has_room();
-        if has_room {
-            writer.pass(frame);
-        }
-        has_room
-    }
-
-    /// Ends input `input`.
-    pub fn end(&mut self, input: usize) {
-        self.to_inputs[input].0.end();
-    }
-
-    /// Starts the block.
-    pub async fn start(&mut self) -> Result<(), BlockError> {
-        self.block.start().await
-    }
-
-    /// One call of the block's `work`.
-    pub async fn step(&mut self) -> Result<Next, BlockError> {
-        let mut io =
-            Io { inputs: &mut self.inputs, outputs: &mut self.outputs, stopping: self.stopping };
-        let next = self.block.work(&mut io).await?;
-        self.finished |= next == Next::Finished;
-        Ok(next)
-    }
-
-    /// Calls `work` until the block waits or has finished.
-    pub async fn run(&mut self) -> Result<Next, BlockError> {
-        loop {
-            match self.step().await? {
-                Next::Again => {}
-                Next::After(time) => {
-                    async_io::Timer::after(time).await;
-                }
-                next => return Ok(next),
-            }
-        }
-    }
-
-    /// The next frame of output `output`.
-    pub fn receive(&mut self, output: usize) -> Option<Arc<Frame>> {
-        self.from_outputs[output].pop()
-    }
-
-    /// Calls the block's `finish`.
-    pub async fn finish(&mut self) -> Result<(), BlockError> {
-        self.block.finish().await
-    }
-
-    /// Blocks the thread until `future` is done; for tests that are not async.
-    pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-        async_io::block_on(future)
     }
 }

@@ -40,6 +40,12 @@ pub enum EventKind {
     Skipped,
     /// A block failed, was built anew and goes on.
     Restarted,
+    /// Another block has taken the place of one.
+    Swapped,
+    /// A block that had taken another's place failed, and the other one is back.
+    RolledBack,
+    /// A block was to take another's place and did not.
+    NotSwapped,
     /// A block counted lost data.
     DataLost,
 }
@@ -56,6 +62,9 @@ impl EventKind {
             Self::Fault => "fault",
             Self::Skipped => "skipped",
             Self::Restarted => "restarted",
+            Self::Swapped => "swapped",
+            Self::RolledBack => "rolled_back",
+            Self::NotSwapped => "not_swapped",
             Self::DataLost => "data_lost",
         }
     }

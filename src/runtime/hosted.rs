@@ -1,8 +1,9 @@
 //! A running block with its ports, and what may be asked of it between two frames.
 
 use super::assembly::PartOutput;
+use super::beside::Beside;
 use super::edge::{Edge, FrameReader, FrameWriter};
-use crate::block::{Block, Input, Output};
+use crate::block::{Block, BlockError, Input, Io, Next, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,10 @@ pub struct Hosted {
     pub inputs: Vec<Input>,
     /// Its outputs, in the order of the ports.
     pub outputs: Vec<Output>,
+    /// Another block that is to take its place.
+    pub(super) beside: Option<Beside>,
+    /// The block is being exchanged while its queues hold.
+    pub(super) is_held: bool,
 }
 
 impl Hosted {
@@ -33,6 +38,8 @@ impl Hosted {
             block,
             inputs: inputs.iter().map(reading).collect(),
             outputs: outputs.iter().map(writing).collect(),
+            beside: None,
+            is_held: false,
         }
     }
 
@@ -50,6 +57,16 @@ impl Hosted {
     pub(super) fn wants_another_turn(&self) -> bool {
         self.inputs.iter().any(|input| input.reader.wants_another_turn())
             || self.outputs.iter().any(|output| output.writer.wants_another_turn())
+    }
+}
+
+/// Stands in for a block that is gone until the next one is there.
+pub(super) struct Vacant;
+
+#[crate::async_trait]
+impl Block for Vacant {
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Ok(Next::Finished)
     }
 }
 

@@ -7,20 +7,33 @@
 //! - [`hosted`]: a running block, and what is asked of it between two frames
 //! - [`report`]: what a run says about itself
 //! - [`running`]: starting, watching and ending a run
+//! - `companion`: a second block beside a running one, and how they change places
+//! - `exchange`: one block taking the place of another, from outside
+//! - `tally`: what is counted in one place, whichever block is there
+//! - `replace`: the same for blocks without outputs
 //! - `run`: what the blocks of a run and its handles share
 //! - `fsdr`: the only room that names FutureSDR
 
 pub mod assembly;
+mod attend;
+mod beside;
+mod companion;
 pub mod edge;
 pub mod event;
+pub(crate) mod exchange;
 mod fsdr;
+mod harness;
 pub mod hosted;
+mod replace;
 pub mod report;
 mod run;
 pub mod running;
+mod tally;
+mod tee;
 
 pub use assembly::{Assembly, OnFault, Options, Part, PartOutput, Rebuild, Thread};
 pub use event::{Event, EventKind};
+pub use exchange::NotExchanged;
 pub use hosted::Hosted;
 pub use report::{
     BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered, with_causes,

@@ -5,13 +5,12 @@ use super::edge::Edge;
 use super::event::{EventKind, Events};
 use super::hosted::Mailbox;
 use super::report::{BlockStats, Failure, Queue, Report, RunState, State, panic_text, with_causes};
+use super::tally::Tally;
 use crate::block::BlockError;
-use crate::counter::Counters;
 use crate::kind::Waker;
-use crate::summary::Summary;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Whether blocks may work.
@@ -33,6 +32,8 @@ pub(super) struct Run {
     gate: AtomicU8,
     stopping: AtomicBool,
     aborting: AtomicBool,
+    /// Blocks beside those of the run, which an abort has to reach too.
+    companions: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
     opened: OnceLock<Instant>,
     ended: Mutex<Option<Duration>>,
@@ -42,7 +43,6 @@ pub(super) struct Run {
 /// One block of a run.
 pub(super) struct Cell {
     pub name: String,
-    kind: &'static str,
     /// Has the block's `work` called.
     pub wake: Waker,
     /// What is to be done to the block between two calls of its `work`.
@@ -61,8 +61,7 @@ pub(super) struct Cell {
     last_fault: Mutex<Option<Failure>>,
     /// When a skipped frame was told of, and how many were not since.
     told: Mutex<Option<(Instant, u64)>>,
-    counters: Counters,
-    summary: Summary,
+    pub tally: Mutex<Tally>,
 }
 
 /// What a block did wrong.
@@ -94,7 +93,7 @@ const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, St
 const GATES: [Gate; 3] = [Gate::Closed, Gate::Open, Gate::Cancelled];
 
 /// A panic elsewhere leaves plain data behind, which is still worth reading.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -105,7 +104,6 @@ impl Cell {
         let out_bytes = part.ports.outputs.iter().map(|port| port.frame_bytes() as u64);
         Arc::new(Self {
             name: part.name.clone(),
-            kind: part.kind,
             wake: part.wake.clone(),
             mailbox: Mailbox::default(),
             waiting: Mutex::default(),
@@ -119,8 +117,7 @@ impl Cell {
             restarts: AtomicU64::new(0),
             last_fault: Mutex::default(),
             told: Mutex::default(),
-            counters: part.counters.clone(),
-            summary: part.summary.clone(),
+            tally: Mutex::new(Tally::new(part.occupant())),
         })
     }
 
@@ -157,9 +154,10 @@ impl Cell {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
         let queue = |edge: &Edge| Queue { queued: edge.queued(), depth: edge.depth() };
+        let tally = lock(&self.tally);
         BlockStats {
             name: self.name.clone(),
-            kind: self.kind,
+            kind: tally.occupant.kind,
             state: STATES[usize::from(self.state.load(Ordering::Acquire))],
             faults: self.faults.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
@@ -169,11 +167,11 @@ impl Cell {
             bytes_in: ins().map(|(frames, bytes)| frames * bytes).sum(),
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
-            device_busy: Duration::from_nanos(self.counters.device_nanoseconds().get()),
+            device_busy: Duration::from_nanos(tally.device_nanoseconds()),
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
-            counters: self.counters.list(),
-            summary: self.summary.get(),
+            counters: tally.list(),
+            summary: tally.occupant.summary.get(),
         }
     }
 }
@@ -187,6 +185,7 @@ impl Run {
             events: Events::default(),
             stopping: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            companions: Mutex::default(),
             failures: Mutex::default(),
             opened: OnceLock::new(),
             ended: Mutex::default(),
@@ -244,11 +243,19 @@ impl Run {
         }
         self.stopping.store(true, Ordering::Release);
         self.wake_all();
-        for cell in &self.cells {
+        let companions: Vec<_> = lock(&self.companions).iter().filter_map(Weak::upgrade).collect();
+        for cell in self.cells.iter().chain(&companions) {
             if let Some(task) = lock(&cell.waiting).take() {
                 task.wake();
             }
         }
+    }
+
+    /// Has an abort reach `companion` too.
+    pub fn add_companion(&self, companion: &Arc<Cell>) {
+        let mut companions = lock(&self.companions);
+        companions.retain(|known| known.strong_count() > 0);
+        companions.push(Arc::downgrade(companion));
     }
 
     fn wake_all(&self) {

@@ -7,6 +7,7 @@ use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
 use super::run::{Cell, Gate, Run};
+use crate::kind::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -71,6 +72,15 @@ pub struct Handle {
 }
 
 impl Handle {
+    pub(super) fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// What has the block called `block` work.
+    pub(crate) fn waker(&self, block: &str) -> Option<Waker> {
+        self.run.cell(block).map(|cell| cell.wake.clone())
+    }
+
     /// Figures of every block, now.
     #[must_use]
     pub fn stats(&self) -> Vec<BlockStats> {
@@ -148,9 +158,9 @@ impl Handle {
         }
     }
 
-    /// Adds an event that says that `block` lost data.
-    pub(crate) fn tell_of_loss(&self, block: &str, text: String) {
-        self.run.events.add(EventKind::DataLost, Some(block), text);
+    /// Adds an event of `block`.
+    pub(crate) fn tell(&self, kind: EventKind, block: &str, text: String) {
+        self.run.events.add(kind, Some(block), text);
     }
 
     /// Asks for a draining stop: sources finish, and what is queued still flows to its end.

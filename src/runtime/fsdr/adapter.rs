@@ -4,11 +4,12 @@
 //! ever for one that panicked. So it never sees any of that: whatever a block does, its adapter
 //! finishes in good order and the cause is kept in the [`Run`].
 
-use super::attend::{Call, Outcome, attend};
 use super::port::{InPort, OutPort};
 use super::survive::Survival;
 use crate::block::{Io, Next, Output};
 use crate::runtime::assembly::Part;
+use crate::runtime::attend::{Call, Outcome, attend};
+use crate::runtime::beside::Turn;
 use crate::runtime::hosted::Hosted;
 use crate::runtime::report::State;
 use crate::runtime::run::{Cell, Fault, Gate, Run};
@@ -46,7 +47,7 @@ impl Adapter {
             inputs: part.inputs.into_iter().map(InPort::new).collect(),
             outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),
             hosted: Some(hosted),
-            survival: Survival::new(part.on_fault, part.rebuild),
+            survival: Survival::default(),
             run,
             cell,
             slice_began: Instant::now(),
@@ -73,8 +74,11 @@ impl Adapter {
 
     /// Ends the block: neighbours first, so that they go on while it finishes.
     async fn end(&mut self) {
-        let Some(Hosted { mut block, inputs, outputs }) = self.hosted.take() else { return };
+        let Some(Hosted { mut block, inputs, outputs, beside, .. }) = self.hosted.take() else {
+            return;
+        };
         self.note_pushed(&outputs);
+        drop(beside);
         drop(outputs);
         drop(inputs);
         self.cell.mailbox.close();
@@ -151,8 +155,17 @@ impl Kernel for Adapter {
             io.finished = true;
             return Ok(());
         }
+        match hosted.settle(run, cell) {
+            Turn::Work if !hosted.is_held => {}
+            Turn::Work | Turn::Hold => return Ok(()),
+            Turn::Lost(fault) => {
+                run.fail(cell, fault);
+                io.finished = true;
+                return Ok(());
+            }
+        }
         hosted.begin_turn();
-        let Hosted { block, inputs, outputs } = hosted;
+        let Hosted { block, inputs, outputs, .. } = hosted;
         let mut ports = Io { inputs, outputs, stopping: run.is_stopping() };
         let outcome = attend(run, cell, Call::Work, block.work(&mut ports)).await;
         cell.count_work();

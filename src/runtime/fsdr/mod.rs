@@ -5,7 +5,6 @@
 //! [`Edge`](super::edge::Edge)s.
 
 mod adapter;
-mod attend;
 mod port;
 mod scheduler;
 mod survive;

@@ -1,10 +1,11 @@
 //! What becomes of a block that failed: `on_fault`.
 
 use super::adapter::Adapter;
-use super::attend::{Call, Outcome, attend};
-use crate::block::{Block, BlockError, Io, Next};
-use crate::runtime::assembly::{OnFault, Rebuild};
-use crate::runtime::run::Fault;
+use crate::block::Next;
+use crate::runtime::assembly::OnFault;
+use crate::runtime::attend::{Call, Outcome, attend};
+use crate::runtime::hosted::Vacant;
+use crate::runtime::run::{Fault, lock};
 use futuresdr::runtime::Timer;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,35 +18,22 @@ const MINUTE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a block needs to survive its faults.
+#[derive(Default)]
 pub(super) struct Survival {
-    policy: OnFault,
-    rebuild: Option<Rebuild>,
     /// Of the last minute.
     restarts: VecDeque<Instant>,
     /// Frames that it had taken at its last fault.
     taken: Option<u64>,
 }
 
-impl Survival {
-    pub fn new(policy: OnFault, rebuild: Option<Rebuild>) -> Self {
-        Self { policy, rebuild, restarts: VecDeque::new(), taken: None }
-    }
-}
-
-/// Stands in for a block that is gone until the next one is there.
-struct Vacant;
-
-#[crate::async_trait]
-impl Block for Vacant {
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
-        Ok(Next::Finished)
-    }
-}
-
 impl Adapter {
     /// What comes after a call of `work` that failed.
     pub(super) async fn survive(&mut self, fault: Fault) -> Next {
-        match (self.survival.policy, fault.panic) {
+        if self.hosted.as_mut().is_some_and(|hosted| hosted.roll_back(&fault)) {
+            return Next::Wait;
+        }
+        let policy = lock(&self.cell.tally).occupant.on_fault;
+        match (policy, fault.panic) {
             (OnFault::Stop, _) => {
                 self.run.fail(&self.cell, fault);
                 Next::Finished
@@ -107,7 +95,8 @@ impl Adapter {
         // It failed already; how it ends says nothing new.
         let _ = attend(run, cell, Call::Finish, old.finish()).await;
         let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
-        let Some(rebuild) = &self.survival.rebuild else {
+        let rebuild = lock(&cell.tally).occupant.rebuild.clone();
+        let Some(rebuild) = rebuild else {
             let cause = "a fresh block could not go on where this one ended".to_owned();
             return Outcome::Failed(Fault { cause, panic: false });
         };

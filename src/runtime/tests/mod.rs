@@ -1,6 +1,7 @@
 //! Small flowgraphs of purpose-built blocks.
 
 mod ends;
+mod exchange;
 mod faults;
 mod flow;
 mod survival;

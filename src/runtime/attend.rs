@@ -1,7 +1,7 @@
 //! Calls a block's own code so that nothing it does gets past the caller.
 
+use super::run::{Cell, Fault, Run};
 use crate::block::BlockError;
-use crate::runtime::run::{Cell, Fault, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;

@@ -1,13 +1,14 @@
 //! How much memory this process can still get.
 
-use fxgraph::DeviceName;
-use fxgraph::cuda::Device;
-use fxgraph::diagnostic::Diagnostic;
-use fxgraph::flowgraph::Plan;
+use crate::cuda::Device;
+use crate::device::DeviceName;
+use crate::diagnostic::Diagnostic;
+use crate::flowgraph::Plan;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is to be said if `plan` needs more memory than there is, on the host or on a GPU.
+#[must_use]
 pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
     let devices = plan.memory().devices();
     devices.into_iter().find_map(|device| plan.shortage(device, available_on(device)?))
@@ -15,7 +16,8 @@ pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
 
 /// Bytes that `device` still gives; `None` where nobody says, or where there is no such device:
 /// that is said when the flowgraph is built.
-fn available_on(device: DeviceName) -> Option<usize> {
+#[must_use]
+pub fn available_on(device: DeviceName) -> Option<usize> {
     match device {
         DeviceName::Cpu => available_bytes(),
         DeviceName::Cuda(ordinal) => Device::open(ordinal).ok()?.free_bytes().ok(),

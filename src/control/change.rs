@@ -1,0 +1,183 @@
+//! Changes of a running flowgraph: what they do and how they are made, said before they are.
+
+use super::Control;
+use crate::device::DeviceName;
+use crate::diagnostic::Diagnostic;
+use crate::flowgraph::{Changed, Plan, PlannedBlock, Sources, beside_frames};
+use crate::kind::PortPool;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A change of one block, checked against the flowgraph that runs.
+pub struct Change {
+    /// Name of the block.
+    pub block: String,
+    /// What becomes different.
+    pub differences: Vec<Difference>,
+    /// How it is made.
+    pub way: Way,
+    /// Memory that it takes besides what the flowgraph has, in bytes, some of it only until the
+    /// change is made.
+    pub memory: BTreeMap<DeviceName, usize>,
+    /// The flowgraph for which this was found.
+    pub(super) before: Arc<Plan>,
+    /// The flowgraph with the change.
+    pub(super) after: Plan,
+    /// Index of the block in both.
+    pub(super) index: usize,
+}
+
+/// A value that a change makes different.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
+    pub key: String,
+    /// What runs; nothing if it is not set.
+    pub from: Json,
+    /// What will run; nothing if it will not be set.
+    pub to: Json,
+}
+
+/// How a change is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Nothing is different.
+    Nothing,
+    /// The new block catches up beside the old one and takes its place between two frames: no
+    /// frame is lost, doubled or late.
+    Seamless,
+    /// The old block ends and the new one starts while the queues before it hold; no frame is lost
+    /// as long as they are not full.
+    Held {
+        /// They use the same socket or file, so that the new one can start only when the old one has
+        /// ended: if it cannot, the old one is started again.
+        ends_first: bool,
+    },
+    /// Not while the flowgraph runs, for this reason.
+    Restart(String),
+}
+
+impl Way {
+    /// The interruption to expect, in words.
+    #[must_use]
+    pub fn gap(&self) -> String {
+        match self {
+            Self::Nothing | Self::Seamless => "none".to_owned(),
+            Self::Held { .. } => {
+                "none as long as the queue before it holds what comes meanwhile".to_owned()
+            }
+            Self::Restart(_) => "from the stop of the flowgraph to its next start".to_owned(),
+        }
+    }
+}
+
+/// Why a change is refused, with what its diagnostics point at.
+pub struct Refused {
+    /// The change, for [`render_all`](crate::diagnostic::render_all).
+    pub sources: Sources,
+    /// Everything that is wrong with it.
+    pub problems: Vec<Diagnostic>,
+}
+
+impl Control {
+    /// Checks a change of `block`, see [`Plan::change`]; nothing is changed yet.
+    pub fn change(&self, block: &str, text: &str) -> Result<Change, Refused> {
+        let before = self.plan();
+        let Changed { sources, result } = before.change(block, text, self.registry());
+        let after = result.map_err(|problems| Refused { sources, problems })?;
+        // It was found when the change was checked.
+        let index = before.block(block).unwrap_or_default();
+        let (old, new) = (&before.blocks[index], &after.blocks[index]);
+        let differences = differences(old, new);
+        let way = way(old, new, differences.is_empty());
+        let memory = if way == Way::Seamless { memory(&after, index) } else { BTreeMap::new() };
+        Ok(Change { block: block.to_owned(), differences, way, memory, before, after, index })
+    }
+}
+
+impl Change {
+    /// A time limit that leaves a block long enough to catch up.
+    #[must_use]
+    pub fn usual_limit(&self) -> Duration {
+        Duration::from_secs(10).max(self.frame_period() * 12)
+    }
+
+    /// Time between frames of the block's slowest output.
+    pub(super) fn frame_period(&self) -> Duration {
+        let ports = &self.after.blocks[self.index].ports.outputs;
+        let rates = ports.iter().map(|port| port.clock.frames_per_second());
+        let slowest = rates.fold(f64::INFINITY, f64::min);
+        Duration::try_from_secs_f64(1.0 / slowest).unwrap_or_default()
+    }
+}
+
+fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut compare = |key: String, from: Json, to: Json| {
+        if from != to {
+            all.push(Difference { key, from, to });
+        }
+    };
+    compare("kind".to_owned(), json!(old.kind), json!(new.kind));
+    compare("implementation".to_owned(), json!(old.implementation), json!(new.implementation));
+    compare("on_fault".to_owned(), json!(old.on_fault.name()), json!(new.on_fault.name()));
+    let keys = |block: &PlannedBlock| -> Vec<String> {
+        block.parameters.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()
+    };
+    let mut names = keys(old);
+    names.extend(keys(new).into_iter().filter(|name| old.parameters.get(name).is_none()));
+    for name in names {
+        let value = |block: &PlannedBlock| block.parameters.get(&name).cloned().unwrap_or_default();
+        compare(format!("parameters.{name}"), value(old), value(new));
+    }
+    all
+}
+
+fn way(old: &PlannedBlock, new: &PlannedBlock, is_same: bool) -> Way {
+    if is_same {
+        Way::Nothing
+    } else if new.ports.inputs.is_empty() {
+        Way::Restart(format!("`{}` has no inputs: its stream would begin again", new.kind))
+    } else if new.ports.outputs.is_empty() {
+        let (old, new) = (&old.resources, &new.resources);
+        let shares_socket = old.binds.iter().any(|socket| new.binds.contains(socket));
+        let shares_file = old.writes.iter().any(|file| new.writes.contains(file));
+        Way::Held { ends_first: shares_socket || shares_file }
+    } else {
+        Way::Seamless
+    }
+}
+
+/// Bytes by device that a newcomer takes: its own, its pools, and what its tees hold.
+fn memory(plan: &Plan, index: usize) -> BTreeMap<DeviceName, usize> {
+    let mut all: BTreeMap<DeviceName, usize> = BTreeMap::new();
+    let mut add = |device, bytes: usize| {
+        let sum = all.entry(device).or_default();
+        *sum = sum.saturating_add(bytes);
+    };
+    let block = &plan.blocks[index];
+    if let Some(own) = plan.memory().blocks.get(index) {
+        add(own.device, own.bytes());
+    }
+    for (port, kind) in block.ports.outputs.iter().enumerate() {
+        if plan.pool_of(index, port) == PortPool::Own {
+            add(block.output_device(), beside_frames(kind.frame_bytes()) * kind.frame_bytes());
+        }
+    }
+    for (input, source) in block.inputs.iter().enumerate() {
+        let (origin, port) = plan.origin(*source);
+        let source = &plan.blocks[origin];
+        let bytes = source.ports.outputs[port].frame_bytes();
+        add(source.output_device(), lent_frames(block, input).saturating_mul(bytes));
+    }
+    all
+}
+
+/// Frames that a block beside another keeps of input `input`: in its tee, at work, looked at, and
+/// what it holds.
+pub(super) fn lent_frames(block: &PlannedBlock, input: usize) -> usize {
+    let holds = block.resources.holds.get(input).copied().unwrap_or(0);
+    beside_frames(block.ports.inputs[input].frame_bytes()) + holds + 2
+}

@@ -1,0 +1,254 @@
+//! A change of one block of a running flowgraph, checked as a file is.
+
+use super::document::{Document, Entry, What, entry, map, unknown_key};
+use super::expand::{Expansion, Instance};
+use super::parse::parse;
+use super::place::Wanted;
+use super::resolve::Feed;
+use super::scope::{Budget, Names, to_scalar};
+use super::value::{Key, Node, Value};
+use super::{Plan, PlannedBlock, Sources, check, load};
+use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
+use crate::kind::{PortNames, Registry};
+use crate::runtime::assembly::OnFault;
+use std::sync::Arc;
+
+/// Keys of a block that may change while it runs.
+const KEYS: [&str; 5] = ["kind", "parameters", "device", "implementation", "on_fault"];
+
+/// What [`Plan::change`] found.
+pub struct Changed {
+    /// The change and what it is laid over, for [`render`](crate::diagnostic::render()).
+    pub sources: Sources,
+    /// The plan with the change, or what is wrong with it, sorted by place.
+    pub result: Result<Plan, Vec<Diagnostic>>,
+}
+
+impl Plan {
+    /// This plan with another form of the block `name`. `text` is YAML, which JSON is too, of those
+    /// keys of the block that change: `kind`, `parameters`, `device`, `implementation`,
+    /// `on_fault`. Parameters of the same kind go over those in force, one by one; nothing in place
+    /// of a value takes the parameter back to its default. The ports must stay as they are.
+    #[must_use]
+    pub fn change(&self, name: &str, text: &str, registry: &Registry) -> Changed {
+        let mut sources = Sources::default();
+        let file = sources.add(format!("change of {name}"), text);
+        let mut problems = Vec::new();
+        let plan = self.changed(name, file, text, registry, &mut sources, &mut problems);
+        let problems = tidy(problems);
+        let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
+        let result = match plan {
+            Some(plan) if !is_wrong => Ok(Plan { warnings: problems, ..plan }),
+            _ => Err(problems),
+        };
+        Changed { sources, result }
+    }
+
+    fn changed(
+        &self,
+        name: &str,
+        file: u32,
+        text: &str,
+        registry: &Registry,
+        sources: &mut Sources,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Option<Plan> {
+        let Some(index) = self.block(name) else {
+            let known: Vec<&str> = self.blocks.iter().map(|block| block.name.as_str()).collect();
+            let message = format!("there is no block `{name}`");
+            let problem = Diagnostic::nowhere(codes::UNKNOWN_BLOCK, message);
+            problems.push(problem.maybe_help(suggest(name, "block", &known)));
+            return None;
+        };
+        let block = &self.blocks[index];
+        let start = Span { file, start: 0, end: 0 };
+        let Some(old_kind) = registry.get(block.kind) else {
+            let message = format!("`{name}` is a copy between devices");
+            let problem = Diagnostic::error(codes::CHANGE, start, message);
+            problems.push(problem.help("it follows from where the blocks around it run"));
+            return None;
+        };
+        let node = parse(file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
+        let entry = given(block, node, problems);
+        // What runs is computed already, and may hold what looks like an expression.
+        let in_force = block.parameters.to_string();
+        let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
+        let in_force = parse(in_force_file, &in_force).ok()?;
+
+        let names = self.names();
+        let (budget, empty) = (Budget::default(), Document::default());
+        let mut expansion = Expansion::new(registry, (sources, &budget), &empty, problems);
+        expansion.default_device = (Wanted::Device(block.device), None);
+        let Some(What::Kind(kind_node)) = &entry.what else { return None };
+        let kind = expansion.kind(kind_node, &names)?;
+        let placement = expansion.place(&entry, &names, kind);
+        let on_fault = expansion.on_fault(&entry, &names);
+        let given = match &entry.parameters {
+            Some((_, node)) => Some(expansion.compute(node, &names)?),
+            None => None,
+        };
+        let parameters = match given {
+            None if kind.name == old_kind.name => in_force,
+            None => Node::new(Value::Map(Vec::new()), start),
+            Some(given) if kind.name == old_kind.name => laid_over(in_force, given),
+            Some(given) => given,
+        };
+        if !takes(kind.inputs, block.inputs.len()) {
+            let count = block.inputs.len();
+            let message =
+                format!("`{}` cannot have the inputs of `{name}`: there are {count}", kind.name);
+            problems.push(
+                Diagnostic::error(codes::CHANGE, kind_node.span, message)
+                    .label("this kind")
+                    .help(format!("`fxgraph list {}` shows its inputs", kind.name)),
+            );
+            return None;
+        }
+        let owner = entry.parameters.as_ref().map_or(start, |(key, _)| key.span);
+        let configured = match check::configure(kind, &parameters, owner) {
+            Ok(configured) => Arc::from(configured),
+            Err(wrong) => {
+                problems.extend(wrong);
+                return None;
+            }
+        };
+        let instance = Instance {
+            name: name.to_owned(),
+            kind,
+            templates: block.templates.clone(),
+            parameters: Some(parameters),
+            owner,
+            key: start,
+            kind_span: start,
+            inputs: None,
+            scope: 0,
+            thread: block.thread,
+            queue: block.queue,
+            placement: placement?,
+            on_fault: on_fault?,
+        };
+        let feed = |&(block, port): &(usize, usize)| Feed { block, port, span: start };
+        let feeds: Vec<Feed> = block.inputs.iter().map(feed).collect();
+        let planned: Vec<Option<PlannedBlock>> = self.blocks.iter().cloned().map(Some).collect();
+        let new = check::plan_block(&instance, &configured, &feeds, &planned, &[], problems)?;
+        problems.extend(check::impossible_policy(&instance, configured.as_ref()));
+        // The place in the file stays that of the block.
+        let new = PlannedBlock { span: block.span, ..new };
+        problems.extend(self.impossible_change(index, &new, start));
+        let mut plan = self.clone();
+        plan.blocks[index] = new;
+        load::seal(&mut plan);
+        Some(plan)
+    }
+
+    /// The parameters of the flowgraph, for expressions.
+    fn names(&self) -> Names {
+        let mut names = Names::default();
+        for parameter in &self.parameters {
+            let node = parse(0, &parameter.value.to_string()).ok();
+            names.set(&parameter.name, node.and_then(|node| to_scalar(&node)));
+        }
+        names
+    }
+
+    /// What is to be said if a running flowgraph cannot put `new` into the place of block `index`.
+    fn impossible_change(&self, index: usize, new: &PlannedBlock, span: Span) -> Vec<Diagnostic> {
+        let old = &self.blocks[index];
+        let mut problems = Vec::new();
+        let mut refuse = |message: String, help: &str| {
+            let problem = Diagnostic::error(codes::CHANGE, span, message);
+            problems.push(problem.label("this change").help(help));
+        };
+        let restart = "stop the flowgraph and start it with the change";
+        if new.ports.outputs.len() != old.ports.outputs.len() {
+            let (from, to) = (old.ports.outputs.len(), new.ports.outputs.len());
+            refuse(format!("`{}` would have {to} outputs, not {from}", old.name), restart);
+        }
+        let outputs = old.ports.outputs.iter().zip(&new.ports.outputs).zip(&old.output_names);
+        for ((from, to), name) in outputs.filter(|((from, to), _)| from != to) {
+            let message = format!("`{}.{name}` would carry {to}, not {from}", old.name);
+            refuse(message, "what is behind it was built for what it carries now");
+        }
+        if new.device != old.device {
+            let message =
+                format!("`{}` would move from {} to {}", old.name, old.device, new.device);
+            refuse(message, restart);
+        }
+        let others = || self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
+        for (_, other) in others() {
+            let shared = other.resources.binds.iter().find(|s| new.resources.binds.contains(s));
+            if let Some(socket) = shared {
+                refuse(format!("`{}` binds {socket} already", other.name), "give it its own");
+            }
+            let shared = other.resources.writes.iter().find(|f| new.resources.writes.contains(f));
+            if let Some(file) = shared {
+                let message = format!("`{}` writes {} already", other.name, file.display());
+                refuse(message, "give it its own");
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a block with these inputs can have `count` of them.
+fn takes(inputs: PortNames, count: usize) -> bool {
+    match inputs {
+        PortNames::Fixed(names) => count == names.len(),
+        PortNames::Optional { names, required } => (required..=names.len()).contains(&count),
+        PortNames::Numbered(_) => count > 0,
+    }
+}
+
+/// The entry that a change gives, with what it leaves out as it is.
+fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> Entry {
+    let whole = Span { end: node.span.start, ..node.span };
+    let mut entries = Vec::new();
+    for (key, value) in map(&node, problems).to_vec() {
+        if KEYS.contains(&key.text.as_str()) {
+            entries.push((key, value));
+        } else {
+            let known = super::document::ENTRY_KEYS.contains(&key.text.as_str());
+            problems.push(if known {
+                let message = format!("`{}` cannot change while the flowgraph runs", key.text);
+                Diagnostic::error(codes::CHANGE, key.span, message)
+                    .label("not this")
+                    .help("stop the flowgraph and start it with the change")
+            } else {
+                unknown_key(&key, &KEYS)
+            });
+        }
+    }
+    let gives = |entries: &[(Key, Node)], key: &str| entries.iter().any(|(k, _)| k.text == key);
+    let has_kind = gives(&entries, "kind");
+    let has_form = gives(&entries, "implementation") || gives(&entries, "device");
+    let has_policy = gives(&entries, "on_fault");
+    let text = |text: &str| Node::new(Value::Text(text.to_owned()), whole);
+    let mut keep = |key: &str, value: &str| {
+        entries.push((Key { text: key.to_owned(), span: whole }, text(value)));
+    };
+    if !has_kind {
+        keep("kind", block.kind);
+        if !has_form {
+            keep("implementation", block.implementation);
+        }
+    }
+    if !has_policy && block.on_fault != OnFault::Stop {
+        keep("on_fault", block.on_fault.name());
+    }
+    let key = Key { text: block.name.clone(), span: whole };
+    entry(&key, &Node::new(Value::Map(entries), node.span), problems)
+}
+
+/// `base` with the entries of `over`; nothing in place of a value takes the entry away.
+fn laid_over(base: Node, over: Node) -> Node {
+    let (Value::Map(mut entries), Value::Map(changes)) = (base.value, over.value.clone()) else {
+        return over;
+    };
+    for (key, node) in changes {
+        entries.retain(|(known, _)| known.text != key.text);
+        if node.value != Value::Null {
+            entries.push((key, node));
+        }
+    }
+    Node::new(Value::Map(entries), over.span)
+}

@@ -1,0 +1,277 @@
+//! The running block's side of an exchange: another block catches up beside it, takes its place at
+//! a frame boundary, and is watched; the one that was there before stands ready to come back.
+//!
+//! Timestamps tell which frame of the one belongs to which of the other. The newcomer has caught up
+//! when a frame of it says of its data what the old block's frame says: filters have their history
+//! then, sums all their parts. So no block has to know that it is exchanged.
+
+use super::companion::{Companion, GivenUp, Link, Order, Verdict};
+use super::edge::{Edge, FrameReader};
+use super::event::EventKind;
+use super::hosted::Hosted;
+use super::run::{Cell, Fault, Run, lock};
+use super::tee::Tee;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Frames of each output that a block makes in its new place while the old one stands ready.
+const WATCHED: u64 = 3;
+
+/// Another block beside a running one.
+pub(super) struct Beside {
+    link: Arc<Link>,
+    /// What the companion makes.
+    kept: Vec<FrameReader>,
+    /// Whether the companion's last frame of each output was the block's.
+    caught_up: Vec<bool>,
+    phase: Phase,
+    /// So much later than the old block the new one may be.
+    late: Duration,
+}
+
+enum Phase {
+    CatchingUp,
+    /// It has caught up and is on its way home.
+    Fetching,
+    /// It has taken the place; the old block is the companion.
+    Watching {
+        /// Frames of each output after which all is well.
+        until: Vec<u64>,
+        /// Since when the old block has a frame that the new one has not.
+        behind: Option<Instant>,
+    },
+    /// It failed; the old block is on its way home.
+    RollingBack(String),
+}
+
+/// What the block may do now.
+pub(super) enum Turn {
+    Work,
+    /// Wait: for the old block to come back, or for readers to take what the new one has made.
+    Hold,
+    /// Neither of two blocks is of use.
+    Lost(Fault),
+}
+
+/// What an exchange is made of.
+pub(super) struct Newcomer {
+    pub link: Arc<Link>,
+    pub tees: Vec<Arc<Edge>>,
+    pub kept: Vec<Arc<Edge>>,
+    pub late: Duration,
+    pub may_hold_up: bool,
+}
+
+impl Hosted {
+    /// Puts a companion beside the block; `false` if there is one already.
+    pub(super) fn put_beside(&mut self, new: Newcomer) -> bool {
+        if self.beside.is_some() {
+            return false;
+        }
+        let newest = self.inputs.iter().filter_map(|input| input.reader.newest()).max();
+        let from = newest.map_or(0, |newest| newest + 1);
+        for (input, tee) in self.inputs.iter_mut().zip(new.tees) {
+            input.reader.set_tee(Some(Tee::new(tee, from, new.may_hold_up)));
+        }
+        self.outputs.iter_mut().for_each(|output| output.writer.set_log(true));
+        self.beside = Some(Beside {
+            link: new.link,
+            caught_up: vec![false; new.kept.len()],
+            kept: new.kept.into_iter().map(FrameReader::new).collect(),
+            phase: Phase::CatchingUp,
+            late: new.late,
+        });
+        true
+    }
+
+    /// What comes before a call of `work`.
+    pub(super) fn settle(&mut self, run: &Run, cell: &Cell) -> Turn {
+        let mut turn = Turn::Work;
+        if let Some(mut beside) = self.beside.take() {
+            let is_over;
+            (turn, is_over) = beside.step(self, run, cell);
+            if is_over {
+                self.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
+                self.outputs.iter_mut().for_each(|output| output.writer.set_log(false));
+            } else {
+                self.beside = Some(beside);
+            }
+        }
+        let is_flushed = self.outputs.iter_mut().all(|output| output.writer.push_made_before());
+        if matches!(turn, Turn::Work) && !is_flushed { Turn::Hold } else { turn }
+    }
+
+    /// The block failed. Calls the one back whose place it took, if that is still possible.
+    pub(super) fn roll_back(&mut self, fault: &Fault) -> bool {
+        let has_lost_sight = self.tee_dropped();
+        let Some(beside) = &mut self.beside else { return false };
+        beside.roll_back(&fault.cause, has_lost_sight)
+    }
+
+    fn tee_dropped(&self) -> bool {
+        self.inputs.iter().any(|input| input.reader.tee_dropped() > 0)
+    }
+}
+
+impl Beside {
+    /// What the block may do now, and whether the companion's time is over.
+    fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool) {
+        self.link.wake_companion();
+        match &mut self.phase {
+            Phase::CatchingUp | Phase::Fetching => (Turn::Work, self.catch_up(hosted, cell)),
+            Phase::Watching { .. } => match self.watch(hosted) {
+                // The block must not work while the other one comes.
+                None if matches!(self.phase, Phase::RollingBack(_)) => (Turn::Hold, false),
+                None => (Turn::Work, false),
+                Some(text) => {
+                    run.events.add(EventKind::Swapped, Some(&cell.name), text);
+                    self.link.decide(Verdict::Swapped);
+                    (Turn::Work, true)
+                }
+            },
+            Phase::RollingBack(cause) => {
+                let cause = cause.clone();
+                let Some(mut old) = self.link.take_home() else { return (Turn::Hold, false) };
+                if let Some(other) = self.link.fault() {
+                    self.link.send_back(old, Order::End);
+                    let cause = format!("{cause}; the block before it is lost too: {other}");
+                    return (Turn::Lost(Fault { cause, panic: false }), true);
+                }
+                self.exchange(hosted, &mut old, cell);
+                self.link.send_back(old, Order::End);
+                run.events.add(EventKind::RolledBack, Some(&cell.name), cause.clone());
+                self.link.decide(Verdict::RolledBack(cause));
+                (Turn::Work, true)
+            }
+        }
+    }
+
+    /// Before the exchange; `true` if there will be none.
+    fn catch_up(&mut self, hosted: &mut Hosted, cell: &Cell) -> bool {
+        let given_up = if let Some(cause) = self.link.fault() {
+            Some(GivenUp::Failed(cause))
+        } else if hosted.tee_dropped() {
+            Some(GivenUp::TooSlow)
+        } else {
+            self.link.is_overdue().then_some(GivenUp::NeverCaughtUp)
+        };
+        if let Some(given_up) = given_up {
+            self.link.decide(Verdict::GivenUp(given_up));
+            return true;
+        }
+        self.compare(hosted);
+        let has_caught_up = self.caught_up.iter().all(|caught_up| *caught_up);
+        if matches!(self.phase, Phase::CatchingUp) {
+            if has_caught_up {
+                self.link.order(Order::ComeHome);
+                self.phase = Phase::Fetching;
+            }
+            return false;
+        }
+        let Some(mut companion) = self.link.take_home() else { return false };
+        if has_caught_up {
+            self.exchange(hosted, &mut companion, cell);
+            let until = |output: &crate::Output| output.writer.to_be_pushed() + WATCHED;
+            let until = hosted.outputs.iter().map(until).collect();
+            self.phase = Phase::Watching { until, behind: None };
+        } else {
+            self.phase = Phase::CatchingUp;
+        }
+        self.link.send_back(companion, Order::Work);
+        false
+    }
+
+    /// Holds the companion's frames against those of the block; drops both.
+    fn compare(&mut self, hosted: &mut Hosted) {
+        let outputs = hosted.outputs.iter_mut().map(|output| &mut output.writer);
+        for ((kept, writer), caught_up) in
+            self.kept.iter_mut().zip(outputs).zip(&mut self.caught_up)
+        {
+            let last = writer.last();
+            let log = writer.log();
+            while let Some(frame) = kept.peek() {
+                let header = frame.header();
+                while log.front().is_some_and(|(time, _)| *time < header.timestamp) {
+                    log.pop_front();
+                }
+                match log.front() {
+                    None if last.is_none_or(|last| header.timestamp > last) => break,
+                    // Of a frame without any data nothing can be learnt.
+                    Some((time, validity))
+                        if *time == header.timestamp && validity.iter().any(|count| *count > 0) =>
+                    {
+                        *caught_up = *validity == header.validity;
+                    }
+                    _ => {}
+                }
+                kept.pop();
+            }
+        }
+    }
+
+    /// After the exchange: what to say if all is well, or if nobody can tell any more.
+    fn watch(&mut self, hosted: &mut Hosted) -> Option<String> {
+        let Phase::Watching { until, behind } = &mut self.phase else { return None };
+        if hosted.tee_dropped() || self.link.fault().is_some() {
+            return Some("in place; the old block could not be kept ready".to_owned());
+        }
+        let mut outputs = hosted.outputs.iter().zip(&*until);
+        if outputs.all(|(output, until)| output.writer.pushed() >= *until) {
+            return Some(format!("in place, {WATCHED} frames watched"));
+        }
+        let mut is_ahead = false;
+        for (kept, output) in self.kept.iter_mut().zip(&hosted.outputs) {
+            let last = output.writer.last();
+            while kept.peek().is_some_and(|old| Some(old.header().timestamp) <= last) {
+                kept.pop();
+            }
+            is_ahead |= kept.waits() && output.writer.readers_have_room();
+        }
+        if !is_ahead {
+            *behind = None;
+            let text = "in place; no frame came to be watched";
+            return self.link.is_overdue().then(|| text.to_owned());
+        }
+        if behind.get_or_insert_with(Instant::now).elapsed() > self.late {
+            let late = self.late.as_secs_f64();
+            let cause =
+                format!("it was more than {late} s later with a frame than the block before it");
+            self.roll_back(&cause, false);
+        }
+        None
+    }
+
+    fn roll_back(&mut self, cause: &str, has_lost_sight: bool) -> bool {
+        let is_possible = matches!(self.phase, Phase::Watching { .. })
+            && !has_lost_sight
+            && self.link.fault().is_none();
+        if is_possible {
+            self.phase = Phase::RollingBack(cause.to_owned());
+            self.link.order(Order::ComeHome);
+            self.link.wake_companion();
+        }
+        is_possible
+    }
+
+    fn exchange(&mut self, hosted: &mut Hosted, companion: &mut Companion, cell: &Cell) {
+        let Companion { hosted: other, occupant } = companion;
+        std::mem::swap(&mut hosted.block, &mut other.block);
+        for (input, other) in hosted.inputs.iter_mut().zip(&mut other.inputs) {
+            input.reader.exchange(&mut other.reader);
+        }
+        let outputs = hosted.outputs.iter_mut().zip(&mut other.outputs);
+        for ((output, other), kept) in outputs.zip(&mut self.kept) {
+            output.writer.exchange(&mut other.writer, kept.drain());
+        }
+        lock(&cell.tally).exchange(occupant);
+    }
+}
+
+impl Drop for Beside {
+    /// On whatever path the block goes, its companion's thread ends.
+    fn drop(&mut self) {
+        self.link.decide(Verdict::Ended);
+        self.link.order(Order::End);
+        self.link.wake_companion();
+    }
+}

@@ -1,0 +1,316 @@
+//! A second block beside a running one, on a thread of its own.
+//!
+//! It is driven here, without FutureSDR: it reads what the running block's inputs hand to a
+//! [`Tee`](super::tee::Tee), and its frames are kept in queues of their own. Between two calls of
+//! its `work` it can be called home, where the running block's thread finds it.
+
+use super::assembly::Part;
+use super::attend::{Call, Outcome, attend};
+use super::hosted::Hosted;
+use super::run::{Cell, Fault, Run, lock};
+use super::tally::Occupant;
+use crate::block::{Io, Next};
+use crate::kind::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// A block on the side, with all that goes with it when it changes places.
+pub(super) struct Companion {
+    pub hosted: Hosted,
+    pub occupant: Occupant,
+}
+
+/// What a companion is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Nothing yet.
+    Rest,
+    Work,
+    /// Wait at home for what comes.
+    ComeHome,
+    End,
+}
+
+/// How a companion's story ended for the one who sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It has taken the block's place.
+    Swapped,
+    /// It took the block's place, and gave it back.
+    RolledBack(String),
+    /// It never took the block's place.
+    GivenUp(GivenUp),
+    /// The block ended.
+    Ended,
+}
+
+/// Why a companion did not take the block's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// The block's frames came faster than it took them.
+    TooSlow,
+    Failed(String),
+    /// None of its frames was what the block made at that time.
+    NeverCaughtUp,
+}
+
+/// What three threads know of a companion: its own, that of the running block, and that of
+/// whoever sent it.
+pub(super) struct Link {
+    shared: Mutex<Shared>,
+    changed: Condvar,
+    /// Wakes the running block.
+    pub main: Waker,
+    /// The companion's thread.
+    thread: OnceLock<Thread>,
+}
+
+struct Shared {
+    order: Order,
+    has_started: bool,
+    at_home: Option<Companion>,
+    /// On its way from the running block's thread to the companion's.
+    sent_back: Option<Companion>,
+    fault: Option<Fault>,
+    verdict: Option<Verdict>,
+    /// Whoever sent the companion waits no longer.
+    is_overdue: bool,
+    is_gone: bool,
+}
+
+impl Link {
+    pub fn new(main: Waker) -> Arc<Self> {
+        let shared = Shared {
+            order: Order::Rest,
+            has_started: false,
+            at_home: None,
+            sent_back: None,
+            fault: None,
+            verdict: None,
+            is_overdue: false,
+            is_gone: false,
+        };
+        Arc::new(Self {
+            shared: Mutex::new(shared),
+            changed: Condvar::new(),
+            main,
+            thread: OnceLock::new(),
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Shared) -> T) -> T {
+        let result = change(&mut lock(&self.shared));
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until `found` finds something, up to `deadline`.
+    fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut found: impl FnMut(&mut Shared) -> Option<T>,
+    ) -> Option<T> {
+        let mut shared = lock(&self.shared);
+        loop {
+            if let Some(found) = found(&mut shared) {
+                return Some(found);
+            }
+            let left = match deadline {
+                None => Duration::from_hours(1),
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            };
+            if left.is_zero() {
+                return None;
+            }
+            let woken = self.changed.wait_timeout(shared, left);
+            shared = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    // By the running block's thread.
+
+    pub fn order(&self, order: Order) {
+        self.change(|shared| shared.order = order);
+    }
+
+    pub fn wake_companion(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// The companion, if it is at home.
+    pub fn take_home(&self) -> Option<Companion> {
+        lock(&self.shared).at_home.take()
+    }
+
+    /// What was at home, or what it was exchanged for, goes back to its thread with this order.
+    pub fn send_back(&self, companion: Companion, order: Order) {
+        self.change(|shared| {
+            shared.sent_back = Some(companion);
+            shared.order = order;
+        });
+    }
+
+    /// Why the companion is of no use any more.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.shared).fault.as_ref().map(|fault| fault.cause.clone())
+    }
+
+    pub fn is_overdue(&self) -> bool {
+        lock(&self.shared).is_overdue
+    }
+
+    /// Says how it ended; the first word counts.
+    pub fn decide(&self, verdict: Verdict) {
+        self.change(|shared| {
+            shared.verdict.get_or_insert(verdict);
+        });
+    }
+
+    // By whoever sent the companion.
+
+    /// Waits until the companion has started, or why it could not.
+    pub fn wait_started(&self, deadline: Instant) -> Result<(), String> {
+        let limit = || Err("it did not start in time".to_owned());
+        let outcome = self.wait(Some(deadline), |shared| match &shared.fault {
+            Some(fault) => Some(Err(fault.cause.clone())),
+            None if shared.is_gone => Some(Err("the flowgraph was aborted".to_owned())),
+            None => shared.has_started.then_some(Ok(())),
+        });
+        outcome.unwrap_or_else(limit)
+    }
+
+    /// Waits for the verdict until `deadline`.
+    pub fn wait_verdict(&self, deadline: Instant) -> Option<Verdict> {
+        self.wait(Some(deadline), |shared| shared.verdict.clone())
+    }
+
+    /// Has the running block decide now.
+    pub fn hurry(&self) {
+        self.change(|shared| shared.is_overdue = true);
+        self.main.wake();
+    }
+
+    /// Waits until the companion's thread is about to end.
+    pub fn wait_gone(&self, deadline: Instant) -> bool {
+        self.wait(Some(deadline), |shared| shared.is_gone.then_some(())).is_some()
+    }
+
+    // By the companion's thread.
+
+    /// Waits at home; gives back what comes.
+    fn come_home(&self, companion: Companion) -> Companion {
+        self.change(|shared| shared.at_home = Some(companion));
+        self.main.wake();
+        let back = self.wait(None, |shared| match shared.sent_back.take() {
+            Some(companion) => Some(companion),
+            None if shared.order == Order::ComeHome => None,
+            None => shared.at_home.take(),
+        });
+        match back {
+            Some(companion) => companion,
+            // Without a time limit there is always something in the end.
+            None => unreachable!("the wait has no time limit"),
+        }
+    }
+}
+
+/// Starts `part` on a thread of its own, where it rests until it is ordered to work.
+pub(super) fn launch(
+    part: Part,
+    config_id: u64,
+    run: &Arc<Run>,
+    link: &Arc<Link>,
+) -> std::io::Result<()> {
+    let cell = Cell::new(&part);
+    run.add_companion(&cell);
+    let occupant = part.occupant();
+    let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id);
+    let companion = Companion { hosted, occupant };
+    let (run, known) = (Arc::clone(run), Arc::clone(link));
+    let name = format!("{} companion", part.name.replace('\0', ""));
+    let driver = Driver { cell, run, link: known };
+    let thread = thread::Builder::new().name(name).spawn(move || driver.run(companion))?;
+    let _ = link.thread.set(thread.thread().clone());
+    Ok(())
+}
+
+struct Driver {
+    cell: Arc<Cell>,
+    run: Arc<Run>,
+    link: Arc<Link>,
+}
+
+impl Driver {
+    fn run(self, mut companion: Companion) {
+        let start = companion.hosted.block.start();
+        match async_io::block_on(attend(&self.run, &self.cell, Call::Start, start)) {
+            Outcome::Done(()) => {
+                self.link.change(|shared| shared.has_started = true);
+                companion = self.drive(companion);
+            }
+            Outcome::Failed(fault) => self.link.change(|shared| shared.fault = Some(fault)),
+            Outcome::Aborted => {}
+        }
+        let Companion { mut hosted, occupant } = companion;
+        let finish = hosted.block.finish();
+        let _ = async_io::block_on(attend(&self.run, &self.cell, Call::Finish, finish));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop((hosted, occupant))));
+        self.link.change(|shared| shared.is_gone = true);
+        self.link.main.wake();
+    }
+
+    fn drive(&self, mut companion: Companion) -> Companion {
+        loop {
+            let order = lock(&self.link.shared).order;
+            match order {
+                Order::Rest => thread::park(),
+                Order::ComeHome => companion = self.link.come_home(companion),
+                Order::End => return companion,
+                Order::Work => match self.work(&mut companion.hosted) {
+                    Next::Again => {}
+                    Next::Wait => thread::park(),
+                    Next::After(time) => thread::park_timeout(time),
+                    Next::Finished => {
+                        self.link.wait(None, |shared| match shared.order {
+                            Order::Work => None,
+                            _ => Some(()),
+                        });
+                    }
+                },
+            }
+        }
+    }
+
+    fn work(&self, hosted: &mut Hosted) -> Next {
+        if self.run.is_aborting() {
+            self.link.order(Order::End);
+            return Next::Again;
+        }
+        hosted.begin_turn();
+        let mut io = Io {
+            inputs: &mut hosted.inputs,
+            outputs: &mut hosted.outputs,
+            stopping: self.run.is_stopping(),
+        };
+        let work = hosted.block.work(&mut io);
+        let outcome = async_io::block_on(attend(&self.run, &self.cell, Call::Work, work));
+        self.cell.count_work();
+        let fault = match outcome {
+            Outcome::Done(Next::Finished) => {
+                Fault { cause: "it ended by itself".to_owned(), panic: false }
+            }
+            Outcome::Done(next) => {
+                return if hosted.wants_another_turn() { Next::Again } else { next };
+            }
+            Outcome::Failed(fault) => fault,
+            Outcome::Aborted => return Next::Again,
+        };
+        self.link.change(|shared| shared.fault = Some(fault));
+        self.link.main.wake();
+        Next::Finished
+    }
+}

@@ -1,0 +1,162 @@
+//! One block following another in a place without outputs, while the queues before it hold.
+
+use super::assembly::{Part, Rebuild};
+use super::attend::{Call, Outcome, attend};
+use super::edge::{Edge, FrameReader};
+use super::event::EventKind;
+use super::exchange::NotExchanged;
+use super::hosted::Vacant;
+use super::report::Unanswered;
+use super::run::{Cell, Run, lock};
+use super::running::Handle;
+use crate::block::{Block, BlockError, Input, Io, Next};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Fails at once, so that its flowgraph's run stops with this cause.
+struct Lost(String);
+
+#[crate::async_trait]
+impl Block for Lost {
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Err(BlockError::new(self.0.clone()))
+    }
+}
+
+/// A block outside the flowgraph.
+struct Aside<'a> {
+    run: &'a Run,
+    cell: Arc<Cell>,
+}
+
+impl Aside<'_> {
+    fn call<T>(
+        &self,
+        call: Call,
+        future: impl Future<Output = Result<T, BlockError>>,
+    ) -> Result<T, String> {
+        match async_io::block_on(attend(self.run, &self.cell, call, future)) {
+            Outcome::Done(value) => Ok(value),
+            Outcome::Failed(fault) => Err(fault.cause),
+            Outcome::Aborted => Err("the flowgraph was aborted".to_owned()),
+        }
+    }
+
+    fn start(&self, block: &mut dyn Block) -> Result<(), String> {
+        self.call(Call::Start, block.start())
+    }
+
+    /// Lets `block` see the end of its `inputs` inputs, and ends it.
+    fn end(
+        &self,
+        mut block: Box<dyn Block>,
+        inputs: usize,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let input = |_| {
+            let edge = Edge::new(1);
+            edge.end();
+            Input { reader: FrameReader::new(edge) }
+        };
+        let mut inputs: Vec<Input> = (0..inputs).map(input).collect();
+        let flushed = loop {
+            let mut io = Io { inputs: &mut inputs, outputs: &mut [], stopping: true };
+            match self.call(Call::Work, block.work(&mut io)) {
+                Ok(Next::Finished) => break Ok(()),
+                Ok(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+                Ok(_) => break Err("it did not come to its end".to_owned()),
+                Err(cause) => break Err(cause),
+            }
+        };
+        let finished = self.call(Call::Finish, block.finish());
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(block)));
+        flushed.and(finished)
+    }
+}
+
+impl Handle {
+    /// Puts `part` into the place of the block of its name, which has no outputs, at an input frame
+    /// boundary. The old block ends as it does when its inputs end; `ends_first` says that it must
+    /// do so before the new one can start.
+    pub(crate) fn replace(
+        &self,
+        part: Part,
+        ends_first: bool,
+        limit: Duration,
+    ) -> Result<(), NotExchanged> {
+        let deadline = Instant::now() + limit;
+        let name = part.name.clone();
+        let Some(place) = self.run().cell(&name).map(Arc::clone) else {
+            return Err(Unanswered::NoSuchBlock(name).into());
+        };
+        let aside = Aside { run: self.run(), cell: Cell::new(&part) };
+        self.run().add_companion(&aside.cell);
+        let inputs = part.ports.inputs.len();
+        let mut occupant = part.occupant();
+        let mut new = part.block;
+        if !ends_first && let Err(cause) = aside.start(new.as_mut()) {
+            let _ = aside.call(Call::Finish, new.finish());
+            return Err(NotExchanged::NotStarted(cause));
+        }
+        let taken = self.ask(&name, limit, |hosted| {
+            let is_free = !hosted.is_held && hosted.beside.is_none();
+            is_free.then(|| {
+                hosted.is_held = true;
+                std::mem::replace(&mut hosted.block, Box::new(Vacant))
+            })
+        });
+        let old =
+            match taken.map_err(NotExchanged::from).and_then(|old| old.ok_or(NotExchanged::Busy)) {
+                Ok(old) => old,
+                Err(error) => {
+                    let _ = aside.end(new, inputs, deadline);
+                    return Err(error);
+                }
+            };
+        if let Err(cause) = aside.end(old, inputs, deadline) {
+            let text = format!("the block before failed at its end: {cause}");
+            self.run().events.add(EventKind::DataLost, Some(&name), text);
+        }
+        let mut outcome = Ok(());
+        if ends_first && let Err(cause) = aside.start(new.as_mut()) {
+            let _ = aside.call(Call::Finish, new.finish());
+            let old = lock(&place.tally).occupant.rebuild.clone();
+            new = aside.again(old, &cause);
+            outcome = Err(NotExchanged::RolledBack(cause));
+        }
+        let is_new = outcome.is_ok();
+        let cell = Arc::clone(&place);
+        // Whoever holds the place cannot be busy.
+        let put = self.ask(&name, Duration::from_secs(10), move |hosted| {
+            hosted.block = new;
+            hosted.is_held = false;
+            if is_new {
+                lock(&cell.tally).exchange(&mut occupant);
+            }
+        });
+        place.wake.wake();
+        put.map_err(|_| NotExchanged::Ended)?;
+        match &outcome {
+            Ok(()) => self.run().events.add(EventKind::Swapped, Some(&name), "in place"),
+            Err(error) => {
+                self.run().events.add(EventKind::RolledBack, Some(&name), error.to_string());
+            }
+        }
+        outcome
+    }
+}
+
+impl Aside<'_> {
+    /// The block that was there before, or one that ends the run with both causes.
+    fn again(&self, rebuild: Option<Rebuild>, cause: &str) -> Box<dyn Block> {
+        let lost = |why: String| -> Box<dyn Block> { Box::new(Lost(format!("{cause}; {why}"))) };
+        let Some(rebuild) = rebuild else {
+            return lost("the block before it could not go on where it ended".to_owned());
+        };
+        let started = self
+            .call(Call::Start, async { rebuild() })
+            .and_then(|mut block| self.start(block.as_mut()).map(|()| block));
+        started.unwrap_or_else(|other| lost(format!("the block before it cannot go on: {other}")))
+    }
+}

@@ -1,0 +1,116 @@
+//! What is counted in one place of a flowgraph, whichever block is there.
+
+use super::assembly::{OnFault, Rebuild};
+use crate::counter::{Counter, Counters, Named};
+use crate::summary::Summary;
+use std::collections::HashMap;
+
+/// What comes and goes with the block in a place.
+pub(super) struct Occupant {
+    pub kind: &'static str,
+    pub counters: Counters,
+    pub summary: Summary,
+    pub on_fault: OnFault,
+    pub rebuild: Option<Rebuild>,
+}
+
+/// Counts that only grow when one block takes another's place: what a block counted beside the
+/// running one is not counted again.
+pub(super) struct Tally {
+    pub occupant: Occupant,
+    /// Counted here by those that were here before.
+    carried: Vec<Named>,
+    /// What the occupant had counted when it came.
+    brought: HashMap<&'static str, u64>,
+    device_nanoseconds_carried: u64,
+    device_nanoseconds_brought: u64,
+}
+
+impl Tally {
+    pub fn new(occupant: Occupant) -> Self {
+        Self {
+            occupant,
+            carried: Vec::new(),
+            brought: HashMap::new(),
+            device_nanoseconds_carried: 0,
+            device_nanoseconds_brought: 0,
+        }
+    }
+
+    /// Exchanges `occupant` for the one that is here.
+    pub fn exchange(&mut self, occupant: &mut Occupant) {
+        self.carried = self.list();
+        self.device_nanoseconds_carried = self.device_nanoseconds();
+        let counters = &occupant.counters;
+        self.brought = counters.list().iter().map(|new| (new.name, new.counter.get())).collect();
+        self.device_nanoseconds_brought = counters.device_nanoseconds().get();
+        std::mem::swap(&mut self.occupant, occupant);
+    }
+
+    /// Everything counted here.
+    pub fn list(&self) -> Vec<Named> {
+        let mut all = self.carried.clone();
+        for new in self.occupant.counters.list() {
+            let brought = self.brought.get(new.name).copied().unwrap_or_default();
+            let here = new.counter.get() - brought;
+            let position = all.iter().position(|known| known.name == new.name);
+            let carried = position.map_or(0, |position| all[position].counter.get());
+            let counter = Counter::default();
+            counter.add(carried + here);
+            let named = Named { counter, ..new };
+            match position {
+                Some(position) => all[position] = named,
+                None => all.push(named),
+            }
+        }
+        all
+    }
+
+    pub fn device_nanoseconds(&self) -> u64 {
+        let now = self.occupant.counters.device_nanoseconds().get();
+        self.device_nanoseconds_carried + now - self.device_nanoseconds_brought
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occupant(counters: &Counters) -> Occupant {
+        Occupant {
+            kind: "any",
+            counters: counters.clone(),
+            summary: Summary::default(),
+            on_fault: OnFault::Stop,
+            rebuild: None,
+        }
+    }
+
+    #[test]
+    fn what_is_counted_on_the_side_does_not_count_here() {
+        let (old, new) = (Counters::default(), Counters::default());
+        old.count("both", "").add(10);
+        old.count("old", "").add(1);
+        new.count("both", "").add(3);
+        old.device_nanoseconds().add(100);
+        new.device_nanoseconds().add(30);
+        let mut tally = Tally::new(occupant(&old));
+        let count = |tally: &Tally| {
+            let all = tally.list();
+            let get = |name| all.iter().find(|n| n.name == name).map_or(0, |n| n.counter.get());
+            (get("both"), get("old"), tally.device_nanoseconds())
+        };
+        assert_eq!(count(&tally), (10, 1, 100));
+        let mut side = occupant(&new);
+        tally.exchange(&mut side);
+        assert_eq!(count(&tally), (10, 1, 100));
+        new.count("both", "").add(4);
+        // On the side now.
+        old.count("both", "").add(50);
+        new.device_nanoseconds().add(5);
+        assert_eq!(count(&tally), (14, 1, 105));
+        tally.exchange(&mut side);
+        old.count("old", "").add(1);
+        assert_eq!(count(&tally), (14, 2, 105));
+    }
+}

@@ -1,0 +1,53 @@
+//! A second way for the frames of an edge.
+
+use super::edge::Edge;
+use crate::frame::Frame;
+use std::sync::Arc;
+
+/// A second way for the frames of an edge, to a reader that must keep up or go without.
+pub(crate) struct Tee {
+    edge: Arc<Edge>,
+    /// Frames before this time are left out: several inputs begin at one time.
+    from: u64,
+    /// Whoever writes here waits for room; else frames that find none are dropped.
+    may_hold_up: bool,
+    dropped: u64,
+}
+
+impl Tee {
+    pub(crate) fn new(edge: Arc<Edge>, from: u64, may_hold_up: bool) -> Self {
+        Self { edge, from, may_hold_up, dropped: 0 }
+    }
+
+    /// Whoever writes here waits for room.
+    pub(super) fn may_hold_up(&self) -> bool {
+        self.may_hold_up
+    }
+
+    /// Frames that found no room.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Frames that fit in now.
+    pub(super) fn room(&self) -> usize {
+        if self.edge.is_closed() { usize::MAX } else { self.edge.depth() - self.edge.queued() }
+    }
+
+    pub(super) fn push(&mut self, frame: &Arc<Frame>) {
+        if frame.header().timestamp < self.from {
+            return;
+        }
+        if self.edge.has_room() {
+            self.edge.push(Arc::clone(frame));
+        } else {
+            self.dropped += 1;
+        }
+    }
+}
+
+impl Drop for Tee {
+    fn drop(&mut self) {
+        self.edge.end();
+    }
+}

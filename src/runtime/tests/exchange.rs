@@ -1,0 +1,292 @@
+//! Blocks that take each other's places while frames flow.
+
+use super::*;
+use crate::runtime::exchange::{NotExchanged, Terms};
+use crate::runtime::{EventKind, Handle};
+use std::time::Instant;
+
+/// Frames that one output of [`Sum`] depends on.
+const WINDOW: usize = 4;
+
+/// What a newcomer does wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flaw {
+    None,
+    Start,
+    /// At a frame before it can be in place.
+    Early,
+    /// A panic a few frames later, when it is in place.
+    Late(bool),
+    /// Takes longer for a frame than the stream gives.
+    Slow,
+    /// Its data are never whole.
+    Invalid,
+    /// Stops to make frames when it is in place.
+    Stalls,
+}
+
+/// The sum over the last frames, valid once it has seen all of them; `factor` tells one block from
+/// another.
+struct Sum {
+    factor: u64,
+    flaw: Flaw,
+    window: Vec<u64>,
+    /// Whether it is in place: frames of the flowgraph's own pool say so.
+    place: Arc<AtomicU64>,
+}
+
+impl Sum {
+    fn new(factor: u64, flaw: Flaw, place: &Arc<AtomicU64>) -> Self {
+        Self { factor, flaw, window: Vec::new(), place: Arc::clone(place) }
+    }
+
+    fn flawed(&mut self) -> Result<bool, BlockError> {
+        let is_in_place =
+            std::thread::current().name().is_none_or(|name| !name.ends_with("companion"));
+        match self.flaw {
+            Flaw::Early if self.window.len() == 2 => return Err(BlockError::new("early")),
+            Flaw::Late(panics) if is_in_place => {
+                assert!(!panics, "late");
+                return Err(BlockError::new("late"));
+            }
+            Flaw::Slow => std::thread::sleep(Duration::from_millis(20)),
+            Flaw::Stalls if is_in_place => return Ok(true),
+            _ => {}
+        }
+        Ok(false)
+    }
+}
+
+#[crate::async_trait]
+impl Block for Sum {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        self.place.fetch_add(1, Ordering::SeqCst);
+        if self.flaw == Flaw::Start { Err(BlockError::new("no such core")) } else { Ok(()) }
+    }
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        // Looking at a frame without taking it is part of the game.
+        while io.inputs[0].peek().is_some() {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            if self.flawed()? {
+                return Ok(Next::Wait);
+            }
+            let input = io.inputs[0].pop().unwrap();
+            let time = input.header().timestamp;
+            self.window.push(input.as_slice::<u64>()[0]);
+            if self.window.len() > WINDOW {
+                self.window.remove(0);
+            }
+            let is_whole = self.window.len() == WINDOW;
+            output.header_mut().timestamp = time;
+            output.fill_validity(u32::from(is_whole && self.flaw != Flaw::Invalid));
+            let sum: u64 = self.window.iter().sum();
+            output.as_mut_slice::<u64>().copy_from_slice(&[sum, self.factor]);
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.place.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// What came out: timestamp, number, validity, sum, factor, configuration.
+type Row = (u64, u64, u32, u64, u64, u64);
+
+struct Bench {
+    running: Running,
+    handle: Handle,
+    rows: Arc<Mutex<Vec<Row>>>,
+    /// Blocks that started and did not finish.
+    blocks: Arc<AtomicU64>,
+    pools: [Arc<Pool>; 1],
+}
+
+/// A frame every `period`, or as fast as they are taken.
+fn bench(period: Option<Duration>) -> Bench {
+    let mut net = Net::default();
+    let mut next = 0_u64;
+    let mut due = Instant::now();
+    let src = net.add("src", &[], 1, move |io| {
+        if io.stopping {
+            return Ok(Next::Finished);
+        }
+        if let Some(left) = period.and_then(|_| due.checked_duration_since(Instant::now())) {
+            return Ok(Next::After(left));
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        frame.header_mut().timestamp = next;
+        frame.fill_validity(1);
+        frame.as_mut_slice::<u64>()[0] = next * next;
+        io.outputs[0].push(frame);
+        next += 1;
+        due += period.unwrap_or_default();
+        Ok(Next::Again)
+    });
+    // What teed frames hold.
+    let pool = Pool::new(&HostAllocator, 3 * DEPTH + 100, 16, 1).unwrap();
+    net.parts[src].outputs[0].pool = Some(Arc::clone(&pool));
+    let blocks = Arc::new(AtomicU64::new(0));
+    let mid = net.add_block("mid", &[src], 1, Box::new(Sum::new(1, Flaw::None, &blocks)));
+    let rows = Arc::new(Mutex::new(Vec::new()));
+    let inside = Arc::clone(&rows);
+    net.add("out", &[mid], 0, move |io| {
+        while let Some(frame) = io.inputs[0].pop() {
+            let (header, values) = (frame.header(), frame.as_slice::<u64>());
+            inside.lock().unwrap().push((
+                header.timestamp,
+                header.sequence,
+                header.validity[0],
+                values[0],
+                values[1],
+                header.config_id,
+            ));
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    });
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    Bench { handle: running.handle(), running, rows, blocks, pools: [pool] }
+}
+
+impl Bench {
+    fn swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
+        let depth = 48;
+        let (tee, kept) = (Edge::new(depth), Edge::new(depth));
+        let pool = Pool::new(&HostAllocator, 2 * depth, 16, 1).unwrap();
+        let cell_wake = self.handle.waker("mid").unwrap();
+        self.handle.exchange(
+            Part {
+                name: "mid".to_owned(),
+                kind: "sum",
+                block: Box::new(Sum::new(factor, flaw, &self.blocks)),
+                counters: Counters::default(),
+                summary: Summary::default(),
+                wake: cell_wake,
+                inputs: vec![tee],
+                outputs: vec![PartOutput { edges: vec![kept], pool: Some(pool) }],
+                ports: Ports { inputs: vec![port()], outputs: vec![port()] },
+                thread: Thread::Shared,
+                on_fault: OnFault::Stop,
+                rebuild: None,
+            },
+            terms,
+        )
+    }
+
+    /// Ends the run; every frame must have come once, in order and right. The factors in order.
+    fn end(self) -> Vec<u64> {
+        self.running.request_stop();
+        let report = ended(self.running);
+        assert_eq!(report.failures, []);
+        assert_eq!(self.blocks.load(Ordering::SeqCst), 0, "every block that started has finished");
+        let rows = self.rows.lock().unwrap();
+        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "frames made and frames seen");
+        let mut factors = Vec::new();
+        for (n, (time, number, validity, sum, factor, config)) in rows.iter().enumerate() {
+            let n = n as u64;
+            assert_eq!((*time, *number), (n, n));
+            assert_eq!(*validity, u32::from(n >= 3), "at {n}");
+            let right: u64 = (n.saturating_sub(3)..=n).map(|t| t * t).sum();
+            assert_eq!(*sum, right, "at {n} by {factor}");
+            assert_eq!(*config, if *factor == 1 { 7 } else { *factor });
+            if factors.last() != Some(factor) {
+                factors.push(*factor);
+            }
+        }
+        for pool in self.pools {
+            assert_eq!(pool.available(), pool.size(), "no frame is kept by anybody");
+        }
+        factors
+    }
+
+    fn terms(factor: u64) -> Terms {
+        Terms {
+            config_id: factor,
+            limit: Duration::from_secs(20),
+            late: Duration::from_millis(300),
+            may_hold_up: false,
+        }
+    }
+}
+
+const PERIOD: Duration = Duration::from_micros(500);
+
+#[test]
+fn a_newcomer_takes_over_without_a_lost_or_doubled_frame() {
+    for period in [Some(PERIOD), None] {
+        let bench = bench(period);
+        let terms = Terms { may_hold_up: period.is_none(), ..Bench::terms(2) };
+        bench.swap(2, Flaw::None, terms).unwrap();
+        assert_eq!(bench.handle.stats()[1].kind, "sum");
+        let events = bench.handle.events_since(0);
+        assert!(events.iter().any(|event| event.kind == EventKind::Swapped));
+        assert_eq!(bench.end(), [1, 2]);
+    }
+}
+
+#[test]
+fn a_newcomer_that_fails_before_it_is_in_place_changes_nothing() {
+    let bench = bench(Some(PERIOD));
+    let terms = Bench::terms(2);
+    let not_started = Err(NotExchanged::NotStarted("no such core".to_owned()));
+    assert_eq!(bench.swap(2, Flaw::Start, terms), not_started);
+    assert_eq!(bench.swap(2, Flaw::Early, terms), Err(NotExchanged::Failed("early".to_owned())));
+    assert_eq!(bench.swap(2, Flaw::Slow, terms), Err(NotExchanged::TooSlow));
+    let short = Terms { limit: Duration::from_millis(200), ..terms };
+    assert_eq!(bench.swap(2, Flaw::Invalid, short), Err(NotExchanged::NeverCaughtUp(short.limit)));
+    assert_eq!(bench.end(), [1]);
+}
+
+#[test]
+fn a_newcomer_that_fails_in_place_gives_it_back_without_a_lost_or_doubled_frame() {
+    let bench = bench(Some(PERIOD));
+    for (flaw, cause) in [(Flaw::Late(false), "late"), (Flaw::Late(true), "late")] {
+        let error = bench.swap(2, flaw, Bench::terms(2)).unwrap_err();
+        assert_eq!(error, NotExchanged::RolledBack(cause.to_owned()));
+    }
+    let error = bench.swap(2, Flaw::Stalls, Bench::terms(2)).unwrap_err();
+    let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
+    assert!(cause.contains("later with a frame"), "{cause}");
+    bench.end();
+}
+
+#[test]
+fn a_hundred_exchanges_under_load_lose_and_double_nothing() {
+    let bench = bench(Some(PERIOD));
+    let mut in_place = Vec::new();
+    let mut rolled_back = 0;
+    for n in 0..100 {
+        let factor = n + 2;
+        let flaw = match n % 10 {
+            3 => Flaw::Start,
+            5 => Flaw::Early,
+            6 => Flaw::Late(false),
+            8 => Flaw::Late(true),
+            9 if n % 20 == 9 => Flaw::Slow,
+            _ => Flaw::None,
+        };
+        match bench.swap(factor, flaw, Bench::terms(factor)) {
+            Ok(()) => in_place.push(factor),
+            Err(NotExchanged::RolledBack(_)) => rolled_back += 1,
+            Err(NotExchanged::TooSlow) => {}
+            Err(error) => assert!(matches!(flaw, Flaw::Start | Flaw::Early), "{flaw:?}: {error}"),
+        }
+    }
+    assert!(rolled_back >= 15, "{rolled_back} came back");
+    assert!(in_place.len() >= 55, "{} are in place", in_place.len());
+    let seen = bench.end();
+    assert!(in_place.iter().all(|factor| seen.contains(factor)));
+}
+
+#[test]
+fn an_exchange_ends_with_the_flowgraph() {
+    let bench = bench(Some(PERIOD));
+    std::thread::scope(|scope| {
+        let swap = scope.spawn(|| bench.swap(2, Flaw::Invalid, Bench::terms(2)));
+        std::thread::sleep(Duration::from_millis(50));
+        bench.running.request_stop();
+        assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
+    });
+    assert_eq!(bench.end(), [1]);
+}
