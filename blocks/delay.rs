@@ -122,6 +122,8 @@ pub struct Delay {
 /// A piece in the model's own units.
 #[derive(Clone, Copy, Debug)]
 struct Linear {
+    /// First timestamp for which it holds: its start, or the moment from which it was the model.
+    from: u64,
     start: u64,
     delay_samples: f64,
     rate: f64,
@@ -133,7 +135,7 @@ struct Linear {
 #[derive(Clone, Debug)]
 pub struct DelayModel {
     adc_sample_rate_hz: f64,
-    /// By start time.
+    /// By the timestamp from which they hold.
     pieces: Vec<Linear>,
 }
 
@@ -154,10 +156,32 @@ impl DelayModel {
 
     /// Adds a piece; it replaces those that start at or after it.
     pub fn queue(&mut self, piece: &Piece) {
-        let start = piece.start_samples;
-        self.pieces.retain(|known| known.start < start);
+        self.add(piece.start_samples, piece);
+    }
+
+    /// Goes over to these pieces at timestamp `from`. As long as none of them has started, what there
+    /// was before goes on; without any there is no delay.
+    pub fn replace(&mut self, from: u64, pieces: &[Piece]) {
+        if pieces.is_empty() {
+            self.add(from, &Piece { start_samples: from, ..Piece::default() });
+        }
+        let started = pieces.partition_point(|piece| piece.start_samples <= from);
+        for piece in &pieces[started.saturating_sub(1)..] {
+            self.add(piece.start_samples.max(from), piece);
+        }
+    }
+
+    /// Forgets the pieces that only hold before timestamp `t`.
+    pub fn forget_before(&mut self, t: u64) {
+        let in_force = self.pieces.partition_point(|piece| piece.from <= t);
+        self.pieces.drain(..in_force.saturating_sub(1));
+    }
+
+    fn add(&mut self, from: u64, piece: &Piece) {
+        self.pieces.retain(|known| known.from < from);
         self.pieces.push(Linear {
-            start,
+            from,
+            start: piece.start_samples,
             delay_samples: piece
                 .delay_samples
                 .unwrap_or_else(|| piece.delay_seconds.unwrap_or(0.0) * self.adc_sample_rate_hz),
@@ -174,9 +198,9 @@ impl DelayModel {
         let first = self.at(start);
         let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
         let end = start + step * count as u64;
-        let in_force = self.pieces.partition_point(|piece| piece.start <= start);
+        let in_force = self.pieces.partition_point(|piece| piece.from <= start);
         let is_constant = !self.pieces[..in_force].last().is_some_and(changes)
-            && self.pieces.get(in_force).is_none_or(|next| next.start >= end);
+            && self.pieces.get(in_force).is_none_or(|next| next.from >= end);
         // Mostly nothing moves, and there are tens of thousands of spectra to a frame.
         (0..count as u64).map(move |n| if is_constant { first } else { self.at(start + n * step) })
     }
@@ -184,7 +208,7 @@ impl DelayModel {
     /// The delay for the spectrum with timestamp `t`.
     #[must_use]
     pub fn at(&self, t: u64) -> Delay {
-        let after = self.pieces.partition_point(|piece| piece.start <= t);
+        let after = self.pieces.partition_point(|piece| piece.from <= t);
         let Some(piece) = after.checked_sub(1).map(|last| self.pieces[last]) else {
             return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
         };
@@ -254,6 +278,27 @@ mod tests {
         assert_eq!(model.at(250).coarse_samples, 7);
         assert_eq!(model.at(350).coarse_samples, 7);
         assert_eq!(model.at(150).coarse_samples, 1);
+    }
+
+    #[test]
+    fn a_model_is_replaced_from_a_timestamp_on_and_keeps_its_own_times() {
+        let mut model = DelayModel::of(1e9, &[piece(100, 1.0), piece(900, 9.0)]);
+        let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
+        model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
+        let delays = |model: &DelayModel, times: &[u64]| -> Vec<f64> {
+            let at = |t: &u64| model.at(*t);
+            times.iter().map(at).map(|d| d.coarse_samples as f64 + d.fine_samples).collect()
+        };
+        let times = [99, 100, 499, 500, 699, 700, 2000];
+        assert_eq!(delays(&model, &times), [0.0, 1.0, 1.0, 50.3, 50.499, 6.0, 6.0]);
+        // A model for later: until then the one before goes on.
+        model.replace(600, &[piece(800, 8.0)]);
+        assert_eq!(delays(&model, &[600, 750, 799, 800]), [50.4, 6.0, 6.0, 8.0]);
+        model.forget_before(750);
+        assert_eq!(delays(&model, &[750, 800]), [6.0, 8.0]);
+        assert_eq!(model.pieces.len(), 2);
+        model.replace(900, &[]);
+        assert_eq!(delays(&model, &[899, 900]), [8.0, 0.0]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod gpu;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod hostile_ports;
+mod live;
 pub mod null_sink;
 pub mod null_source;
 pub mod packed;
@@ -36,6 +37,9 @@ pub mod postproc;
 mod random;
 pub mod real_fft;
 mod recording;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod retune_tests;
 mod simd;
 pub mod spead;
 pub mod spead_sink;

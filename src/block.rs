@@ -1,6 +1,7 @@
 //! What a block does while the flowgraph runs.
 
 use crate::frame::{Frame, FrameMut, Header};
+use crate::retune::Change;
 use crate::runtime::edge::{FrameReader, FrameWriter};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -62,6 +63,12 @@ pub trait Block: Send {
 
     /// Moves frames.
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
+
+    /// Takes a change of its live parameters, to be gone over to when its moment comes; called between
+    /// two calls of `work`. The values are those of [`Kind::live_value`](crate::Kind::live_value).
+    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+        Err(BlockError::new("its parameters cannot change while it runs"))
+    }
 
     /// Called once at the end, after the last `work`, also when this or another block failed.
     async fn finish(&mut self) -> Result<(), BlockError> {

@@ -5,6 +5,7 @@ use crate::block::{Block, BlockError};
 use crate::counter::Counters;
 use crate::cuda;
 use crate::port::PortType;
+use crate::retune::LiveValue;
 use crate::summary::Summary;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -107,7 +108,7 @@ pub enum PortPool {
 }
 
 /// What a block needs, for the plan.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resources {
     /// Host memory that the form on the processor allocates for itself (not frames), in bytes.
     pub host_bytes: usize,
@@ -235,6 +236,8 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const OUTPUTS: PortNames;
     /// Forms to choose from; the first of each sort of device is the default there.
     const IMPLEMENTATIONS: &'static [Implementation] = &[CPU];
+    /// Parameters that may change while a block of the kind runs.
+    const LIVE: &'static [&'static str] = &[];
 
     /// What the outputs carry, given what the inputs carry; all refusals at once.
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
@@ -261,6 +264,12 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Its kernel that can be cut in several ways, if this implementation has one.
     fn tunable(&self, _ports: &Ports, _implementation: &str) -> Option<cuda::Tunable> {
         None
+    }
+
+    /// What a running block, in whatever form, makes of the [live](Self::LIVE) `parameter`, which has
+    /// changed: what its [`Block::retune`] gets. Work belongs here, off the data path.
+    fn live_value(&self, parameter: &str, _ports: &Ports) -> Result<LiveValue, BlockError> {
+        Err(BlockError::new(format!("`{parameter}` cannot change while `{}` runs", Self::NAME)))
     }
 
     /// Why a fresh block of this kind cannot go on where another one ended, if so: it would begin
@@ -295,6 +304,10 @@ pub trait Configured: Send + Sync {
     fn tunable(&self, _ports: &Ports, _implementation: &str) -> Option<cuda::Tunable> {
         None
     }
+    /// See [`Kind::live_value`].
+    fn live_value(&self, parameter: &str, _ports: &Ports) -> Result<LiveValue, BlockError> {
+        Err(BlockError::new(format!("`{parameter}` cannot change while the block runs")))
+    }
     /// See [`Kind::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str> {
         None
@@ -324,6 +337,9 @@ impl<K: Kind> Configured for K {
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<cuda::Tunable> {
         Kind::tunable(self, ports, implementation)
     }
+    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+        Kind::live_value(self, parameter, ports)
+    }
     fn cannot_restart(&self) -> Option<&'static str> {
         Kind::cannot_restart(self)
     }
@@ -344,7 +360,9 @@ pub struct KindEntry {
     pub outputs: PortNames,
     /// Forms to choose from.
     pub implementations: &'static [Implementation],
-    /// JSON Schema of the parameters.
+    /// Parameters that may change while a block runs.
+    pub live: &'static [&'static str],
+    /// JSON Schema of the parameters; live ones have `x-live: true`.
     pub schema: fn() -> schemars::Schema,
     /// Reads the parameters.
     pub configure: fn(
@@ -362,10 +380,21 @@ impl KindEntry {
             inputs: K::INPUTS,
             outputs: K::OUTPUTS,
             implementations: K::IMPLEMENTATIONS,
-            schema: || schemars::schema_for!(K),
+            live: K::LIVE,
+            schema: schema::<K>,
             configure: |reader| Ok(Box::new(K::deserialize(reader)?)),
         }
     }
+}
+
+fn schema<K: Kind>() -> schemars::Schema {
+    let mut schema = schemars::schema_for!(K);
+    for name in K::LIVE {
+        if let Some(parameter) = schema.pointer_mut(&format!("/properties/{name}")) {
+            parameter["x-live"] = true.into();
+        }
+    }
+    schema
 }
 
 /// The kinds a program knows.

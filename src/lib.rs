@@ -9,6 +9,7 @@
 //! - [`frame`]: frames and the pools of their storage
 //! - [`block`]: what a running block does
 //! - [`kind`]: what can be said of a block before it runs; the registry
+//! - [`retune`]: parameters that change while a block runs
 //! - [`counter`], [`summary`]: what blocks count, and what they say at the end
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`diagnostic`]: errors that point at the line
@@ -29,6 +30,7 @@ pub mod frame;
 pub mod kind;
 pub mod memory;
 pub mod port;
+pub mod retune;
 pub mod runtime;
 pub mod summary;
 

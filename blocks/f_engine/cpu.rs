@@ -3,15 +3,16 @@
 use super::FEngine;
 use super::frames::{Frames, Spectra};
 use crate::delay::Delay;
-use crate::dither::{self, Dither};
 use crate::fft::cpu::Transform;
 use crate::parallel::Threads;
 use crate::pfb::cpu::{Decoded, Filter, batch, history_samples};
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::postproc::Layout;
-use crate::postproc::rotate::{ChannelGains, Turn, rotate};
+use crate::postproc::rotate::{Turn, rotate};
+use crate::postproc::settings::Settings;
 use crate::postproc::transpose::{self, Geometry};
 use crate::simd::Form;
+use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
 use num_complex::Complex32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -124,8 +125,7 @@ struct Quantise {
     geometry: Geometry,
     channels: usize,
     limit: f32,
-    dither_seed: Option<u64>,
-    gains: Vec<ChannelGains>,
+    settings: Settings,
     threads: Threads,
     /// Nothing for each thread.
     scratches: Vec<()>,
@@ -148,16 +148,16 @@ impl Quantise {
             is_4_bit: f_engine.bits == 4,
             form: Form::best(),
         };
-        let gains = (0..pols).map(|pol| {
-            let (gains, all_equal) = f_engine.gains.of_pol(pol, channels);
-            ChannelGains::new(gains, all_equal)
-        });
         Ok(Self {
             geometry,
             channels,
             limit: if f_engine.bits == 8 { 127.0 } else { 7.0 },
-            dither_seed: (f_engine.dither == Dither::Uniform).then_some(f_engine.dither_seed),
-            gains: gains.collect(),
+            settings: Settings::new(
+                &f_engine.gains,
+                f_engine.shape(ports),
+                f_engine.dither,
+                f_engine.dither_seed,
+            ),
             scratches: vec![(); threads.count()],
             threads,
             quantised: vec![0; pols * spectra * geometry.pitch],
@@ -175,16 +175,18 @@ impl Quantise {
         delays: &[Delay],
     ) {
         let Geometry { pitch, rows, form, .. } = self.geometry;
-        let (channels, gains) = (self.channels, &self.gains[p]);
-        let (limit, dither_seed) = (self.limit, self.dither_seed);
-        let turn = |n: usize| {
+        let (channels, settings, limit) = (self.channels, &self.settings, self.limit);
+        let step = 2 * channels as u64;
+        let one = |n: usize, spectrum: &[Complex32], out: &mut [u16]| {
             let number = start + (first + n) as u64;
-            Turn {
+            let t = number * step;
+            let turn = Turn {
                 phase_turns: delays[n].phase_turns,
                 fine_delay_samples: delays[n].fine_samples,
-                dither_key: dither_seed.map(|seed| dither::key(seed, &[number, p as u64])),
+                dither_key: settings.dither_key(t, number, p),
                 limit,
-            }
+            };
+            rotate(spectrum, &turn, &settings.gains(t)[p], out, form)
         };
         let at = p * rows + first;
         let clamped = &self.clamped[at..];
@@ -193,7 +195,7 @@ impl Quantise {
             for (i, row) in rows.chunks_exact_mut(pitch).enumerate() {
                 let n = first + i;
                 let spectrum = &spectra[n * channels..][..channels];
-                let count = rotate(spectrum, &turn(n), gains, &mut row[..channels], form);
+                let count = one(n, spectrum, &mut row[..channels]);
                 clamped[n].store(count, Ordering::Relaxed);
             }
         });
@@ -234,10 +236,11 @@ impl Quantise {
 #[async_trait]
 impl Block for Cpu {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.schedule.place(io.inputs) {
+        let settings = &mut self.quantise.settings;
+        match self.schedule.place(io.inputs, |from, live| settings.retune(from, live)) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
-            Some(Placed::Here) => {}
+            Some(Placed::Here) => settings.advance(self.schedule.frame_start.cast_unsigned()),
         }
         let begin = || {
             self.known.begin(self.schedule.frame_start);
@@ -256,6 +259,10 @@ impl Block for Cpu {
         }
         self.schedule.next_frame();
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.schedule.changes.offer(change)
     }
 
     async fn finish(&mut self) -> Result<(), BlockError> {

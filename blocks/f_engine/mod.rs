@@ -13,10 +13,12 @@ mod tests;
 use crate::delay::Piece;
 use crate::dither::Dither;
 use crate::fft::Fft;
+use crate::live::Live;
 use crate::pfb::{Pfb, Window, device_samples};
 use crate::postproc::{Gains, Layout, Postproc};
 use crate::spectra::Shape;
 use fxgraph::cuda::Properties;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
     Resources,
@@ -168,6 +170,8 @@ impl Kind for FEngine {
     const IMPLEMENTATIONS: &'static [Implementation] =
         &[CPU, Implementation::cuda("two_pass", "two kernels, with single precision between them")];
 
+    const LIVE: &'static [&'static str] = &["delays", "gains", "dither_seed"];
+
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         // How many spectra stand between the three blocks is nobody's business.
         let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
@@ -186,6 +190,14 @@ impl Kind for FEngine {
             operations_per_frame: rows * each,
             ..Resources::default()
         }
+    }
+
+    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(match parameter {
+            "delays" => Live::Delays(self.pfb(1).delays_of(ports)),
+            "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len(), self.channels)),
+            _ => Live::DitherSeed(self.dither_seed),
+        }))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -9,6 +9,7 @@ use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::packed::Decoder;
 use crate::parallel::Threads;
 use crate::simd::Form;
+use fxgraph::retune::Change;
 use fxgraph::{
     Block, BlockError, Dtype, Env, Frame, FrameMut, Input, Io, Next, PortType, Ports, Summary,
     async_trait,
@@ -182,7 +183,7 @@ impl Filter {
 #[async_trait]
 impl Block for Cpu {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.schedule.place(io.inputs) {
+        match self.schedule.place(io.inputs, |_, _| {}) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
             Some(Placed::Here) => {}
@@ -210,6 +211,10 @@ impl Block for Cpu {
         self.measured.fill(Measured::default());
         self.schedule.next_frame();
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.schedule.changes.offer(change)
     }
 
     async fn finish(&mut self) -> Result<(), BlockError> {

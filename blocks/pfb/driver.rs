@@ -154,7 +154,7 @@ impl<M: Maker> Block for Driver<M> {
         if !self.lane.has_room() {
             return Ok(Next::Wait);
         }
-        match self.schedule.place(io.inputs) {
+        match self.schedule.place(io.inputs, |_, _| {}) {
             Some(Placed::Here) => self.schedule.reserve_frame(),
             Some(Placed::Nowhere) if self.lane.is_idle() => return Ok(Next::Finished),
             Some(Placed::Nowhere) | None => return Ok(Next::Wait),

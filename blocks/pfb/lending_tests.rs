@@ -77,7 +77,7 @@ impl OnHost {
 #[async_trait]
 impl Block for OnHost {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.schedule.place(io.inputs) {
+        match self.schedule.place(io.inputs, |_, _| {}) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
             Some(Placed::Here) => self.schedule.reserve_frame(),

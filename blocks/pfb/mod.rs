@@ -20,10 +20,12 @@ mod tests;
 mod weights;
 
 use crate::delay::{self, Piece};
+use crate::live::Live;
 use crate::packed::WIDTHS;
 use crate::parallel::refuse_threads;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
     PortType, Ports, Refusal, Resources, ValidityType,
@@ -123,6 +125,12 @@ impl Pfb {
         let spectrum_bytes = self.step() * size_of::<f32>() * pols.max(1);
         let fitting = (FRAME_BYTES / spectrum_bytes).next_power_of_two();
         self.spectra_per_frame.unwrap_or(fitting.clamp(16, 256))
+    }
+
+    /// The delay model of each input.
+    pub(crate) fn delays_of(&self, ports: &Ports) -> Vec<Vec<Piece>> {
+        let pieces = |input: usize| self.delays.get(input).cloned().unwrap_or_default();
+        (0..ports.inputs.len()).map(pieces).collect()
     }
 
     fn max_delay_seconds(&self) -> f64 {
@@ -304,6 +312,8 @@ impl Kind for Pfb {
         Implementation::cuda("cuda", "windows read from the input frames where they can be"),
     ];
 
+    const LIVE: &'static [&'static str] = &["delays"];
+
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
         refusals.extend(input_refusals(inputs));
@@ -354,6 +364,10 @@ impl Kind for Pfb {
             operations_per_frame: 2.0 * (pols * spectra * window) as f64,
             ..Resources::default()
         }
+    }
+
+    fn live_value(&self, _parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(Live::Delays(self.delays_of(ports))))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -96,9 +96,15 @@ impl<S: Store> Pol<S> {
         }
     }
 
+    /// Goes over to another delay model at timestamp `from`.
+    pub fn retune(&mut self, from: u64, pieces: &[Piece]) {
+        self.model.replace(from, pieces);
+    }
+
     /// Gets ready for an output frame with its first spectrum at `start`.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
+        self.model.forget_before(start);
         let spectra = self.delays.capacity();
         self.delays.clear();
         self.delays.extend(self.model.each(start, step, spectra));

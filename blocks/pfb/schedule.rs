@@ -3,6 +3,8 @@
 use super::Pfb;
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
+use crate::live::Live;
+use fxgraph::retune::Changes;
 use fxgraph::{Counters, Header, Input, Ports};
 
 /// Sizes of everything.
@@ -75,6 +77,8 @@ pub struct Schedule<S> {
     pub frame_start: i64,
     placed: bool,
     count: Count,
+    /// Parameters that the block will go over to.
+    pub changes: Changes<Live>,
 }
 
 impl<S: Store> Schedule<S> {
@@ -89,18 +93,30 @@ impl<S: Store> Schedule<S> {
         counters: &Counters,
     ) -> Self {
         let sizes = Sizes::new(pfb, ports);
+        let delays = pfb.delays_of(ports);
         let inputs = ports.inputs.iter().enumerate().zip(stores);
-        let pols = inputs.map(|((i, input), store)| {
-            let pieces = pfb.delays.get(i).map_or(&[][..], Vec::as_slice);
-            Pol::new(input, pieces, store, capacity, sizes.spectra)
-        });
+        let pols = inputs
+            .map(|((i, input), store)| Pol::new(input, &delays[i], store, capacity, sizes.spectra));
         let pols = pols.collect();
-        Self { sizes, pols, most, frame_start: 0, placed: false, count: Count::new(counters) }
+        Self {
+            sizes,
+            pols,
+            most,
+            frame_start: 0,
+            placed: false,
+            count: Count::new(counters),
+            changes: Changes::default(),
+        }
     }
 
     /// Finds the next output frame that can have a valid spectrum, unless that is done. `None`: not
-    /// known yet.
-    pub fn place(&mut self, inputs: &mut [Input]) -> Option<Placed> {
+    /// known yet. With the frame begin the changes that take effect before its end: delays here, the
+    /// others with `retune`.
+    pub fn place(
+        &mut self,
+        inputs: &mut [Input],
+        mut retune: impl FnMut(u64, Live),
+    ) -> Option<Placed> {
         if self.placed {
             return Some(Placed::Here);
         }
@@ -108,8 +124,18 @@ impl<S: Store> Schedule<S> {
             return Some(Placed::Nowhere);
         }
         self.placed = true;
+        let (start, step) = (self.frame_start.cast_unsigned(), self.sizes.step as u64);
+        for (from, live) in self.changes.begin(start + step * self.sizes.spectra as u64) {
+            match live {
+                Live::Delays(delays) => {
+                    let pols = self.pols.iter_mut().zip(&delays);
+                    pols.for_each(|(pol, pieces)| pol.retune(from, pieces));
+                }
+                live => retune(from, live),
+            }
+        }
         for pol in &mut self.pols {
-            pol.begin(self.frame_start.cast_unsigned(), self.sizes.step as u64);
+            pol.begin(start, step);
         }
         Some(Placed::Here)
     }

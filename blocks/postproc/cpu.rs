@@ -1,16 +1,18 @@
 //! The block on the CPU.
 
 use super::heaps::{Collector, Piece};
-use super::rotate::{ChannelGains, Turn, rotate};
+use super::rotate::{Turn, rotate};
+use super::settings::Settings;
 use super::transpose::{Geometry, Run};
 use super::unzip::Unzip;
 use super::{Layout, Postproc};
-use crate::dither::{self, Dither};
+use crate::live::Live;
 use crate::parallel::Threads;
 use crate::real_fft::RealFixup;
 use crate::simd::Form;
 use crate::spectra::Shape;
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +27,8 @@ pub struct Cpu {
     geometry: Geometry,
     collector: Collector,
     limit: f32,
-    dither_seed: Option<u64>,
-    gains: Vec<ChannelGains>,
+    settings: Settings,
+    changes: Changes<Live>,
     /// What makes a spectrum of an unzipped input.
     unzip: Option<(Unzip, RealFixup)>,
     threads: Threads,
@@ -57,10 +59,6 @@ impl Cpu {
             form: Form::best(),
         };
         let rows = shape.pols * geometry.rows;
-        let gains = (0..shape.pols).map(|pol| {
-            let (gains, all_equal) = postproc.gains.of_pol(pol, shape.channels);
-            ChannelGains::new(gains, all_equal)
-        });
         let unzip = (shape.unzip > 1)
             .then(|| (Unzip::new(shape.channels, shape.unzip), RealFixup::new(shape.channels)));
         let spectrum = vec![Complex32::default(); if unzip.is_some() { shape.channels } else { 0 }];
@@ -69,8 +67,8 @@ impl Cpu {
             geometry,
             collector: Collector::new(postproc, shape, &env.counters),
             limit: if postproc.bits == 8 { 127.0 } else { 7.0 },
-            dither_seed: (postproc.dither == Dither::Uniform).then_some(postproc.dither_seed),
-            gains: gains.collect(),
+            settings: Settings::new(&postproc.gains, shape, postproc.dither, postproc.dither_seed),
+            changes: Changes::default(),
             unzip,
             spectra: vec![spectrum; threads.count()],
             threads,
@@ -119,8 +117,8 @@ impl Cpu {
         let spectra: &[Complex32] = input.as_slice();
         let Shape { channels, spectra: per_pol, .. } = self.shape;
         let geometry = self.geometry;
-        let (gains, unzip, clamped) = (&self.gains, &self.unzip, &self.clamped);
-        let (limit, dither_seed) = (self.limit, self.dither_seed);
+        let (settings, unzip, clamped) = (&self.settings, &self.unzip, &self.clamped);
+        let limit = self.limit;
         let one = |unit: usize, out: &mut [u16], scratch: &mut Vec<Complex32>| {
             let (pol, row) = (unit / geometry.rows, unit % geometry.rows);
             if row >= count {
@@ -134,13 +132,15 @@ impl Cpu {
                 spectrum = scratch;
             }
             let number = header.timestamp / step + (first + row) as u64;
+            let t = number * step;
             let turn = Turn {
                 phase_turns: phase.get(index).copied().unwrap_or(0.0),
                 fine_delay_samples: fine.get(index).copied().unwrap_or(0.0),
-                dither_key: dither_seed.map(|seed| dither::key(seed, &[number, pol as u64])),
+                dither_key: settings.dither_key(t, number, pol),
                 limit,
             };
-            let count = rotate(spectrum, &turn, &gains[pol], &mut out[..channels], geometry.form);
+            let gains = &settings.gains(t)[pol];
+            let count = rotate(spectrum, &turn, gains, &mut out[..channels], geometry.form);
             clamped[unit].store(count, Ordering::Relaxed);
         };
         let pitch = geometry.pitch;
@@ -149,6 +149,15 @@ impl Cpu {
                 one(first + i, row, scratch);
             }
         });
+    }
+
+    /// Goes over to what holds for the spectra of an input frame.
+    fn begin(&mut self, input: &Header) {
+        let samples = self.shape.spectra * self.shape.step();
+        for (from, live) in self.changes.begin(input.timestamp + samples as u64) {
+            self.settings.retune(from, live);
+        }
+        self.settings.advance(input.timestamp);
     }
 
     /// Pushes the frame being filled, if it has a valid heap. Otherwise it is left out: its
@@ -175,6 +184,7 @@ impl Block for Cpu {
         let Some((input, from)) = self.input.take() else {
             if let Some(frame) = io.inputs[0].pop() {
                 if self.collector.accept(frame.header()) {
+                    self.begin(frame.header());
                     self.input = Some((frame, 0));
                 }
                 return Ok(Next::Again);
@@ -210,5 +220,9 @@ impl Block for Cpu {
             self.input = Some((input, next));
         }
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
     }
 }

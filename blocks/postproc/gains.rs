@@ -1,5 +1,6 @@
 //! Gains as a parameter: one, one per polarisation, or one per polarisation and channel.
 
+use super::rotate::ChannelGains;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -41,6 +42,16 @@ impl Gains {
                 PolGains::PerChannel(gains) => (gains.clone(), false),
             },
         }
+    }
+
+    /// What spectra of `channels` channels are multiplied with, for each polarisation.
+    #[must_use]
+    pub(crate) fn of_pols(&self, pols: usize, channels: usize) -> Vec<ChannelGains> {
+        let of_pol = |pol| {
+            let (gains, all_equal) = self.of_pol(pol, channels);
+            ChannelGains::new(gains, all_equal)
+        };
+        (0..pols).map(of_pol).collect()
     }
 
     /// Every factor that was given.

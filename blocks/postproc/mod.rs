@@ -7,6 +7,7 @@ mod gains;
 pub(crate) mod heaps;
 mod phase;
 pub(crate) mod rotate;
+pub(crate) mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -15,10 +16,12 @@ mod unzip;
 
 use crate::axes;
 use crate::dither::Dither;
+use crate::live::Live;
 use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
     Ports, Refusal, Resources, ValidityType,
@@ -185,6 +188,10 @@ impl Postproc {
     }
 }
 
+fn no_spectra() -> BlockError {
+    BlockError::new("the input of `postproc` has no spectra")
+}
+
 impl Kind for Postproc {
     const NAME: &'static str = "postproc";
     const DOC: &'static str = include_str!("README.md");
@@ -192,6 +199,8 @@ impl Kind for Postproc {
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
     const IMPLEMENTATIONS: &'static [Implementation] =
         &[CPU, Implementation::cuda("cuda", "one kernel from spectra to heaps")];
+
+    const LIVE: &'static [&'static str] = &["gains", "dither_seed"];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
@@ -239,9 +248,16 @@ impl Kind for Postproc {
         }
     }
 
+    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+        let shape = Shape::of_channels(&ports.inputs[0]).ok_or_else(no_spectra)?;
+        Ok(Box::new(match parameter {
+            "gains" => Live::Gains(self.gains.of_pols(shape.pols, shape.channels)),
+            _ => Live::DitherSeed(self.dither_seed),
+        }))
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Shape::of_channels(&ports.inputs[0])
-            .ok_or_else(|| BlockError::new("the input of `postproc` has no spectra"))?;
+        let shape = Shape::of_channels(&ports.inputs[0]).ok_or_else(no_spectra)?;
         match env.implementation {
             "cuda" => Ok(Box::new(cuda::Cuda::new(self, shape, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, shape, env)?)),

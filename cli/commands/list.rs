@@ -112,7 +112,9 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
         text.push_str("parameters: none\n");
         return text;
     }
-    text.push_str("parameters:\n");
+    let live = parameters.iter().any(|parameter| parameter.is_live);
+    let live = if live { " (live ones may change while the block runs)" } else { "" };
+    text.push_str(&format!("parameters{live}:\n"));
     for parameter in parameters {
         let default = match &parameter.default {
             Some(Value::Null) => "optional".to_owned(),
@@ -120,7 +122,8 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
             None if parameter.is_required => "required".to_owned(),
             None => "optional".to_owned(),
         };
-        let note = terminal.paint(Paint::Dim, &format!("{}, {default}", parameter.sort));
+        let live = if parameter.is_live { ", live" } else { "" };
+        let note = terminal.paint(Paint::Dim, &format!("{}, {default}{live}", parameter.sort));
         text.push_str(&format!("  {}  {note}\n", heading(&parameter.name)));
         for line in parameter.doc.lines() {
             text.push_str(&format!("      {line}\n"));
@@ -135,6 +138,8 @@ struct Parameter {
     name: String,
     sort: String,
     is_required: bool,
+    /// It may change while the block runs.
+    is_live: bool,
     default: Option<Value>,
     doc: String,
 }
@@ -166,6 +171,7 @@ fn collect(root: &Value, object: &Value, prefix: &str, depth: usize, found: &mut
                     name: full.clone(),
                     sort: sort(root, value),
                     is_required: required.iter().any(|known| known == name),
+                    is_live: value["x-live"] == true,
                     default: value.get("default").cloned(),
                     doc: doc.unwrap_or_default().to_owned(),
                 });

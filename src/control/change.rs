@@ -2,8 +2,7 @@
 
 use super::Control;
 use crate::device::DeviceName;
-use crate::diagnostic::Diagnostic;
-use crate::flowgraph::{Changed, Plan, PlannedBlock, Sources, beside_frames};
+use crate::flowgraph::{Changed, Plan, PlannedBlock, Refused, beside_frames};
 use crate::kind::PortPool;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -71,14 +70,6 @@ impl Way {
             Self::Restart(_) => "from the stop of the flowgraph to its next start".to_owned(),
         }
     }
-}
-
-/// Why a change is refused, with what its diagnostics point at.
-pub struct Refused {
-    /// The change, for [`render_all`](crate::diagnostic::render_all).
-    pub sources: Sources,
-    /// Everything that is wrong with it.
-    pub problems: Vec<Diagnostic>,
 }
 
 impl Control {

@@ -28,11 +28,8 @@ fn tell(run: &Handle, known: &mut HashMap<(String, &'static str), u64>) {
             let count = counter.counter.get();
             let before = known.insert((name.clone(), counter.name), count).unwrap_or_default();
             if count > before {
-                run.tell(
-                    EventKind::DataLost,
-                    &name,
-                    format!("{} {}", count - before, counter.name),
-                );
+                let text = format!("{} {}", count - before, counter.name);
+                run.tell(EventKind::DataLost, Some(&name), text);
             }
         }
     }

@@ -8,17 +8,22 @@
 //! - [`Change`]: what a change does and how it is made, before it is made
 //! - `swap`: making it
 //! - `losses`: lost data as events
+//! - `retune`: parameters of running blocks, changed at a timestamp
 
 mod change;
 mod losses;
+mod retune;
 mod swap;
 
-pub use change::{Change, Difference, Refused, Way};
+pub use crate::flowgraph::Refused;
+pub use change::{Change, Difference, Way};
+pub use retune::{RetuneError, Retuned};
 pub use swap::SwapError;
 
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
 use crate::runtime::{BlockStats, Event, Failure, Handle, RunState};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,14 +38,21 @@ struct Inner {
     run: Handle,
     /// Held while a change is made.
     changing: Mutex<()>,
+    /// See [`Control::steady_state_timestamp`].
+    steady_state: AtomicU64,
 }
 
 impl Control {
     /// Control over `run`, a run of `plan` made of the kinds in `registry`.
     #[must_use]
     pub fn new(plan: Plan, registry: Registry, run: Handle) -> Self {
-        let plan = RwLock::new(Arc::new(plan));
-        let control = Self(Arc::new(Inner { plan, registry, run, changing: Mutex::new(()) }));
+        let control = Self(Arc::new(Inner {
+            plan: RwLock::new(Arc::new(plan)),
+            registry,
+            run,
+            changing: Mutex::default(),
+            steady_state: AtomicU64::new(0),
+        }));
         losses::watch(control.0.run.clone());
         control
     }

@@ -85,7 +85,7 @@ impl Control {
             Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
             Err(error) => {
                 let text = crate::runtime::with_causes(error);
-                self.0.run.tell(EventKind::NotSwapped, &change.block, text);
+                self.0.run.tell(EventKind::NotSwapped, Some(&change.block), text);
             }
         }
         made

@@ -284,4 +284,6 @@ pub mod codes {
 
     /// A change that cannot be made while the flowgraph runs.
     pub const CHANGE: &str = "E0401";
+    /// A parameter cannot change while its block runs.
+    pub const NOT_LIVE: &str = "E0402";
 }

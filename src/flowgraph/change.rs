@@ -240,7 +240,7 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
 }
 
 /// `base` with the entries of `over`; nothing in place of a value takes the entry away.
-fn laid_over(base: Node, over: Node) -> Node {
+pub(super) fn laid_over(base: Node, over: Node) -> Node {
     let (Value::Map(mut entries), Value::Map(changes)) = (base.value, over.value.clone()) else {
         return over;
     };

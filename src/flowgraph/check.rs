@@ -192,13 +192,12 @@ pub(super) fn plan_block(
         };
         inputs.push(port.clone());
     }
-    let refused = |refusals: Vec<Refusal>| -> Vec<Diagnostic> {
-        refusals.into_iter().map(|r| refusal(r, instance, feeds, &inputs)).collect()
-    };
     let mut outputs = match configured.ports(&inputs) {
         Ok(outputs) => outputs,
         Err(refusals) => {
-            problems.extend(refused(refusals));
+            let place = |at: &At| place(at, instance, feeds, &inputs);
+            let refused = refusals.into_iter().map(|each| refusal(each, &instance.name, place));
+            problems.extend(refused);
             return None;
         }
     };
@@ -316,7 +315,8 @@ fn implementation_problems(
     let problem = |mut refused: Refusal| {
         refused.help.get_or_insert_with(|| "`implementation: cpu` can do it".to_owned());
         let chosen = format!("this chooses `{implementation}`");
-        refusal(refused.note(At::Implementation, chosen), instance, feeds, &ports.inputs)
+        let place = |at: &At| place(at, instance, feeds, &ports.inputs);
+        refusal(refused.note(At::Implementation, chosen), &instance.name, place)
     };
     refusals.map(problem).collect()
 }
@@ -346,13 +346,9 @@ fn parameter_span(instance: &Instance<'_>, path: &str) -> Span {
     given.map_or(instance.kind_span, |node| node.span)
 }
 
-fn refusal(
-    refusal: Refusal,
-    instance: &Instance<'_>,
-    feeds: &[Feed],
-    inputs: &[PortType],
-) -> Diagnostic {
-    let place = |at: &At| match at {
+/// Where something in the terms of a block stands in the file.
+fn place(at: &At, instance: &Instance<'_>, feeds: &[Feed], inputs: &[PortType]) -> Span {
+    match at {
         At::Block => instance.key,
         At::Parameter(path) => parameter_span(instance, path),
         At::Implementation => instance.placement.chosen.unwrap_or(instance.kind_span),
@@ -367,7 +363,11 @@ fn refusal(
                 _ => reference,
             }
         }
-    };
+    }
+}
+
+/// What `block` refuses, with the places of the file.
+pub(super) fn refusal(refusal: Refusal, block: &str, place: impl Fn(&At) -> Span) -> Diagnostic {
     let mut problem = Diagnostic::error(refusal.code, place(&refusal.at), refusal.message)
         .label(refusal.label)
         .maybe_help(refusal.help);
@@ -378,6 +378,6 @@ fn refusal(
             problem = problem.note(span, text.clone());
         }
     }
-    problem.blocks.push(instance.name.clone());
+    problem.blocks.push(block.to_owned());
     problem
 }

@@ -287,7 +287,7 @@ fn lenient(schema: Json, prefix: &str) -> Json {
     }
     // The description stays outside, where editors look for it.
     let mut outside = Map::new();
-    for key in ["description", "default", "title"] {
+    for key in ["description", "default", "title", "x-live"] {
         if let Some(value) = object.remove(key) {
             outside.insert(key.to_owned(), value);
         }

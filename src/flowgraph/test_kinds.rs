@@ -2,6 +2,7 @@
 
 use crate::block::{Block, BlockError};
 use crate::diagnostic::codes;
+use crate::retune::LiveValue;
 use crate::{
     At, Axis, CPU, Clock, Dtype, Env, Implementation, Kind, KindEntry, PortNames, PortPool,
     PortType, Ports, Refusal, Registry, Resources, ValidityType,
@@ -79,18 +80,27 @@ struct Source {
     channels: usize,
     /// Loudness.
     #[serde(default)]
-    #[allow(dead_code)]
     level: f64,
 }
 
 impl Kind for Source {
     kind!(Source "source" PortNames::Fixed(&[]), PortNames::Fixed(&["pol0", "pol1"]));
+    const LIVE: &'static [&'static str] = &["level"];
+
+    fn live_value(&self, _: &str, _: &Ports) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.level))
+    }
 
     fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         if self.channels == 0 {
             let at = At::Parameter("channels");
             let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, "no channels at all");
             return Err(vec![refusal.label("at least 1")]);
+        }
+        if self.level < 0.0 {
+            let at = At::Parameter("level");
+            let message = "there is nothing below silence";
+            return Err(vec![Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)]);
         }
         Ok(vec![port(self.channels), port(self.channels)])
     }

@@ -8,6 +8,7 @@ pub use super::harness::Harness;
 use super::tee::Tee;
 use crate::frame::{Frame, FrameMut, Pool};
 use crate::kind::Waker;
+use crate::retune::{Coming, ConfigChange};
 use concurrent_queue::ConcurrentQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -249,6 +250,8 @@ pub(crate) struct FrameWriter {
     pool: Option<Arc<Pool>>,
     sequence: u64,
     config_id: u64,
+    /// What becomes of `config_id`, in the order in which it was said.
+    config_changes: Vec<ConfigChange>,
     /// Frames that may still be pushed in this turn.
     turn: u32,
     /// Timestamp of the last frame.
@@ -274,6 +277,7 @@ impl FrameWriter {
             pool,
             sequence: 0,
             config_id,
+            config_changes: Vec::new(),
             turn: u32::MAX,
             last: None,
             after: None,
@@ -313,7 +317,34 @@ impl FrameWriter {
         (!self.edges.is_empty()).then(|| self.edges.iter().all(|edge| edge.is_closed()))
     }
 
+    /// Has frames carry another `config_id` from a moment on.
+    pub(crate) fn expect(&mut self, change: ConfigChange) {
+        self.config_changes.push(change);
+    }
+
+    /// Goes over to what frames that start at `timestamp` carry.
+    fn change_config(&mut self, timestamp: u64) {
+        let mut index = 0;
+        while let Some(change) = self.config_changes.get(index) {
+            match change.at(timestamp) {
+                Coming::Now(config_id) => {
+                    self.config_id = config_id;
+                    // What was said before is contained in what was said later.
+                    self.config_changes.drain(..=index);
+                    index = 0;
+                }
+                Coming::Never => {
+                    self.config_changes.remove(index);
+                }
+                Coming::Later => index += 1,
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, mut frame: FrameMut) {
+        if !self.config_changes.is_empty() {
+            self.change_config(frame.header().timestamp);
+        }
         let header = frame.header_mut();
         header.sequence = self.sequence;
         header.config_id = self.config_id;
@@ -390,6 +421,8 @@ impl FrameWriter {
     pub(crate) fn exchange(&mut self, companion: &mut Self, made: VecDeque<Arc<Frame>>) {
         std::mem::swap(&mut self.pool, &mut companion.pool);
         std::mem::swap(&mut self.config_id, &mut companion.config_id);
+        // They concern the block that is here no more, or again.
+        std::mem::swap(&mut self.config_changes, &mut companion.config_changes);
         self.after = self.last;
         companion.after = None;
         self.made_before = made;

@@ -40,6 +40,8 @@ pub enum EventKind {
     Skipped,
     /// A block failed, was built anew and goes on.
     Restarted,
+    /// Parameters of blocks were changed.
+    Retuned,
     /// Another block has taken the place of one.
     Swapped,
     /// A block that had taken another's place failed, and the other one is back.
@@ -62,6 +64,7 @@ impl EventKind {
             Self::Fault => "fault",
             Self::Skipped => "skipped",
             Self::Restarted => "restarted",
+            Self::Retuned => "retuned",
             Self::Swapped => "swapped",
             Self::RolledBack => "rolled_back",
             Self::NotSwapped => "not_swapped",

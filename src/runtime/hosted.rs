@@ -4,6 +4,7 @@ use super::assembly::PartOutput;
 use super::beside::Beside;
 use super::edge::{Edge, FrameReader, FrameWriter};
 use crate::block::{Block, BlockError, Input, Io, Next, Output};
+use crate::retune::ConfigChange;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,6 +42,11 @@ impl Hosted {
             beside: None,
             is_held: false,
         }
+    }
+
+    /// Has its frames carry another `config_id` from a moment on.
+    pub(crate) fn expect(&mut self, change: &ConfigChange) {
+        self.outputs.iter_mut().for_each(|output| output.writer.expect(change.clone()));
     }
 
     /// Everyone who read its outputs has ended, so it works for nobody.

@@ -158,9 +158,22 @@ impl Handle {
         }
     }
 
-    /// Adds an event of `block`.
-    pub(crate) fn tell(&self, kind: EventKind, block: &str, text: String) {
-        self.run.events.add(kind, Some(block), text);
+    /// Runs `command` on a block between two calls of its `work`, some time soon if it has not ended
+    /// by then.
+    pub(crate) fn tell_block(
+        &self,
+        block: &str,
+        command: impl FnOnce(&mut Hosted) + Send + 'static,
+    ) {
+        if let Some(cell) = self.run.cell(block) {
+            cell.mailbox.post(Box::new(command));
+            cell.wake.wake();
+        }
+    }
+
+    /// Adds an event.
+    pub(crate) fn tell(&self, kind: EventKind, block: Option<&str>, text: String) {
+        self.run.events.add(kind, block, text);
     }
 
     /// Asks for a draining stop: sources finish, and what is queued still flows to its end.

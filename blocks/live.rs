@@ -1,0 +1,14 @@
+//! Parameters of the F-engine's blocks that change while they run.
+
+use crate::delay::Piece;
+use crate::postproc::rotate::ChannelGains;
+
+/// A new value.
+pub enum Live {
+    /// Delay model of each polarisation.
+    Delays(Vec<Vec<Piece>>),
+    /// Gains of each polarisation.
+    Gains(Vec<ChannelGains>),
+    /// Seed of the dither.
+    DitherSeed(u64),
+}

@@ -1,0 +1,273 @@
+//! Parameters of running flowgraphs, changed at a timestamp: what comes out before it is what came out
+//! with the old values, and after it what comes out with the new ones, spectrum by spectrum.
+
+use crate::kinds;
+use fxgraph::control::{RetuneError, Retuned};
+use fxgraph::flowgraph::{Probe, load_text};
+use fxgraph::runtime::{EventKind, Options, Prepared};
+use fxgraph::{Block, BlockError, Control, Io, Next, Registry, async_trait};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_mins(1);
+const CHANNELS: usize = 16;
+const STEP: u64 = 2 * CHANNELS as u64;
+const SPECTRA_PER_HEAP: usize = 8;
+
+#[test]
+fn every_live_parameter_is_marked_in_its_schema() {
+    let mut live = 0;
+    for kind in kinds() {
+        let schema = (kind.schema)().to_value();
+        for name in kind.live {
+            assert_eq!(schema["properties"][name]["x-live"], true, "{name} of {}", kind.name);
+            live += 1;
+        }
+    }
+    assert!(live > 0);
+}
+
+/// One spectrum of all polarisations on its way out.
+#[derive(Clone, Debug, PartialEq)]
+struct Spectrum {
+    timestamp: u64,
+    config_id: u64,
+    is_valid: bool,
+    values: Vec<u8>,
+}
+
+/// Keeps what it reads, as far as it may.
+struct Watch {
+    seen: Arc<Mutex<Vec<Spectrum>>>,
+    allowed: Arc<AtomicUsize>,
+    pols: usize,
+}
+
+#[async_trait]
+impl Block for Watch {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let pause = Next::After(Duration::from_millis(1));
+        while self.seen.lock().unwrap().len() < self.allowed.load(Ordering::SeqCst) {
+            let Some(frame) = io.inputs[0].pop() else {
+                return Ok(if io.inputs[0].ended() { Next::Finished } else { pause });
+            };
+            let header = frame.header();
+            // [channel][spectrum][pol][re, im]
+            let payload = frame.as_slice::<u8>();
+            let unit = 2 * self.pols;
+            for s in 0..SPECTRA_PER_HEAP {
+                let rows = payload.chunks_exact(SPECTRA_PER_HEAP * unit);
+                let values = rows.flat_map(|row| &row[s * unit..][..unit]).copied().collect();
+                self.seen.lock().unwrap().push(Spectrum {
+                    timestamp: header.timestamp + s as u64 * STEP,
+                    config_id: header.config_id,
+                    is_valid: header.validity[0] == 1,
+                    values,
+                });
+            }
+        }
+        Ok(pause)
+    }
+}
+
+/// An F-engine: `pfb`, `fft` and `post`, or `post` alone as `f_engine`.
+fn flowgraph(in_one: bool, pols: usize, delays: &str, gains: &str, seed: u64) -> String {
+    let inputs = if pols == 2 { "[dig.pol0, dig.pol1]" } else { "[dig.pol0]" };
+    let filter =
+        format!("channels: {CHANNELS}, taps: 4, delays: {delays}, max_delay_seconds: 0.0001, ");
+    let quantiser =
+        format!("spectra_per_heap: {SPECTRA_PER_HEAP}, gains: {gains}, dither_seed: {seed}, ");
+    let blocks = if in_one {
+        format!(
+            "  post: {{kind: f_engine, inputs: {inputs}, parameters: {{{filter} {quantiser}}}}}\n"
+        )
+    } else {
+        format!(
+            "  pfb: {{kind: pfb, inputs: {inputs}, parameters: {{{filter} spectra_per_frame: 20}}}}\n  \
+             fft: {{kind: fft, input: pfb}}\n  \
+             post: {{kind: postproc, input: fft, parameters: {{{quantiser}}}}}\n"
+        )
+    };
+    let unread = if pols == 2 { "" } else { "  unread: {kind: null_sink, input: dig.pol1}\n" };
+    format!(
+        "flowgraph: retuned\nblocks:\n  \
+         dig: {{kind: digitiser_simulator, parameters: {{signals: \"wgn(0.1)\", frames: 40, \
+         adc_sample_rate_hz: 1.0e+6, samples_per_frame: 2048, samples_per_heap: 256, \
+         period_samples: 65536}}}}\n{blocks}{unread}  end: {{kind: null_sink, input: post}}\n"
+    )
+}
+
+/// Runs a flowgraph to its end; `change` is called when some of its spectra have come out and the
+/// rest waits.
+fn run(text: &str, pols: usize, change: impl FnOnce(&Control)) -> Vec<Spectrum> {
+    let plan = load_text("test.yaml", text, &[], &Registry::new(kinds())).result.unwrap();
+    let (seen, allowed) = (Arc::default(), Arc::new(AtomicUsize::new(200)));
+    let watch = Watch { seen: Arc::clone(&seen), allowed: Arc::clone(&allowed), pols };
+    let source = (plan.block("post").unwrap(), 0);
+    let probe = Probe { name: "watch".to_owned(), source, block: Box::new(watch), queue: 2 };
+    let prepared = Prepared::new(plan.build_with(vec![probe]).unwrap()).unwrap();
+    let options = Options { config_id: plan.config_id(), ..Options::default() };
+    let control = Control::new(plan, Registry::new(kinds()), prepared.handle());
+    let running = prepared.start(options).unwrap();
+    while seen.lock().unwrap().len() < 200 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    change(&control);
+    allowed.store(usize::MAX, Ordering::SeqCst);
+    assert!(control.wait_timeout(LIMIT));
+    assert!(running.wait().failures.is_empty());
+    let seen = seen.lock().unwrap().clone();
+    assert!(seen.len() > 2000 && seen.iter().filter(|spectrum| spectrum.is_valid).count() > 2000);
+    seen
+}
+
+fn untouched(text: &str, pols: usize) -> Vec<Spectrum> {
+    run(text, pols, |_| {})
+}
+
+/// The values and no more: what made them has another identity.
+fn values(spectra: &[Spectrum]) -> Vec<(u64, bool, &[u8])> {
+    spectra.iter().map(|s| (s.timestamp, s.is_valid, &*s.values)).collect()
+}
+
+/// `before` up to the timestamp, `after` from there on.
+fn joined<'a>(
+    before: &'a [Spectrum],
+    after: &'a [Spectrum],
+    at: u64,
+) -> Vec<(u64, bool, &'a [u8])> {
+    let pairs = values(before).into_iter().zip(values(after));
+    pairs.map(|(before, after)| if before.0 < at { before } else { after }).collect()
+}
+
+#[test]
+fn gains_and_seeds_hold_from_the_first_spectrum_at_the_timestamp_on() {
+    for (in_one, pols) in [(false, 2), (false, 1), (true, 2)] {
+        // Not where a spectrum, a heap or a frame of the filter bank begins.
+        let at = 45_003;
+        let text = flowgraph(in_one, pols, "[]", "20", 3);
+        let before = untouched(&text, pols);
+        let list: Vec<String> = (0..CHANNELS).map(|k| format!("{{re: {k}, im: 3}}")).collect();
+        let gains = format!("[{}]", vec![format!("[{}]", list.join(", ")); pols].join(", "));
+        let after = untouched(&flowgraph(in_one, pols, "[]", &gains, 8), pols);
+        let found = run(&text, pols, |control| {
+            let request = format!("post: {{gains: {gains}, dither_seed: 8}}");
+            let done = control.retune(&request, Some(at), LIMIT).unwrap();
+            assert_eq!((done.effective_timestamp, done.is_late), (at, false));
+            assert_eq!(control.plan().config_id(), done.config_id);
+        });
+        assert!(values(&found) == joined(&before, &after, at), "{in_one} {pols}");
+        assert_ne!(values(&found), values(&before));
+        // A frame is one heap: that in which the change comes is made of both.
+        let heap = SPECTRA_PER_HEAP as u64 * STEP;
+        let ids: Vec<u64> = [before[0].config_id, after[0].config_id].into();
+        for Spectrum { timestamp, config_id, .. } in &found {
+            assert_eq!(*config_id == ids[0], *timestamp < at.next_multiple_of(heap), "{timestamp}");
+        }
+    }
+}
+
+#[test]
+fn delays_hold_from_the_first_spectrum_at_the_timestamp_on() {
+    for in_one in [false, true] {
+        let at = 50_001;
+        let old = "[{delay_samples: 3.3}], [{delay_samples: -7.0, phase_radians: 0.3}]";
+        let new = |start: u64| {
+            [
+                format!("{{start_samples: {start}, delay_samples: 20.4}}"),
+                format!("{{start_samples: {start}, delay_samples: -2.25, phase_radians: 1}}"),
+            ]
+        };
+        let text = flowgraph(in_one, 2, &format!("[{old}]"), "20", 3);
+        let [new0, new1] = new(40_000);
+        let queued = format!(
+            "[[{{delay_samples: 3.3}}, {}], [{{delay_samples: -7.0, phase_radians: 0.3}}, {}]]",
+            new0.replace("40000", "50001"),
+            new1.replace("40000", "50001"),
+        );
+        // Models that do not move: when they started does not show.
+        let expected = untouched(&flowgraph(in_one, 2, &queued, "20", 3), 2);
+        let block = if in_one { "post" } else { "pfb" };
+        let found = run(&text, 2, |control| {
+            let request = format!("{block}: {{delays: [[{new0}], [{new1}]]}}");
+            let done = control.retune(&request, Some(at), LIMIT).unwrap();
+            assert_eq!(done.effective_timestamp, at);
+        });
+        assert!(values(&found) == values(&expected), "{in_one}");
+        let before = untouched(&text, 2);
+        assert!(values(&found) != values(&before));
+    }
+}
+
+#[test]
+fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
+    let text = flowgraph(false, 2, "[[{delay_samples: 1}], []]", "20", 3);
+    let before = untouched(&text, 2);
+    let refuse = |control: &Control, request: &str| {
+        let error = control.retune(request, None, LIMIT).unwrap_err();
+        let RetuneError::Refused(refused) = error else { panic!("{error}") };
+        assert_eq!(control.plan().config_id(), before[0].config_id);
+        refused.problems[0].message.clone()
+    };
+    let unchanged = run(&text, 2, |control| {
+        let message =
+            refuse(control, "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {bits: 4}}");
+        assert_eq!(message, "`bits` of `postproc` cannot change while it runs");
+        let message =
+            refuse(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
+        assert!(message.contains("beyond range"), "{message}");
+        refuse(control, "{post: {gains: [1, 2, 3]}}");
+        // The last of them does not take its values, when the others have.
+        let gone = control.retune("{post: {gains: 1}, fft: {threads: 1}, end: {}}", None, LIMIT);
+        assert!(gone.is_err());
+        assert!(control.retune("{}", None, LIMIT).is_err());
+        let far = control.retune("{post: {gains: 1}}", Some(u64::MAX), LIMIT).unwrap_err();
+        assert_eq!(far.to_string(), format!("timestamp {} will never come", u64::MAX));
+    });
+    assert_eq!(unchanged, before);
+    let mut done = None;
+    let found = run(&text, 2, |control| {
+        let request = "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {gains: 30}}";
+        let first: Retuned = control.retune(request, None, LIMIT).unwrap();
+        assert!(!first.is_late);
+        assert_eq!(control.steady_state_timestamp(), first.effective_timestamp);
+        // A time that has passed: at once, and it says so.
+        let late = control.retune("{post: {gains: 30}}", Some(10), LIMIT).unwrap();
+        assert!(late.is_late && late.effective_timestamp > 10);
+        assert!(late.effective_timestamp <= first.effective_timestamp);
+        assert_eq!(late.steady_state_timestamp, first.effective_timestamp);
+        let events = control.events_since(0);
+        let told: Vec<_> = events.iter().filter(|e| e.kind == EventKind::Retuned).collect();
+        let text = format!("`pfb`, `post` from timestamp {} on", first.effective_timestamp);
+        assert_eq!((told[0].block.as_deref(), &told[0].text), (None, &text));
+        assert_eq!(told[1].block.as_deref(), Some("post"));
+        done = Some((first.effective_timestamp, late.effective_timestamp));
+    });
+    let (both, gains) = done.unwrap();
+    let louder = untouched(&flowgraph(false, 2, "[[{delay_samples: 1}], []]", "30", 3), 2);
+    let after = untouched(&flowgraph(false, 2, "[[{delay_samples: 9}], []]", "30", 3), 2);
+    let expected: Vec<_> = joined(&before, &louder, gains)
+        .into_iter()
+        .zip(values(&after))
+        .map(|(before, after)| if before.0 < both { before } else { after })
+        .collect();
+    assert!(values(&found) == expected);
+}
+
+#[test]
+fn several_changes_wait_for_their_times_in_order() {
+    let text = flowgraph(false, 2, "[]", "1", 3);
+    let runs =
+        [1, 20, 40, 30].map(|gain| untouched(&flowgraph(false, 2, "[]", &gain.to_string(), 3), 2));
+    let found = run(&text, 2, |control| {
+        for (at, gain) in [(40_000, 20), (60_000, 30), (70_000, 50), (50_000, 40), (65_000, 30)] {
+            control.retune(&format!("{{post: {{gains: {gain}}}}}"), Some(at), LIMIT).unwrap();
+        }
+    });
+    let expected = |spectrum: &Spectrum, n: usize| {
+        let which = [40_000, 50_000, 65_000].iter().filter(|at| spectrum.timestamp >= **at).count();
+        runs[which][n].values == spectrum.values
+    };
+    assert!(found.iter().enumerate().all(|(n, spectrum)| expected(spectrum, n)));
+}

@@ -1,0 +1,284 @@
+//! Changed parameters of a running flowgraph, read and checked like those of a file.
+
+use super::change::laid_over;
+use super::check::{configure, refusal};
+use super::document::wrong_type;
+use super::load::seal;
+use super::parse::parse;
+use super::value::{Key, Node, Value};
+use super::{Plan, PlannedBlock, Sources};
+use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
+use crate::kind::{At, Configured, KindEntry, Ports, Registry};
+use crate::retune::LiveValue;
+use std::sync::Arc;
+
+/// What a text that asks for a change is called in its diagnostics.
+const REQUEST: &str = "request";
+
+/// Why a change of a running flowgraph is refused, with what its diagnostics point at.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The change, for [`render_all`](crate::diagnostic::render_all).
+    pub sources: Sources,
+    /// Everything that is wrong with it, sorted by place.
+    pub problems: Vec<Diagnostic>,
+}
+
+/// A plan with other live parameters.
+pub(crate) struct Retuned {
+    pub plan: Plan,
+    /// Of each block that changes: its name and its new values.
+    pub blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
+}
+
+impl Plan {
+    /// This plan with the parameters in `request`, a mapping (YAML or JSON) of names of blocks to
+    /// those of their parameters that change.
+    pub(crate) fn retune(&self, registry: &Registry, request: &str) -> Result<Retuned, Refused> {
+        let mut sources = Sources::default();
+        let file = sources.add(REQUEST, request);
+        let mut problems = Vec::new();
+        let request = parse(file, sources.get(file).map_or("", |source| &source.text));
+        let retuned = match request {
+            Ok(node) => self.with_parameters(registry, &node, &mut sources, &mut problems),
+            Err(more) => {
+                problems = more;
+                None
+            }
+        };
+        match retuned {
+            Some(retuned) if problems.is_empty() => Ok(retuned),
+            _ => Err(Refused { sources, problems: tidy(problems) }),
+        }
+    }
+
+    fn with_parameters(
+        &self,
+        registry: &Registry,
+        request: &Node,
+        sources: &mut Sources,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Option<Retuned> {
+        let Value::Map(entries) = &request.value else {
+            problems.push(wrong_type(request, "a mapping of blocks to their parameters"));
+            return None;
+        };
+        let mut plan = self.clone();
+        let mut blocks = Vec::new();
+        for (key, node) in entries {
+            let found = self
+                .block(&key.text)
+                .and_then(|index| Some((index, registry.get(self.blocks[index].kind)?)));
+            let Some((index, kind)) = found else {
+                problems.push(self.unknown_block(key));
+                continue;
+            };
+            let running = &self.blocks[index];
+            let Some(given) = may_change(running, kind, node, problems) else { continue };
+            let in_force = running.parameters.to_string();
+            let file = sources.add(format!("{} as it runs", running.name), &in_force);
+            let Ok(in_force) = parse(file, &in_force) else { continue };
+            let parameters = laid_over(in_force, given.clone());
+            let Some(configured) = checked(running, kind, key.span, &parameters, problems) else {
+                continue;
+            };
+            let values = live_values(configured.as_ref(), running, kind, &given, problems);
+            let block = &mut plan.blocks[index];
+            block.parameters = parameters.value.to_json();
+            block.configured = configured;
+            blocks.push((key.text.clone(), values));
+        }
+        if blocks.is_empty() && problems.is_empty() {
+            let problem = Diagnostic::error(codes::MISSING_KEY, request.span, "nothing changes")
+                .label("no block is named here")
+                .help("name a block and its parameters: `{\"f[0].postproc\": {\"gains\": 2}}`");
+            problems.push(problem);
+        }
+        seal(&mut plan);
+        Some(Retuned { plan, blocks })
+    }
+
+    fn unknown_block(&self, key: &Key) -> Diagnostic {
+        let known: Vec<&str> = self.blocks.iter().map(|block| block.name.as_str()).collect();
+        let message = format!("there is no block `{}`", key.text);
+        Diagnostic::error(codes::UNKNOWN_BLOCK, key.span, message)
+            .label("no such block")
+            .maybe_help(suggest(&key.text, "block", &known))
+    }
+}
+
+/// What is given for the parameters of a running block, without those that cannot change.
+fn may_change(
+    running: &PlannedBlock,
+    kind: &KindEntry,
+    given: &Node,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Node> {
+    let Value::Map(entries) = &given.value else {
+        problems.push(wrong_type(given, "a mapping of parameters to values"));
+        return None;
+    };
+    let known = (kind.schema)();
+    let may_change = |(name, value): &&(Key, Node)| {
+        // Who hands back all parameters of a block changes those that differ.
+        let is_same = running.parameters.get(&name.text) == Some(&value.value.to_json());
+        let is_known = known.pointer(&format!("/properties/{}", name.text)).is_some();
+        let is_fixed = !is_same && is_known && !kind.live.contains(&&*name.text);
+        if is_fixed {
+            problems.push(not_live(kind, name));
+        }
+        !is_fixed
+    };
+    let entries = entries.iter().filter(may_change).cloned().collect();
+    Some(Node::new(Value::Map(entries), given.span))
+}
+
+fn not_live(kind: &KindEntry, name: &Key) -> Diagnostic {
+    let message = format!("`{}` of `{}` cannot change while it runs", name.text, kind.name);
+    let live: Vec<String> = kind.live.iter().map(|name| format!("`{name}`")).collect();
+    let problem =
+        Diagnostic::error(codes::NOT_LIVE, name.span, message).label("needs another block");
+    let problem = if live.is_empty() {
+        problem
+    } else {
+        problem.help(format!("these can: {}", live.join(", ")))
+    };
+    problem.help("swap the block for one with the other value")
+}
+
+/// The block with these parameters, if it fits in the place of the running one.
+fn checked(
+    running: &PlannedBlock,
+    kind: &KindEntry,
+    key: Span,
+    parameters: &Node,
+    problems: &mut Vec<Diagnostic>,
+) -> Option<Arc<dyn Configured>> {
+    let mut report = |mut problem: Diagnostic| {
+        problem.blocks.push(running.name.clone());
+        problems.push(problem);
+    };
+    let configured = match configure(kind, parameters, key) {
+        Ok(configured) => configured,
+        Err(errors) => {
+            errors.into_iter().for_each(report);
+            return None;
+        }
+    };
+    let place = |at: &At| match at {
+        At::Parameter(path) => parameters.at(path).map_or(key, |node| node.span),
+        _ => key,
+    };
+    let Ports { inputs, outputs } = &running.ports;
+    let ports = match configured.ports(inputs) {
+        Ok(ports) => ports,
+        Err(refusals) => {
+            let refusals = refusals.into_iter();
+            problems.extend(refusals.map(|each| refusal(each, &running.name, place)));
+            return None;
+        }
+    };
+    let before = &running.configured;
+    let form = running.implementation;
+    let what = if ports != *outputs {
+        "make another stream"
+    } else if configured.resources(&running.ports) != before.resources(&running.ports)
+        || configured.device_bytes(&running.ports, form)
+            != before.device_bytes(&running.ports, form)
+    {
+        "need other memory, sockets or files"
+    } else {
+        return Some(Arc::from(configured));
+    };
+    let message = format!("`{}` would {what} with these parameters", kind.name);
+    let problem = Diagnostic::error(codes::NOT_LIVE, parameters.span, message)
+        .label("needs another block")
+        .help("swap the block for one with the other values");
+    report(problem);
+    None
+}
+
+fn live_values(
+    configured: &dyn Configured,
+    running: &PlannedBlock,
+    kind: &KindEntry,
+    given: &Node,
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<(&'static str, LiveValue)> {
+    let mut values = Vec::new();
+    for name in kind.live {
+        let Some((_, node)) = given.entry(name) else { continue };
+        match configured.live_value(name, &running.ports) {
+            Ok(value) => values.push((*name, value)),
+            Err(error) => {
+                let message = error.to_string();
+                let problem = Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, node.span, message);
+                problems.push(problem.label("refused here"));
+            }
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::{Style, render_all};
+    use crate::flowgraph::load_text;
+    use crate::flowgraph::test_kinds::registry;
+
+    fn plan(level: f64) -> Plan {
+        let text = format!(
+            "flowgraph: g\nblocks:\n  s: {{kind: source, replicate: 2, parameters: {{level: {level:?}}}}}\n  \
+             f: {{kind: filter, input: \"s[0]\", parameters: {{taps: 16}}}}\n  \
+             o: {{kind: sink, inputs: [f]}}\n"
+        );
+        load_text("example.yaml", &text, &[], &registry()).result.unwrap()
+    }
+
+    fn refused(request: &str) -> String {
+        let refused = plan(0.5).retune(&registry(), request).err().unwrap();
+        render_all(&refused.problems, &refused.sources, Style::Plain)
+    }
+
+    #[test]
+    fn a_plan_with_other_parameters_is_that_of_the_file_that_has_them() {
+        let retuned =
+            plan(0.5).retune(&registry(), "{\"s[0]\": {level: 2}, \"s[1]\": {level: 2.0}}");
+        let Retuned { plan: changed, blocks } = retuned.unwrap();
+        assert_eq!(changed.blocks[0].parameters, serde_json::json!({"level": 2}));
+        let names: Vec<_> = blocks.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["s[0]", "s[1]"]);
+        let value = blocks[1].1[0].1.downcast_ref::<f64>().copied();
+        assert_eq!((blocks[1].1[0].0, value), ("level", Some(2.0)));
+        let back = changed.retune(&registry(), "{\"s[0]\": {level: 2.0}}").unwrap().plan;
+        assert_eq!(back.config_hash, plan(2.0).config_hash);
+        assert_ne!(back.config_hash, plan(0.5).config_hash);
+    }
+
+    #[test]
+    fn all_parameters_of_a_block_may_be_handed_back() {
+        let retuned = plan(0.5).retune(&registry(), "f: {taps: 16}\ns[1]: {level: 0.5}\n").unwrap();
+        assert_eq!(retuned.plan.config_hash, plan(0.5).config_hash);
+        assert_eq!(retuned.blocks[0].1.len(), 0);
+        assert_eq!(retuned.blocks[1].1.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_change_is_refused_with_its_place_all_at_once() {
+        let request = "{\n  \"s[0]\": {\"level\": -1},\n  \"s[1]\": {\"levle\": 1, \"channels\": 32},\n  \
+                       \"f\": {\"taps\": 32},\n  \"s\": {\"level\": 1},\n  \"o\": 3\n}\n";
+        insta::assert_snapshot!("E0402", refused(request));
+        for (request, code) in [
+            ("s[0]: {level: loud}", "E0108"),
+            ("{", "E0101"),
+            ("[]", "E0108"),
+            ("{}", "E0107"),
+            ("s[0]: {level: 1, level: 2}", "E0105"),
+        ] {
+            let text = refused(request);
+            assert!(text.contains(code), "{request}: {text}");
+        }
+    }
+}
