@@ -4,6 +4,7 @@
 
 mod machine;
 
+use fxgraph::Dtype;
 use fxgraph_blocks::correlator::accumulate::Accumulator;
 use fxgraph_blocks::correlator::definition::product;
 use fxgraph_blocks::correlator::kernel::Kernel;
@@ -40,7 +41,7 @@ fn row(antennas: usize, cores: usize) {
         spectra: 256,
         samples_per_spectrum: 2048,
         k_major: false,
-        four_bit: false,
+        dtype: Dtype::Ci8,
     };
     let payload: Vec<u8> = (0..shape.frame_bytes() as u64)
         .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8)

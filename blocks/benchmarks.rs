@@ -55,9 +55,17 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     }
     for implementation in forms(device, &["hopper", "tensor_core"]) {
         for (antennas, channels) in [(64, 256), (80, 256), (256, 128), (512, 64)] {
-            all.push(correlator(device, &sizes, implementation, "k_major", antennas, channels));
+            let stream = ("k_major", "ci8");
+            all.push(correlator(device, &sizes, implementation, stream, antennas, channels));
         }
-        all.push(correlator(device, &sizes, implementation, "standard", 256, 128));
+        let stream = ("standard", "ci8");
+        all.push(correlator(device, &sizes, implementation, stream, 256, 128));
+    }
+    for implementation in forms(device, &["tensor_core"]) {
+        for (antennas, channels) in [(64, 256), (80, 256), (256, 128), (512, 64)] {
+            let stream = ("k_major", "cf16");
+            all.push(correlator(device, &sizes, implementation, stream, antennas, channels));
+        }
     }
     for beams in [4, 16, 64] {
         all.push(beamformer(device, &sizes, beams));
@@ -132,7 +140,13 @@ fn three_blocks(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark
 }
 
 /// Random quantised spectra of all antennas.
-fn stacked(layout: &str, heaps: usize, antennas: usize, channels: usize, spectra: usize) -> String {
+fn stacked(
+    (layout, dtype): (&str, &str),
+    heaps: usize,
+    antennas: usize,
+    channels: usize,
+    spectra: usize,
+) -> String {
     let [slower, faster] = match layout {
         "k_major" => [("pol", 2), ("spectrum", spectra)],
         _ => [("spectrum", spectra), ("pol", 2)],
@@ -142,7 +156,7 @@ fn stacked(layout: &str, heaps: usize, antennas: usize, channels: usize, spectra
         .join(", ");
     let samples = heaps * spectra * 8192;
     format!(
-        "  source:\n    kind: null_source\n    parameters: {{dtype: ci8, axes: [{axes}], \
+        "  source:\n    kind: null_source\n    parameters: {{dtype: {dtype}, axes: [{axes}], \
          validity_axes: [{{name: heap, len: {heaps}}}, {{name: antenna, len: {antennas}}}], \
          samples_per_frame: {samples}, pattern: random}}\n"
     )
@@ -152,7 +166,7 @@ fn correlator(
     device: DeviceName,
     sizes: &Sizes,
     implementation: &str,
-    layout: &str,
+    stream: (&str, &str),
     antennas: usize,
     channels: usize,
 ) -> Benchmark {
@@ -161,10 +175,13 @@ fn correlator(
     let blocks = format!(
         "{}  block: {{kind: correlator, queue: 1, implementation: {implementation}, input: source, \
          parameters: {{spectra_per_dump: {dump}}}}}\n  sink: {{kind: null_sink, input: block}}\n",
-        stacked(layout, heaps, antennas, channels, HEAP)
+        stacked(stream, heaps, antennas, channels, HEAP)
     );
     Benchmark {
-        name: format!("correlator {implementation}, {antennas} antennas, {layout}"),
+        name: format!(
+            "correlator {implementation}, {antennas} antennas, {}, {}",
+            stream.0, stream.1
+        ),
         flowgraph: flowgraph(device, &blocks),
         blocks: &["block"],
     }
@@ -176,7 +193,7 @@ fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
     let blocks = format!(
         "{}  block: {{kind: beamformer, queue: 1, input: source, parameters: {{beams: [{list}], \
          dither: none}}}}\n  sink: {{kind: null_sink, input: block}}\n",
-        stacked("standard", heaps, 80, 256, HEAP)
+        stacked(("standard", "ci8"), heaps, 80, 256, HEAP)
     );
     Benchmark {
         name: format!("beamformer, 80 antennas, {beams} beams"),

@@ -1,10 +1,11 @@
 //! The stream of stacked antennas that correlator and beamformer read:
-//! `ci8` or `ci4` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
+//! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
 //! `[heap][antenna][channel][pol 2][spectrum]`.
 
 use crate::axes;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
+use half::f16;
 
 /// Sizes and layout of such a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +22,25 @@ pub struct Stacked {
     pub samples_per_spectrum: u64,
     /// Polarisation is slower than spectrum.
     pub k_major: bool,
-    /// One byte per complex value instead of two.
-    pub four_bit: bool,
+    /// `ci4`, `ci8` or `cf16`.
+    pub dtype: Dtype,
 }
 
 const STANDARD: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
 const K_MAJOR: [&str; 5] = ["heap", "antenna", "channel", "pol", "spectrum"];
 
 impl Stacked {
-    /// Reads the sizes off a port, or says why it cannot be such a stream.
-    pub fn of_port(port: &PortType) -> Result<Self, Vec<Refusal>> {
+    /// Reads the sizes off a port, or says why it cannot be such a stream of one of the types that
+    /// the block works on.
+    pub fn of_port(port: &PortType, dtypes: &[Dtype]) -> Result<Self, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        if !matches!(port.dtype, Dtype::Ci8 | Dtype::Ci4) {
+        if !dtypes.contains(&port.dtype) {
+            let names: Vec<_> = dtypes.iter().map(|dtype| format!("`{dtype}`")).collect();
+            let names = names.join(" or ");
+            let message = format!("this block reads voltages of {names}, not of `{}`", port.dtype);
             refusals.push(
-                Refusal::new(
-                    codes::INPUT_DTYPE,
-                    At::Input(0),
-                    format!("channelised voltages are `ci8` or `ci4`, not `{}`", port.dtype),
-                )
-                .help("put `postproc` and `antenna_stack` before this block"),
+                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+                    .help("put `postproc` and `antenna_stack` before this block"),
             );
         }
         let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
@@ -91,14 +92,14 @@ impl Stacked {
             spectra: len("spectrum"),
             samples_per_spectrum,
             k_major: names == K_MAJOR,
-            four_bit: port.dtype == Dtype::Ci4,
+            dtype: port.dtype,
         })
     }
 
     /// Bytes of one complex value.
     #[must_use]
     pub const fn value_bytes(&self) -> usize {
-        if self.four_bit { 1 } else { 2 }
+        self.dtype.bytes(1)
     }
 
     /// Bytes of both polarisations of one channel of one heap of one antenna: they lie together.
@@ -138,15 +139,28 @@ impl Stacked {
         &payload[index * self.row_bytes()..][..self.row_bytes()]
     }
 
-    /// One complex value of a [`row`](Self::row).
+    /// Number of a complex value in a [`row`](Self::row).
+    #[must_use]
+    pub const fn index(&self, spectrum: usize, pol: usize) -> usize {
+        if self.k_major { pol * self.spectra + spectrum } else { 2 * spectrum + pol }
+    }
+
+    /// One complex value of a [`row`](Self::row) of integers.
     #[must_use]
     pub fn value(&self, row: &[u8], spectrum: usize, pol: usize) -> [i8; 2] {
-        let index = if self.k_major { pol * self.spectra + spectrum } else { 2 * spectrum + pol };
-        if self.four_bit {
+        let index = self.index(spectrum, pol);
+        if self.dtype == Dtype::Ci4 {
             let byte = row[index].cast_signed();
             [byte >> 4, (byte << 4) >> 4]
         } else {
             [row[2 * index].cast_signed(), row[2 * index + 1].cast_signed()]
         }
+    }
+
+    /// One complex value of a [`row`](Self::row) of halves.
+    #[must_use]
+    pub fn half_value(&self, row: &[u8], spectrum: usize, pol: usize) -> [f16; 2] {
+        let value = &row[4 * self.index(spectrum, pol)..];
+        [f16::from_le_bytes([value[0], value[1]]), f16::from_le_bytes([value[2], value[3]])]
     }
 }

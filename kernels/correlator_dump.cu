@@ -1,11 +1,13 @@
-// Out of the correlator's 32-bit sums: into 64-bit ones before they overflow, and into dumps.
+// Out of the correlator's 32-bit sums: of integers into 64-bit ones before they overflow, and into
+// dumps.
 #include "types.cuh"
 
 constexpr int THREADS = 256;
 constexpr i32 LARGEST = 0x7fffffff;
-/// The value of a product without any input, as two complex numbers: -2^31 is otherwise never
-/// put out.
+/// The value of a product without any input, as two complex numbers: the integer -2^31 is otherwise
+/// never put out.
 constexpr int4 MISSING{-LARGEST - 1, 1, -LARGEST - 1, 1};
+constexpr float4 MISSING_FLOATS{-2147483648.0f, 1, -2147483648.0f, 1};
 
 /// Channels that a thread works on at the same time, so that their reads overlap.
 constexpr int AT_ONCE = 4;
@@ -29,27 +31,42 @@ struct Products {
         p2 = index % 2;
     }
 
-    /// Takes the products of some channels from `channel` on out of the 32-bit sums, which become
-    /// 0: {re, im} with polarisation 0 and 1 of the first antenna.
-    __device__ __forceinline__ void take(int4 (&products)[AT_ONCE], i32* visibilities,
-                                         const i32* real_parts, i64 channel, i64 channels,
-                                         i64 n) const {
+    /// Takes the products of some channels from `channel` on out of the sums, which become 0:
+    /// {re, im} with polarisation 0 and 1 of the first antenna.
+    template <class Two, class Sum>
+    __device__ __forceinline__ void take(Two (&products)[AT_ONCE], Sum* visibilities, i64 channel,
+                                         i64 channels, i64 n) const {
         const i32 row = 2 * a2 + p2, column = 2 * a1;
-        int4* const at = (int4*)(visibilities + ((channel * n + row) * n + column) * 2);
+        Two* const at = (Two*)(visibilities + ((channel * n + row) * n + column) * 2);
         const i64 of_channel = n * n / 2;
-        int2 real[AT_ONCE];
 #pragma unroll
         for (int c = 0; c < AT_ONCE; c++) {
             if (channel + c >= channels) break;
             products[c] = at[c * of_channel];
-            real[c] = *(const int2*)(real_parts + (channel + c) * n + column);
         }
 #pragma unroll
         for (int c = 0; c < AT_ONCE; c++) {
             if (channel + c >= channels) break;
             at[c * of_channel] = {};
-            // What the kernels leave out, see voltages.cuh. Sums wrap, so they may leave the range
-            // on the way; u32 because only unsigned numbers may.
+        }
+    }
+
+    /// The same of integers, with what the kernels leave out, see voltages.cuh.
+    __device__ __forceinline__ void take_whole(int4 (&products)[AT_ONCE], i32* visibilities,
+                                               const i32* real_parts, i64 channel, i64 channels,
+                                               i64 n) const {
+        int2 real[AT_ONCE];
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++) {
+            if (channel + c >= channels) break;
+            real[c] = *(const int2*)(real_parts + (channel + c) * n + 2 * a1);
+        }
+        take(products, visibilities, channel, channels, n);
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++) {
+            if (channel + c >= channels) break;
+            // Sums wrap, so they may leave the range on the way; u32 because only unsigned numbers
+            // may.
             products[c].y = (i32)((u32)products[c].y + (u32)real[c].x);
             products[c].w = (i32)((u32)products[c].w + (u32)real[c].y);
         }
@@ -129,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const Products products(index);
     for (i64 channel = blockIdx.y * AT_ONCE; channel < channels; channel += gridDim.y * AT_ONCE) {
         int4 v[AT_ONCE];
-        products.take(v, visibilities, real_parts, channel, channels, n);
+        products.take_whole(v, visibilities, real_parts, channel, channels, n);
         Wide* const at = wide + channel * 2 * baselines + index;
         const i64 of_channel = 2 * baselines;
         Wide sums[AT_ONCE];
@@ -178,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 channel = blockIdx.y * AT_ONCE; channel < channels;
              channel += gridDim.y * AT_ONCE) {
             int4 v[AT_ONCE];
-            products.take(v, visibilities, real_parts, channel, channels, n);
+            products.take_whole(v, visibilities, real_parts, channel, channels, n);
             const i64 at = channel * 2 * baselines + index, of_channel = 2 * baselines;
             Wide sums[AT_ONCE];
 #pragma unroll
@@ -200,4 +217,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     clamps = __reduce_add_sync(~0u, clamps);
     if (clamps != 0 && threadIdx.x % 32 == 0) atomicAdd(saturated, (u64)clamps);
+}
+
+/// Writes a dump of single-precision sums, which become 0. Arguments, grid and block as above.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    dump_floats(float* visibilities, const u32* __restrict__ counts, float4* output, i32 n,
+                i32 baselines, i32 channels) {
+    const i32 index = blockIdx.x * THREADS + threadIdx.x;
+    if (index >= 2 * baselines) return;
+    const Products products(index);
+    const bool missing = counts && counts[index / 2] == 0;
+    for (i64 channel = blockIdx.y * AT_ONCE; channel < channels; channel += gridDim.y * AT_ONCE) {
+        float4 v[AT_ONCE];
+        products.take(v, visibilities, channel, channels, n);
+        const i64 at = channel * 2 * baselines + index, of_channel = 2 * baselines;
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; c++)
+            if (channel + c < channels) output[at + c * of_channel] = missing ? MISSING_FLOATS : v[c];
+    }
 }

@@ -1,5 +1,5 @@
 // Rows for the correlator out of frames that it does not read as they are: polarisations apart, 4-bit
-// samples as bytes, heaps one after the other, and zeros where an antenna lacks a heap.
+// numbers as bytes, heaps one after the other, and zeros where an antenna lacks a heap.
 #include "voltages.cuh"
 
 #ifndef ANTENNAS
@@ -14,24 +14,29 @@
 #ifndef K_MAJOR
 #error "K_MAJOR is missing: 1 if polarisation is slower than spectrum in the frame"
 #endif
-#ifndef FOUR_BIT
-#error "FOUR_BIT is missing: 1 if a complex sample is a byte"
+#ifndef SAMPLE_BITS
+#error "SAMPLE_BITS is missing: of real and imaginary part in the frame, 4, 8 or 16"
 #endif
 
-/// Samples of each polarisation that one thread moves: 16 bytes to each of two rows.
-constexpr int MOVED = 8;
+/// Bytes of a complex sample in the frame, and in a row.
+constexpr i64 SAMPLE_BYTES = SAMPLE_BITS / 4;
+constexpr int ROW_SAMPLE_BYTES = SAMPLE_BITS == 4 ? 2 : SAMPLE_BYTES;
+constexpr int STAGE_SAMPLES = STAGE_BYTES / ROW_SAMPLE_BYTES;
+/// Words that one thread writes to each of two rows, and samples in a word and in all of them.
+constexpr int WORDS = 4;
+constexpr int SAMPLES_OF_WORD = 4 / ROW_SAMPLE_BYTES;
+constexpr int MOVED = WORDS * SAMPLES_OF_WORD;
 // A block of threads moves some stages of some antennas of one channel: long reads and long writes.
 constexpr int ANTENNAS_OF_BLOCK = 8;
 constexpr int THREADS_OF_ANTENNA = 32;
 constexpr int STAGES_OF_BLOCK = MOVED * THREADS_OF_ANTENNA / STAGE_SAMPLES;
 constexpr int BLOCKS_OF_CHANNEL = (ANTENNAS + ANTENNAS_OF_BLOCK - 1) / ANTENNAS_OF_BLOCK;
 /// Bytes of one heap, antenna and channel in the frame.
-constexpr i64 SAMPLE_BYTES = FOUR_BIT ? 1 : 2;
 constexpr i64 HEAP_BYTES = 2 * SPECTRA * SAMPLE_BYTES;
 
-/// Eight samples (re, im) of both polarisations.
+/// Samples (re, im) of both polarisations.
 struct Moved {
-    u32 pol[2][MOVED / 2] = {};
+    u32 pol[2][WORDS] = {};
 };
 
 /// The signed numbers in the lower halves of four bytes, as bytes.
@@ -41,13 +46,13 @@ __device__ __forceinline__ u32 nibbles(u32 bytes) {
     return low | (low & 0x08080808) * 0x1e;
 }
 
-/// Eight samples that lie together in one heap, from `at` on.
+/// Samples that lie together in one heap, from `at` on.
 __device__ __forceinline__ Moved load(const u8* at) {
     Moved m;
     if constexpr (K_MAJOR) {
         for (int pol = 0; pol < 2; pol++) {
             const u8* row = at + pol * SPECTRA * SAMPLE_BYTES;
-            if constexpr (FOUR_BIT) {
+            if constexpr (SAMPLE_BITS == 4) {
                 const uint2 v = *(const uint2*)row;
                 for (int half = 0; half < 2; half++) {
                     const u32 bytes = half ? v.y : v.x;
@@ -59,10 +64,10 @@ __device__ __forceinline__ Moved load(const u8* at) {
                 *(uint4*)m.pol[pol] = *(const uint4*)row;
             }
         }
-    } else if constexpr (FOUR_BIT) {
+    } else if constexpr (SAMPLE_BITS == 4) {
         u32 v[4];
         *(uint4*)v = *(const uint4*)at;
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < WORDS; i++) {
             // Of a spectrum polarisation 0, then polarisation 1.
             const u32 re = nibbles(v[i] >> 4), im = nibbles(v[i]);
             m.pol[0][i] = __byte_perm(re, im, 0x6240);
@@ -72,22 +77,25 @@ __device__ __forceinline__ Moved load(const u8* at) {
         u32 v[8];
         *(uint4*)v = *(const uint4*)at;
         *(uint4*)(v + 4) = *(const uint4*)(at + 16);
-        for (int i = 0; i < 4; i++) {
-            m.pol[0][i] = __byte_perm(v[2 * i], v[2 * i + 1], 0x5410);
-            m.pol[1][i] = __byte_perm(v[2 * i], v[2 * i + 1], 0x7632);
+        for (int i = 0; i < WORDS; i++) {
+            const u32 first = v[2 * i], second = v[2 * i + 1];
+            m.pol[0][i] = SAMPLE_BITS == 16 ? first : __byte_perm(first, second, 0x5410);
+            m.pol[1][i] = SAMPLE_BITS == 16 ? second : __byte_perm(first, second, 0x7632);
         }
     }
     return m;
 }
 
-/// One sample of one heap as two bytes, real part lower.
+/// One sample of one heap as in a row, real part lower.
 __device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
     const int index = K_MAJOR ? pol * SPECTRA + spectrum : 2 * spectrum + pol;
-    if constexpr (FOUR_BIT) {
+    if constexpr (SAMPLE_BITS == 4) {
         const u32 byte = heap[index];
         return __byte_perm(nibbles(byte >> 4), nibbles(byte), 0x7740) & 0xffff;
-    } else {
+    } else if constexpr (SAMPLE_BITS == 8) {
         return heap[2 * index] | heap[2 * index + 1] << 8;
+    } else {
+        return *(const u32*)(heap + 4 * index);
     }
 }
 
@@ -96,12 +104,12 @@ __device__ __forceinline__ u32 load_one(const u8* heap, int pol, int spectrum) {
 /// frame    [heap][antenna][channel][spectrum][pol 2], or K-major, from the heap of the first
 ///          sample on
 /// valid    [heap][antenna], from the same heap on: 0 where an antenna lacks a heap; may be null
-/// rows     [channel][stage][row 2 x antenna + pol][64][re, im]; zeros follow the last sample
-/// first    sample of the heap that is wanted first, a multiple of 64
+/// rows     [channel][stage][row 2 x antenna + pol][STAGE_SAMPLES][re, im]; zeros follow the last sample
+/// first    sample of the heap that is wanted first, the first one of a stage
 /// samples  how many are wanted, across heaps
 /// stages   of a channel of `rows`
 ///
-/// Grid (blocks of antennas x channels, samples / 256), blocks of 256 threads.
+/// Grid (blocks of antennas x channels, samples / (32 x MOVED)), blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTENNA)
     rows(const u8* __restrict__ frame, const u32* __restrict__ valid, u8* __restrict__ rows,
          i32 first, i32 samples, i32 stages) {
@@ -127,10 +135,11 @@ extern "C" __global__ void __launch_bounds__(ANTENNAS_OF_BLOCK * THREADS_OF_ANTE
             const i32 spectrum = (first + sample + i) % SPECTRA;
             if (sample + i >= samples || !present(heap)) continue;
             for (int pol = 0; pol < 2; pol++)
-                m.pol[pol][i / 2] |= load_one(heap_at(heap), pol, spectrum) << i % 2 * 16;
+                m.pol[pol][i / SAMPLES_OF_WORD] |= load_one(heap_at(heap), pol, spectrum)
+                                                   << i % SAMPLES_OF_WORD * 16;
         }
     }
     const i64 row = ((i64)channel * stages + stage) * (2 * ANTENNAS) + 2 * antenna;
-    u8* to = rows + row * STAGE_BYTES + sample % STAGE_SAMPLES * 2;
+    u8* to = rows + row * STAGE_BYTES + sample % STAGE_SAMPLES * ROW_SAMPLE_BYTES;
     for (int pol = 0; pol < 2; pol++) *(uint4*)(to + pol * STAGE_BYTES) = *(uint4*)m.pol[pol];
 }

@@ -1,9 +1,13 @@
 // The correlator for any GPU of compute capability 8.0 or later: matrix instructions of warps, fed
 // by asynchronous copies.
 #include "async_copy.cuh"
+#include "half_matrix.cuh"
 #include "int8_matrix.cuh"
 #include "voltages.cuh"
 
+#ifndef SAMPLE_BITS
+#error "SAMPLE_BITS is missing: of real and imaginary part, 8 of integers or 16 of halves"
+#endif
 #ifndef TILE_ROWS
 #error "TILE_ROWS is missing: rows and columns of a tile, 64, 96 or 128"
 #endif
@@ -13,6 +17,33 @@
 #if TILE_ROWS % 32 != 0 || TILE_ROWS > 128
 #error "TILE_ROWS is 32, 64, 96 or 128"
 #endif
+
+/// What is done with 32 bits of samples, and what their products are summed in.
+template <int bits> struct ArithmeticOf;
+template <> struct ArithmeticOf<8> {
+    using Sum = i32;
+    using Sums = int4;
+    static constexpr bool LACKS_REAL_PARTS = true;
+
+    static __device__ __forceinline__ u32 turn(u32 samples) { return turned(samples); }
+    static __device__ __forceinline__ void add_products(i32 (&sums)[4], u32 a0, u32 a1, u32 a2,
+                                                        u32 a3, u32 b0, u32 b1) {
+        multiply(sums, a0, a1, a2, a3, b0, b1);
+    }
+};
+template <> struct ArithmeticOf<16> {
+    using Sum = float;
+    using Sums = float4;
+    static constexpr bool LACKS_REAL_PARTS = false;
+
+    static __device__ __forceinline__ u32 turn(u32 sample) { return turned_halves(sample); }
+    static __device__ __forceinline__ void add_products(float (&sums)[4], u32 a0, u32 a1, u32 a2,
+                                                        u32 a3, u32 b0, u32 b1) {
+        multiply_halves(sums, {a0, a1, a2, a3}, b0, b1);
+    }
+};
+using Arithmetic = ArithmeticOf<SAMPLE_BITS>;
+using Sum = Arithmetic::Sum;
 
 // Rows are worked on in groups of eight: a matrix instruction has 16 rows, and gets 8 rows of
 // voltages and the same 8 turned, so one instruction yields real and imaginary parts of 8 x 8
@@ -127,7 +158,7 @@ struct Part {
 /// The visibilities of a warp: of row group i, column groups up to i + `DIAGONAL`, without those
 /// above the diagonal of visibilities. With `SUM`, sums of the rows' real parts besides.
 template <int DIAGONAL, bool SUM> struct Product {
-    i32 sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
+    Sum sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
     i32 real_parts[ROW_GROUPS] = {};
 
     static constexpr bool needed(int i, int j) { return j <= i + DIAGONAL; }
@@ -148,12 +179,13 @@ template <int DIAGONAL, bool SUM> struct Product {
                 load_rows(plain[(i + 1) % 2], rows + (i + 1) * GROUP * STAGE_BYTES);
 #pragma unroll
             for (int k = 0; k < 4; k += 2) {
-                const u32 turned_first = turned(a[k]), turned_second = turned(a[k + 1]);
+                const u32 turned_first = Arithmetic::turn(a[k]);
+                const u32 turned_second = Arithmetic::turn(a[k + 1]);
 #pragma unroll
                 for (int j = 0; j < COLUMN_GROUPS; j++)
                     if (needed(i, j))
-                        multiply(sums[i][j], a[k], turned_first, a[k + 1], turned_second, b[j][k],
-                                 b[j][k + 1]);
+                        Arithmetic::add_products(sums[i][j], a[k], turned_first, a[k + 1],
+                                                 turned_second, b[j][k], b[j][k + 1]);
             }
             if (SUM)
 #pragma unroll
@@ -162,7 +194,7 @@ template <int DIAGONAL, bool SUM> struct Product {
     }
 
     /// Adds the sums to the visibilities of a channel `[row n][column n][re, im]`.
-    __device__ __forceinline__ void flush(const Part& part, const Segment& s, i32* visibilities,
+    __device__ __forceinline__ void flush(const Part& part, const Segment& s, Sum* visibilities,
                                           i32* channel_sums, i32 n) const {
         const i32 row = s.row * TILE_ROWS + part.row * (TILE_ROWS / 2) + part.lane / 4;
         const i32 column = s.column * TILE_ROWS + part.column * (TILE_ROWS / 4) + part.lane % 4 * 2;
@@ -179,16 +211,17 @@ template <int DIAGONAL, bool SUM> struct Product {
                 // n is even: of two columns both exist or none.
                 const i32 c = column + j * GROUP;
                 if (!needed(i, j) || c >= n) continue;
-                i32* to = visibilities + ((i64)r * n + c) * 2;
-                const i32(&sum)[4] = sums[i][j];
+                Sum* to = visibilities + ((i64)r * n + c) * 2;
+                const Sum(&sum)[4] = sums[i][j];
                 if (s.shared) {
                     atomicAdd(to, sum[0]);
                     atomicAdd(to + 1, sum[2]);
                     atomicAdd(to + 2, sum[1]);
                     atomicAdd(to + 3, sum[3]);
                 } else {
-                    int4 old = *(const int4*)to;
-                    *(int4*)to = {old.x + sum[0], old.y + sum[2], old.z + sum[1], old.w + sum[3]};
+                    using Sums = Arithmetic::Sums;
+                    const Sums old = *(const Sums*)to;
+                    *(Sums*)to = {old.x + sum[0], old.y + sum[2], old.z + sum[1], old.w + sum[3]};
                 }
             }
         }
@@ -198,13 +231,13 @@ template <int DIAGONAL, bool SUM> struct Product {
 /// A warp's part of a segment that is above the diagonal: it helps to copy only.
 struct Nothing {
     __device__ __forceinline__ void add(u32, u32) {}
-    __device__ __forceinline__ void flush(const Part&, const Segment&, i32*, i32*, i32) const {}
+    __device__ __forceinline__ void flush(const Part&, const Segment&, Sum*, i32*, i32) const {}
 };
 
 /// What one warp does of a segment. All warps pass the same barriers.
 template <class P>
 __device__ __forceinline__ void multiply_segment(const Samples& samples, const Part& part,
-                                                 const Segment& s, u32 slots, i32* visibilities,
+                                                 const Segment& s, u32 slots, Sum* visibilities,
                                                  i32* real_parts, i32 n) {
     P product;
     Loader loader(samples, s, n);
@@ -232,12 +265,12 @@ __device__ __forceinline__ void multiply_segment(const Samples& samples, const P
                   real_parts + (i64)s.channel * n, n);
 }
 
-/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to those
-/// that are there. On the diagonal, blocks of 8 x 8 are written whole.
+/// Adds the visibilities of some stages of samples, and of integers the sums of the rows' real parts,
+/// to those that are there. On the diagonal, blocks of 8 x 8 are written whole.
 ///
 /// samples       [run][antenna][channel][pol 2][sample][re, im], strides in bytes, see Samples
 /// visibilities  [channel][row n][column n][re, im]
-/// real_parts    [channel][row n]
+/// real_parts    [channel][row n]; may be null with samples of halves
 /// n             rows: 2 x antennas
 /// stages_per_run      that the samples of a run fill, the last one perhaps in part
 /// segments .. listed  see Work
@@ -245,7 +278,7 @@ __device__ __forceinline__ void multiply_segment(const Samples& samples, const P
 /// Any number of blocks of 256 threads, dynamic shared memory STAGES x 2 x TILE_ROWS x 128 bytes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     correlate(const u8* samples_address, i64 pol_bytes, i64 antenna_bytes, i64 channel_bytes,
-              i64 run_stride, i32 run_bytes, i32* visibilities, i32* real_parts, i32 n,
+              i64 run_stride, i32 run_bytes, Sum* visibilities, i32* real_parts, i32 n,
               i32 stages_per_run, const Segment* __restrict__ segments,
               const i32* __restrict__ starts, i32 first, i32 stages, i32 listed) {
     extern __shared__ __align__(128) u8 shared_memory[];
@@ -263,8 +296,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
             multiply_segment<decltype(product)>(samples, part, s, slots, visibilities, real_parts, n);
         };
         if (s.row != s.column) work(Product<COLUMN_GROUPS, false>{});
-        else if (diagonal >= COLUMN_GROUPS) work(Product<COLUMN_GROUPS, true>{});
-        else if (diagonal == 0) work(Product<0, true>{});
+        else if (diagonal >= COLUMN_GROUPS) work(Product<COLUMN_GROUPS, Arithmetic::LACKS_REAL_PARTS>{});
+        else if (diagonal == 0) work(Product<0, Arithmetic::LACKS_REAL_PARTS>{});
         else if (diagonal == -COLUMN_GROUPS) work(Product<-COLUMN_GROUPS, false>{});
         else work(Nothing{});
     }

@@ -1,13 +1,12 @@
-// Voltages as the correlator's kernels read them: 8-bit complex samples, real part first, of rows
-// (antenna, polarisation), row 2 antenna + polarisation. A row's samples stand in runs: a run is
+// Voltages as the correlator's kernels read them: complex samples of 8-bit integers or of halves, real
+// part first, of rows (antenna, polarisation), row 2 antenna + polarisation. A row's samples stand in runs: a run is
 // contiguous, and all rows have theirs at the same time. In a frame with time innermost a run is
 // what a heap holds; in the scratch of `correlator_rows.cu` it is one stage.
 #pragma once
 #include "types.cuh"
 
-/// Samples that a kernel takes of a row at once, and their bytes.
-constexpr int STAGE_SAMPLES = 64;
-constexpr int STAGE_BYTES = 2 * STAGE_SAMPLES;
+/// Bytes that a kernel takes of a row at once: 64 samples of integers, or 32 of halves.
+constexpr int STAGE_BYTES = 128;
 
 /// Work of a block of threads: stages [first, end) of one tile of visibilities of one channel.
 struct Segment {
@@ -41,16 +40,21 @@ struct Work {
 
 // The visibility of row i and column j is the sum over time of conj(x_i) x_j. With (re, im) of x_j
 // as two real numbers, its real part is the product with (re, im) of x_i and its imaginary part the
-// one with (-im, re). -im of -128 does not fit, so the kernels use (~im, re) with ~im = -im - 1: the
-// imaginary part then lacks the sum over time of x_j's real part, which is added when the
+// one with (-im, re). As an integer -im of -128 does not fit, so there the kernels use (~im, re) with
+// ~im = -im - 1: the imaginary part then lacks the sum over time of x_j's real part, which is added when the
 // visibilities are read. That is exact for every input.
 
-/// Two samples (re, im, re, im) as (~im, re, ~im, re).
+/// Two samples of integers (re, im, re, im) as (~im, re, ~im, re).
 __device__ __forceinline__ u32 turned(u32 samples) {
     return __byte_perm(samples ^ 0xff00ff00, 0, 0x2301);
 }
 
-/// `sum` and the real parts of two samples.
+/// A sample of halves (re, im) as (-im, re).
+__device__ __forceinline__ u32 turned_halves(u32 sample) {
+    return __byte_perm(sample, 0, 0x1032) ^ 0x8000;
+}
+
+/// `sum` and the real parts of two samples of integers.
 __device__ __forceinline__ i32 add_real_parts(u32 samples, i32 sum) {
     return __dp4a((i32)samples, 0x00010001, sum);
 }

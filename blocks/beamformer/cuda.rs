@@ -9,7 +9,7 @@ use crate::stacked::Stacked;
 use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Properties, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
+    At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
 };
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -218,7 +218,7 @@ fn defines(
         ("CHANNELS", shape.channels),
         ("SPECTRA", shape.spectra),
         ("K_MAJOR", usize::from(shape.k_major)),
-        ("FOUR_BIT", usize::from(shape.four_bit)),
+        ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
         ("BEAMS", beams),
         ("TILES_0", tiles.per_group[0]),
         ("TILES_1", tiles.per_group[1]),

@@ -5,6 +5,7 @@
 use crate::dither;
 use crate::simd::Form;
 use crate::stacked::Stacked;
+use fxgraph::Dtype;
 use num_complex::Complex32;
 
 /// What one thread needs for one channel of one heap.
@@ -97,7 +98,7 @@ fn unpack(shape: &Stacked, row: &[u8], volts: &mut [f32]) {
     let byte = |byte: u8| f32::from(byte.cast_signed());
     let nibbles =
         |byte: u8| [f32::from(byte.cast_signed() >> 4), f32::from((byte << 4).cast_signed() >> 4)];
-    match (shape.four_bit, shape.k_major) {
+    match (shape.dtype == Dtype::Ci4, shape.k_major) {
         (false, false) => {
             for (i, value) in row.as_chunks::<4>().0.iter().enumerate().take(spectra) {
                 [x0[i], y0[i], x1[i], y1[i]] = value.map(byte);

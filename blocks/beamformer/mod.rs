@@ -137,6 +137,9 @@ impl<'de> Deserialize<'de> for PerAntenna {
     }
 }
 
+/// Types of the voltages that are read.
+const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4];
+
 const MOST_BEAMS: usize = 1 << 12;
 /// A larger table of weights or output frame is a mistake.
 const MOST_BYTES: usize = 1 << 36;
@@ -211,7 +214,7 @@ impl Beamformer {
 
     fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
-        let shape = Stacked::of_port(input).map_err(|more| refusals.extend(more)).ok();
+        let shape = Stacked::of_port(input, DTYPES).map_err(|more| refusals.extend(more)).ok();
         let antennas = shape.map(|shape| shape.antennas);
         refusals.extend(self.beam_refusals(antennas, input.band.as_ref()));
         if let Some(shape) = shape {
@@ -330,7 +333,9 @@ impl Kind for Beamformer {
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let Ok(shape) = Stacked::of_port(&ports.inputs[0]) else { return Resources::default() };
+        let Ok(shape) = Stacked::of_port(&ports.inputs[0], DTYPES) else {
+            return Resources::default();
+        };
         let table = shape.channels * self.beams.len() * shape.antennas * size_of::<Complex32>();
         let workers = cpu::worker_bytes(&shape, self.beams.len(), self.threads(&shape));
         Resources {
@@ -343,19 +348,19 @@ impl Kind for Beamformer {
     }
 
     fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        match Stacked::of_port(&ports.inputs[0]) {
+        match Stacked::of_port(&ports.inputs[0], DTYPES) {
             Ok(shape) if implementation != CPU.name => cuda::refusals(self, &shape, gpu),
             _ => Vec::new(),
         }
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        let shape = Stacked::of_port(&ports.inputs[0]);
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES);
         shape.map_or(0, |shape| cuda::device_bytes(&shape, self.beams.len()))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Stacked::of_port(&ports.inputs[0])
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES)
             .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
         let weights = self.weights(&shape, ports.inputs[0].band.as_ref());
         let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);

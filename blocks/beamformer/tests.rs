@@ -16,7 +16,7 @@ const SHAPE: Stacked = Stacked {
     spectra: 37,
     samples_per_spectrum: 32,
     k_major: false,
-    four_bit: false,
+    dtype: Dtype::Ci8,
 };
 const BAND: Band = Band { channels: 16, first_channel: 5, centre_hz: 1.284e9, bandwidth_hz: 856e6 };
 
@@ -105,9 +105,11 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
     let kind = plain([full].into_iter().chain(others).collect());
     // Antenna 1 lacks heap 0, antennas 0 and 4 lack heap 1.
     let valid = [1, 0, 1, 1, 1, 0, 1, 1, 1, 0];
-    for (k_major, four_bit) in [(false, false), (false, true), (true, false), (true, true)] {
+    for (k_major, dtype) in
+        [(false, Dtype::Ci8), (false, Dtype::Ci4), (true, Dtype::Ci8), (true, Dtype::Ci4)]
+    {
         for threads in [1, 3] {
-            let shape = Stacked { k_major, four_bit, ..SHAPE };
+            let shape = Stacked { k_major, dtype, ..SHAPE };
             let kind = Beamformer { threads, ..kind.clone() };
             let payload = noise(shape.frame_bytes(), 11);
             let (frame, counters) = run(&kind, &shape, &payload, &valid);

@@ -1,9 +1,9 @@
 //! The form for CUDA devices: one launch for each frame.
-#![allow(unsafe_code)] // launches and copies on memory that the job and the block own
+#![allow(unsafe_code)] // launches on memory that the job and the block own
 
 use super::numbers::{is_double, parts};
-use crate::gpu;
-use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Pinned, frame_address};
+use crate::gpu::{self, Table};
+use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
 use fxgraph::{
     Block, BlockError, Counter, Dtype, Env, Frame, FrameMut, Io, Next, PortType, async_trait,
 };
@@ -20,10 +20,8 @@ pub(super) struct Cuda {
     grid: Grid,
     numbers: u64,
     scale: f64,
-    /// Elements of a job's frame that did not fit, on the device.
-    saturated: DeviceArray<u64>,
-    /// The same on the host, one for each job in flight.
-    saturated_of: Vec<Pinned<u64>>,
+    /// Elements of a job's frame that did not fit.
+    saturated: Table<u64>,
     values_saturated: Counter,
 }
 
@@ -59,8 +57,7 @@ impl Cuda {
         let numbers = output.elements() * parts;
         let kernel = gpu::program(device, "convert.cu", defines)?.kernel("convert", 0)?;
         Ok(Self {
-            saturated: DeviceArray::zeros(device, 1)?,
-            saturated_of: gpu::for_each_slot(|| Pinned::new(device, 1))?,
+            saturated: Table::new(device, 1)?,
             lane,
             kernel,
             grid: Grid::new([numbers.div_ceil(THREADS * RUN), 1, 1], THREADS),
@@ -77,16 +74,17 @@ impl Cuda {
         let slot = self.lane.begin(input.header().timestamp)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        let (saturated, bytes) = (self.saturated.address(), self.saturated.bytes());
+        self.lane.tables();
+        self.saturated.clear(&self.lane, slot)?;
+        self.lane.work()?;
+        let saturated = self.saturated.address(slot);
         let arguments =
             [from.into(), to.into(), saturated.into(), self.numbers.into(), self.scale.into()];
         // SAFETY: the kernel's arguments; the job owns the frames, which have as many numbers, and
         // no other job in flight has its slot.
-        unsafe {
-            self.lane.clear(saturated, bytes)?;
-            self.kernel.launch(self.lane.stream(), self.grid, &arguments)?;
-            self.lane.copy(self.saturated_of[slot].address(), saturated, bytes)?;
-        }
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        self.lane.results()?;
+        self.saturated.fetch(&self.lane, slot)?;
         self.lane.submit(Job { _input: input, output, slot })
     }
 }
@@ -97,7 +95,7 @@ impl Block for Cuda {
         while io.outputs[0].has_room()
             && let Some(Job { output, slot, .. }) = self.lane.done()?
         {
-            self.values_saturated.add(self.saturated_of[slot][0]);
+            self.values_saturated.add(self.saturated.host(slot)[0]);
             io.outputs[0].push(output);
         }
         if io.inputs[0].ended() && self.lane.is_idle() {

@@ -7,6 +7,7 @@ mod numbers;
 #[cfg(test)]
 mod tests;
 
+use crate::gpu::Table;
 use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -114,7 +115,7 @@ impl Kind for Convert {
     }
 
     fn device_bytes(&self, _: &Ports, _: &str) -> usize {
-        size_of::<u64>()
+        Table::<u64>::device_bytes(1)
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

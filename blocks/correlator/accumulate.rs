@@ -1,9 +1,9 @@
 //! The fast correlation: blocks of spectra are packed, tiles of products summed in 32 bits
 //! inside a call and in 64 bits across calls.
 
-use super::definition::product;
 use super::kernel::{Geometry, Kernel};
 use super::pack::Panels;
+use super::tiles::Tiles;
 use crate::stacked::Stacked;
 use fxgraph::BlockError;
 use rayon::prelude::*;
@@ -18,6 +18,7 @@ pub const MISSING: [i32; 2] = [i32::MIN, 1];
 /// Sums of products of all channels of a stream.
 pub struct Accumulator {
     shape: Stacked,
+    kernel: Kernel,
     tiles: Tiles,
     channels_per_worker: usize,
     /// `[channel]` `[tile][row][re, im][lane]`.
@@ -36,53 +37,10 @@ struct Worker {
     saturated: u64,
 }
 
-/// How the products of a channel are cut into tiles: for each panel of columns, the rows up to
-/// the end of that panel.
-#[derive(Clone, Copy)]
-struct Tiles {
-    kernel: Kernel,
-    geometry: Geometry,
-    inputs: usize,
-}
-
-impl Tiles {
-    fn new(kernel: Kernel, antennas: usize) -> Self {
-        Self { kernel, geometry: kernel.geometry(), inputs: 2 * antennas }
-    }
-
-    fn panels(&self) -> usize {
-        self.inputs.div_ceil(self.geometry.lanes)
-    }
-
-    /// Number of the first sum of the tile of panel `panel` and row block `block`.
-    fn start(&self, panel: usize, block: usize) -> usize {
-        let Geometry { lanes, rows, .. } = self.geometry;
-        (panel * (panel + 1) / 2 * (lanes / rows) + block) * self.geometry.tile_len()
-    }
-
-    /// Sums of one channel.
-    fn len(&self) -> usize {
-        self.start(self.panels(), 0)
-    }
-
-    /// Row blocks of panel `panel`; the last panel need not be full.
-    fn blocks(&self, panel: usize) -> usize {
-        ((panel + 1) * self.geometry.lanes).min(self.inputs).div_ceil(self.geometry.rows)
-    }
-
-    /// Number of the real sum of row input `i` and column input `j`, and how far the
-    /// imaginary one is from it.
-    fn position(&self, i: usize, j: usize) -> (usize, usize) {
-        let Geometry { lanes, rows, .. } = self.geometry;
-        let tile = self.start(j / lanes, i / rows);
-        (tile + i % rows * 2 * lanes + j % lanes, lanes)
-    }
-}
-
 impl Accumulator {
     /// Sums for a stream of this shape, all 0, computed by `kernel` on `threads` threads.
     pub fn new(shape: Stacked, kernel: Kernel, threads: usize) -> Result<Self, BlockError> {
-        let tiles = Tiles::new(kernel, shape.antennas);
+        let tiles = Tiles::new(kernel.geometry(), shape.antennas);
         let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
         let workers = shape.channels.div_ceil(channels_per_worker);
         let len = tiles.len().saturating_mul(shape.channels);
@@ -98,6 +56,7 @@ impl Accumulator {
         };
         Ok(Self {
             shape,
+            kernel,
             tiles,
             channels_per_worker,
             sums,
@@ -109,7 +68,7 @@ impl Accumulator {
     /// Bytes that an accumulator of this shape takes.
     #[must_use]
     pub fn bytes(shape: &Stacked, kernel: Kernel, threads: usize) -> usize {
-        let tiles = Tiles::new(kernel, shape.antennas).len();
+        let tiles = Tiles::new(kernel.geometry(), shape.antennas).len();
         let worker = Panels::bytes(kernel.geometry(), shape.antennas) + 4 * tiles;
         shape.channels.saturating_mul(8 * tiles).saturating_add(threads.saturating_mul(worker))
     }
@@ -117,11 +76,20 @@ impl Accumulator {
     /// Adds the products of heaps `heaps` of a frame; `valid` `[heap][antenna]` is 0 where
     /// an antenna lacks a heap.
     pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
-        let Self { shape, tiles, channels_per_worker, sums, workers, pool } = self;
+        let Self { shape, kernel, tiles, channels_per_worker, sums, workers, pool } = self;
         let work = |(index, (sums, worker)): (usize, (&mut [i64], &mut Worker))| {
             for (c, sums) in sums.chunks_exact_mut(tiles.len()).enumerate() {
                 let channel = index * *channels_per_worker + c;
-                worker.add_channel(shape, tiles, payload, channel, heaps.clone(), valid, sums);
+                worker.add_channel(
+                    shape,
+                    *kernel,
+                    tiles,
+                    payload,
+                    channel,
+                    heaps.clone(),
+                    valid,
+                    sums,
+                );
             }
         };
         let chunk = *channels_per_worker * tiles.len();
@@ -137,7 +105,7 @@ impl Accumulator {
     /// Writes the products `[channel][product]` to `output` and starts again from 0; `counts`
     /// `[baseline]` is 0 where there was no input. Says how many visibilities did not fit 32 bits.
     pub fn dump(&mut self, counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
-        let Self { shape, tiles, channels_per_worker, sums, workers, pool } = self;
+        let Self { shape, tiles, channels_per_worker, sums, workers, pool, .. } = self;
         let products = 4 * shape.baselines();
         let work = |((sums, worker), output): ((&mut [i64], &mut Worker), &mut [[i32; 2]])| {
             worker.saturated = 0;
@@ -165,6 +133,7 @@ impl Worker {
     fn add_channel(
         &mut self,
         shape: &Stacked,
+        kernel: Kernel,
         tiles: &Tiles,
         payload: &[u8],
         channel: usize,
@@ -183,7 +152,7 @@ impl Worker {
             while start < shape.spectra {
                 let room = self.panels.room().min(SPECTRA_IN_32_BITS - pending);
                 if room == 0 {
-                    self.multiply(tiles);
+                    self.multiply(kernel, tiles);
                     if pending == SPECTRA_IN_32_BITS {
                         self.flush(tiles, sums);
                         pending = 0;
@@ -196,12 +165,12 @@ impl Worker {
                 start = end;
             }
         }
-        self.multiply(tiles);
+        self.multiply(kernel, tiles);
         self.flush(tiles, sums);
     }
 
     /// Adds the products of the packed spectra to the 32-bit sums.
-    fn multiply(&mut self, tiles: &Tiles) {
+    fn multiply(&mut self, kernel: Kernel, tiles: &Tiles) {
         let Geometry { lanes, rows, .. } = tiles.geometry;
         for panel in 0..tiles.panels() {
             let [_, column_re, column_im] = self.panels.panel(panel);
@@ -210,7 +179,7 @@ impl Worker {
                 // A panel without spectra has no rows to skip.
                 let row = row.get(block * rows % lanes..).unwrap_or_default();
                 let sums = &mut self.sums[tiles.start(panel, block)..][..tiles.geometry.tile_len()];
-                tiles.kernel.tile(row, column_re, column_im, sums);
+                kernel.tile(row, column_re, column_im, sums);
             }
         }
         self.panels.clear();
@@ -244,22 +213,17 @@ impl Worker {
 fn dump_channel(tiles: &Tiles, sums: &mut [i64], counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
     const LARGEST: i64 = i32::MAX as i64;
     let mut saturated = 0;
-    for a2 in 0..tiles.inputs / 2 {
-        for a1 in 0..=a2 {
-            let baseline = product(a1, 0, a2, 0) / 4;
-            let output = &mut output[4 * baseline..][..4];
-            if counts[baseline] == 0 {
-                output.fill(MISSING);
-                continue;
-            }
-            for (index, output) in output.iter_mut().enumerate() {
-                let (re, distance) = tiles.position(2 * a1 + index % 2, 2 * a2 + index / 2);
-                let sum = [sums[re], sums[re + distance]];
-                let clamped = sum.map(|s| s.clamp(-LARGEST, LARGEST));
-                saturated += u64::from(clamped != sum);
-                *output = clamped.map(|s| s as i32);
-            }
+    for ((places, count), output) in tiles.baselines().zip(counts).zip(output.as_chunks_mut().0) {
+        if *count == 0 {
+            *output = [MISSING; 4];
+            continue;
         }
+        *output = places.map(|parts| {
+            let sum = parts.map(|place| sums[place]);
+            let clamped = sum.map(|s| s.clamp(-LARGEST, LARGEST));
+            saturated += u64::from(clamped != sum);
+            clamped.map(|s| s as i32)
+        });
     }
     sums.fill(0);
     saturated

@@ -2,6 +2,7 @@
 
 use super::accumulate::Accumulator;
 use super::dumps::Dumps;
+use super::floats::FloatAccumulator;
 use crate::stacked::Stacked;
 use fxgraph::{Block, BlockError, Frame, Io, Next, async_trait};
 use std::sync::Arc;
@@ -10,23 +11,29 @@ use std::sync::Arc;
 /// processor is slow.
 const PRODUCTS_PER_CALL: usize = 500_000_000;
 
+/// Sums of products, of whichever type.
+pub(super) enum Sums {
+    Integers(Accumulator),
+    Floats(FloatAccumulator),
+}
+
 /// The correlator on the processor.
 pub(super) struct Cpu {
     heaps: usize,
     heaps_per_call: usize,
-    accumulator: Accumulator,
+    sums: Sums,
     /// The frame being worked on, and its first heap that is not done.
     frame: Option<(Arc<Frame>, usize)>,
     dumps: Dumps,
 }
 
 impl Cpu {
-    pub(super) fn new(shape: Stacked, accumulator: Accumulator, dumps: Dumps) -> Self {
+    pub(super) fn new(shape: Stacked, sums: Sums, dumps: Dumps) -> Self {
         let products_per_heap = 4 * shape.baselines() * shape.channels * shape.spectra;
         Self {
             heaps: shape.heaps,
             heaps_per_call: (PRODUCTS_PER_CALL / products_per_heap).max(1),
-            accumulator,
+            sums,
             frame: None,
             dumps,
         }
@@ -37,7 +44,11 @@ impl Cpu {
         let heaps = self.dumps.take(frame.header(), heap, self.heaps_per_call);
         let next = heaps.end;
         if !heaps.is_empty() {
-            self.accumulator.add(frame.as_slice(), heaps, &frame.header().validity);
+            let (payload, valid) = (frame.as_slice(), &frame.header().validity);
+            match &mut self.sums {
+                Sums::Integers(sums) => sums.add(payload, heaps, valid),
+                Sums::Floats(sums) => sums.add(payload, heaps, valid),
+            }
         }
         self.frame = (next < self.heaps).then_some((frame, next));
     }
@@ -45,9 +56,15 @@ impl Cpu {
     /// Puts out the dump; says no if there is no frame for it now.
     fn put_out(&mut self, io: &mut Io<'_>) -> bool {
         let Some(mut frame) = io.outputs[0].take() else { return false };
-        let (header, payload) = frame.parts_mut();
-        self.dumps.saturated(self.accumulator.dump(self.dumps.counts(), payload));
-        self.dumps.put_out(header);
+        let counts = self.dumps.counts();
+        match &mut self.sums {
+            Sums::Integers(sums) => {
+                let saturated = sums.dump(counts, frame.as_mut_slice());
+                self.dumps.saturated(saturated);
+            }
+            Sums::Floats(sums) => sums.dump(counts, frame.as_mut_slice()),
+        }
+        self.dumps.put_out(frame.header_mut());
         io.outputs[0].push(frame);
         true
     }

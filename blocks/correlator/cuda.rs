@@ -62,7 +62,7 @@ impl Cuda {
     ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let form = Form::of(env.implementation, device.properties().capability);
+        let form = Form::of(env.implementation, shape.dtype, device.properties().capability);
         tracing::info!(block = env.name, ?form, "dumps of {spectra_per_dump} spectra");
         let sums = Sums::new(device, form, shape, spectra_per_dump)?;
         let tables =

@@ -7,6 +7,9 @@ mod cpu;
 mod cuda;
 pub mod definition;
 mod dumps;
+mod floats;
+#[cfg(test)]
+mod floats_tests;
 pub mod kernel;
 pub mod pack;
 mod products;
@@ -19,14 +22,18 @@ mod sums;
 mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tiles;
+mod whole;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use crate::parallel::{refuse_threads, threads_for};
+use crate::simd::Form;
 use crate::stacked::Stacked;
 use accumulate::Accumulator;
 use cuda::Cuda;
 use dumps::Dumps;
+use floats::FloatAccumulator;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -54,6 +61,8 @@ pub struct Correlator {
     pub threads: usize,
 }
 
+/// Types of the voltages that are read.
+const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4, Dtype::Cf16];
 /// Spectra per dump that keep sums of products of 8-bit numbers within 64 bits.
 const MOST_SPECTRA: u64 = 1 << 47;
 /// A larger output frame is a mistake.
@@ -119,7 +128,7 @@ impl Correlator {
 
     fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
-        let shape = match Stacked::of_port(input) {
+        let shape = match Stacked::of_port(input, DTYPES) {
             Ok(shape) => shape,
             Err(more) => {
                 refusals.extend(more);
@@ -145,7 +154,7 @@ impl Correlator {
         let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
         let baseline = || Axis::new("baseline", shape.baselines());
         Ok(PortType {
-            dtype: Dtype::Ci32,
+            dtype: if shape.dtype == Dtype::Cf16 { Dtype::Cf32 } else { Dtype::Ci32 },
             axes: channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect(),
             clock: Clock { samples_per_frame: heaps * shape.samples_per_heap(), ..input.clock },
             band: input.band,
@@ -153,11 +162,11 @@ impl Correlator {
         })
     }
 
-    /// Shape, kernel and number of threads for checked ports.
-    fn plan(&self, input: &PortType) -> Option<(Stacked, Kernel, usize)> {
-        let shape = Stacked::of_port(input).ok()?;
+    /// Shape and number of threads for checked ports.
+    fn plan(&self, input: &PortType) -> Option<(Stacked, usize)> {
+        let shape = Stacked::of_port(input, DTYPES).ok()?;
         let threads = threads_for(self.threads, products_per_heap(&shape) * shape.heaps as f64);
-        Some((shape, Kernel::best(2 * shape.antennas), threads.min(shape.channels)))
+        Some((shape, threads.min(shape.channels)))
     }
 }
 
@@ -187,12 +196,16 @@ impl Kind for Correlator {
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let Some((shape, kernel, threads)) = self.plan(&ports.inputs[0]) else {
+        let Some((shape, threads)) = self.plan(&ports.inputs[0]) else {
             return Resources::default();
         };
         let heaps = ports.outputs[0].validity.full;
+        let host_bytes = match shape.dtype {
+            Dtype::Cf16 => FloatAccumulator::bytes(&shape, threads),
+            _ => Accumulator::bytes(&shape, Kernel::best(2 * shape.antennas), threads),
+        };
         Resources {
-            host_bytes: Accumulator::bytes(&shape, kernel, threads),
+            host_bytes,
             // A complex multiply-accumulate is 4 multiplications and 4 additions.
             operations_per_frame: 8.0 * products_per_heap(&shape) * f64::from(heaps),
             ..Resources::default()
@@ -200,21 +213,20 @@ impl Kind for Correlator {
     }
 
     fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        let shape = Stacked::of_port(&ports.inputs[0]).ok();
-        let shape = shape.filter(|_| implementation != CPU.name);
-        let size = shape.and_then(|shape| sums::refuse_size(&shape));
-        let instructions = gpu.and_then(|gpu| products::refuse_gpu(implementation, gpu));
-        size.into_iter().chain(instructions).collect()
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
+        let Some(shape) = shape.filter(|_| implementation != CPU.name) else { return Vec::new() };
+        let size = sums::refuse_size(&shape);
+        size.into_iter().chain(products::refuse_form(implementation, shape.dtype, gpu)).collect()
     }
 
     fn device_bytes(&self, ports: &Ports, _: &str) -> usize {
         let [input, output] = [&ports.inputs[0], &ports.outputs[0]];
-        Stacked::of_port(input)
+        Stacked::of_port(input, DTYPES)
             .map_or(0, |shape| Sums::bytes(&shape, spectra_per_dump(&shape, &output.clock)))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let (shape, kernel, threads) = self
+        let (shape, threads) = self
             .plan(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input is not a stream of stacked antennas"))?;
         let clock = &ports.outputs[0].clock;
@@ -223,9 +235,16 @@ impl Kind for Correlator {
             return Ok(Box::new(Cuda::new(shape, spectra_per_dump(&shape, clock), dumps, env)?));
         }
         let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
-        tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
-        let accumulator = Accumulator::new(shape, kernel, threads)?;
-        Ok(Box::new(cpu::Cpu::new(shape, accumulator, dumps)))
+        let sums = if shape.dtype == Dtype::Cf16 {
+            let form = Form::best();
+            tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
+            cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
+        } else {
+            let kernel = Kernel::best(2 * shape.antennas);
+            tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
+            cpu::Sums::Integers(Accumulator::new(shape, kernel, threads)?)
+        };
+        Ok(Box::new(cpu::Cpu::new(shape, sums, dumps)))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::kernel::{Geometry, Kernel};
 use super::spread::spread;
 use crate::stacked::Stacked;
+use fxgraph::Dtype;
 use std::ops::Range;
 
 /// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
@@ -124,7 +125,7 @@ impl Panels {
 /// `[pol][spectrum][re, im]`, first byte lowest. A missing second spectrum is zero.
 fn fill_stage(shape: &Stacked, row: &[u8], spectra: Range<usize>, stage: &mut [u64]) {
     let whole = spectra.len() / 2;
-    match (shape.four_bit, shape.k_major) {
+    match (shape.dtype == Dtype::Ci4, shape.k_major) {
         (false, false) => {
             let bytes = &row[4 * spectra.start..];
             for (out, pair) in stage.iter_mut().zip(bytes.as_chunks::<8>().0).take(whole) {

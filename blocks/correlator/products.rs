@@ -8,7 +8,7 @@ use crate::gpu;
 use fxgraph::cuda::driver::sys::CUstream;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Properties};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::{At, Dtype, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,27 +25,39 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What `implementation` means on a GPU of this capability.
-    pub(super) fn of(implementation: &str, capability: (usize, usize)) -> Self {
+    /// What `implementation` means for such voltages on a GPU of this capability.
+    pub(super) fn of(implementation: &str, dtype: Dtype, capability: (usize, usize)) -> Self {
         match implementation {
             "hopper" => Self::Hopper,
             "tensor_core" => Self::TensorCore,
-            _ if capability == HOPPER => Self::Hopper,
+            _ if dtype != Dtype::Cf16 && capability == HOPPER => Self::Hopper,
             _ => Self::TensorCore,
         }
     }
 }
 
-/// Refuses `implementation` on a GPU that lacks its instructions.
-pub(super) fn refuse_gpu(implementation: &str, gpu: &Properties) -> Option<Refusal> {
-    if implementation != "hopper" || gpu.capability == HOPPER {
+/// Refuses `implementation` for voltages that it does not multiply, and on a GPU that lacks its
+/// instructions.
+pub(super) fn refuse_form(
+    implementation: &str,
+    dtype: Dtype,
+    gpu: Option<&Properties>,
+) -> Option<Refusal> {
+    if implementation != "hopper" {
         return None;
     }
-    let Properties { name, capability: (major, minor), .. } = gpu;
+    let refuse = |message: String, help: &str| {
+        Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
+    };
+    if dtype == Dtype::Cf16 {
+        let help = "`tensor_core` multiplies halves too, and `cuda` takes it for them";
+        return refuse(format!("`hopper` multiplies 8-bit integers, not `{dtype}`"), help);
+    }
+    let Properties { name, capability: (major, minor), .. } =
+        gpu.filter(|gpu| gpu.capability != HOPPER)?;
     let message =
         format!("`hopper` needs a GPU of compute capability 9.0, and {name} has {major}.{minor}");
-    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Implementation, message);
-    Some(refusal.help("`cuda` takes the form for the GPU at hand"))
+    refuse(message, "`cuda` takes the form for the GPU at hand")
 }
 
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, of which the
@@ -54,6 +66,8 @@ pub(super) fn refuse_gpu(implementation: &str, gpu: &Properties) -> Option<Refus
 pub(super) struct Sizes {
     pub antennas: usize,
     pub channels: usize,
+    /// Bits of real and imaginary part as kernels read them: 8 of integers, 16 of halves.
+    pub sample_bits: usize,
 }
 
 impl Sizes {
@@ -179,11 +193,12 @@ impl Geometry {
     }
 
     /// How the rows of tiles are shared among launches.
-    fn launches(&self, form: Form, rows: usize) -> Vec<Launch> {
+    fn launches(&self, form: Form, rows: usize, sample_bits: usize) -> Vec<Launch> {
         let tiles = rows.div_ceil(self.tile_rows);
         let stages = ("STAGES", self.stages.to_string());
         if form == Form::TensorCore {
-            let defines = vec![("TILE_ROWS", self.tile_rows.to_string()), stages];
+            let bits = ("SAMPLE_BITS", sample_bits.to_string());
+            let defines = vec![bits, ("TILE_ROWS", self.tile_rows.to_string()), stages];
             let diagonal_percent = tensor_core::DIAGONAL_PERCENT;
             return vec![Launch { rows: 0..tiles, defines, diagonal_percent }];
         }
@@ -268,17 +283,18 @@ impl Products {
                 starts: DeviceArray::from_slice(device, &schedule.starts())?,
             })
         };
-        let launches = geometry.launches(form, sizes.rows());
+        let launches = geometry.launches(form, sizes.rows(), sizes.sample_bits);
         let parts = launches.into_iter().map(part).collect::<Result<_, CudaError>>()?;
         Ok(Self { form, sizes, geometry, parts, listed: stages })
     }
 
-    /// Queues the products of `stages` of `rows`, added to those at `visibilities` and to the
-    /// sums of the rows' real parts at `real_parts`.
+    /// Queues the products of `stages` of `rows`, added to those at `visibilities` and, of integers, to
+    /// the sums of the rows' real parts at `real_parts`.
     ///
     /// # Safety
     /// The addresses must be valid until the kernels have run: `rows` as it says, `visibilities`
-    /// for [`Sizes::numbers`] integers, `real_parts` for one for each row and channel.
+    /// for [`Sizes::numbers`] numbers, `real_parts` for an integer for each row and channel, with
+    /// halves for none.
     pub(super) unsafe fn launch(
         &mut self,
         stream: CUstream,
@@ -327,7 +343,7 @@ impl Products {
 
     /// Samples and visibilities as the copy engine is told of them.
     fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 2], CudaError> {
-        let Sizes { antennas, channels } = self.sizes;
+        let Sizes { antennas, channels, .. } = self.sizes;
         let n = self.sizes.rows();
         let [pol, antenna, channel, run] = rows.strides;
         let samples = Tensor {
@@ -393,7 +409,7 @@ mod tests {
             (197, vec![(0..3, "4"), (3..4, "1")]),
         ] {
             let rows = 2 * antennas;
-            let launches = Geometry::new(Form::Hopper, rows, &gpu).launches(Form::Hopper, rows);
+            let launches = Geometry::new(Form::Hopper, rows, &gpu).launches(Form::Hopper, rows, 8);
             let found: Vec<_> =
                 launches.iter().map(|l| (l.rows.clone(), l.defines[1].1.as_str())).collect();
             assert_eq!(found, expected, "{antennas}");
@@ -424,20 +440,28 @@ mod tests {
 
     #[test]
     fn the_form_is_that_of_the_gpu_unless_it_is_named() {
-        assert_eq!(Form::of("cuda", (9, 0)), Form::Hopper);
-        assert_eq!(Form::of("cuda", (12, 0)), Form::TensorCore);
-        assert_eq!(Form::of("tensor_core", (9, 0)), Form::TensorCore);
-        assert_eq!(Form::of("hopper", (8, 0)), Form::Hopper);
+        let of = |implementation, capability| Form::of(implementation, Dtype::Ci8, capability);
+        assert_eq!(of("cuda", (9, 0)), Form::Hopper);
+        assert_eq!(of("cuda", (12, 0)), Form::TensorCore);
+        assert_eq!(of("tensor_core", (9, 0)), Form::TensorCore);
+        assert_eq!(of("hopper", (8, 0)), Form::Hopper);
+        assert_eq!(Form::of("cuda", Dtype::Cf16, (9, 0)), Form::TensorCore);
     }
 
     #[test]
-    fn hopper_is_refused_on_other_gpus() {
+    fn hopper_is_refused_on_other_gpus_and_for_halves() {
         let [hopper, other] =
             [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
-        assert!(refuse_gpu("hopper", &hopper).is_none());
-        assert!(refuse_gpu("cuda", &other).is_none());
-        let refusal = refuse_gpu("hopper", &other).unwrap();
+        assert!(refuse_form("hopper", Dtype::Ci4, Some(&hopper)).is_none());
+        assert!(refuse_form("cuda", Dtype::Ci8, Some(&other)).is_none());
+        let refusal = refuse_form("hopper", Dtype::Ci8, Some(&other)).unwrap();
         assert_eq!(refusal.at, At::Implementation);
         assert!(refusal.message.contains("12.0"));
+        for gpu in [None, Some(&hopper)] {
+            let refusal = refuse_form("hopper", Dtype::Cf16, gpu).unwrap();
+            assert!(refusal.help.unwrap().contains("`tensor_core`"));
+            assert!(refuse_form("cuda", Dtype::Cf16, gpu).is_none());
+            assert!(refuse_form("tensor_core", Dtype::Cf16, gpu).is_none());
+        }
     }
 }

@@ -1,16 +1,16 @@
 //! Samples in device memory as the kernels for GPUs read them: rows of (antenna, polarisation),
-//! taken in stages of 64 samples.
+//! taken in stages of 128 bytes.
 
 use super::bound::SAMPLES_IN_32_BITS;
 use crate::stacked::Stacked;
+use fxgraph::Dtype;
 use std::ops::Range;
 
-/// Samples of a stage; as `kernels/voltages.cuh` has it, and the bytes below.
-pub(super) const STAGE_SAMPLES: usize = 64;
-/// Bytes of a stage of a row.
-pub(super) const STAGE_BYTES: usize = 2 * STAGE_SAMPLES;
-/// Samples whose 32-bit sums cannot wrap, in whole stages.
-const STAGES_IN_32_BITS: usize = SAMPLES_IN_32_BITS / STAGE_SAMPLES;
+/// Bytes of a stage of a row; as `kernels/voltages.cuh` has it.
+pub(super) const STAGE_BYTES: usize = 128;
+/// Samples of halves that are summed before the sums are added to those in memory: matrix
+/// instructions round towards zero, eight samples at a time, so what they lose grows with their number.
+const SAMPLES_OF_HALVES: usize = 4096;
 /// What the copies of the kernels ask of addresses and strides.
 const ALIGNMENT: usize = 16;
 
@@ -25,12 +25,21 @@ pub(super) struct Piece {
     pub samples: usize,
 }
 
+/// Samples of a stage of a row: integers are bytes there.
+pub(super) fn stage_samples(shape: &Stacked) -> usize {
+    STAGE_BYTES / if shape.dtype == Dtype::Cf16 { 4 } else { 2 }
+}
+
 /// Most samples of a piece of frames of this shape.
 pub(super) fn longest_piece(shape: &Stacked) -> usize {
-    if shape.spectra > SAMPLES_IN_32_BITS {
-        return STAGES_IN_32_BITS * STAGE_SAMPLES;
+    let most = match shape.dtype {
+        Dtype::Cf16 => SAMPLES_OF_HALVES,
+        _ => SAMPLES_IN_32_BITS,
+    };
+    if shape.spectra > most {
+        return most - most % stage_samples(shape);
     }
-    shape.heaps.min(SAMPLES_IN_32_BITS / shape.spectra) * shape.spectra
+    shape.heaps.min(most / shape.spectra) * shape.spectra
 }
 
 /// Cuts heaps into pieces.
@@ -66,7 +75,7 @@ impl Rows {
     /// Rows of a frame that lies at `address`, if kernels can read them there. A heap is a run.
     pub(super) fn of_frame(shape: &Stacked, address: u64) -> Option<Self> {
         let run_bytes = shape.row_bytes() / 2;
-        if shape.four_bit || !shape.k_major || !run_bytes.is_multiple_of(ALIGNMENT) {
+        if shape.dtype == Dtype::Ci4 || !shape.k_major || !run_bytes.is_multiple_of(ALIGNMENT) {
             return None;
         }
         let channel = shape.row_bytes();
@@ -76,7 +85,7 @@ impl Rows {
         // A kernel takes whole stages, so short heaps make it work for nothing. Where that is more
         // than a third of the time, to join the heaps first takes less.
         let useful = shape.spectra.saturating_mul(3);
-        (useful >= 2 * rows.stages_per_run() * STAGE_SAMPLES).then_some(rows)
+        (useful >= 2 * rows.stages_per_run() * stage_samples(shape)).then_some(rows)
     }
 
     /// Rows that `correlator_rows.cu` writes to `address`, with room for so many stages. A
@@ -94,10 +103,11 @@ impl Rows {
 
     /// Stages that hold `piece` of a frame.
     pub(super) fn stages(&self, shape: &Stacked, piece: &Piece) -> Range<usize> {
-        let first = piece.heap * self.stages_per_run() + piece.first / STAGE_SAMPLES;
+        let stage = stage_samples(shape);
+        let first = piece.heap * self.stages_per_run() + piece.first / stage;
         let whole = piece.samples / shape.spectra;
         let count = match whole {
-            0 => piece.samples.div_ceil(STAGE_SAMPLES),
+            0 => piece.samples.div_ceil(stage),
             _ => whole * self.stages_per_run(),
         };
         first..first + count
@@ -108,6 +118,7 @@ impl Rows {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     const SHAPE: Stacked = Stacked {
         heaps: 4,
@@ -116,7 +127,7 @@ mod tests {
         spectra: 256,
         samples_per_spectrum: 8,
         k_major: true,
-        four_bit: false,
+        dtype: Dtype::Ci8,
     };
 
     proptest! {
@@ -125,13 +136,14 @@ mod tests {
             heaps in 1..300_usize,
             spectra in prop_oneof![1..2000_usize, 60_000..200_000_usize],
             first in 0..300_usize,
+            dtype in select(vec![Dtype::Ci8, Dtype::Ci4, Dtype::Cf16]),
         ) {
-            let shape = Stacked { heaps, spectra, ..SHAPE };
+            let shape = Stacked { heaps, spectra, dtype, ..SHAPE };
             let first = first % heaps;
             let mut next = first * spectra;
             for piece in pieces(&shape, first..heaps) {
                 prop_assert_eq!(piece.heap * spectra + piece.first, next);
-                prop_assert!(piece.first.is_multiple_of(STAGE_SAMPLES));
+                prop_assert!(piece.first.is_multiple_of(stage_samples(&shape)));
                 prop_assert!((1..=longest_piece(&shape)).contains(&piece.samples));
                 prop_assert!(piece.samples <= SAMPLES_IN_32_BITS);
                 next += piece.samples;
@@ -143,8 +155,9 @@ mod tests {
         fn stages_of_pieces_are_all_stages_once(
             heaps in 1..300_usize,
             spectra in prop_oneof![6..250_usize, 8000..20_000_usize],
+            dtype in select(vec![Dtype::Ci8, Dtype::Cf16]),
         ) {
-            let shape = Stacked { heaps, spectra: 8 * spectra, ..SHAPE };
+            let shape = Stacked { heaps, spectra: 8 * spectra, dtype, ..SHAPE };
             let Some(rows) = Rows::of_frame(&shape, 0) else { return Ok(()) };
             let mut next = 0;
             for piece in pieces(&shape, 0..heaps) {
@@ -175,7 +188,11 @@ mod tests {
         for (shape, readable) in [
             (SHAPE, true),
             (Stacked { k_major: false, ..SHAPE }, false),
-            (Stacked { four_bit: true, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Ci4, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Cf16, ..SHAPE }, true),
+            (Stacked { dtype: Dtype::Cf16, spectra: 36, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Cf16, spectra: 24, ..SHAPE }, true),
+            (Stacked { dtype: Dtype::Cf16, spectra: 30, ..SHAPE }, false),
             (Stacked { spectra: 252, ..SHAPE }, false),
             (Stacked { spectra: 16, ..SHAPE }, false),
             (Stacked { spectra: 48, ..SHAPE }, true),

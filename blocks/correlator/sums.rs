@@ -1,25 +1,23 @@
 //! Sums of products in the memory of a GPU, and the kernels that work on them.
 #![allow(unsafe_code)] // launches
 
-use super::bound::{Bound, SAMPLES_IN_32_BITS};
 use super::products::{Form, Products, Sizes};
-use super::rows::{Piece, Rows, STAGE_BYTES, STAGE_SAMPLES, longest_piece, pieces};
+use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
+use super::whole::Whole;
 use crate::gpu;
 use crate::stacked::Stacked;
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Refusal};
+use fxgraph::{At, BlockError, Dtype, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Threads of a block of `correlator_rows.cu` and `correlator_dump.cu`.
-const THREADS: usize = 256;
-/// Antennas and samples that a block of `correlator_rows.cu` moves.
-const ROWS_BLOCK: (usize, usize) = (8, 256);
+pub(super) const THREADS: usize = 256;
+/// Antennas and stages of samples that a block of `correlator_rows.cu` moves.
+const ROWS_BLOCK: (usize, usize) = (8, 4);
 /// `AT_ONCE` of `correlator_dump.cu`.
 const CHANNELS_AT_ONCE: usize = 4;
-/// Words of the kernels' `State`.
-const STATE: usize = 2;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
 
@@ -46,73 +44,78 @@ pub(super) struct Sums {
     shape: Stacked,
     products: Products,
     rows: Kernel,
-    watch: Kernel,
-    widen: Kernel,
-    settle: Kernel,
-    dump: Kernel,
-    /// `[channel][row][column][re, im]`, lower triangle.
-    visibilities: DeviceArray<i32>,
-    /// `[channel][row]`: what the imaginary parts lack, see `kernels/voltages.cuh`.
-    real_parts: DeviceArray<i32>,
-    /// `[channel][baseline][product][re, im]`, for dumps whose sums can leave 32 bits.
-    wide: Option<DeviceArray<i64>>,
-    /// `[channel][stage][row][64][re, im]`: samples of a piece that cannot be read from the frame.
+    /// `[channel][row][column][re, im]`, lower triangle: integers or floats.
+    visibilities: DeviceArray<u32>,
+    /// `[channel][stage][row][stage's bytes]`: samples of a piece that cannot be read from the frame.
     joined: DeviceArray<u8>,
     /// `[heap][antenna]` of the heaps that are added.
     valid: DeviceArray<u32>,
     /// `[baseline]` of the dump.
     counts: DeviceArray<u32>,
-    /// Products of the dump that did not fit 32 bits.
-    saturated: DeviceArray<u64>,
-    /// What the kernels know of the sums.
-    state: DeviceArray<u32>,
-    /// Of the 32-bit sums.
-    bound: Bound,
+    numbers: Numbers,
+}
+
+/// What depends on the type of the sums.
+enum Numbers {
+    Integers(Box<Whole>),
+    /// With the kernel that dumps them.
+    Floats(Kernel),
+}
+
+/// Addresses of a dump: of the sums, of the frame, and of `[baseline]` counts, 0 if there was input
+/// everywhere.
+pub(super) struct Dump {
+    pub visibilities: u64,
+    pub payload: u64,
+    pub counts: u64,
 }
 
 /// Lengths of the arrays of [`Sums`].
 struct Lengths {
     visibilities: usize,
-    real_parts: usize,
-    wide: usize,
     joined: usize,
     valid: usize,
     counts: usize,
 }
 
 impl Lengths {
-    fn new(shape: &Stacked, spectra_per_dump: u64) -> Self {
+    fn new(shape: &Stacked) -> Self {
         let sizes = sizes(shape);
-        let baselines = shape.baselines();
         Self {
             visibilities: sizes.numbers(),
-            real_parts: sizes.rows() * shape.channels,
-            wide: if spectra_per_dump > SAMPLES_IN_32_BITS as u64 {
-                8 * baselines * shape.channels
-            } else {
-                0
-            },
             joined: sizes.rows() * shape.channels * joined_stages(shape) * STAGE_BYTES,
             valid: shape.heaps * shape.antennas,
-            counts: baselines,
+            counts: shape.baselines(),
         }
     }
 }
 
+/// Blocks of threads for the baselines and channels of a dump.
+pub(super) fn dump_grid(shape: &Stacked) -> Grid {
+    let blocks = (2 * shape.baselines()).div_ceil(THREADS);
+    let channels = shape.channels.div_ceil(CHANNELS_AT_ONCE);
+    Grid::new([blocks, channels.min(MOST_BLOCKS_Y), 1], THREADS)
+}
+
 fn sizes(shape: &Stacked) -> Sizes {
-    Sizes { antennas: shape.antennas, channels: shape.channels }
+    let sample_bits = if shape.dtype == Dtype::Cf16 { 16 } else { 8 };
+    Sizes { antennas: shape.antennas, channels: shape.channels, sample_bits }
 }
 
 /// Stages of the longest piece once its heaps are joined.
 fn joined_stages(shape: &Stacked) -> usize {
-    longest_piece(shape).div_ceil(STAGE_SAMPLES)
+    longest_piece(shape).div_ceil(stage_samples(shape))
 }
 
 impl Sums {
     /// Device memory of such sums, in bytes.
     pub(super) fn bytes(shape: &Stacked, spectra_per_dump: u64) -> usize {
-        let l = Lengths::new(shape, spectra_per_dump);
-        4 * (l.visibilities + l.real_parts + l.valid + l.counts) + 8 * l.wide + l.joined
+        let l = Lengths::new(shape);
+        let whole = match shape.dtype {
+            Dtype::Cf16 => 0,
+            _ => Whole::bytes(shape, spectra_per_dump),
+        };
+        4 * (l.visibilities + l.valid + l.counts) + l.joined + whole
     }
 
     /// Sums of nothing.
@@ -122,13 +125,7 @@ impl Sums {
         shape: Stacked,
         spectra_per_dump: u64,
     ) -> Result<Self, BlockError> {
-        let lengths = Lengths::new(&shape, spectra_per_dump);
-        let visibilities = DeviceArray::zeros(device, lengths.visibilities)?;
-        let real_parts = DeviceArray::zeros(device, lengths.real_parts)?;
-        let wide = match lengths.wide {
-            0 => None,
-            len => Some(DeviceArray::zeros(device, len)?),
-        };
+        let lengths = Lengths::new(&shape);
         // Read from the frame, short heaps take more stages than joined.
         let whole = Piece { heap: 0, first: 0, samples: longest_piece(&shape) };
         let of_frame = Rows::of_frame(&shape, 0);
@@ -140,26 +137,23 @@ impl Sums {
             ("CHANNELS", number(shape.channels)),
             ("SPECTRA", number(shape.spectra)),
             ("K_MAJOR", number(usize::from(shape.k_major))),
-            ("FOUR_BIT", number(usize::from(shape.four_bit))),
+            ("SAMPLE_BITS", number(shape.dtype.bits() / 2)),
         ];
         let dumping = gpu::program(device, "correlator_dump.cu", Vec::new())?;
+        let numbers = match shape.dtype {
+            Dtype::Cf16 => Numbers::Floats(dumping.kernel("dump_floats", 0)?),
+            _ => Whole::new(device, &dumping, shape, spectra_per_dump)
+                .map(|whole| Numbers::Integers(Box::new(whole)))?,
+        };
         Ok(Self {
             shape,
             products: Products::new(device, form, sizes(&shape), stages)?,
             rows: gpu::program(device, "correlator_rows.cu", layout)?.kernel("rows", 0)?,
-            watch: dumping.kernel("watch", 0)?,
-            widen: dumping.kernel("widen", 0)?,
-            settle: dumping.kernel("settle", 0)?,
-            dump: dumping.kernel("dump", 0)?,
-            visibilities,
-            real_parts,
-            wide,
+            visibilities: DeviceArray::zeros(device, lengths.visibilities)?,
             joined: DeviceArray::new(device, lengths.joined)?,
             valid: DeviceArray::new(device, lengths.valid)?,
             counts: DeviceArray::new(device, lengths.counts)?,
-            saturated: DeviceArray::new(device, 1)?,
-            state: DeviceArray::zeros(device, STATE)?,
-            bound: Bound::default(),
+            numbers,
         })
     }
 
@@ -182,9 +176,14 @@ impl Sums {
         }
         let in_place = Rows::of_frame(&self.shape, payload).filter(|_| valid.is_none());
         for piece in pieces(&self.shape, heaps.clone()) {
-            if let Some(most) = self.bound.add(piece.samples) {
-                self.make_room(lane, most)?;
-            }
+            let visibilities = self.visibilities.address();
+            let real_parts = match &mut self.numbers {
+                Numbers::Integers(whole) => {
+                    whole.make_room(lane, visibilities, piece.samples)?;
+                    whole.real_parts()
+                }
+                Numbers::Floats(_) => 0,
+            };
             let (rows, stages) = if let Some(rows) = in_place {
                 (rows, rows.stages(&self.shape, &piece))
             } else {
@@ -194,10 +193,8 @@ impl Sums {
                 });
                 // SAFETY: the caller's promise.
                 let rows = unsafe { self.join(lane, payload, &piece, table) }?;
-                (rows, 0..piece.samples.div_ceil(STAGE_SAMPLES))
+                (rows, 0..piece.samples.div_ceil(stage_samples(&self.shape)))
             };
-            let (visibilities, real_parts) =
-                (self.visibilities.address(), self.real_parts.address());
             // SAFETY: own arrays; rows in the frame are the caller's promise.
             unsafe {
                 self.products.launch(lane.stream(), &rows, stages, visibilities, real_parts)
@@ -220,7 +217,8 @@ impl Sums {
         let Stacked { antennas, channels, .. } = self.shape;
         let heap_bytes = antennas * channels * self.shape.row_bytes();
         let from = payload + (piece.heap * heap_bytes) as u64;
-        let (block_antennas, block_samples) = ROWS_BLOCK;
+        let (block_antennas, block_stages) = ROWS_BLOCK;
+        let block_samples = block_stages * stage_samples(&self.shape);
         let blocks = antennas.div_ceil(block_antennas) * channels;
         let grid = Grid::new([blocks, piece.samples.div_ceil(block_samples), 1], THREADS);
         let stages = joined_stages(&self.shape);
@@ -240,42 +238,9 @@ impl Sums {
         Ok(Rows::joined(&self.shape, to, stages))
     }
 
-    fn grid(&self) -> Grid {
-        let blocks = (2 * self.shape.baselines()).div_ceil(THREADS);
-        let channels = self.shape.channels.div_ceil(CHANNELS_AT_ONCE);
-        Grid::new([blocks, channels.min(MOST_BLOCKS_Y), 1], THREADS)
-    }
-
-    /// Queues a look at the 32-bit sums, which moves them to the 64-bit ones if one of them is
-    /// larger than `most`.
-    fn make_room<J>(&mut self, lane: &Lane<J>, most: u32) -> Result<(), BlockError> {
-        // Without 64-bit sums a dump is too short to need room.
-        let Some(wide) = &self.wide else { return Ok(()) };
-        let int = |n: usize| n as i32;
-        let (channels, inputs) = (self.shape.channels, 2 * self.shape.antennas);
-        let rows = Grid::new([(inputs * channels).div_ceil(THREADS), 1, 1], THREADS);
-        let (grid, one) = (self.grid(), Grid::new([1, 1, 1], THREADS));
-        let visibilities = self.visibilities.address().into();
-        let real_parts = self.real_parts.address().into();
-        let state = self.state.address().into();
-        let [n, baselines, channels] =
-            [inputs, self.shape.baselines(), channels].map(|n| int(n).into());
-        let watched = [visibilities, state, n, channels];
-        let wide = wide.address().into();
-        let widened = [visibilities, real_parts, wide, state, most.into(), n, baselines, channels];
-        let settled = [real_parts, state, most.into(), n, channels];
-        // SAFETY: the kernels' arguments; own arrays of the lengths they expect.
-        unsafe {
-            self.watch.launch(lane.stream(), rows, &watched)?;
-            self.widen.launch(lane.stream(), grid, &widened)?;
-            self.settle.launch(lane.stream(), one, &settled)?;
-        }
-        Ok(())
-    }
-
     /// Queues the dump to the frame at `payload` and starts again from 0. `counts` `[baseline]` is
-    /// 0 where there was no input; without it there was everywhere. How many products did not fit
-    /// 32 bits is in `saturated` once the job is done.
+    /// 0 where there was no input; without it there was everywhere. How many products of integers did
+    /// not fit 32 bits is in `saturated` once the job is done.
     ///
     /// # Safety
     /// All three must stay valid until the job is done.
@@ -286,32 +251,32 @@ impl Sums {
         counts: Option<&Pinned<u32>>,
         saturated: &Pinned<u64>,
     ) -> Result<(), BlockError> {
-        self.bound = Bound::default();
-        let (n, grid) = (2 * self.shape.antennas, self.grid());
-        let table = counts.map_or(0, |_| self.counts.address());
-        let arguments = [
-            self.visibilities.address().into(),
-            self.real_parts.address().into(),
-            self.wide.as_ref().map_or(0, DeviceArray::address).into(),
-            self.state.address().into(),
-            table.into(),
-            payload.into(),
-            self.saturated.address().into(),
-            (n as i32).into(),
-            (self.shape.baselines() as i32).into(),
-            (self.shape.channels as i32).into(),
-        ];
-        // SAFETY: the kernel's arguments; own arrays of the lengths it expects, and a frame and
+        let dump = Dump {
+            visibilities: self.visibilities.address(),
+            payload,
+            counts: counts.map_or(0, |_| self.counts.address()),
+        };
+        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and a frame and
         // tables that are the caller's promise.
         unsafe {
             if let Some(counts) = counts {
-                lane.copy(table, counts.address(), self.counts.bytes())?;
+                lane.copy(dump.counts, counts.address(), self.counts.bytes())?;
             }
-            lane.clear(self.saturated.address(), self.saturated.bytes())?;
-            self.dump.launch(lane.stream(), grid, &arguments)?;
-            lane.clear(self.real_parts.address(), self.real_parts.bytes())?;
-            lane.clear(self.state.address(), self.state.bytes())?;
-            lane.copy(saturated.address(), self.saturated.address(), self.saturated.bytes())
+            match &mut self.numbers {
+                Numbers::Integers(whole) => whole.put_out(lane, &dump, saturated)?,
+                Numbers::Floats(kernel) => {
+                    let arguments = [
+                        dump.visibilities.into(),
+                        dump.counts.into(),
+                        dump.payload.into(),
+                        (2 * self.shape.antennas as i32).into(),
+                        (self.shape.baselines() as i32).into(),
+                        (self.shape.channels as i32).into(),
+                    ];
+                    kernel.launch(lane.stream(), dump_grid(&self.shape), &arguments)?;
+                }
+            }
         }
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::accumulate::{Accumulator, MISSING};
-use super::definition::{correlate, product};
+use super::definition::{correlate_integers, product};
 use super::kernel::Kernel;
 use super::*;
 use fxgraph::runtime::edge::Harness;
@@ -14,7 +14,7 @@ const SHAPE: Stacked = Stacked {
     spectra: 16,
     samples_per_spectrum: 8,
     k_major: false,
-    four_bit: false,
+    dtype: Dtype::Ci8,
 };
 /// ADC samples of a heap of `SHAPE`.
 const STEP: u64 = 128;
@@ -26,7 +26,7 @@ pub(crate) fn port(shape: &Stacked) -> PortType {
     let last = if shape.k_major { [pol, spectrum] } else { [spectrum, pol] };
     let first = [heap(), antenna(), Axis::new("channel", shape.channels)];
     PortType {
-        dtype: if shape.four_bit { Dtype::Ci4 } else { Dtype::Ci8 },
+        dtype: shape.dtype,
         axes: first.into_iter().chain(last).collect(),
         clock: Clock {
             adc_sample_rate_hz: 1e6,
@@ -58,7 +58,7 @@ pub(crate) fn voltages(shape: &Stacked, payload: &[u8]) -> Vec<[i64; 2]> {
             if bits >> (width - 1) == 1 { bits - (1 << width) } else { bits }
         };
         let first = bytes.next().unwrap();
-        if shape.four_bit {
+        if shape.dtype == Dtype::Ci4 {
             [signed(first / 16, 4), signed(first % 16, 4)]
         } else {
             [signed(first, 8), signed(bytes.next().unwrap(), 8)]
@@ -104,7 +104,7 @@ fn the_definition_is_the_sum_over_the_voltages_in_every_layout() {
             }
         }
         let mut sums = vec![[0; 2]; 4 * baselines * shape.channels];
-        correlate(&shape, &payload, 1, |_| true, &mut sums);
+        correlate_integers(&shape, &payload, 1, |_| true, &mut sums);
         assert!(sums == expected, "{shape:?}");
     }
 }
@@ -112,10 +112,12 @@ fn the_definition_is_the_sum_over_the_voltages_in_every_layout() {
 fn shapes() -> impl Iterator<Item = Stacked> {
     let antennas = [1, 3, 4, 5, 8, 9, 17];
     antennas.into_iter().flat_map(|antennas| {
-        [(false, false), (false, true), (true, false), (true, true)].map(|(k_major, four_bit)| {
+        const INTEGERS: [Dtype; 2] = [Dtype::Ci8, Dtype::Ci4];
+        let layouts = [false, true].map(|k_major| INTEGERS.map(|dtype| (k_major, dtype)));
+        layouts.into_iter().flatten().map(move |(k_major, dtype)| {
             // Spectra that fill whole blocks, parts of one, and an odd number.
             let spectra = [37, 256, 300][(antennas + usize::from(k_major)) % 3];
-            Stacked { antennas, k_major, four_bit, spectra, channels: 3, ..SHAPE }
+            Stacked { antennas, k_major, dtype, spectra, channels: 3, ..SHAPE }
         })
     })
 }
@@ -132,7 +134,7 @@ fn every_kernel_equals_the_definition_for_every_shape_and_layout() {
         let mut expected = vec![[0i64; 2]; products];
         for heap in 0..shape.heaps {
             let valid = &valid[heap * shape.antennas..][..shape.antennas];
-            correlate(&shape, &payload, heap, |a| valid[a] != 0, &mut expected);
+            correlate_integers(&shape, &payload, heap, |a| valid[a] != 0, &mut expected);
         }
         for kernel in Kernel::available() {
             for threads in [1, 2] {
@@ -206,7 +208,7 @@ fn one_heap_longer_than_the_32_bit_sums_is_exact() {
 fn the_products_of_an_antenna_with_itself_are_hermitian() {
     let payload = noise(SHAPE.frame_bytes(), 3);
     let mut sums = vec![[0; 2]; 4 * SHAPE.baselines() * SHAPE.channels];
-    correlate(&SHAPE, &payload, 0, |_| true, &mut sums);
+    correlate_integers(&SHAPE, &payload, 0, |_| true, &mut sums);
     for a in 0..SHAPE.antennas {
         let [re, im] = sums[product(a, 1, a, 0)];
         assert_eq!(sums[product(a, 0, a, 1)], [re, -im]);
@@ -294,7 +296,7 @@ fn check(
                     continue;
                 }
                 let valid = &valid[heap * shape.antennas..][..shape.antennas];
-                correlate(&shape, &payload, heap, |a| valid[a] != 0, &mut sums);
+                correlate_integers(&shape, &payload, heap, |a| valid[a] != 0, &mut sums);
                 for a2 in 0..shape.antennas {
                     for a1 in 0..=a2 {
                         expected_counts[product(a1, 0, a2, 0) / 4] += valid[a1] * valid[a2];
