@@ -286,6 +286,11 @@ impl Frame {
         &self.slot().header
     }
 
+    /// The pool that it comes from.
+    pub(crate) fn home(&self) -> &Arc<Pool> {
+        &self.home
+    }
+
     /// Where the payload lives.
     #[must_use]
     pub fn storage(&self) -> &Storage {

@@ -8,17 +8,20 @@
 //! - [`Change`]: what a change does and how it is made, before it is made
 //! - `swap`: making it
 //! - `losses`: lost data as events
+//! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
 
 mod change;
 mod losses;
 mod retune;
 mod swap;
+mod tap;
 
 pub use crate::flowgraph::Refused;
 pub use change::{Change, Difference, Way};
 pub use retune::{RetuneError, Retuned};
 pub use swap::SwapError;
+pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
 
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
@@ -128,6 +131,9 @@ impl Control {
     }
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tap_tests;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

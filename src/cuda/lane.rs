@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// done while its block is still to be woken.
 pub const IN_FLIGHT: usize = 3;
 
-struct Stream(sys::CUstream);
+/// A stream; whoever drops it has bound its device.
+pub(super) struct Stream(pub(super) sys::CUstream);
 struct Event(sys::CUevent);
 
 // SAFETY: handles that any thread may use.
@@ -25,7 +26,7 @@ unsafe impl Send for Stream {}
 unsafe impl Send for Event {}
 
 impl Stream {
-    fn new() -> Result<Self, CudaError> {
+    pub(super) fn new() -> Result<Self, CudaError> {
         result::stream::create(result::stream::StreamKind::NonBlocking)
             .map(Self)
             .map_err(CudaError::driver("making a stream"))

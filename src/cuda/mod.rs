@@ -5,6 +5,7 @@
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
 //! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
 //!   wakes the block when one is done.
+//! - [`Readout`]: frames copied to the host beside everything else.
 //! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.
 //! - [`calls`]: counts of allocations and of waits, which steady state has none of.
 //! - [`transfer`]: the blocks `upload` and `download`, which the plan inserts.
@@ -26,6 +27,7 @@ mod error;
 mod kernel;
 mod lane;
 mod memory;
+mod readout;
 mod status;
 pub mod transfer;
 mod tuning;
@@ -40,4 +42,5 @@ pub use lane::{IN_FLIGHT, Lane, Turn};
 pub use memory::{
     DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
+pub use readout::Readout;
 pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError, Way};

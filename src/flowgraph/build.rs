@@ -169,6 +169,14 @@ impl Plan {
         })
     }
 
+    /// The GPU on which the frames of a block's outputs lie, if they do.
+    pub(crate) fn frames_device(&self, block: usize) -> Result<Option<Arc<Device>>, BlockError> {
+        match self.blocks[block].output_device() {
+            DeviceName::Cpu => Ok(None),
+            DeviceName::Cuda(ordinal) => Ok(Some(Device::open(ordinal)?)),
+        }
+    }
+
     /// The GPU that `block` runs on, opened.
     fn device(&self, block: &PlannedBlock) -> Result<Option<Arc<Device>>, BuildError> {
         let DeviceName::Cuda(ordinal) = block.device else { return Ok(None) };

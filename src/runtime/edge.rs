@@ -5,6 +5,7 @@
 
 pub use super::harness::Harness;
 
+use super::tap::TapWriter;
 use super::tee::Tee;
 use crate::frame::{Frame, FrameMut, Pool};
 use crate::kind::Waker;
@@ -252,6 +253,8 @@ pub(crate) struct FrameWriter {
     config_id: u64,
     /// What becomes of `config_id`, in the order in which it was said.
     config_changes: Vec<ConfigChange>,
+    /// Readers beside the flowgraph.
+    pub(crate) taps: Vec<TapWriter>,
     /// Frames that may still be pushed in this turn.
     turn: u32,
     /// Timestamp of the last frame.
@@ -278,6 +281,7 @@ impl FrameWriter {
             sequence: 0,
             config_id,
             config_changes: Vec::new(),
+            taps: Vec::new(),
             turn: u32::MAX,
             last: None,
             after: None,
@@ -365,6 +369,7 @@ impl FrameWriter {
         self.last = Some(header.timestamp);
         self.sequence += 1;
         self.turn = self.turn.saturating_sub(1);
+        self.taps.iter_mut().for_each(|tap| tap.offer(&frame));
         let Some((last, others)) = self.edges.split_last() else { return };
         for edge in others {
             edge.push(Arc::clone(&frame));

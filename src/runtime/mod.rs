@@ -11,6 +11,7 @@
 //! - `exchange`: one block taking the place of another, from outside
 //! - `tally`: what is counted in one place, whichever block is there
 //! - `replace`: the same for blocks without outputs
+//! - `tap`: readers that come and go
 //! - `run`: what the blocks of a run and its handles share
 //! - `fsdr`: the only room that names FutureSDR
 
@@ -29,6 +30,7 @@ pub mod report;
 mod run;
 pub mod running;
 mod tally;
+pub(crate) mod tap;
 mod tee;
 
 pub use assembly::{Assembly, OnFault, Options, Part, PartOutput, Rebuild, Thread};

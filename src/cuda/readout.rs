@@ -1,0 +1,47 @@
+//! Frames on a device, copied to the host without a part in any block's work.
+#![allow(unsafe_code)] // copies from frames that are borrowed until they are done
+
+use super::lane::Stream;
+use super::{CudaError, Device, Pinned, frame_address};
+use crate::block::BlockError;
+use crate::frame::Frame;
+use cudarc::driver::{result, sys};
+use std::sync::Arc;
+
+/// Reads payloads by a stream of its own: the thread that asks waits for them, nobody else.
+pub struct Readout {
+    device: Arc<Device>,
+    stream: Stream,
+    staging: Pinned<u8>,
+}
+
+impl Readout {
+    /// A readout of payloads of `bytes` bytes.
+    pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
+        device.bind()?;
+        let (stream, staging) = (Stream::new()?, Pinned::new(device, bytes)?);
+        Ok(Self { device: Arc::clone(device), stream, staging })
+    }
+
+    /// The payload of `frame`.
+    pub fn read(&mut self, frame: &Frame) -> Result<Vec<u8>, BlockError> {
+        self.device.bind()?;
+        let from = frame_address(frame, &self.device)?;
+        let (to, bytes) = (self.staging.address(), self.staging.len());
+        // SAFETY: payload and staging have so many bytes and stay until the copy is done.
+        unsafe {
+            CudaError::check("copying", sys::cuMemcpyAsync(to, from, bytes, self.stream.0))?;
+            result::stream::synchronize(self.stream.0).map_err(CudaError::driver("copying"))?;
+        }
+        Ok(self.staging.to_vec())
+    }
+}
+
+impl Drop for Readout {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: its own stream, which may still copy to the staging after an error.
+            let _ = unsafe { result::stream::synchronize(self.stream.0) };
+        }
+    }
+}
