@@ -4,6 +4,7 @@
 use crate::block::{Block, BlockError};
 use crate::counter::Counters;
 use crate::cuda;
+use crate::flowgraph::value::{ReadError, Reader};
 use crate::port::PortType;
 use crate::retune::LiveValue;
 use crate::summary::Summary;
@@ -239,6 +240,13 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Parameters that may change while a block of the kind runs.
     const LIVE: &'static [&'static str] = &[];
 
+    /// The same parameters, with what this implementation takes where nothing is given. It comes
+    /// first: ports may depend on it.
+    #[must_use]
+    fn suited_to(self, _implementation: &str) -> Self {
+        self
+    }
+
     /// What the outputs carry, given what the inputs carry; all refusals at once.
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
 
@@ -348,6 +356,9 @@ impl<K: Kind> Configured for K {
     }
 }
 
+/// Reads the parameters of a kind, for one of its implementations.
+pub type Configure = fn(Reader<'_>, &str) -> Result<Box<dyn Configured>, ReadError>;
+
 /// What the registry knows of a kind.
 pub struct KindEntry {
     /// The word after `kind:`.
@@ -365,9 +376,7 @@ pub struct KindEntry {
     /// JSON Schema of the parameters; live ones have `x-live: true`.
     pub schema: fn() -> schemars::Schema,
     /// Reads the parameters.
-    pub configure: fn(
-        crate::flowgraph::value::Reader<'_>,
-    ) -> Result<Box<dyn Configured>, crate::flowgraph::value::ReadError>,
+    pub configure: Configure,
 }
 
 impl KindEntry {
@@ -382,7 +391,7 @@ impl KindEntry {
             implementations: K::IMPLEMENTATIONS,
             live: K::LIVE,
             schema: schema::<K>,
-            configure: |reader| Ok(Box::new(K::deserialize(reader)?)),
+            configure: |reader, form| Ok(Box::new(K::deserialize(reader)?.suited_to(form))),
         }
     }
 }

@@ -68,7 +68,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     }
     for channels in [4, 8, 16, 1024, 4096, 8192, 32768] {
         let source = Source::new("i10p", (64 * channels).max(1 << 12), 10);
-        let parameters = json!({"channels": channels, "delays": delays()});
+        let spectra = (65536 / channels).clamp(16, 256);
+        let parameters =
+            json!({"channels": channels, "spectra_per_frame": spectra, "delays": delays()});
         cases.push(case(format!("{channels} channels"), &source, 0, BOTH, &parameters, device));
     }
     for channels in [4, 16] {
@@ -80,8 +82,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     }
     for unzip in [2, 4, 8, 16] {
         let source = Source::new("i10p", 1 << 15, 8);
+        let taps = if unzip == 16 { 48 } else { 16 };
         let parameters =
-            json!({"channels": 256, "unzip": unzip, "taps": if unzip == 16 { 48 } else { 16 }});
+            json!({"channels": 256, "unzip": unzip, "taps": taps, "spectra_per_frame": 256});
         cases.push(case(format!("cut into {unzip}"), &source, 0, BOTH, &parameters, device));
     }
     for (frame_samples, spectra) in [(512, 64), (1 << 12, 33), (1 << 14, 64), (1 << 17, 16)] {
@@ -96,7 +99,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
     let source = Source::new("i12p", 1 << 14, 8);
-    let parameters = json!({"channels": 64, "taps": 1, "w_cutoff": 0, "window": "rect"});
+    let parameters = json!({
+        "channels": 64, "taps": 1, "w_cutoff": 0, "window": "rect", "spectra_per_frame": 256,
+    });
     cases.push(case("a plain transform's window", &source, 0, BOTH, &parameters, device));
     let parameters = json!({"channels": 64, "max_delay_seconds": 1e-5, "spectra_per_frame": 1});
     cases.push(case("single spectra", &source, 0, BOTH, &parameters, device));

@@ -33,6 +33,7 @@ use fxgraph::{
 use schedule::Sizes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 pub use weights::weights;
 
@@ -42,8 +43,14 @@ pub const MAX_CHANNELS: usize = 1 << 20;
 pub const MAX_TAPS: usize = 64;
 /// Largest delay in either direction that is ever buffered, in samples.
 pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
-/// Bytes that a frame of the default size has at most.
+/// Bytes that a frame of the default size has at most: they stay in the caches of a core.
 const FRAME_BYTES: usize = 1 << 20;
+/// The same on a GPU, whose kernels take some ten microseconds for them: much less is not worth the
+/// launches.
+const GPU_FRAME_BYTES: usize = 32 << 20;
+/// Spectra of a frame of the default size, at least and at most.
+const DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=256;
+const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
 /// A frame never gets larger than this.
 const MAX_FRAME_BYTES: usize = 4 << 30;
 
@@ -79,7 +86,7 @@ pub struct Pfb {
     #[serde(default = "default_unzip")]
     pub unzip: usize,
     /// Spectra per output frame. By default a power of two such that frames take about 1 MiB and
-    /// stay in the caches of one core, from 16 to 256.
+    /// stay in the caches of one core, from 16 to 256; on a GPU about 32 MiB, from 16 to 8192.
     #[serde(default)]
     pub spectra_per_frame: Option<usize>,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
@@ -118,13 +125,18 @@ fn default_threads() -> usize {
 impl Pfb {
     /// Samples from one spectrum to the next.
     fn step(&self) -> usize {
-        2 * self.channels
+        self.channels.saturating_mul(2)
     }
 
     fn spectra(&self, pols: usize) -> usize {
-        let spectrum_bytes = self.step() * size_of::<f32>() * pols.max(1);
-        let fitting = (FRAME_BYTES / spectrum_bytes).next_power_of_two();
-        self.spectra_per_frame.unwrap_or(fitting.clamp(16, 256))
+        let fitting = || self.fitting(FRAME_BYTES, pols, DEFAULT_SPECTRA);
+        self.spectra_per_frame.unwrap_or_else(fitting)
+    }
+
+    /// Spectra of `pols` polarisations that take so many bytes, as far as that many are sensible.
+    fn fitting(&self, bytes: usize, pols: usize, sensible: RangeInclusive<usize>) -> usize {
+        let spectrum_bytes = self.step().saturating_mul(size_of::<f32>() * pols).max(1);
+        (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
     }
 
     /// The delay model of each input.
@@ -313,6 +325,13 @@ impl Kind for Pfb {
     ];
 
     const LIVE: &'static [&'static str] = &["delays"];
+
+    fn suited_to(mut self, implementation: &str) -> Self {
+        if implementation != CPU.name && self.spectra_per_frame.is_none() {
+            self.spectra_per_frame = Some(self.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA));
+        }
+        self
+    }
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();

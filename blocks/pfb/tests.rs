@@ -45,6 +45,23 @@ fn weights_follow_their_formula_and_have_unit_energy() {
 }
 
 #[test]
+fn frames_have_a_size_that_suits_where_they_are_made() {
+    let port = |samples| Digitised { frame_samples: samples, ..Digitised::new(vec![]) }.port();
+    for (channels, cpu, cuda) in [(64, 256, 8192), (1024, 64, 2048), (32768, 16, 64)] {
+        for (implementation, spectra) in [("cpu", cpu), ("cuda", cuda)] {
+            let given = [(None, spectra), (Some(20), 20)];
+            for (spectra_per_frame, expected) in given {
+                let parameters =
+                    json!({"channels": channels, "spectra_per_frame": spectra_per_frame});
+                let suited = kind::<Pfb>(parameters).suited_to(implementation);
+                let made = suited.ports(&[port(4096), port(4096)]).unwrap();
+                assert_eq!(made[0].axis_len("spectrum"), Some(expected), "{implementation}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_impulse_brings_out_the_taps() {
     let (step, taps, at) = (16, 4, 16 * 10 + 5);
     let mut samples = vec![0; 1024];

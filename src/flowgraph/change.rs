@@ -9,7 +9,7 @@ use super::scope::{Budget, Names, to_scalar};
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources, check, load};
 use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
-use crate::kind::{PortNames, Registry};
+use crate::kind::{CPU, PortNames, Registry};
 use crate::runtime::assembly::OnFault;
 use std::sync::Arc;
 
@@ -105,7 +105,8 @@ impl Plan {
             return None;
         }
         let owner = entry.parameters.as_ref().map_or(start, |(key, _)| key.span);
-        let configured = match check::configure(kind, &parameters, owner) {
+        let form = placement.map_or(CPU.name, |placement| placement.implementation);
+        let configured = match check::configure(kind, form, &parameters, owner) {
             Ok(configured) => Arc::from(configured),
             Err(wrong) => {
                 problems.extend(wrong);

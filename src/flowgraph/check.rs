@@ -30,7 +30,8 @@ pub(super) fn check(
     let mut found: Vec<Option<Arc<dyn Configured>>> = Vec::new();
     for instance in instances {
         let configured = instance.parameters.as_ref().and_then(|node| {
-            let read = configure(instance.kind, node, instance.owner);
+            let form = instance.placement.implementation;
+            let read = configure(instance.kind, form, node, instance.owner);
             read.map_err(|errors| {
                 for mut problem in errors {
                     problem.blocks.push(instance.name.clone());
@@ -55,10 +56,11 @@ pub(super) fn check(
 /// Reads the parameters of a block; on trouble, everything that can be said at once.
 pub(super) fn configure(
     kind: &KindEntry,
+    implementation: &str,
     node: &Node,
     owner: Span,
 ) -> Result<Box<dyn Configured>, Vec<Diagnostic>> {
-    let mut error = match (kind.configure)(Reader::new(node, owner)) {
+    let mut error = match (kind.configure)(Reader::new(node, owner), implementation) {
         Ok(configured) => return Ok(configured),
         Err(error) => error,
     };
@@ -80,7 +82,7 @@ pub(super) fn configure(
         let Some(span) = error.span else { break };
         let Some(key) = take_away(&mut rest, span) else { break };
         removed.push((key, span));
-        match (kind.configure)(Reader::new(&rest, owner)) {
+        match (kind.configure)(Reader::new(&rest, owner), implementation) {
             Ok(_) => break,
             Err(next) => error = next,
         }

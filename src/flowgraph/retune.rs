@@ -158,7 +158,7 @@ fn checked(
         problem.blocks.push(running.name.clone());
         problems.push(problem);
     };
-    let configured = match configure(kind, parameters, key) {
+    let configured = match configure(kind, running.implementation, parameters, key) {
         Ok(configured) => configured,
         Err(errors) => {
             errors.into_iter().for_each(report);

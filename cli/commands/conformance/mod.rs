@@ -219,7 +219,8 @@ mod tests {
             });
             let plan = plan
                 .unwrap_or_else(|problems| panic!("{}\n{}\n{problems}", case.name, case.flowgraph));
-            assert!(plan.block("cpu").is_some() && plan.block("gpu").is_some());
+            let ports = |name| &plan.blocks[plan.block(name).unwrap()].ports.outputs;
+            assert_eq!(ports("cpu"), ports("gpu"), "{}\n{}", case.name, case.flowgraph);
         }
     }
 
