@@ -10,6 +10,7 @@ use crate::retune::LiveValue;
 use crate::summary::Summary;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +28,23 @@ pub enum PortNames {
     },
     /// Any number of ports from 1, named `{prefix}0`, `{prefix}1`, ...
     Numbered(&'static str),
+}
+
+impl fmt::Display for PortNames {
+    /// `pol0, [pol1]`; an optional port stands in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed([]) => f.write_str("-"),
+            Self::Fixed(names) => f.write_str(&names.join(", ")),
+            Self::Optional { names, required } => {
+                let shown = names.iter().enumerate().map(|(index, name)| {
+                    if index < *required { (*name).to_owned() } else { format!("[{name}]") }
+                });
+                f.write_str(&shown.collect::<Vec<_>>().join(", "))
+            }
+            Self::Numbered(prefix) => write!(f, "{prefix}0, {prefix}1, ..."),
+        }
+    }
 }
 
 /// Where a problem lies, in the block's own terms.
@@ -394,6 +412,24 @@ impl KindEntry {
             configure: |reader, form| Ok(Box::new(K::deserialize(reader)?.suited_to(form))),
         }
     }
+
+    /// What the block does, in one sentence: the first of its page.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        first_sentence(self.doc)
+    }
+}
+
+/// The first sentence of a page below its heading, on one line.
+fn first_sentence(page: &str) -> String {
+    let prose = page
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty() || line.starts_with('#'))
+        .take_while(|line| !line.is_empty() && !line.starts_with('#'));
+    let paragraph = prose.collect::<Vec<_>>().join(" ");
+    let end = paragraph.find(". ").map_or(paragraph.len(), |dot| dot + 1);
+    paragraph[..end].trim_end_matches('.').to_owned()
 }
 
 fn schema<K: Kind>() -> schemars::Schema {
@@ -427,5 +463,19 @@ impl Registry {
     /// All kinds, by name.
     pub fn iter(&self) -> impl Iterator<Item = &KindEntry> {
         self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_sentence;
+
+    #[test]
+    fn the_summary_is_the_first_sentence_of_the_page() {
+        assert_eq!(
+            first_sentence("# pfb\n\nFilters\nsamples. More.\n\n## Ports"),
+            "Filters samples"
+        );
+        assert_eq!(first_sentence("# pfb\n"), "");
     }
 }

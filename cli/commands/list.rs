@@ -5,7 +5,7 @@ use crate::flowgraph;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use fxgraph::diagnostic::suggest;
-use fxgraph::{KindEntry, PortNames, Registry};
+use fxgraph::{KindEntry, Registry};
 use serde_json::{Value, json};
 
 /// Lists the kinds of blocks, or shows one: its page, ports and parameters
@@ -55,39 +55,12 @@ fn overview(registry: &Registry, terminal: &Terminal) -> String {
     for kind in registry.iter() {
         table.row([
             kind.name.to_owned(),
-            port_names(kind.inputs),
-            port_names(kind.outputs),
-            summary(kind.doc),
+            kind.inputs.to_string(),
+            kind.outputs.to_string(),
+            kind.summary(),
         ]);
     }
     table.finish()
-}
-
-/// `pol0, [pol1]`; an optional port stands in brackets.
-fn port_names(ports: PortNames) -> String {
-    match ports {
-        PortNames::Fixed([]) => "-".to_owned(),
-        PortNames::Fixed(names) => names.join(", "),
-        PortNames::Optional { names, required } => {
-            let shown = names.iter().enumerate().map(|(index, name)| {
-                if index < required { (*name).to_owned() } else { format!("[{name}]") }
-            });
-            shown.collect::<Vec<_>>().join(", ")
-        }
-        PortNames::Numbered(prefix) => format!("{prefix}0, {prefix}1, ..."),
-    }
-}
-
-/// The first sentence of a page below its heading, on one line.
-fn summary(page: &str) -> String {
-    let prose = page
-        .lines()
-        .map(str::trim)
-        .skip_while(|line| line.is_empty() || line.starts_with('#'))
-        .take_while(|line| !line.is_empty() && !line.starts_with('#'));
-    let paragraph = prose.collect::<Vec<_>>().join(" ");
-    let end = paragraph.find(". ").map_or(paragraph.len(), |dot| dot + 1);
-    paragraph[..end].trim_end_matches('.').to_owned()
 }
 
 fn page(kind: &KindEntry, terminal: &Terminal) -> String {
@@ -98,8 +71,8 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
         text.push('\n');
     }
     text.push_str(&format!("\n{}\n", heading("## Reference")));
-    text.push_str(&format!("inputs:  {}\n", port_names(kind.inputs)));
-    text.push_str(&format!("outputs: {}\n", port_names(kind.outputs)));
+    text.push_str(&format!("inputs:  {}\n", kind.inputs));
+    text.push_str(&format!("outputs: {}\n", kind.outputs));
     for form in kind.implementations {
         text.push_str(&format!(
             "implementation `{}` ({}): {}\n",
@@ -269,9 +242,9 @@ fn as_json(kind: &KindEntry) -> Value {
         .map(|form| json!({"name": form.name, "device": form.device, "summary": form.summary}));
     json!({
         "kind": kind.name,
-        "summary": summary(kind.doc),
-        "inputs": port_names(kind.inputs),
-        "outputs": port_names(kind.outputs),
+        "summary": kind.summary(),
+        "inputs": kind.inputs.to_string(),
+        "outputs": kind.outputs.to_string(),
         "implementations": forms.collect::<Vec<_>>(),
         "parameters": (kind.schema)().to_value(),
         "doc": kind.doc,
@@ -326,11 +299,5 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(all[3].doc, "Depth in metres.");
-    }
-
-    #[test]
-    fn the_summary_is_the_first_sentence_of_the_page() {
-        assert_eq!(summary("# pfb\n\nFilters\nsamples. More.\n\n## Ports"), "Filters samples");
-        assert_eq!(summary("# pfb\n"), "");
     }
 }
