@@ -20,7 +20,7 @@ pub enum Failure {
     Failed(Vec<String>),
     /// What went wrong is part of the results, which are out already.
     Shown,
-    /// Signals ended it before it was done.
+    /// It was ended at once, before it was done.
     Interrupted,
     /// The results could not be written.
     Output(io::Error),

@@ -6,6 +6,7 @@
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
 //! - [`kernel_folder`]: edited kernels for a running flowgraph
+//! - [`listen`]: serving a running flowgraph over HTTP
 //! - [`tuning`]: the file of measurements that kernels are cut by
 //! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
@@ -19,6 +20,7 @@ mod elements;
 mod failure;
 mod flowgraph;
 mod kernel_folder;
+mod listen;
 mod signals;
 mod table;
 mod terminal;
@@ -48,7 +50,7 @@ struct Arguments {
 
 const AFTER_HELP: &str = "\
 Exit status: 0 done, 1 failed while running or a test failed, 2 bad usage,
-78 the flowgraph is wrong and nothing was started, 130 stopped at once by signals.";
+78 the flowgraph is wrong and nothing was started, 130 stopped at once.";
 
 /// All arguments and commands; the one declaration behind parser, help and completions.
 fn command_line() -> clap::Command {

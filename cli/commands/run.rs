@@ -3,6 +3,7 @@
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
+use crate::listen::Listen;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
@@ -48,6 +49,10 @@ pub struct Run {
     /// Shows neither progress nor results
     #[arg(long, short)]
     quiet: bool,
+
+    // Last: its heading holds for what comes after it.
+    #[command(flatten)]
+    listen: Listen,
 }
 
 /// How often progress is shown and signals are looked for.
@@ -60,6 +65,7 @@ impl Run {
         if let Some(path) = &self.tuning {
             plan.tuning = tuning::read(path)?;
         }
+        let server = self.listen.bind()?;
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {
@@ -75,16 +81,20 @@ impl Run {
         };
         let prepared = Prepared::new(assembly).map_err(not_started)?;
         let control = Control::new(plan.clone(), flowgraph::registry(), prepared.handle());
+        let _serving = server.map(|server| {
+            terminal.note(&format!("serving {}", server.url()));
+            server.serve(control.clone())
+        });
         let running = prepared.start(options(&plan)).map_err(not_started)?;
         let starting = before.elapsed();
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        let is_aborted = watch(&control, self.duration, &signals, progress.as_ref(), terminal);
+        watch(&control, self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);
         let report = running.wait();
 
         let verdict = if !report.failures.is_empty() {
             Err(Failure::Failed(report.failures.iter().map(ToString::to_string).collect()))
-        } else if is_aborted {
+        } else if was_aborted(&control) {
             Err(Failure::Interrupted)
         } else {
             Ok(())
@@ -105,14 +115,19 @@ pub fn options(plan: &Plan) -> Options {
     Options { config_id: plan.config_id(), ..Options::default() }
 }
 
-/// Returns when the run has ended; `true` if it was aborted.
+/// Whether somebody ended the run at once, by signals or over HTTP.
+fn was_aborted(control: &Control) -> bool {
+    control.events_since(0).iter().any(|event| event.kind == EventKind::Aborted)
+}
+
+/// Returns when the run has ended.
 fn watch(
     control: &Control,
     duration: Option<Duration>,
     signals: &Signals,
     progress: Option<&ProgressLine>,
     terminal: &Terminal,
-) -> bool {
+) {
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
@@ -150,7 +165,6 @@ fn watch(
             }
         }
     }
-    stopped > 1
 }
 
 /// Frames and bytes that went into blocks, and what was lost.
@@ -158,7 +172,7 @@ type Totals = (u64, u64, u64);
 
 fn totals(stats: &[BlockStats]) -> Totals {
     stats.iter().fold((0, 0, 0), |(frames, bytes, lost), block| {
-        (frames + block.frames_in, bytes + block.bytes_in, lost + drops(block))
+        (frames + block.frames_in, bytes + block.bytes_in, lost + block.losses())
     })
 }
 
@@ -179,11 +193,6 @@ fn progress_text(
         units::bytes(rate(now.1, before.1)),
         now.2
     )
-}
-
-/// Events of data loss, all causes together.
-fn drops(block: &BlockStats) -> u64 {
-    block.counters.iter().filter(|named| named.is_loss).map(|named| named.counter.get()).sum()
 }
 
 /// What one block did, worked out.
@@ -265,7 +274,7 @@ fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal
             format!("{:.3}", row.bytes_per_second / 1e9),
             percent(row.busy),
             format!("{:.2} %", row.real_time * 100.0),
-            drops(row.stats).to_string(),
+            row.stats.losses().to_string(),
         ];
         if has_gpu {
             cells.push(row.device_busy.map_or("-".to_owned(), percent));
@@ -339,7 +348,7 @@ fn as_json(plan: &Plan, report: &Report) -> Value {
                 "busy_fraction": row.busy,
                 "device_busy_fraction": row.device_busy,
                 "real_time_fraction": row.real_time,
-                "drops": drops(row.stats),
+                "drops": row.stats.losses(),
                 "faults": row.stats.faults,
                 "restarts": row.stats.restarts,
                 "counters": counters,

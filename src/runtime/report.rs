@@ -54,6 +54,8 @@ pub struct Queue {
     pub queued: usize,
     /// Frames it holds at most.
     pub depth: usize,
+    /// Frames that were taken out of it.
+    pub taken: u64,
 }
 
 /// Figures of one block.
@@ -91,6 +93,14 @@ pub struct BlockStats {
     pub counters: Vec<Named>,
     /// What it says for itself.
     pub summary: String,
+}
+
+impl BlockStats {
+    /// Lost data, all causes together, each in its own unit.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.counters.iter().filter(|named| named.is_loss).map(|named| named.counter.get()).sum()
+    }
 }
 
 /// Why a block, and with it the run, failed.

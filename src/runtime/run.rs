@@ -153,7 +153,11 @@ impl Cell {
     fn stats(&self) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
-        let queue = |edge: &Edge| Queue { queued: edge.queued(), depth: edge.depth() };
+        let queue = |edge: &Edge| Queue {
+            queued: edge.queued(),
+            depth: edge.depth(),
+            taken: edge.popped(),
+        };
         let tally = lock(&self.tally);
         BlockStats {
             name: self.name.clone(),

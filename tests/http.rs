@@ -1,0 +1,141 @@
+//! A client that speaks plain HTTP/1.1, and a program that serves a running flowgraph.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// `fxgraph run` with a server on a free port.
+pub struct Program {
+    pub child: Child,
+    pub address: SocketAddr,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Program {
+    /// Runs `flowgraph`, written to a file in `folder`, with `arguments` more.
+    pub fn start(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
+        std::fs::write(folder.join("flowgraph.yaml"), flowgraph).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+            .args(["run", "flowgraph.yaml", "--json", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("serving ") {
+            let before = said.len();
+            stderr.read_line(&mut said).unwrap();
+            assert!(said.len() > before, "nothing is served:\n{said}");
+        }
+        let (_, address) = said.trim_end().rsplit_once("://").unwrap();
+        Self { child, address: address.parse().unwrap(), stderr }
+    }
+
+    /// Waits for its end; what it wrote.
+    pub fn end(mut self) -> Output {
+        let mut output = Output {
+            status: std::process::ExitStatus::default(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        self.child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
+        self.stderr.read_to_end(&mut output.stderr).unwrap();
+        output.status = self.child.wait().unwrap();
+        output
+    }
+
+    pub fn get(&self, path: &str) -> Response {
+        request(self.address, "GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str) -> Response {
+        request(self.address, "POST", path, &[], b"")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended already, unless a test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    head: String,
+    pub body: String,
+}
+
+impl Response {
+    /// A header, if it is there.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// A problem document of this status; its detail.
+    pub fn problem(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(self.json()["status"], status);
+        self.json()["detail"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A connection with limits, so that no test waits for ever.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream
+}
+
+/// Asks once, on a connection of its own.
+pub fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Response {
+    let mut stream = connect(address);
+    let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        head += &format!("Host: {address}\r\n");
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    if !body.is_empty() {
+        head += &format!("Content-Length: {}\r\n", body.len());
+    }
+    stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    // The answer may come before all of the body is taken.
+    let _ = stream.write_all(body);
+    read(stream)
+}
+
+/// Reads an answer up to the end of the connection.
+pub fn read(mut stream: impl Read) -> Response {
+    let mut bytes = Vec::new();
+    // A server that does not want the rest of a body resets the connection behind its answer.
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert!(!bytes.is_empty(), "{error}");
+    }
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Response { status, head: head.to_owned(), body: body.to_owned() }
+}

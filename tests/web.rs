@@ -1,0 +1,162 @@
+//! A running flowgraph over HTTP, as clients meet it.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod http;
+
+use http::{Program, connect};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+const ENDLESS: &str = "flowgraph: endless
+doc: Frames from nowhere to nowhere.
+parameters: {len: {default: 65536, doc: samples of a frame}}
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: '${len}'}], samples_per_frame: '${len}'}
+  sink: {kind: null_sink, input: source}
+";
+
+/// Stops the program over HTTP; its results.
+fn stop(program: Program) -> serde_json::Value {
+    let answer = program.post("/api/v1/flowgraph/stop");
+    assert_eq!(answer.status, 202);
+    let output = program.end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_running_flowgraph_is_told_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &["--set", "len=4096"]);
+    // The first rates come after a second.
+    let flowgraph = loop {
+        let flowgraph = program.get("/api/v1/flowgraph").json();
+        if !flowgraph["graph"]["edges"][0]["frames_per_second"].is_null() {
+            break flowgraph;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(flowgraph["name"], "endless");
+    assert_eq!(flowgraph["state"], "running");
+    assert_eq!(flowgraph["parameters"][0]["value"], 4096);
+    assert!(flowgraph["resolved_yaml"].as_str().unwrap().contains("len: 4096"));
+    let edge = &flowgraph["graph"]["edges"][0];
+    assert_eq!((&edge["from"], &edge["to"]), (&"source".into(), &"sink".into()));
+    let rate = edge["frames_per_second"].as_f64().unwrap();
+    assert!(rate > 0.0);
+    assert_eq!(edge["bytes_per_second"], rate * 4096.0);
+
+    let blocks = program.get("/api/v1/blocks").json();
+    assert_eq!(blocks[0]["name"], "source");
+    assert!(blocks[1]["totals"]["frames_in"].as_u64().unwrap() > 0);
+    let sink = program.get("/api/v1/blocks/sink").json();
+    assert_eq!(sink["inputs"][0]["from"], "source.output");
+    assert_eq!(sink["inputs"][0]["carries"]["frame_bytes"], 4096);
+    assert_eq!(sink["counters"][0]["name"], "frames_dropped_here");
+    assert_eq!(sink["parameters_schema"]["type"], "object");
+    let kinds = program.get("/api/v1/kinds").json();
+    assert!(kinds.as_array().unwrap().iter().any(|kind| kind["kind"] == "null_sink"));
+    let kind = program.get("/api/v1/kinds/null_source").json();
+    assert!(kind["parameters"]["properties"]["samples_per_frame"].is_object());
+    assert_eq!(program.get("/api/v1/health").json()["state"], "running");
+    let pages = [
+        ("/", "<!doctype html>"),
+        ("/page.js", "fetch"),
+        ("/page.css", "body"),
+        ("/docs/", "swagger-ui"),
+        ("/docs/swagger-initializer.js", "/api/v1/openapi.json"),
+    ];
+    for (page, word) in pages {
+        assert!(program.get(page).body.contains(word), "{page}");
+    }
+
+    let result = stop(program);
+    assert_eq!(result["blocks"][0]["frames_out"], result["blocks"][1]["frames_in"], "it drained");
+}
+
+#[test]
+fn what_cannot_be_answered_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let wrong = program.get("/api/v1/blocks/sinc");
+    assert_eq!(wrong.problem(404), "there is no block `sinc`");
+    assert_eq!(wrong.json()["help"][0], "did you mean `sink`?");
+    let wrong = program.get("/api/v1/kinds/nul_sink");
+    assert_eq!(wrong.json()["help"][0], "did you mean `null_sink`?");
+    assert_eq!(program.get("/api/v2").problem(404), "there is nothing at `/api/v2`");
+    let wrong = program.post("/api/v1/blocks");
+    assert_eq!(wrong.problem(405), "`/api/v1/blocks` does not take `POST`");
+    assert_eq!(wrong.header("allow"), Some("GET,HEAD"));
+    program.get("/api/v1/flowgraph/stop").problem(405);
+    for number in ["x", "-1", "", "1e3", "99999999999999999999"] {
+        let wrong = program.get(&format!("/api/v1/events?since={number}"));
+        assert_eq!(wrong.problem(400), "`since` is not the number of an event");
+    }
+    program.get("/api/v1/blocks/%ff").problem(400);
+    assert_eq!(program.get("/api/v1/health").json()["state"], "running", "GET changes nothing");
+    stop(program);
+}
+
+#[test]
+fn events_are_listed_and_followed_to_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let mut stream = connect(program.address);
+    let head = format!(
+        "GET /api/v1/events/stream HTTP/1.1\r\nHost: {}\r\nLast-Event-ID: 1\r\n\r\n",
+        program.address
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+    assert!(lines.any(|line| line == "content-type: text/event-stream"));
+    while program.get("/api/v1/health").json()["state"] != "running" {}
+    let events = program.get("/api/v1/events").json();
+    assert_eq!(events["events"][0]["kind"], "started");
+    assert_eq!(program.get("/api/v1/events?since=1").json()["events"], serde_json::json!([]));
+    stop(program);
+    // The stream begins behind the event that its client knows, and ends with the run.
+    let told: Vec<String> = lines.collect();
+    let ids: Vec<&str> = told.iter().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!(ids, ["2", "3"]);
+    let kinds = ["stopping", "ended"].map(|kind| format!("\"kind\":\"{kind}\""));
+    let data: Vec<&String> = told.iter().filter(|line| line.starts_with("data: ")).collect();
+    assert!(data.iter().zip(&kinds).all(|(data, kind)| data.contains(kind)), "{data:?}");
+}
+
+#[test]
+fn an_abort_shows_in_the_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &[]);
+    assert_eq!(program.post("/api/v1/flowgraph/abort").status, 202);
+    assert_eq!(program.end().status.code(), Some(130));
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_an_error_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{ENDLESS}  file: {{kind: file_sink, input: source, parameters: {{path: out.npy}}}}\n"
+    );
+    std::fs::write(folder.path().join("flowgraph.yaml"), text).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
+        .args(["run", "flowgraph.yaml", "--listen", &address])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = format!(
+        "error: nothing was started: cannot listen on {address}: another program listens there; \
+         port 0 takes any free one\n"
+    );
+    assert_eq!(said, expected);
+    assert!(!folder.path().join("out.npy").exists());
+}

@@ -1,0 +1,148 @@
+//! What happened: to look up, and as a stream.
+
+use crate::app::App;
+use crate::problem::Problem;
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use fxgraph::runtime::{Event, EventKind};
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::time::UNIX_EPOCH;
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::ToSchema;
+
+/// Something that happened.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventInfo {
+    /// Counts the events of the run, from 1, without gaps.
+    #[schema(example = 1)]
+    sequence: u64,
+    /// When, in seconds of Unix time.
+    unix_time_seconds: f64,
+    /// Name of the block it happened to, if it did to one.
+    block: Option<String>,
+    /// What it was.
+    #[schema(example = "started")]
+    kind: &'static str,
+    /// In words: the cause, the values.
+    text: String,
+}
+
+impl From<Event> for EventInfo {
+    fn from(event: Event) -> Self {
+        let time = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            sequence: event.sequence,
+            unix_time_seconds: time.as_secs_f64(),
+            block: event.block,
+            kind: event.kind.name(),
+            text: event.text,
+        }
+    }
+}
+
+/// Events in order.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventList {
+    /// Number of the last event, to ask for later ones.
+    last: u64,
+    /// Events after `since` that are forgotten: some thousand are kept.
+    forgotten: u64,
+    /// The events.
+    events: Vec<EventInfo>,
+}
+
+/// A number of an event.
+fn number(text: &str, name: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is not the number of an event"))
+            .help("give the `sequence` of the last event you know, 0 for all")
+    })
+}
+
+/// Events so far
+#[utoipa::path(get, path = "/events", tag = "events", operation_id = "list_events",
+    params(("since" = Option<u64>, Query, description = "number of the last event that is known")),
+    responses(
+        (status = 200, description = "the later ones, in order", body = EventList),
+        (status = 400, description = "`since` is no number", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<EventList>, Problem> {
+    let since = query.get("since").map_or(Ok(0), |text| number(text, "since"))?;
+    let events = app.control.events_since(since);
+    Ok(Json(EventList {
+        last: events.last().map_or(since, |event| event.sequence),
+        forgotten: events.first().map_or(0, |event| event.sequence - since - 1),
+        events: events.into_iter().map(Into::into).collect(),
+    }))
+}
+
+/// What a stream has still to tell.
+struct Following {
+    app: App,
+    last: u64,
+    waiting: VecDeque<Event>,
+    has_ended: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Following {
+    async fn next(mut self) -> Option<(Result<SseEvent, Infallible>, Self)> {
+        if self.has_ended {
+            return None;
+        }
+        if self.waiting.is_empty() {
+            self.waiting = self.app.control.next_events(self.last).await.into();
+        }
+        let event = self.waiting.pop_front()?;
+        self.last = event.sequence;
+        self.has_ended = event.kind == EventKind::Ended;
+        let id = event.sequence.to_string();
+        let told = SseEvent::default().id(id).json_data(EventInfo::from(event)).ok()?;
+        Some((Ok(told), self))
+    }
+}
+
+/// Events as they happen, as server-sent events, to the end of the run
+#[utoipa::path(get, path = "/events/stream", tag = "events", operation_id = "follow_events",
+    params(
+        ("since" = Option<u64>, Query, description = "number of the last event that is known"),
+        ("Last-Event-ID" = Option<u64>, Header,
+            description = "the same, as clients send it that connect again; counts before `since`"),
+    ),
+    responses(
+        (status = 200, description = "each event with its `sequence` as `id`", body = EventInfo,
+            content_type = "text/event-stream"),
+        (status = 400, description = "the number is none", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 429, description = "too many streams are open", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn stream(
+    State(app): State<App>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let last = match headers.get("last-event-id") {
+        Some(id) => number(id.to_str().unwrap_or_default(), "Last-Event-ID")?,
+        None => query.get("since").map_or(Ok(0), |text| number(text, "since"))?,
+    };
+    let Ok(place) = app.streams.clone().try_acquire_owned() else {
+        let detail = "too many streams of events are open";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            .help("close one, or ask for `/api/v1/events?since=...` now and then"));
+    };
+    let following =
+        Following { app, last, waiting: VecDeque::new(), has_ended: false, _place: place };
+    let events = stream::unfold(following, Following::next);
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}

@@ -1,0 +1,107 @@
+//! How ports, implementations and parameters are told.
+
+use fxgraph::kind::Implementation;
+use fxgraph::{Axis, PortType};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// One axis of a frame.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AxisInfo {
+    /// Its name: `antenna`, `channel`, `pol`, `sample`, ...
+    #[schema(example = "channel")]
+    name: &'static str,
+    /// Number of elements.
+    len: usize,
+}
+
+fn axes(axes: &[Axis]) -> Vec<AxisInfo> {
+    axes.iter().map(|axis| AxisInfo { name: axis.name, len: axis.len }).collect()
+}
+
+/// Frequencies of the `channel` axis.
+#[derive(Serialize, ToSchema)]
+pub(super) struct BandInfo {
+    /// Channels of the whole band.
+    channels: usize,
+    /// Index, in the whole band, of the first channel of the axis.
+    first_channel: usize,
+    /// Frequency at the centre of the whole band, in Hz.
+    centre_hz: f64,
+    /// Width of the whole band in Hz.
+    bandwidth_hz: f64,
+}
+
+/// What flows through a port.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Carries {
+    /// All of it in one line.
+    #[schema(example = "ci8 [channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072")]
+    text: String,
+    /// Type of one element.
+    #[schema(example = "ci8")]
+    dtype: String,
+    /// Axes of the payload, slowest first.
+    axes: Vec<AxisInfo>,
+    /// Payload bytes of one frame.
+    frame_bytes: usize,
+    /// Frames per second of signal time: what the block has to do to keep up with a telescope.
+    frames_per_second: f64,
+    /// Payload bytes per second of signal time.
+    bytes_per_second: f64,
+    /// Samples per second of the ADC.
+    adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0, in seconds.
+    sync_time_seconds: f64,
+    /// ADC samples from one frame to the next.
+    samples_per_frame: u64,
+    /// Frequencies, once there is a `channel` axis.
+    band: Option<BandInfo>,
+    /// Axes of the units that can be lost one by one.
+    validity_axes: Vec<AxisInfo>,
+    /// Count of a unit to which everything contributed.
+    validity_full: u32,
+}
+
+impl From<&PortType> for Carries {
+    fn from(port: &PortType) -> Self {
+        Self {
+            text: port.to_string(),
+            dtype: port.dtype.to_string(),
+            axes: axes(&port.axes),
+            frame_bytes: port.frame_bytes(),
+            frames_per_second: port.clock.frames_per_second(),
+            bytes_per_second: port.bytes_per_second(),
+            adc_sample_rate_hz: port.clock.adc_sample_rate_hz,
+            sync_time_seconds: port.clock.sync_time_seconds,
+            samples_per_frame: port.clock.samples_per_frame,
+            band: port.band.map(|band| BandInfo {
+                channels: band.channels,
+                first_channel: band.first_channel,
+                centre_hz: band.centre_hz,
+                bandwidth_hz: band.bandwidth_hz,
+            }),
+            validity_axes: axes(&port.validity.axes),
+            validity_full: port.validity.full,
+        }
+    }
+}
+
+/// A form of a kind.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ImplementationInfo {
+    /// The word after `implementation:`.
+    #[schema(example = "cpu")]
+    name: &'static str,
+    /// The sort of device it runs on.
+    #[schema(example = "cpu")]
+    device: &'static str,
+    /// One line about it.
+    summary: &'static str,
+}
+
+impl From<&Implementation> for ImplementationInfo {
+    fn from(form: &Implementation) -> Self {
+        Self { name: form.name, device: form.device, summary: form.summary }
+    }
+}

@@ -1,0 +1,22 @@
+//! HTTP for a running flowgraph: REST, events, metrics, and pages that show them.
+//!
+//! A [`Server`] is bound before the flowgraph starts, so that a port in use is an error while nothing
+//! runs yet; it then serves a [`Control`](fxgraph::Control) on threads of its own until the
+//! [`Serving`] is dropped. What it does wrong, or what is done to it, never reaches the data path: it
+//! reads figures that are plain shared state, and its threads have a lower priority than the blocks'.
+//!
+//! # Layout
+//! - [`server`]: the socket, connections and their limits
+//! - `api`: what stands under `/api/v1`, with its OpenAPI document
+//! - `live`: rates between two looks at the figures
+//! - `problem`: errors as RFC 9457 problem documents
+//! - `pages`: the page at `/` and the one to try the API
+
+mod api;
+mod app;
+mod live;
+mod pages;
+mod problem;
+pub mod server;
+
+pub use server::{BindError, Options, Server, Serving};

@@ -1,0 +1,128 @@
+//! Rates between two looks at the figures, taken by the server itself once a second: clients that
+//! ask at different times see the same.
+
+use fxgraph::Control;
+use fxgraph::runtime::BlockStats;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use utoipa::ToSchema;
+
+/// Time between two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a block does now: means over the last second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Rates {
+    /// Frames it takes per second, all inputs together.
+    pub frames_in_per_second: f64,
+    /// Frames it pushes per second, all outputs together.
+    pub frames_out_per_second: f64,
+    /// Payload bytes it takes per second.
+    pub bytes_in_per_second: f64,
+    /// Payload bytes it pushes per second.
+    pub bytes_out_per_second: f64,
+    /// Share of the time it works; 1 says that it is the limit.
+    pub busy_fraction: f64,
+    /// Share of the time its GPU works on its frames.
+    pub device_busy_fraction: f64,
+    /// Frames per second that each input takes.
+    #[serde(skip)]
+    pub inputs: Vec<f64>,
+}
+
+impl Rates {
+    fn between(before: &BlockStats, now: &BlockStats, seconds: f64) -> Self {
+        // A block that was exchanged counts from zero again.
+        let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+        let share =
+            |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64() / seconds;
+        let queues = before.queues.iter().zip(&now.queues);
+        Self {
+            frames_in_per_second: rate(before.frames_in, now.frames_in),
+            frames_out_per_second: rate(before.frames_out, now.frames_out),
+            bytes_in_per_second: rate(before.bytes_in, now.bytes_in),
+            bytes_out_per_second: rate(before.bytes_out, now.bytes_out),
+            busy_fraction: share(before.busy, now.busy),
+            device_busy_fraction: share(before.device_busy, now.device_busy),
+            inputs: queues.map(|(before, now)| rate(before.taken, now.taken)).collect(),
+        }
+    }
+}
+
+type ByBlock = Arc<HashMap<String, Rates>>;
+
+/// The rates of all blocks.
+#[derive(Default)]
+pub(crate) struct Live(RwLock<ByBlock>);
+
+impl Live {
+    /// The rates by name of block; empty until two looks were taken.
+    pub fn rates(&self) -> ByBlock {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at `control` for ever.
+    pub async fn watch(&self, control: &Control) {
+        let mut before = (Instant::now(), control.stats());
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            let now = (Instant::now(), control.stats());
+            let seconds = (now.0 - before.0).as_secs_f64();
+            let known: HashMap<&str, &BlockStats> =
+                before.1.iter().map(|stats| (stats.name.as_str(), stats)).collect();
+            let rates = now.1.iter().filter_map(|stats| {
+                let before = known.get(stats.name.as_str())?;
+                Some((stats.name.clone(), Rates::between(before, stats, seconds)))
+            });
+            let rates = Arc::new(rates.collect());
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = rates;
+            before = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxgraph::runtime::{Queue, State};
+
+    fn stats(frames: u64) -> BlockStats {
+        BlockStats {
+            name: "a".to_owned(),
+            kind: "a",
+            state: State::Running,
+            faults: 0,
+            restarts: 0,
+            last_fault: None,
+            frames_in: frames,
+            frames_out: 2 * frames,
+            bytes_in: 10 * frames,
+            bytes_out: 20 * frames,
+            busy: Duration::from_millis(frames),
+            device_busy: Duration::ZERO,
+            works: frames,
+            queues: vec![Queue { queued: 0, depth: 4, taken: frames }],
+            counters: Vec::new(),
+            summary: String::new(),
+        }
+    }
+
+    #[test]
+    fn rates_are_differences_over_time_and_never_negative() {
+        let rates = Rates::between(&stats(100), &stats(300), 2.0);
+        let expected = Rates {
+            frames_in_per_second: 100.0,
+            frames_out_per_second: 200.0,
+            bytes_in_per_second: 1000.0,
+            bytes_out_per_second: 2000.0,
+            busy_fraction: 0.1,
+            device_busy_fraction: 0.0,
+            inputs: vec![100.0],
+        };
+        assert_eq!(rates, expected);
+        let exchanged = Rates::between(&stats(300), &stats(0), 1.0);
+        assert_eq!(exchanged, Rates { inputs: vec![0.0], ..Rates::default() });
+    }
+}

@@ -1,0 +1,89 @@
+//! Errors as problem documents (RFC 9457).
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The media type of a problem document.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Why a request was refused, as RFC 9457 has it. `type` is left out: the title says it all.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// The HTTP status in words.
+    #[schema(example = "Not Found")]
+    title: String,
+    /// The HTTP status.
+    #[schema(example = 404, minimum = 400, maximum = 599)]
+    status: u16,
+    /// What is wrong.
+    #[schema(example = "there is no block `pbf`")]
+    detail: String,
+    /// What to do, one line each.
+    #[schema(example = json!(["did you mean `pfb`?"]))]
+    help: Vec<String>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            help: Vec::new(),
+        }
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    pub fn maybe_help(mut self, help: Option<String>) -> Self {
+        self.help.extend(help);
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut response = (status, axum::Json(self)).into_response();
+        let media_type = HeaderValue::from_static(MEDIA_TYPE);
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        response
+    }
+}
+
+/// Makes a problem document of every error that is none yet: those of the layers around the handlers.
+pub(crate) async fn explain(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let status = response.status();
+    let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t == MEDIA_TYPE);
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let allow = response.headers().get(header::ALLOW).cloned();
+    let detail = match status {
+        StatusCode::NOT_FOUND => format!("there is nothing at `{path}`"),
+        StatusCode::METHOD_NOT_ALLOWED => format!("`{path}` does not take `{method}`"),
+        StatusCode::REQUEST_TIMEOUT => "the request took too long".to_owned(),
+        StatusCode::PAYLOAD_TOO_LARGE => "the body is too large".to_owned(),
+        _ => format!("`{method} {path}` cannot be read"),
+    };
+    let problem = Problem::new(status, detail);
+    let problem = match &allow {
+        Some(allow) => problem.help(format!("it takes {}", allow.to_str().unwrap_or_default())),
+        None if status == StatusCode::NOT_FOUND => problem.help("`/docs` lists all paths"),
+        None => problem,
+    };
+    let mut response = problem.into_response();
+    if let Some(allow) = allow {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    response
+}
