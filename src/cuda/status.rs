@@ -54,10 +54,8 @@ impl Status {
     fn write(&self, stream: sys::CUstream, word: usize, number: u32) -> Result<(), CudaError> {
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let at = words.address() + (word * size_of::<u32>()) as u64;
-        // Nobody concludes from the word that anything else has been written.
-        let flags = sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER as u32;
         // SAFETY: the word is pinned memory, which has one address on host and device.
-        let result = unsafe { sys::cuStreamWriteValue32_v2(stream, at, number, flags) };
+        let result = unsafe { sys::cuStreamWriteValue32_v2(stream, at, number, 0) };
         CudaError::check("queueing work", result)
     }
 
