@@ -5,7 +5,7 @@ use crate::kinds;
 use fxgraph::control::{RetuneError, Retuned};
 use fxgraph::flowgraph::{Probe, load_text};
 use fxgraph::runtime::{EventKind, Options, Prepared};
-use fxgraph::{Block, BlockError, Control, Io, Next, Registry, async_trait};
+use fxgraph::{Block, BlockError, Control, Frame, Io, Next, Registry, async_trait};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +41,43 @@ struct Spectrum {
 struct Watch {
     seen: Arc<Mutex<Vec<Spectrum>>>,
     allowed: Arc<AtomicUsize>,
-    pols: usize,
+    cut: Cut,
+}
+
+/// What a frame of so many polarisations holds.
+type Cut = Box<dyn Fn(&Frame) -> Vec<Spectrum> + Send>;
+
+/// The spectra of a heap of `pols` polarisations, \[channel\]\[spectrum\]\[pol\].
+fn spectra(pols: usize) -> Cut {
+    Box::new(move |frame| {
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let unit = 2 * pols;
+        let spectrum = |s: usize| {
+            let rows = payload.chunks_exact(SPECTRA_PER_HEAP * unit);
+            Spectrum {
+                timestamp: header.timestamp + s as u64 * STEP,
+                config_id: header.config_id,
+                is_valid: header.validity[0] == 1,
+                values: rows.flat_map(|row| &row[s * unit..][..unit]).copied().collect(),
+            }
+        };
+        (0..SPECTRA_PER_HEAP).map(spectrum).collect()
+    })
+}
+
+/// The bits of each sample.
+fn samples(bits: usize) -> Cut {
+    Box::new(move |frame| {
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let bit = |at: usize| payload[at / 8] >> (7 - at % 8) & 1;
+        let sample = |n: usize| Spectrum {
+            timestamp: header.timestamp + n as u64,
+            config_id: header.config_id,
+            is_valid: header.validity.iter().all(|v| *v == 1),
+            values: (n * bits..(n + 1) * bits).map(bit).collect(),
+        };
+        (0..8 * payload.len() / bits).map(sample).collect()
+    })
 }
 
 #[async_trait]
@@ -52,20 +88,8 @@ impl Block for Watch {
             let Some(frame) = io.inputs[0].pop() else {
                 return Ok(if io.inputs[0].ended() { Next::Finished } else { pause });
             };
-            let header = frame.header();
-            // [channel][spectrum][pol][re, im]
-            let payload = frame.as_slice::<u8>();
-            let unit = 2 * self.pols;
-            for s in 0..SPECTRA_PER_HEAP {
-                let rows = payload.chunks_exact(SPECTRA_PER_HEAP * unit);
-                let values = rows.flat_map(|row| &row[s * unit..][..unit]).copied().collect();
-                self.seen.lock().unwrap().push(Spectrum {
-                    timestamp: header.timestamp + s as u64 * STEP,
-                    config_id: header.config_id,
-                    is_valid: header.validity[0] == 1,
-                    values,
-                });
-            }
+            let read = (self.cut)(&frame);
+            self.seen.lock().unwrap().extend(read);
         }
         Ok(pause)
     }
@@ -101,10 +125,14 @@ fn flowgraph(in_one: bool, pols: usize, delays: &str, gains: &str, seed: u64) ->
 /// Runs a flowgraph to its end; `change` is called when some of its spectra have come out and the
 /// rest waits.
 fn run(text: &str, pols: usize, change: impl FnOnce(&Control)) -> Vec<Spectrum> {
+    run_to("post", text, spectra(pols), change)
+}
+
+fn run_to(block: &str, text: &str, cut: Cut, change: impl FnOnce(&Control)) -> Vec<Spectrum> {
     let plan = load_text("test.yaml", text, &[], &Registry::new(kinds())).result.unwrap();
     let (seen, allowed) = (Arc::default(), Arc::new(AtomicUsize::new(200)));
-    let watch = Watch { seen: Arc::clone(&seen), allowed: Arc::clone(&allowed), pols };
-    let source = (plan.block("post").unwrap(), 0);
+    let watch = Watch { seen: Arc::clone(&seen), allowed: Arc::clone(&allowed), cut };
+    let source = (plan.block(block).unwrap(), 0);
     let probe = Probe { name: "watch".to_owned(), source, block: Box::new(watch), queue: 2 };
     let prepared = Prepared::new(plan.build_with(vec![probe]).unwrap()).unwrap();
     let options = Options { config_id: plan.config_id(), ..Options::default() };
@@ -270,4 +298,89 @@ fn several_changes_wait_for_their_times_in_order() {
         runs[which][n].values == spectrum.values
     };
     assert!(found.iter().enumerate().all(|(n, spectrum)| expected(spectrum, n)));
+}
+
+#[test]
+fn simulated_signals_change_at_their_sample() {
+    for (bits, at) in [(10, 9_001), (8, 9_001), (12, 9_003), (10, 8_192)] {
+        let text = |signals: &str| {
+            format!(
+                "flowgraph: g\nblocks:\n  dig: {{kind: digitiser_simulator, parameters: {{\
+                 signals: \"{signals}\", bits: {bits}, frames: 40, samples_per_frame: 1024, \
+                 samples_per_heap: 256, period_samples: 4096}}}}\n  \
+                 end: {{kind: null_sink, replicate: 2, input: \"dig.pol${{index}}\"}}\n"
+            )
+        };
+        let whole = |signals| run_to("dig", &text(signals), samples(bits), |_| {});
+        let (before, after) = (whole("wgn(0.2, 3)"), whole("cw(0.5, 3e8)"));
+        let found = run_to("dig", &text("wgn(0.2, 3)"), samples(bits), |control| {
+            let request = "{dig: {signals: \"cw(0.5, 3e8)\"}}";
+            let done = control.retune(request, Some(at), LIMIT).unwrap();
+            assert_eq!(done.effective_timestamp, at);
+            let wrong = control.retune("{dig: {signals: \"cw(0.5\"}}", None, LIMIT);
+            assert!(matches!(wrong, Err(RetuneError::Refused(_))));
+        });
+        assert!(values(&found) == joined(&before, &after, at), "{bits} bits at {at}");
+    }
+}
+
+#[test]
+fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
+    let text = flowgraph(false, 2, "[]", "1", 3).replace(", max_delay_seconds: 0.0001", "");
+    run(&text, 2, |control| {
+        let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("keeps room for delays up to 0 s"), "{text}");
+    });
+}
+
+/// The spectra of beams, \[heap\]\[beam\]\[channel\]\[spectrum\].
+fn beam_spectra(heaps: usize, spectra: usize, step: u64) -> Cut {
+    Box::new(move |frame| {
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let heap_bytes = payload.len() / heaps;
+        let spectrum = |n: usize| {
+            let heap = &payload[n / spectra * heap_bytes..][..heap_bytes];
+            let rows = heap.chunks_exact(2 * spectra);
+            Spectrum {
+                timestamp: header.timestamp + n as u64 * step,
+                config_id: header.config_id,
+                is_valid: header.validity[n / spectra] > 0,
+                values: rows.flat_map(|row| &row[2 * (n % spectra)..][..2]).copied().collect(),
+            }
+        };
+        (0..heaps * spectra).map(spectrum).collect()
+    })
+}
+
+#[test]
+fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
+    let step = 10;
+    let text = |beams: &str| {
+        format!(
+            "flowgraph: g\nblocks:\n  x: {{kind: null_source, parameters: {{dtype: ci8, axes: [\
+             {{name: heap, len: 2}}, {{name: antenna, len: 3}}, {{name: channel, len: 5}}, \
+             {{name: spectrum, len: 7}}, {{name: pol, len: 2}}], validity_axes: [\
+             {{name: heap, len: 2}}, {{name: antenna, len: 3}}], samples_per_frame: 140, \
+             frames: 200, pattern: random}}}}\n  \
+             b: {{kind: beamformer, input: x, parameters: {{{beams}, dither_seed: 3}}}}\n  \
+             end: {{kind: null_sink, input: b}}\n"
+        )
+    };
+    let old = "beams: [{pol: 0, gain: 0.3}, {pol: 1, phases_radians: [0, 1, 2]}]";
+    let new = "beams: [{pol: 1, weights: [1, 0, 2], gain: 0.2}, {pol: 1, phases_radians: 0.5}]";
+    let whole = |beams| run_to("b", &text(beams), beam_spectra(2, 7, step), |_| {});
+    let (before, after) = (whole(old), whole(new));
+    for at in [15_000, 15_031, 15_069, 15_070] {
+        let found = run_to("b", &text(old), beam_spectra(2, 7, step), |control| {
+            let done = control.retune(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
+            assert_eq!(done.effective_timestamp, at);
+            let more = control.retune("{b: {beams: [{pol: 0}]}}", None, LIMIT).unwrap_err();
+            assert_eq!(
+                more.to_string(),
+                "`beamformer` would make another stream with these parameters"
+            );
+        });
+        assert!(values(&found) == joined(&before, &after, at), "at {at}");
+    }
 }

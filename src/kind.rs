@@ -10,6 +10,7 @@ use crate::retune::LiveValue;
 use crate::summary::Summary;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ pub enum PortPool {
 }
 
 /// What a block needs, for the plan.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Resources {
     /// Host memory that the form on the processor allocates for itself (not frames), in bytes.
     pub host_bytes: usize,
@@ -292,9 +293,15 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         None
     }
 
-    /// What a running block, in whatever form, makes of the [live](Self::LIVE) `parameter`, which has
-    /// changed: what its [`Block::retune`] gets. Work belongs here, off the data path.
-    fn live_value(&self, parameter: &str, _ports: &Ports) -> Result<LiveValue, BlockError> {
+    /// What a block that was built with the parameters `running`, in whatever form, makes of the
+    /// [live](Self::LIVE) `parameter` of these: what its [`Block::retune`] gets. Work belongs here, off the
+    /// data path.
+    fn live_value(
+        &self,
+        parameter: &str,
+        _running: &Self,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
         Err(BlockError::new(format!("`{parameter}` cannot change while `{}` runs", Self::NAME)))
     }
 
@@ -310,7 +317,7 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 }
 
 /// [`Kind`] with its type erased: a block's parameters, read and kept.
-pub trait Configured: Send + Sync {
+pub trait Configured: Any + Send + Sync {
     /// See [`Kind::ports`].
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>>;
     /// See [`Kind::check`].
@@ -331,7 +338,12 @@ pub trait Configured: Send + Sync {
         None
     }
     /// See [`Kind::live_value`].
-    fn live_value(&self, parameter: &str, _ports: &Ports) -> Result<LiveValue, BlockError> {
+    fn live_value(
+        &self,
+        parameter: &str,
+        _running: &dyn Configured,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
         Err(BlockError::new(format!("`{parameter}` cannot change while the block runs")))
     }
     /// See [`Kind::cannot_restart`].
@@ -363,8 +375,17 @@ impl<K: Kind> Configured for K {
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<cuda::Tunable> {
         Kind::tunable(self, ports, implementation)
     }
-    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
-        Kind::live_value(self, parameter, ports)
+    fn live_value(
+        &self,
+        parameter: &str,
+        running: &dyn Configured,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        let running: &dyn Any = running;
+        let running = running
+            .downcast_ref()
+            .ok_or_else(|| BlockError::new(format!("the running block is no `{}`", K::NAME)))?;
+        Kind::live_value(self, parameter, running, ports)
     }
     fn cannot_restart(&self) -> Option<&'static str> {
         Kind::cannot_restart(self)

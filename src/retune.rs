@@ -93,6 +93,13 @@ pub struct Change {
     values: Vec<(&'static str, LiveValue)>,
 }
 
+impl Change {
+    /// Names of the parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.values.iter().map(|(parameter, _)| *parameter)
+    }
+}
+
 /// The new `config_id` of a block's frames, from the first one that starts at the moment or later.
 #[derive(Clone)]
 pub(crate) struct ConfigChange {

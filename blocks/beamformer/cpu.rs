@@ -5,6 +5,7 @@ use super::{Beamformer, Counts};
 use crate::dither::{self, Dither};
 use crate::simd::Form;
 use crate::stacked::Stacked;
+use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use num_complex::Complex32;
 use rayon::prelude::*;
@@ -20,24 +21,33 @@ pub(super) struct Cpu {
     /// Clamped values of that frame, `[heap][beam]`.
     saturated: Vec<f64>,
     counts: Counts,
+    changes: Changes<Weights>,
 }
 
 /// What all threads read.
 struct Former {
     form: Form,
     shape: Stacked,
-    /// `[channel][beam][antenna]`.
-    weights: Vec<Complex32>,
-    /// Polarisation of each beam.
-    pols: Vec<usize>,
+    beams: usize,
+    weights: Timed<Weights>,
     dither_seed: Option<u64>,
     first_channel: usize,
     channels_per_worker: usize,
 }
 
+/// How the antennas are added up.
+pub(super) struct Weights {
+    /// `[channel][beam][antenna]`.
+    pub table: Vec<Complex32>,
+    /// Polarisation of each beam.
+    pub pols: Vec<usize>,
+}
+
 /// What one thread has for itself.
 struct Worker {
     scratch: Scratch,
+    /// For the spectra of a heap from which other weights hold.
+    changed: Scratch,
     /// Its channels of one heap, `[beam][channel][spectrum]`.
     output: Vec<[i8; 2]>,
     /// Values clamped in this heap, per beam.
@@ -55,7 +65,7 @@ impl Cpu {
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
-        weights: Vec<Complex32>,
+        weights: Weights,
         first_channel: usize,
         threads: usize,
         env: &Env,
@@ -65,6 +75,7 @@ impl Cpu {
         let workers = shape.channels.div_ceil(channels_per_worker);
         let worker = |_| Worker {
             scratch: Scratch::new(shape.spectra, beams),
+            changed: Scratch::new(shape.spectra, beams),
             output: vec![[0; 2]; beams * channels_per_worker * shape.spectra],
             saturated: vec![0; beams],
         };
@@ -72,8 +83,8 @@ impl Cpu {
             former: Former {
                 form: Form::best(),
                 shape,
-                weights,
-                pols: parameters.beams.iter().map(|beam| beam.pol).collect(),
+                weights: Timed::new(weights),
+                beams,
                 dither_seed: (parameters.dither == Dither::Uniform)
                     .then_some(parameters.dither_seed),
                 first_channel,
@@ -84,6 +95,7 @@ impl Cpu {
             frames: None,
             saturated: vec![0.0; shape.heaps * beams],
             counts: Counts::new(env),
+            changes: Changes::default(),
         })
     }
 
@@ -93,6 +105,11 @@ impl Cpu {
         let valid = &input.header().validity[heap * shape.antennas..][..shape.antennas];
         let timestamp = input.header().timestamp;
         let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
+        for (from, weights) in self.changes.begin(timestamp + shape.samples_per_heap()) {
+            former.weights.set(from, weights);
+        }
+        former.weights.advance(timestamp);
+        let former = &*former;
         let payload = input.as_slice();
         let work = |(index, worker): (usize, &mut Worker)| {
             former.channels(worker, index, payload, heap, valid, timestamp);
@@ -101,7 +118,7 @@ impl Cpu {
             Some(pool) => pool.install(|| workers.par_iter_mut().enumerate().for_each(work)),
             None => workers.iter_mut().enumerate().for_each(work),
         }
-        let beams = former.pols.len();
+        let beams = former.beams;
         let (header, payload) = output.parts_mut::<[i8; 2]>();
         let row = shape.channels * shape.spectra;
         let part = former.channels_per_worker * shape.spectra;
@@ -132,7 +149,7 @@ impl Former {
         timestamp: u64,
     ) {
         let Stacked { spectra, antennas, channels, .. } = self.shape;
-        let beams = self.pols.len();
+        let beams = self.beams;
         let first = index * self.channels_per_worker;
         let last = channels.min(first + self.channels_per_worker);
         worker.saturated.fill(0);
@@ -144,8 +161,20 @@ impl Former {
             let rows = (0..antennas)
                 .filter(|&a| valid[a] != 0)
                 .map(|a| (a, self.shape.row(payload, heap, a, channel)));
-            let weights = &self.weights[channel * beams * antennas..][..beams * antennas];
-            add_antennas(self.form, &self.shape, rows, weights, &self.pols, &mut worker.scratch);
+            let add = |t: u64, scratch: &mut Scratch| {
+                let Weights { table, pols } = self.weights.at(t);
+                let weights = &table[channel * beams * antennas..][..beams * antennas];
+                add_antennas(self.form, &self.shape, rows.clone(), weights, pols, scratch);
+            };
+            let step = self.shape.samples_per_spectrum;
+            add(timestamp, &mut worker.scratch);
+            let mut done = self.weights.run(timestamp, step, spectra);
+            while done < spectra {
+                let t = timestamp + done as u64 * step;
+                add(t, &mut worker.changed);
+                worker.scratch.replace_from(done, &worker.changed, spectra);
+                done += self.weights.run(t, step, spectra - done);
+            }
             for beam in 0..beams {
                 let place = [timestamp, (self.first_channel + channel) as u64, beam as u64];
                 let dither_key = self.dither_seed.map(|seed| dither::key(seed, &place));
@@ -184,5 +213,9 @@ impl Block for Cpu {
             io.outputs[0].push(output);
         }
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
     }
 }

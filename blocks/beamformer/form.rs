@@ -21,6 +21,12 @@ impl Scratch {
     pub fn new(spectra: usize, beams: usize) -> Self {
         Self { volts: vec![0.0; 4 * spectra], sums: vec![0.0; 2 * beams * spectra] }
     }
+
+    /// Takes the sums of each beam from spectrum `first` on from `other`.
+    pub fn replace_from(&mut self, first: usize, other: &Self, spectra: usize) {
+        let rows = self.sums.chunks_exact_mut(spectra).zip(other.sums.chunks_exact(spectra));
+        rows.for_each(|(to, from)| to[first..].copy_from_slice(&from[first..]));
+    }
 }
 
 /// Adds antenna after antenna to the beams: `rows` gives each antenna's number and bytes,

@@ -14,6 +14,7 @@ use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
     PortNames, PortType, Ports, Refusal, Resources, ValidityType,
@@ -273,6 +274,16 @@ impl Beamformer {
         weights
     }
 
+    /// The shape of the input, and how its antennas are added up.
+    fn weights_of(&self, ports: &Ports) -> Result<(Stacked, cpu::Weights), BlockError> {
+        let input = &ports.inputs[0];
+        let shape = Stacked::of_port(input, DTYPES)
+            .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
+        let table = self.weights(&shape, input.band.as_ref());
+        let pols = self.beams.iter().map(|beam| beam.pol).collect();
+        Ok((shape, cpu::Weights { table, pols }))
+    }
+
     /// Turns by which a wave from where `beam` points lags behind at `antenna`.
     fn late_turns(&self, beam: &Beam, antenna: usize, offset_hz: f64, band: Option<&Band>) -> f64 {
         let place = self.antennas_enu_metres.get(antenna);
@@ -328,6 +339,8 @@ impl Kind for Beamformer {
     const IMPLEMENTATIONS: &'static [Implementation] =
         &[CPU, Implementation::cuda("cuda", "on matrix units, in half precision with remainders")];
 
+    const LIVE: &'static [&'static str] = &["beams"];
+
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         self.output(&inputs[0]).map(|output| vec![output])
     }
@@ -359,13 +372,20 @@ impl Kind for Beamformer {
         shape.map_or(0, |shape| cuda::device_bytes(&shape, self.beams.len()))
     }
 
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.weights_of(ports)?.1))
+    }
+
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Stacked::of_port(&ports.inputs[0], DTYPES)
-            .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
-        let weights = self.weights(&shape, ports.inputs[0].band.as_ref());
+        let (shape, weights) = self.weights_of(ports)?;
         let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);
         if env.implementation == "cuda" {
-            return Ok(Box::new(cuda::Cuda::new(self, shape, weights, first_channel, env)?));
+            return Ok(Box::new(cuda::Cuda::new(self, shape, weights.table, first_channel, env)?));
         }
         let threads = self.threads(&shape);
         Ok(Box::new(cpu::Cpu::new(self, shape, weights, first_channel, threads, env)?))

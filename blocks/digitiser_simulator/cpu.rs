@@ -1,9 +1,9 @@
-//! The packed period, and the clock that hands it out.
+//! The clock that hands out the packed periods.
 
-use super::generate::{Generator, noise, quantise, signal_of};
-use super::language::{Expression, Program, Signal};
+use super::language::Program;
+use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
-use crate::random::Random;
+use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,10 +21,8 @@ const MAX_TIMESTAMP: f64 = (1_u64 << 62) as f64;
 pub struct Digitiser {
     parameters: DigitiserSimulator,
     program: Program,
-    /// One period of each polarisation, packed; empty before the start.
-    periods: [Vec<u8>; 2],
-    /// Clipped samples in one period.
-    clipped_per_period: u64,
+    periods: Timed<Periods>,
+    changes: Changes<Periods>,
     /// Timestamp of the first frame.
     first: u64,
     frame: u64,
@@ -45,8 +43,8 @@ impl Digitiser {
         Self {
             parameters,
             program,
-            periods: [Vec::new(), Vec::new()],
-            clipped_per_period: 0,
+            periods: Timed::new(Periods::silent()),
+            changes: Changes::default(),
             first: 0,
             frame: 0,
             frames,
@@ -61,53 +59,6 @@ impl Digitiser {
                 "Paced frames more than 100 ms late: the flowgraph cannot keep up.",
             ),
         }
-    }
-
-    /// One period of `polarisation`, packed, and its clipped samples.
-    fn make_period(&self, polarisation: usize) -> (Vec<u8>, u64) {
-        let parameters = &self.parameters;
-        let period = parameters.period_samples;
-        let own_seed = Random::of(parameters.seed, parameters.antenna as u64).bits();
-        let mut generator = Generator::new(period, parameters.adc_sample_rate_hz, own_seed);
-        let silence = Signal { expression: Expression::Constant(0.0), dither: true };
-        let (signal, noise_part) = signal_of(&self.program, polarisation).unwrap_or((&silence, 0));
-        let mut samples = {
-            let variables = generator.variables(&self.program, noise_part);
-            generator.expression(&signal.expression, &variables, noise_part)
-        };
-        if parameters.source.is_some() {
-            let source = self.source_period(&mut generator, polarisation as u64);
-            samples.iter_mut().zip(source).for_each(|(sample, source)| *sample += source);
-        }
-        let bits = u32::from(parameters.bits);
-        let mut packed = vec![0u8; period * bits as usize / 8];
-        let mut dither = Random::of(own_seed, u64::MAX - polarisation as u64);
-        let dither = signal.dither.then_some(&mut dither);
-        let clipped = quantise(&samples, bits, dither, &mut packed);
-        (packed, clipped)
-    }
-
-    /// The point source as this antenna sees it.
-    fn source_period(&self, generator: &mut Generator, polarisation: u64) -> Vec<f64> {
-        let parameters = &self.parameters;
-        let Some(source) = parameters.source else { return Vec::new() };
-        let common = source.amplitude * source.polarised_fraction.sqrt();
-        let own = source.amplitude * (1.0 - source.polarised_fraction).sqrt();
-        let seed = |part| Random::of(source.seed, part).bits();
-        let mut samples = noise(own, seed(1 + polarisation), parameters.period_samples);
-        if common > 0.0 {
-            let both = noise(common, seed(0), parameters.period_samples);
-            samples.iter_mut().zip(both).for_each(|(sample, both)| *sample += both);
-        }
-        let place = parameters.antennas_enu_metres[parameters.antenna];
-        let late_samples = source.direction().delay_seconds(place) * parameters.adc_sample_rate_hz;
-        let rate = source.delay_rate(place);
-        if rate == 0.0 && parameters.local_oscillator_hz == 0.0 {
-            generator.delay(&mut samples, late_samples);
-        } else {
-            generator.receive(&mut samples, late_samples, rate, parameters.local_oscillator_hz);
-        }
-        samples
     }
 
     /// The first timestamp, and in how long the time has come that it stands for.
@@ -138,28 +89,39 @@ impl Digitiser {
         self.first.wrapping_add(self.frame.wrapping_mul(step))
     }
 
+    /// Goes over to the signals of the next frame.
+    fn begin(&mut self) {
+        let start = self.timestamp();
+        let end = start.saturating_add(self.parameters.samples_per_frame as u64);
+        for (from, periods) in self.changes.begin(end) {
+            self.periods.set(from, periods);
+        }
+        self.periods.advance(start);
+    }
+
     fn fill(&self, polarisation: usize, frame: &mut FrameMut) {
-        let period = &self.periods[polarisation];
-        let offset_samples = self.timestamp() % self.parameters.period_samples as u64;
-        let bits = u64::from(self.parameters.bits);
-        let mut offset = (offset_samples * bits / 8) as usize;
-        // Period and frame are multiples of each other, so the pieces come out even.
-        let mut rest = frame.as_mut_slice::<u8>();
-        while !rest.is_empty() {
-            let piece = rest.len().min(period.len() - offset);
-            rest[..piece].copy_from_slice(&period[offset..offset + piece]);
-            rest = &mut rest[piece..];
-            offset = 0;
+        let start = self.timestamp();
+        let samples = self.parameters.samples_per_frame;
+        let bits = usize::from(self.parameters.bits);
+        let offset_samples = (start % self.parameters.period_samples as u64) as usize;
+        let payload = frame.as_mut_slice::<u8>();
+        let mut done = 0;
+        while done < samples {
+            let t = start.saturating_add(done as u64);
+            let periods = self.periods.at(t);
+            periods.copy(polarisation, offset_samples * bits / 8, done * bits, payload);
+            done += self.periods.run(t, 1, samples - done);
         }
         frame.fill_validity(1);
-        frame.header_mut().timestamp = self.timestamp();
+        frame.header_mut().timestamp = start;
     }
 
     /// Clipped samples, spread evenly over the frames of a period.
     fn count_clipped(&self) {
         let part = |frames: u64| {
             let samples = u128::from(frames) * self.parameters.samples_per_frame as u128;
-            let all = samples * u128::from(self.clipped_per_period);
+            let clipped_per_period = self.periods.at(self.timestamp()).clipped;
+            let all = samples * u128::from(clipped_per_period);
             (all / self.parameters.period_samples as u128) as u64
         };
         self.clipped.add(part(self.frame + 1) - part(self.frame));
@@ -169,12 +131,7 @@ impl Digitiser {
 #[async_trait]
 impl Block for Digitiser {
     async fn start(&mut self) -> Result<(), BlockError> {
-        // One after the other: what making one needs is many times what it leaves.
-        for polarisation in 0..2 {
-            let (packed, clipped) = self.make_period(polarisation);
-            self.periods[polarisation] = packed;
-            self.clipped_per_period += clipped;
-        }
+        self.periods = Timed::new(Periods::new(&self.parameters, &self.program));
         Ok(())
     }
 
@@ -208,6 +165,7 @@ impl Block for Digitiser {
             return Ok(Next::Wait);
         };
         let Some(mut pol0) = self.held.take() else { return Ok(Next::Wait) };
+        self.begin();
         self.fill(0, &mut pol0);
         self.fill(1, &mut pol1);
         first.push(pol0);
@@ -219,6 +177,10 @@ impl Block for Digitiser {
         }
         self.frame += 1;
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
     }
 }
 

@@ -3,14 +3,17 @@
 mod cpu;
 mod generate;
 mod language;
+mod periods;
 
 use crate::geometry::Direction;
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
     Resources, ValidityType,
 };
 use language::{Expression, Program};
+use periods::Periods;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -339,6 +342,8 @@ impl Kind for DigitiserSimulator {
     const INPUTS: PortNames = PortNames::Fixed(&[]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
 
+    const LIVE: &'static [&'static str] = &["signals"];
+
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::new();
         self.check_sizes(&mut refusals);
@@ -382,6 +387,16 @@ impl Kind for DigitiserSimulator {
         let held = self.program().map_or(0, held) + transforms;
         let making = self.period_samples.saturating_mul(size_of::<f64>() * held);
         Resources { host_bytes: packed.saturating_add(making), ..Resources::default() }
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        let program = self.program().map_err(|refusal| BlockError::new(refusal.message))?;
+        Ok(Box::new(Periods::new(self, &program)))
     }
 
     fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

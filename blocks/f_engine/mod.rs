@@ -192,9 +192,14 @@ impl Kind for FEngine {
         }
     }
 
-    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+    fn live_value(
+        &self,
+        parameter: &str,
+        running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
         Ok(Box::new(match parameter {
-            "delays" => Live::Delays(self.pfb(1).delays_of(ports)),
+            "delays" => self.pfb(1).live_delays(&running.pfb(1), ports)?,
             "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len(), self.channels)),
             _ => Live::DitherSeed(self.dither_seed),
         }))

@@ -6,6 +6,7 @@ use super::device_samples::{self, DeviceSamples, owes_copies};
 use super::lending::Lending;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
+use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
 use std::sync::Arc;
 
@@ -178,6 +179,16 @@ impl<M: Maker> Block for Driver<M> {
         self.runs.clear();
         self.schedule.next_frame();
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        if let Some(fixed) = change.parameters().find(|parameter| *parameter != "delays") {
+            let text = format!(
+                "on a GPU its `{fixed}` cannot change while it runs; swap the block for one with the other value"
+            );
+            return Err(BlockError::new(text));
+        }
+        self.schedule.changes.offer(change)
     }
 
     async fn finish(&mut self) -> Result<(), BlockError> {

@@ -145,6 +145,18 @@ impl Pfb {
         (0..ports.inputs.len()).map(pieces).collect()
     }
 
+    /// Delays for a block that was built with the parameters `running`.
+    pub(crate) fn live_delays(&self, running: &Self, ports: &Ports) -> Result<Live, BlockError> {
+        let room_seconds = running.max_delay_seconds();
+        if self.max_delay_seconds() > room_seconds {
+            let text = format!(
+                "the block keeps room for delays up to {room_seconds} s; `max_delay_seconds` gives it more"
+            );
+            return Err(BlockError::new(text));
+        }
+        Ok(Live::Delays(self.delays_of(ports)))
+    }
+
     fn max_delay_seconds(&self) -> f64 {
         let undelayed = self.delays.iter().all(Vec::is_empty);
         self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
@@ -385,8 +397,13 @@ impl Kind for Pfb {
         }
     }
 
-    fn live_value(&self, _parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(Live::Delays(self.delays_of(ports))))
+    fn live_value(
+        &self,
+        _parameter: &str,
+        running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.live_delays(running, ports)?))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

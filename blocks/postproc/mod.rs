@@ -248,7 +248,12 @@ impl Kind for Postproc {
         }
     }
 
-    fn live_value(&self, parameter: &str, ports: &Ports) -> Result<LiveValue, BlockError> {
+    fn live_value(
+        &self,
+        parameter: &str,
+        _running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
         let shape = Shape::of_channels(&ports.inputs[0]).ok_or_else(no_spectra)?;
         Ok(Box::new(match parameter {
             "gains" => Live::Gains(self.gains.of_pols(shape.pols, shape.channels)),

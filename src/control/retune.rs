@@ -100,6 +100,11 @@ impl Control {
             answer.map_err(|source| RetuneError::Block { block, source })?;
         }
         let effective_timestamp = moment.decide(at.unwrap_or_default());
+        for index in named.iter().filter_map(|block| plan.block(&block.name)) {
+            let after = &retuned.plan;
+            let name = &after.blocks[index].name;
+            self.0.run.set_rebuild(name, |belongings| after.rebuild(index, belongings));
+        }
         *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(retuned.plan);
         let before = self.0.steady_state.fetch_max(effective_timestamp, Ordering::AcqRel);
         let is_late = at.is_some_and(|at| at < effective_timestamp);

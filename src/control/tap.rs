@@ -39,6 +39,8 @@ const MOST_QUEUED: usize = 1024;
 /// Frames that a tap may hold besides those that wait: the one being read, and one that arrives while
 /// the oldest leaves.
 const HELD: usize = 2;
+/// How long a block may take to say where its frames come from.
+const FOLLOW: Duration = Duration::from_secs(5);
 /// A pause between frames is at most this long.
 const MOST_SECONDS: f64 = 1e6;
 
@@ -215,7 +217,10 @@ impl Tap {
                 return Ok(Tapped::Ended);
             }
             if self.queue.has_moved() {
-                self.follow(deadline)?;
+                match self.follow() {
+                    Err(TapError::Unanswered(Unanswered::Ended(_))) => return Ok(Tapped::Ended),
+                    followed => followed?,
+                }
             } else if Instant::now() >= deadline {
                 return Ok(Tapped::Nothing);
             }
@@ -236,18 +241,19 @@ impl Tap {
 
     /// Lends buffers to the pool that frames come from after another block took the place of the
     /// one that made them.
-    fn follow(&mut self, deadline: Instant) -> Result<(), TapError> {
+    fn follow(&mut self) -> Result<(), TapError> {
         self.lent = None;
-        let lent = self.place.lend(deadline)?;
+        let lent = self.place.lend(Instant::now() + FOLLOW)?;
         let (pool, queue) = (Arc::clone(&lent.pool), Arc::clone(&self.queue));
         let (block, port) = self.place.writer.clone();
-        self.place.run().tell_block(&block, move |hosted| {
+        self.place.run().ask(&block, FOLLOW, move |hosted| {
             let taps = hosted.outputs.get_mut(port).map(|output| &mut output.writer.taps);
             let own = taps.and_then(|taps| taps.iter_mut().find(|tap| tap.writes(&queue)));
             if let Some(own) = own {
                 own.set_pool(pool);
             }
-        });
+            queue.has_moved();
+        })?;
         self.lent = Some(lent);
         Ok(())
     }

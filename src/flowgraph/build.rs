@@ -2,6 +2,7 @@
 
 use super::{Plan, PlannedBlock, transfers};
 use crate::block::{Block, BlockError};
+use crate::counter::Counters;
 use crate::cuda::transfer::Transfer;
 use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
 use crate::device::DeviceName;
@@ -10,6 +11,7 @@ use crate::kind::{Configured, Env, PortPool, Ports, Waker};
 use crate::runtime::assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 use crate::runtime::edge::Edge;
 use crate::runtime::report::panic_text;
+use crate::summary::Summary;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -189,9 +191,20 @@ impl Plan {
         Ok(Some(device))
     }
 
-    /// `block`, built and without edges, which `wake` wakes.
-    fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
-        let env = Env {
+    /// What makes the block number `index`, as it is in this plan, anew: it counts on in `counters`.
+    pub(crate) fn rebuild(
+        &self,
+        index: usize,
+        (counters, summary, wake): (Counters, Summary, Waker),
+    ) -> Option<Rebuild> {
+        let block = &self.blocks[index];
+        let env = Env { counters, summary, ..self.env(block, wake).ok()? };
+        rebuild(block, env)
+    }
+
+    /// What `block` is built with.
+    fn env(&self, block: &PlannedBlock, wake: Waker) -> Result<Env, BuildError> {
+        Ok(Env {
             name: block.name.clone(),
             implementation: block.implementation,
             device: self.device(block)?,
@@ -200,7 +213,12 @@ impl Plan {
             output_folder: self.output_folder.clone(),
             wake,
             ..Env::detached(&block.name)
-        };
+        })
+    }
+
+    /// `block`, built and without edges, which `wake` wakes.
+    fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
+        let env = self.env(block, wake)?;
         let built = guarded(block.configured.as_ref(), &block.ports, &env)
             .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
         Ok(Part {
@@ -220,7 +238,7 @@ impl Plan {
             ports: block.ports.clone(),
             thread: block.thread,
             on_fault: block.on_fault,
-            rebuild: block.configured.cannot_restart().is_none().then(|| rebuild(block, env)),
+            rebuild: rebuild(block, env),
         })
     }
 }
@@ -235,10 +253,13 @@ pub(crate) fn beside_frames(frame_bytes: usize) -> usize {
     (BESIDE_BYTES / frame_bytes.max(1)).clamp(BESIDE_FRAMES.0, BESIDE_FRAMES.1)
 }
 
-/// Makes `block` anew in the environment `env`, where it counts on.
-fn rebuild(block: &PlannedBlock, env: Env) -> Rebuild {
+/// What makes `block` anew in the environment `env`, where it counts on, if that can be.
+fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
+    if block.configured.cannot_restart().is_some() {
+        return None;
+    }
     let (configured, ports) = (Arc::clone(&block.configured), block.ports.clone());
-    Arc::new(move || {
+    Some(Arc::new(move || {
         if let Some(device) = &env.device {
             // A fault that killed the device's context shows in whatever is asked of it.
             device.free_bytes().map_err(|error| {
@@ -248,7 +269,7 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Rebuild {
             })?;
         }
         guarded(configured.as_ref(), &ports, &env)
-    })
+    }))
 }
 
 fn guarded(

@@ -8,7 +8,7 @@ use super::parse::parse;
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources};
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
-use crate::kind::{At, Configured, KindEntry, Ports, Registry};
+use crate::kind::{At, Configured, KindEntry, Ports, Registry, Resources};
 use crate::retune::LiveValue;
 use std::sync::Arc;
 
@@ -178,15 +178,15 @@ fn checked(
             return None;
         }
     };
-    let before = &running.configured;
-    let form = running.implementation;
+    let needs = |configured: &dyn Configured| {
+        let Resources { holds, fills, pools, binds, sockets, writes, .. } =
+            configured.resources(&running.ports);
+        (holds, fills, pools, binds, sockets, writes)
+    };
     let what = if ports != *outputs {
         "make another stream"
-    } else if configured.resources(&running.ports) != before.resources(&running.ports)
-        || configured.device_bytes(&running.ports, form)
-            != before.device_bytes(&running.ports, form)
-    {
-        "need other memory, sockets or files"
+    } else if needs(configured.as_ref()) != needs(running.configured.as_ref()) {
+        "need other frames, sockets or files"
     } else {
         return Some(Arc::from(configured));
     };
@@ -208,7 +208,7 @@ fn live_values(
     let mut values = Vec::new();
     for name in kind.live {
         let Some((_, node)) = given.entry(name) else { continue };
-        match configured.live_value(name, &running.ports) {
+        match configured.live_value(name, running.configured.as_ref(), &running.ports) {
             Ok(value) => values.push((*name, value)),
             Err(error) => {
                 let message = error.to_string();

@@ -87,7 +87,7 @@ impl Kind for Source {
     kind!(Source "source" PortNames::Fixed(&[]), PortNames::Fixed(&["pol0", "pol1"]));
     const LIVE: &'static [&'static str] = &["level"];
 
-    fn live_value(&self, _: &str, _: &Ports) -> Result<LiveValue, BlockError> {
+    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
         Ok(Box::new(self.level))
     }
 

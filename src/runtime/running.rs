@@ -1,13 +1,16 @@
 //! Starting, watching and ending a run.
 
 use super::assembly::Connection;
-use super::assembly::{Assembly, Options};
+use super::assembly::{Assembly, Options, Rebuild};
 use super::event::{Event, EventKind};
 use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
-use super::run::{Cell, Gate, Run};
+use super::run::{Cell, Gate, Run, lock};
+use super::tally::Occupant;
+use crate::counter::Counters;
 use crate::kind::Waker;
+use crate::summary::Summary;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -169,6 +172,19 @@ impl Handle {
             cell.mailbox.post(Box::new(command));
             cell.wake.wake();
         }
+    }
+
+    /// Has `block` be made by what `rebuild` gives if it has to be made anew.
+    pub(crate) fn set_rebuild(
+        &self,
+        block: &str,
+        rebuild: impl FnOnce((Counters, Summary, Waker)) -> Option<Rebuild>,
+    ) {
+        let Some(cell) = self.run.cell(block) else { return };
+        let mut tally = lock(&cell.tally);
+        let Occupant { counters, summary, .. } = &tally.occupant;
+        let belongings = (counters.clone(), summary.clone(), cell.wake.clone());
+        tally.occupant.rebuild = rebuild(belongings);
     }
 
     /// Adds an event.

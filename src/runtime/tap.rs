@@ -37,14 +37,15 @@ impl TapQueue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The next frame, waiting for it up to `deadline`.
+    /// The next frame, waiting for it up to `deadline`, to the end or until frames come from another
+    /// pool.
     pub fn pop(&self, deadline: Instant) -> Option<Arc<Frame>> {
         loop {
             // Listening first: a frame in between is heard of.
             let listener = self.pushed.listen();
-            let ended = self.ended.load(Ordering::Acquire);
+            let is_over = self.ended.load(Ordering::Acquire) || self.moved.load(Ordering::Acquire);
             let frame = self.frames.pop().ok();
-            if frame.is_some() || ended || listener.wait_deadline(deadline).is_none() {
+            if frame.is_some() || is_over || listener.wait_deadline(deadline).is_none() {
                 return frame;
             }
         }

@@ -1,6 +1,7 @@
 //! Small kinds that really run.
 
 use crate::block::{Block, BlockError, Io, Next};
+use crate::retune::{Change, Changes, LiveValue, Timed};
 use crate::runtime::EventKind;
 use crate::{
     Axis, CPU, Clock, Control, Counter, Dtype, Env, Implementation, Kind, KindEntry, PortNames,
@@ -18,6 +19,7 @@ pub fn registry() -> Registry {
         KindEntry::of::<Total>(),
         KindEntry::of::<Tenfold>(),
         KindEntry::of::<Collect>(),
+        KindEntry::of::<Level>(),
     ])
 }
 
@@ -300,4 +302,67 @@ impl Block for CollectBlock {
 pub fn events(control: &Control, kind: EventKind) -> Vec<String> {
     let all = control.events_since(0).into_iter();
     all.filter(|event| event.kind == kind).map(|event| event.text).collect()
+}
+
+/// Its level, for every frame; live.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Level {
+    level: i64,
+    /// The frame at which it fails.
+    fails_at: u64,
+}
+
+struct LevelBlock {
+    level: Timed<i64>,
+    fails_at: u64,
+    changes: Changes<i64>,
+}
+
+impl Kind for Level {
+    const NAME: &'static str = "level";
+    const DOC: &'static str = "# level";
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const LIVE: &'static [&'static str] = &["level"];
+
+    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(vec![port(1)])
+    }
+    fn resources(&self, _: &Ports) -> Resources {
+        Resources::default()
+    }
+    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.level))
+    }
+    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let level = Timed::new(self.level);
+        Ok(Box::new(LevelBlock { level, fails_at: self.fails_at, changes: Changes::default() }))
+    }
+}
+
+#[crate::async_trait]
+impl Block for LevelBlock {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.inputs[0].queued() > 0 {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Some(input) = io.inputs[0].pop() else { break };
+            let time = input.header().timestamp;
+            if time == self.fails_at {
+                return Err(BlockError::new("too loud"));
+            }
+            for (from, level) in self.changes.begin(time + 1) {
+                self.level.set(from, level);
+            }
+            output.header_mut().timestamp = time;
+            output.fill_validity(1);
+            output.as_mut_slice::<i64>()[0] = *self.level.at(time);
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
 }

@@ -1,6 +1,7 @@
 //! A small flowgraph under control.
 
 mod kinds;
+mod retune;
 
 use super::*;
 use crate::flowgraph::load_text;
