@@ -67,6 +67,50 @@ fn numpy_reads_every_width_of_complex_floats() {
     }
 }
 
+const HALVES: &str = "flowgraph: halves
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      dtype: cf16
+      axes: [{name: heap, len: 2}, {name: antenna, len: 5}, {name: channel, len: 3}, {name: spectrum, len: 37}, {name: pol, len: 2}]
+      validity_axes: [{name: heap, len: 2}, {name: antenna, len: 5}]
+      samples_per_frame: 592
+      frames: 4
+      pattern: random
+  x: {kind: correlator, input: source, parameters: {spectra_per_dump: 111}}
+  voltages: {kind: file_sink, input: source, parameters: {path: voltages.npy}}
+  visibilities: {kind: file_sink, input: x, parameters: {path: visibilities.npy}}
+";
+
+/// Says how many dumps there are, and whether each product is that of the recorded voltages.
+const VISIBILITIES: &str = "
+import sys, numpy
+voltages = numpy.load(sys.argv[1]).astype('f8') @ [1, 1j]
+voltages = voltages.reshape(-1, 5, 3, 37, 2)
+dumps = numpy.load(sys.argv[1].replace('voltages', 'visibilities'))
+worst = 0
+for n, dump in enumerate(dumps):
+    e = voltages[3 * n:3 * n + 3]
+    for a2 in range(5):
+        for a1 in range(a2 + 1):
+            for product, (p1, p2) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
+                expected = (e[:, a1, :, :, p1] * e[:, a2, :, :, p2].conj()).sum(axis=(0, 2))
+                error = abs(dump[:, a2 * (a2 + 1) // 2 + a1, product] - expected)
+                worst = max(worst, error.max())
+print(dumps.dtype, dumps.shape, worst < 1e-5)
+";
+
+#[test]
+fn visibilities_of_halves_agree_with_numpy() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("halves.yaml"), HALVES).unwrap();
+    let output = fxgraph(&["run", "halves.yaml"], folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let seen = numpy(VISIBILITIES, &folder.path().join("voltages.npy"));
+    assert_eq!(seen, "complex64 (3, 3, 15, 4) True");
+}
+
 const TWO_SINKS: &str = "flowgraph: two_sinks
 parameters: {frames: 50}
 blocks:
