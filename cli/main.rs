@@ -16,11 +16,11 @@
 //! Stdout carries results only; progress, logs and errors go to stderr.
 
 mod commands;
-mod elements;
 mod failure;
 mod flowgraph;
 mod kernel_folder;
 mod listen;
+mod shadows;
 mod signals;
 mod table;
 mod terminal;

@@ -14,6 +14,7 @@
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
+//! - [`elements`]: elements of frames as numbers
 //! - [`memory`]: how much memory there is
 //! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
@@ -25,6 +26,7 @@ pub mod cuda;
 pub mod device;
 pub mod diagnostic;
 pub mod dtype;
+pub mod elements;
 pub mod flowgraph;
 pub mod frame;
 pub mod kind;

@@ -4,6 +4,7 @@ use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
 use crate::listen::Listen;
+use crate::shadows;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
@@ -11,6 +12,7 @@ use crate::tuning;
 use crate::units;
 use fxgraph::Control;
 use fxgraph::DeviceName;
+use fxgraph::control::ShadowReport;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{self, BlockStats, EventKind, Options, Prepared, Report, StartError};
@@ -86,6 +88,7 @@ impl Run {
             server.serve(control.clone())
         });
         let running = prepared.start(options(&plan)).map_err(not_started)?;
+        shadows::start(&control, terminal);
         let starting = before.elapsed();
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
         watch(&control, self.duration, &signals, progress.as_ref(), terminal);
@@ -100,9 +103,10 @@ impl Run {
             Ok(())
         };
         let written = if self.json {
-            terminal.json(&as_json(&plan, &report))
+            terminal.json(&as_json(&plan, &report, &control.shadows()))
         } else if !self.quiet {
-            terminal.results(&as_text(&plan, &report, starting, terminal))
+            let text = as_text(&plan, &report, starting, terminal);
+            terminal.results(&(text + &shadows::as_text(&control.shadows(), terminal)))
         } else {
             Ok(())
         };
@@ -326,7 +330,7 @@ fn counters(report: &Report, terminal: &Terminal) -> String {
     if any { format!("\n{}", table.finish()) } else { String::new() }
 }
 
-fn as_json(plan: &Plan, report: &Report) -> Value {
+fn as_json(plan: &Plan, report: &Report, shadows: &[ShadowReport]) -> Value {
     let blocks: Vec<Value> = rows(plan, report)
         .iter()
         .map(|row| {
@@ -369,5 +373,6 @@ fn as_json(plan: &Plan, report: &Report) -> Value {
         "elapsed_seconds": report.elapsed.as_secs_f64(),
         "blocks": blocks,
         "failures": failures,
+        "shadows": shadows.iter().map(shadows::as_json).collect::<Vec<_>>(),
     })
 }

@@ -7,6 +7,7 @@
 //! # Layout
 //! - [`Change`]: what a change does and how it is made, before it is made
 //! - `swap`: making it
+//! - `shadow`: a second form of a block on the same frames
 //! - `losses`: lost data as events
 //! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
@@ -14,12 +15,14 @@
 mod change;
 mod losses;
 mod retune;
+mod shadow;
 mod swap;
 mod tap;
 
 pub use crate::flowgraph::Refused;
 pub use change::{Change, Difference, Way};
 pub use retune::{RetuneError, Retuned};
+pub use shadow::ShadowReport;
 pub use swap::SwapError;
 pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
 
@@ -43,6 +46,7 @@ struct Inner {
     changing: Mutex<()>,
     /// See [`Control::steady_state_timestamp`].
     steady_state: AtomicU64,
+    shadows: Mutex<Vec<shadow::Shadowed>>,
 }
 
 impl Control {
@@ -55,6 +59,7 @@ impl Control {
             run,
             changing: Mutex::default(),
             steady_state: AtomicU64::new(0),
+            shadows: Mutex::default(),
         }));
         losses::watch(control.0.run.clone());
         control

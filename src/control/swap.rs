@@ -29,6 +29,9 @@ pub enum SwapError {
     /// Only a new start makes it.
     #[error("{0}: stop the flowgraph and start it with the change")]
     Restart(String),
+    /// The block cannot have a shadow.
+    #[error("{0}")]
+    NoShadow(String),
     /// There is not enough memory for two blocks beside each other.
     #[error("it needs {needed} bytes more on {device} for a while, {available} are available")]
     Memory {
@@ -98,13 +101,9 @@ impl Control {
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
         let deadline = Instant::now() + limit;
-        for (&device, &needed) in &change.memory {
-            if let Some(available) = memory::available_on(device).filter(|bytes| *bytes < needed) {
-                return Err(SwapError::Memory { device, needed, available });
-            }
-        }
+        self.check_memory(change)?;
         let wake = self.0.run.waker(&change.block).unwrap_or_default();
-        let lent = self.lend(change, lent_frames)?;
+        let lent = self.lend(change, lent_frames, |_| 0)?;
         let terms = Terms {
             config_id: change.after.config_id(),
             limit,
@@ -132,9 +131,19 @@ impl Control {
         }
     }
 
+    /// Whether there is room for a second block.
+    pub(super) fn check_memory(&self, change: &Change) -> Result<(), SwapError> {
+        for (&device, &needed) in &change.memory {
+            if let Some(available) = memory::available_on(device).filter(|bytes| *bytes < needed) {
+                return Err(SwapError::Memory { device, needed, available });
+            }
+        }
+        Ok(())
+    }
+
     fn replace(&self, change: &Change, ends_first: bool, limit: Duration) -> Result<(), SwapError> {
         let wake = self.0.run.waker(&change.block).unwrap_or_default();
-        let lent = self.lend(change, |_, _| 0)?;
+        let lent = self.lend(change, |_, _| 0, |_| 0)?;
         let part = change.after.newcomer(change.index, wake)?;
         self.0.run.replace(part, ends_first, limit)?;
         lent.stay();
@@ -142,11 +151,13 @@ impl Control {
     }
 
     /// Makes the pools larger from which the block's frames come: by what a block beside it keeps of
-    /// each input for a while, and by what the new one keeps more than the old.
-    fn lend(
+    /// each input for a while, by what is kept of each output, and by what the new one keeps more
+    /// than the old.
+    pub(super) fn lend(
         &self,
         change: &Change,
         beside: impl Fn(&PlannedBlock, usize) -> usize,
+        behind: impl Fn(usize) -> usize,
     ) -> Result<Lent, SwapError> {
         let (before, after) = (&change.before, &change.after);
         let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
@@ -159,6 +170,16 @@ impl Control {
             let origin = after.origin(*source);
             if let Some(pool) = pool(origin.0, origin.1)? {
                 let frames = beside(block, input);
+                pool.grow(before.allocator(origin)?.as_ref(), frames)?;
+                lent.for_a_while.push((pool, frames));
+            }
+        }
+        for port in 0..block.ports.outputs.len() {
+            let origin = before.origin((change.index, port));
+            let frames = behind(port);
+            if frames > 0
+                && let Some(pool) = pool(origin.0, origin.1)?
+            {
                 pool.grow(before.allocator(origin)?.as_ref(), frames)?;
                 lent.for_a_while.push((pool, frames));
             }
@@ -181,7 +202,7 @@ impl Control {
 }
 
 /// Buffers that pools have more than before; they are freed when this is dropped.
-struct Lent {
+pub(super) struct Lent {
     for_a_while: Vec<(Arc<Pool>, usize)>,
     to_stay: Vec<(Arc<Pool>, usize)>,
 }

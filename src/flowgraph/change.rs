@@ -8,8 +8,9 @@ use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources, check, load};
+use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
-use crate::kind::{CPU, PortNames, Registry};
+use crate::kind::{CPU, KindEntry, PortNames, Registry};
 use crate::runtime::assembly::OnFault;
 use std::sync::Arc;
 
@@ -69,12 +70,59 @@ impl Plan {
             return None;
         };
         let node = parse(file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
-        let entry = given(block, node, problems);
-        // What runs is computed already, and may hold what looks like an expression.
         let in_force = block.parameters.to_string();
         let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
         let in_force = parse(in_force_file, &in_force).ok()?;
+        self.with_entry((index, old_kind), node, in_force, registry, sources, problems)
+    }
 
+    /// Complains if block `index` cannot have the shadow that `node` asks for; `in_force` are the
+    /// parameters of the block.
+    pub(super) fn check_shadow(
+        &self,
+        index: usize,
+        node: &Node,
+        in_force: Node,
+        registry: &Registry,
+        sources: &Sources,
+        problems: &mut Vec<Diagnostic>,
+    ) {
+        let block = &self.blocks[index];
+        let Some(kind) = registry.get(block.kind) else { return };
+        let place = node.span;
+        let mut refuse = |message: String, help: &str| {
+            problems.push(
+                Diagnostic::error(codes::CHANGE, place, message)
+                    .label("there can be none")
+                    .help(help),
+            );
+        };
+        if block.inputs.is_empty() || block.ports.outputs.is_empty() {
+            let message = format!("a shadow of `{}` has nothing to compare", block.name);
+            return refuse(message, "a shadow needs inputs and outputs");
+        }
+        if block.output_device() != DeviceName::Cpu {
+            let message = format!("the frames of `{}` are on {}", block.name, block.device);
+            return refuse(message, "frames are compared in host memory: run the block on `cpu`");
+        }
+        let _ = self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
+    }
+
+    /// This plan with the block `index`, of `old_kind`, as `node` changes it.
+    fn with_entry(
+        &self,
+        (index, old_kind): (usize, &KindEntry),
+        node: Node,
+        in_force: Node,
+        registry: &Registry,
+        sources: &Sources,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Option<Plan> {
+        let block = &self.blocks[index];
+        let name = block.name.as_str();
+        let start = Span { end: node.span.start, ..node.span };
+        let entry = given(block, node, problems);
+        // What runs is computed already, and may hold what looks like an expression.
         let names = self.names();
         let (budget, empty) = (Budget::default(), Document::default());
         let mut expansion = Expansion::new(registry, (sources, &budget), &empty, problems);
@@ -127,6 +175,7 @@ impl Plan {
             queue: block.queue,
             placement: placement?,
             on_fault: on_fault?,
+            shadow: None,
         };
         let feed = |&(block, port): &(usize, usize)| Feed { block, port, span: start };
         let feeds: Vec<Feed> = block.inputs.iter().map(feed).collect();
@@ -134,7 +183,7 @@ impl Plan {
         let new = check::plan_block(&instance, &configured, &feeds, &planned, &[], problems)?;
         problems.extend(check::impossible_policy(&instance, configured.as_ref()));
         // The place in the file stays that of the block.
-        let new = PlannedBlock { span: block.span, ..new };
+        let new = PlannedBlock { span: block.span, shadow: block.shadow.clone(), ..new };
         problems.extend(self.impossible_change(index, &new, start));
         let mut plan = self.clone();
         plan.blocks[index] = new;

@@ -249,6 +249,7 @@ pub(super) fn plan_block(
         device,
         implementation,
         on_fault: instance.on_fault.0,
+        shadow: instance.shadow.as_ref().map(|node| node.value.to_json()),
         device_bytes,
         span: instance.key,
     })

@@ -39,6 +39,7 @@ pub(super) struct Entry {
     pub(super) device: Option<Node>,
     pub(super) implementation: Option<Node>,
     pub(super) on_fault: Option<Node>,
+    pub(super) shadow: Option<Node>,
 }
 
 /// What an entry is.
@@ -294,7 +295,7 @@ fn entries(node: &Node, problems: &mut Problems) -> Vec<Entry> {
     good
 }
 
-pub(super) const ENTRY_KEYS: [&str; 11] = [
+pub(super) const ENTRY_KEYS: [&str; 12] = [
     "kind",
     "template",
     "input",
@@ -306,6 +307,7 @@ pub(super) const ENTRY_KEYS: [&str; 11] = [
     "device",
     "implementation",
     "on_fault",
+    "shadow",
 ];
 
 #[allow(clippy::too_many_lines, reason = "one arm per key")]
@@ -322,6 +324,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
         device: None,
         implementation: None,
         on_fault: None,
+        shadow: None,
     };
     let mut claimed: Option<Span> = None;
     for (key, node) in map(node, problems) {
@@ -380,6 +383,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             "device" => entry.device = Some(node.clone()),
             "implementation" => entry.implementation = Some(node.clone()),
             "on_fault" => entry.on_fault = Some(node.clone()),
+            "shadow" => entry.shadow = Some(node.clone()),
             _ => problems.push(unknown_key(key, &ENTRY_KEYS)),
         }
     }
@@ -400,6 +404,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             ("device", &entry.device),
             ("implementation", &entry.implementation),
             ("on_fault", &entry.on_fault),
+            ("shadow", &entry.shadow),
         ];
         for (word, _) in only_blocks.iter().filter(|(_, value)| value.is_some()) {
             if let Some((key, _)) = node.entry(word) {

@@ -38,6 +38,8 @@ pub(super) struct Instance<'r> {
     pub(super) placement: Placement,
     /// What is done when it fails, and where that is said.
     pub(super) on_fault: (OnFault, Span),
+    /// The keys that another form of it has, which runs beside it.
+    pub(super) shadow: Option<Node>,
 }
 
 /// What a name in a scope stands for.
@@ -271,6 +273,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let thread = self.thread(entry, names);
         let queue = self.queue(entry, names);
         let on_fault = self.on_fault(entry, names);
+        let shadow = entry.shadow.as_ref().and_then(|node| self.compute(node, names));
         let kind = kind?;
         let placement = self.place(entry, names, kind);
         // A block whose parameters are fine is checked on, even if its thread is misspelt.
@@ -288,6 +291,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             queue: queue.unwrap_or(DEFAULT_QUEUE),
             placement: placement.unwrap_or_default(),
             on_fault: on_fault.unwrap_or_default(),
+            shadow,
         });
         Some(Item::Block(self.blocks.len() - 1))
     }

@@ -7,7 +7,7 @@ use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
-use super::value::Node;
+use super::value::{Node, Value};
 use super::{Loaded, Sources, check, include, test_read, transfers};
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
 use crate::runtime::assembly::Thread;
@@ -82,6 +82,11 @@ fn plan(
     expansion.run(document, &names);
     let (blocks, scopes) = (expansion.blocks, expansion.scopes);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
+    let shadows: Vec<(usize, Node, Option<Node>)> = blocks
+        .iter()
+        .enumerate()
+        .filter_map(|(index, block)| Some((index, block.shadow.clone()?, block.parameters.clone())))
+        .collect();
     let planned = check::check(&blocks, &feeds, problems);
     claimed_twice(&planned, &blocks, problems);
     let tests = tests(document, &names, ground, problems);
@@ -118,6 +123,10 @@ fn plan(
     }
     unread(&plan, problems);
     transfers::insert(&mut plan.blocks);
+    for (index, shadow, in_force) in shadows {
+        let in_force = in_force.unwrap_or_else(|| Node::new(Value::Null, shadow.span));
+        plan.check_shadow(index, &shadow, in_force, registry, sources, problems);
+    }
     // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
     if set.is_empty() {
         let as_written = plan.tests.iter().filter(|test| test.set.is_empty());
@@ -286,7 +295,7 @@ fn resolved(plan: &Plan) -> Json {
                 Thread::Own { core: None } => json!("own"),
                 Thread::Own { core: Some(core) } => json!({ "core": core }),
             };
-            let value = json!({
+            let mut value = json!({
                 "kind": block.kind,
                 "inputs": inputs,
                 "parameters": block.parameters,
@@ -296,6 +305,9 @@ fn resolved(plan: &Plan) -> Json {
                 "implementation": block.implementation,
                 "on_fault": block.on_fault.name(),
             });
+            if let Some(shadow) = &block.shadow {
+                value["shadow"] = shadow.clone();
+            }
             (block.name.clone(), value)
         })
         .collect();

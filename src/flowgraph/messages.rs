@@ -197,6 +197,47 @@ blocks:
 }
 
 #[test]
+fn a_shadow_is_checked_with_its_block() {
+    let graph = |source: &str, filter: &str, sink: &str| {
+        let text = format!(
+            "flowgraph: g
+parameters: {{taps: 16}}
+blocks:
+  s: {{kind: source{source}}}
+  f: {{kind: filter, input: s, parameters: {{taps: 8, window: hann}}{filter}}}
+  o: {{kind: sink, input: f{sink}}}
+"
+        );
+        load_text("example.yaml", &text, &[], &registry())
+    };
+    let plan = graph("", ", shadow: {parameters: {taps: \"${taps}\"}}", "").result.unwrap();
+    let shadow = plan.blocks[1].shadow.as_ref().unwrap();
+    assert_eq!(*shadow, serde_json::json!({"parameters": {"taps": 16}}));
+    assert!(plan.resolved_yaml.contains("shadow"));
+    let Err(problems) = graph(
+        ", shadow: {}",
+        ", shadow: {parameters: {taps: 3}, queue: 4}",
+        ", shadow: {kind: sink}",
+    )
+    .result
+    else {
+        panic!("taken")
+    };
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let found: Vec<_> = errors.map(|problem| (problem.code, &*problem.message)).collect();
+    assert_eq!(
+        found,
+        [
+            ("E0401", "a shadow of `s` has nothing to compare"),
+            ("E0201", "`filter` needs a power of two of taps, not 3"),
+            ("E0401", "`queue` cannot change while the flowgraph runs"),
+            ("E0401", "a shadow of `o` has nothing to compare"),
+        ]
+    );
+    assert!(graph(", shadow: 3", "", "").result.is_err());
+}
+
+#[test]
 fn a_change_is_laid_over_what_runs() {
     let text = "flowgraph: g
 parameters: {taps: 16}

@@ -44,6 +44,8 @@ pub struct PlannedBlock {
     pub implementation: &'static str,
     /// What is done when it fails.
     pub on_fault: OnFault,
+    /// The keys that another form of it has, which runs beside it and is compared.
+    pub shadow: Option<serde_json::Value>,
     /// Device memory that it allocates for itself, in bytes.
     pub device_bytes: usize,
     /// Where it stands in the file.

@@ -132,6 +132,16 @@ fn block(registry: &Registry) -> Json {
             "queue": count(4096),
             "device": device(),
             "implementation": { "type": "string" },
+            "shadow": {
+                "type": "object",
+                "properties": {
+                    "kind": { "enum": names },
+                    "parameters": { "type": ["object", "null"] },
+                    "implementation": { "type": "string" },
+                },
+                "additionalProperties": false,
+                "description": "another form of the block, run on the same frames and compared",
+            },
             "on_fault": or_expression(&json!({
                 "enum": OnFault::ALL.map(OnFault::name),
                 "description": "what is done when the block fails: `stop` the flowgraph, `restart` the \

@@ -91,6 +91,7 @@ fn transfer(
         device,
         implementation: way.kind(),
         on_fault: OnFault::Stop,
+        shadow: None,
         device_bytes: 0,
         span: source.span,
     }

@@ -65,11 +65,10 @@ pub(super) struct Newcomer {
 impl Hosted {
     /// Puts a companion beside the block; `false` if there is one already.
     pub(super) fn put_beside(&mut self, new: Newcomer) -> bool {
-        if self.beside.is_some() {
+        if self.inputs.iter().any(|input| input.reader.has_tee()) {
             return false;
         }
-        let newest = self.inputs.iter().filter_map(|input| input.reader.newest()).max();
-        let from = newest.map_or(0, |newest| newest + 1);
+        let from = self.next_time();
         for (input, tee) in self.inputs.iter_mut().zip(new.tees) {
             input.reader.set_tee(Some(Tee::new(tee, from, new.may_hold_up)));
         }
@@ -82,6 +81,12 @@ impl Hosted {
             late: new.late,
         });
         true
+    }
+
+    /// A time after all frames that any input has handed out.
+    pub(super) fn next_time(&self) -> u64 {
+        let newest = self.inputs.iter().filter_map(|input| input.reader.newest()).max();
+        newest.map_or(0, |newest| newest + 1)
     }
 
     /// What comes before a call of `work`.

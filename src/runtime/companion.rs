@@ -224,7 +224,7 @@ pub(super) fn launch(
     config_id: u64,
     run: &Arc<Run>,
     link: &Arc<Link>,
-) -> std::io::Result<()> {
+) -> std::io::Result<Arc<Cell>> {
     let cell = Cell::new(&part);
     run.add_companion(&cell);
     let occupant = part.occupant();
@@ -232,10 +232,11 @@ pub(super) fn launch(
     let companion = Companion { hosted, occupant };
     let (run, known) = (Arc::clone(run), Arc::clone(link));
     let name = format!("{} companion", part.name.replace('\0', ""));
+    let seen = Arc::clone(&cell);
     let driver = Driver { cell, run, link: known };
     let thread = thread::Builder::new().name(name).spawn(move || driver.run(companion))?;
     let _ = link.thread.set(thread.thread().clone());
-    Ok(())
+    Ok(seen)
 }
 
 struct Driver {

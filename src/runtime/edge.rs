@@ -214,9 +214,14 @@ impl FrameReader {
         self.tee = tee;
     }
 
+    /// Whether there is a tee.
+    pub(crate) fn has_tee(&self) -> bool {
+        self.tee.is_some()
+    }
+
     /// Frames that did not fit into the tee.
     pub(crate) fn tee_dropped(&self) -> u64 {
-        self.tee.as_ref().map_or(0, Tee::dropped)
+        self.tee.as_ref().map_or(0, |tee| tee.dropped().get())
     }
 
     /// Everything that waits, taken.
@@ -265,6 +270,8 @@ pub(crate) struct FrameWriter {
     made_before: VecDeque<Arc<Frame>>,
     /// What was pushed, if somebody compares.
     log: Option<PushLog>,
+    /// Gets what is pushed.
+    tee: Option<Tee>,
 }
 
 /// Timestamps and validity of the frames pushed, the oldest first.
@@ -287,6 +294,7 @@ impl FrameWriter {
             after: None,
             made_before: VecDeque::new(),
             log: None,
+            tee: None,
         }
     }
 
@@ -366,6 +374,9 @@ impl FrameWriter {
             }
             log.push_back((header.timestamp, header.validity.clone()));
         }
+        if let Some(tee) = &mut self.tee {
+            tee.push(&frame);
+        }
         self.last = Some(header.timestamp);
         self.sequence += 1;
         self.turn = self.turn.saturating_sub(1);
@@ -394,6 +405,11 @@ impl FrameWriter {
     /// Timestamp of the last frame.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last
+    }
+
+    /// Hands every frame that is pushed to `tee` too; the one before it ends.
+    pub(crate) fn set_tee(&mut self, tee: Option<Tee>) {
+        self.tee = tee;
     }
 
     /// Begins to log what is pushed, or ends it.

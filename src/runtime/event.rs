@@ -48,6 +48,8 @@ pub enum EventKind {
     RolledBack,
     /// A block was to take another's place and did not.
     NotSwapped,
+    /// A frame of a block's shadow is not what the block made.
+    ShadowDiffers,
     /// A block counted lost data.
     DataLost,
 }
@@ -68,6 +70,7 @@ impl EventKind {
             Self::Swapped => "swapped",
             Self::RolledBack => "rolled_back",
             Self::NotSwapped => "not_swapped",
+            Self::ShadowDiffers => "shadow_differs",
             Self::DataLost => "data_lost",
         }
     }

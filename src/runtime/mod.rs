@@ -9,6 +9,7 @@
 //! - [`running`]: starting, watching and ending a run
 //! - `companion`: a second block beside a running one, and how they change places
 //! - `exchange`: one block taking the place of another, from outside
+//! - `shadow`: a block kept beside another, whose frames are compared
 //! - `tally`: what is counted in one place, whichever block is there
 //! - `replace`: the same for blocks without outputs
 //! - `tap`: readers that come and go
@@ -29,6 +30,7 @@ mod replace;
 pub mod report;
 mod run;
 pub mod running;
+pub(crate) mod shadow;
 mod tally;
 pub(crate) mod tap;
 mod tee;
@@ -41,6 +43,7 @@ pub use report::{
     BlockStats, Failure, Queue, Report, RunState, StartError, State, Unanswered, with_causes,
 };
 pub use running::{Handle, Prepared, Running, start};
+pub use shadow::{Compared, Pair};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -100,7 +100,7 @@ impl Handle {
             return Err(NotExchanged::NotStarted(cause));
         }
         let taken = self.ask(&name, limit, |hosted| {
-            let is_free = !hosted.is_held && hosted.beside.is_none();
+            let is_free = !hosted.is_held;
             is_free.then(|| {
                 hosted.is_held = true;
                 std::mem::replace(&mut hosted.block, Box::new(Vacant))

@@ -150,7 +150,7 @@ impl Cell {
         failure
     }
 
-    fn stats(&self) -> BlockStats {
+    pub fn stats(&self) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
         let queue = |edge: &Edge| Queue {

@@ -1,6 +1,7 @@
 //! A second way for the frames of an edge.
 
 use super::edge::Edge;
+use crate::counter::Counter;
 use crate::frame::Frame;
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ pub(crate) struct Tee {
     from: u64,
     /// Whoever writes here waits for room; else frames that find none are dropped.
     may_hold_up: bool,
-    dropped: u64,
+    dropped: Counter,
 }
 
 impl Tee {
     pub(crate) fn new(edge: Arc<Edge>, from: u64, may_hold_up: bool) -> Self {
-        Self { edge, from, may_hold_up, dropped: 0 }
+        Self { edge, from, may_hold_up, dropped: Counter::default() }
     }
 
     /// Whoever writes here waits for room.
@@ -25,8 +26,8 @@ impl Tee {
     }
 
     /// Frames that found no room.
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped
+    pub(super) fn dropped(&self) -> &Counter {
+        &self.dropped
     }
 
     /// Frames that fit in now.
@@ -41,7 +42,7 @@ impl Tee {
         if self.edge.has_room() {
             self.edge.push(Arc::clone(frame));
         } else {
-            self.dropped += 1;
+            self.dropped.add(1);
         }
     }
 }

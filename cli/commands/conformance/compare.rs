@@ -1,6 +1,6 @@
 //! Two streams of frames that should be the same.
 
-use crate::elements::value;
+use fxgraph::elements::value;
 use fxgraph::{Block, BlockError, Io, Next, PortType, async_trait};
 use fxgraph_blocks::conformance::Tolerance;
 use num_complex::Complex;

@@ -1,6 +1,6 @@
 //! What a test expects at a port, gathered frame by frame and judged at the end.
 
-use crate::elements::Elements;
+use fxgraph::elements::Elements;
 use fxgraph::flowgraph::Check;
 use fxgraph::{Frame, PortType};
 use num_complex::Complex;

@@ -2,10 +2,11 @@
 
 mod kinds;
 mod retune;
+mod shadows;
 
 use super::*;
 use crate::flowgraph::load_text;
-use crate::runtime::{EventKind, NotExchanged, Options, Prepared, Report, Running};
+use crate::runtime::{Compared, EventKind, NotExchanged, Options, Prepared, Report, Running};
 use kinds::{Row, events, registry, rows};
 use std::time::Duration;
 

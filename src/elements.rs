@@ -1,6 +1,6 @@
 //! Elements of a frame as complex numbers, with the validity of each.
 
-use fxgraph::{Dtype, Frame, PortType};
+use crate::{Dtype, Frame, PortType};
 use half::f16;
 use num_complex::Complex;
 
@@ -15,6 +15,8 @@ pub struct Elements {
 }
 
 impl Elements {
+    /// For frames of `port`.
+    #[must_use]
     pub fn new(port: &PortType) -> Self {
         let lengths: Vec<usize> = port.axes.iter().map(|axis| axis.len).collect();
         let mut units = vec![(1, 0); lengths.len()];
@@ -39,7 +41,21 @@ impl Elements {
 
     /// Calls `see` with the index and value of every element to which something contributed.
     pub fn valid(&self, frame: &Frame, mut see: impl FnMut(&[usize], Complex<f64>)) {
-        let validity = &frame.header().validity;
+        self.places(&frame.header().validity, |index, element| {
+            see(index, value(frame, self.dtype, element));
+        });
+    }
+
+    /// Calls `see` with the values in two frames of every element to which something contributed in
+    /// the first.
+    pub fn pairs(&self, a: &Frame, b: &Frame, mut see: impl FnMut(Complex<f64>, Complex<f64>)) {
+        self.places(&a.header().validity, |_, element| {
+            see(value(a, self.dtype, element), value(b, self.dtype, element));
+        });
+    }
+
+    /// Calls `see` with the index and the number of every element that is valid.
+    fn places(&self, validity: &[u32], mut see: impl FnMut(&[usize], usize)) {
         let mut index = vec![0; self.lengths.len()];
         for element in 0..self.lengths.iter().product() {
             let unit: usize = index
@@ -49,7 +65,7 @@ impl Elements {
                 .sum();
             let counts = self.layers.iter().map(|layer| validity.get(unit + layer));
             if counts.flatten().all(|count| *count > 0) {
-                see(&index, value(frame, self.dtype, element));
+                see(&index, element);
             }
             for axis in (0..index.len()).rev() {
                 index[axis] += 1;
@@ -62,7 +78,8 @@ impl Elements {
     }
 }
 
-/// Element `n` of a frame.
+/// Element `n` of a frame in host memory.
+#[must_use]
 pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
     let real = |value: f64| Complex::new(value, 0.0);
     match dtype {
@@ -117,8 +134,8 @@ fn packed(bytes: &[u8], bits: usize, n: usize) -> f64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use fxgraph::frame::{HostAllocator, Pool};
-    use fxgraph::{Axis, Clock, ValidityType};
+    use crate::frame::{HostAllocator, Pool};
+    use crate::{Axis, Clock, ValidityType};
 
     #[test]
     fn packed_samples_are_read_at_any_offset() {

@@ -1,0 +1,90 @@
+//! Shadows of a run: second forms of blocks that a flowgraph asks for with `shadow:`.
+
+use crate::table::{Align, Table};
+use crate::terminal::Terminal;
+use fxgraph::Control;
+use fxgraph::control::ShadowReport;
+use fxgraph::runtime::with_causes;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Starts the shadows that the flowgraph asks for. The flowgraph runs also without one.
+pub fn start(control: &Control, terminal: &Terminal) {
+    for block in &control.plan().blocks {
+        let Some(shadow) = &block.shadow else { continue };
+        // It was checked with the file; what it can lack now is memory, or the block.
+        let started = match control.change(&block.name, &shadow.to_string()) {
+            Ok(change) => control.shadow(&change, false).map_err(|error| with_causes(&error)),
+            Err(refused) => Err(refused.problems.into_iter().map(|p| p.message).collect()),
+        };
+        if let Err(why) = started {
+            terminal.note(&format!("`{}` has no shadow: {why}", block.name));
+        }
+    }
+}
+
+/// What the shadows showed, as a table; empty without shadows.
+pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
+    use Align::{Left, Right};
+    if shadows.is_empty() {
+        return String::new();
+    }
+    let columns = [
+        ("shadow of", Left),
+        ("form", Left),
+        ("compared", Right),
+        ("different", Right),
+        ("values different", Right),
+        ("largest", Right),
+        ("rms", Right),
+        ("dropped", Right),
+        ("alone", Right),
+        ("time/frame", Right),
+        ("shadow's", Right),
+    ];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for ShadowReport { block, kind, implementation, compared, .. } in shadows {
+        let share = compared.values_different as f64 / compared.values.max(1) as f64;
+        let time = |time: Option<Duration>| {
+            time.map_or("-".to_owned(), |time| format!("{:.3} ms", time.as_secs_f64() * 1e3))
+        };
+        table.row([
+            block.clone(),
+            format!("{kind} {implementation}"),
+            compared.frames.to_string(),
+            compared.frames_different.to_string(),
+            format!("{:.4} %", share * 100.0),
+            format!("{:.3e}", compared.max_difference),
+            format!("{:.3e}", compared.rms_difference),
+            compared.frames_dropped.to_string(),
+            compared.frames_alone.to_string(),
+            time(compared.block_time),
+            time(compared.shadow_time),
+        ]);
+    }
+    format!("\n{}", table.finish())
+}
+
+/// The same for programs.
+pub fn as_json(shadow: &ShadowReport) -> Value {
+    let compared = &shadow.compared;
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    json!({
+        "block": shadow.block,
+        "kind": shadow.kind,
+        "implementation": shadow.implementation,
+        "parameters": shadow.parameters,
+        "bytes": shadow.bytes,
+        "frames_compared": compared.frames,
+        "frames_different": compared.frames_different,
+        "frames_alone": compared.frames_alone,
+        "frames_dropped": compared.frames_dropped,
+        "values_compared": compared.values,
+        "values_different": compared.values_different,
+        "max_difference": compared.max_difference,
+        "rms_difference": compared.rms_difference,
+        "first_difference_timestamp": compared.first.as_ref().map(|pair| pair.timestamp),
+        "seconds_per_frame": seconds(compared.block_time),
+        "shadow_seconds_per_frame": seconds(compared.shadow_time),
+    })
+}

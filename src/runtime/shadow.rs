@@ -1,0 +1,330 @@
+//! A block kept beside a running one, on the same frames, and what is different about its own.
+
+use super::assembly::Part;
+use super::companion::{Link, Order, launch};
+use super::edge::{Edge, FrameReader};
+use super::event::EventKind;
+use super::exchange::NotExchanged;
+use super::report::Unanswered;
+use super::run::{Cell, Run, lock};
+use super::running::Handle;
+use super::tee::Tee;
+use crate::counter::Counter;
+use crate::elements::Elements;
+use crate::frame::Frame;
+use crate::kind::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// What a thread that was told to end may take for it.
+const PARTING: Duration = Duration::from_secs(10);
+
+/// What a shadow's frames are, held against those of the block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Compared {
+    /// Pairs of frames of one time and one validity.
+    pub frames: u64,
+    /// Those with values that differ.
+    pub frames_different: u64,
+    /// Frames of either block without a counterpart: the other one made none of that time, or less
+    /// or more of its data is valid.
+    pub frames_alone: u64,
+    /// Frames that the shadow or the comparison was too slow for.
+    pub frames_dropped: u64,
+    /// Values in the pairs, without those that are not valid.
+    pub values: u64,
+    /// Those that differ.
+    pub values_different: u64,
+    /// Largest magnitude of a difference.
+    pub max_difference: f64,
+    /// Root of the mean squared magnitude of all differences.
+    pub rms_difference: f64,
+    /// The first pair that differs.
+    pub first: Option<Arc<Pair>>,
+    /// Time per frame of the block, while the shadow is there.
+    pub block_time: Option<Duration>,
+    /// Time per frame of the shadow.
+    pub shadow_time: Option<Duration>,
+    /// Why the shadow has ended, if it has.
+    pub ended: Option<String>,
+}
+
+/// Two frames of one time that differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Output port, by position.
+    pub output: usize,
+    /// Their time.
+    pub timestamp: u64,
+    /// Payload of the block's frame.
+    pub block: Vec<u8>,
+    /// Payload of the shadow's.
+    pub shadow: Vec<u8>,
+}
+
+/// A shadow of a running block. It ends with the block, or when this is dropped.
+pub(crate) struct Shadow {
+    link: Arc<Link>,
+    compared: Arc<Mutex<Compared>>,
+    dropped: Vec<Counter>,
+    main: Arc<Cell>,
+    side: Arc<Cell>,
+    /// Busy time and frames of the block when the shadow came.
+    before: (Duration, u64),
+    is_over: Arc<AtomicBool>,
+    comparison: Thread,
+}
+
+impl Shadow {
+    /// What was seen so far.
+    pub fn compared(&self) -> Compared {
+        let mut compared = lock(&self.compared).clone();
+        compared.frames_dropped = self.dropped.iter().map(Counter::get).sum();
+        compared.rms_difference = (compared.rms_difference / compared.values.max(1) as f64).sqrt();
+        let per_frame =
+            |busy: Duration, frames: u64| (frames > 0).then(|| busy.div_f64(frames as f64));
+        let (busy, frames) = spent(&self.main);
+        compared.block_time = per_frame(busy.saturating_sub(self.before.0), frames - self.before.1);
+        let (busy, frames) = spent(&self.side);
+        compared.shadow_time = per_frame(busy, frames);
+        compared.ended = self.link.fault();
+        compared
+    }
+}
+
+/// Busy time and frames taken, of the processor or, where that is at work, of the device.
+fn spent(cell: &Cell) -> (Duration, u64) {
+    let stats = cell.stats();
+    (stats.busy.max(stats.device_busy), stats.frames_in)
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.comparison.unpark();
+        self.link.order(Order::End);
+        self.link.wake_companion();
+    }
+}
+
+impl Handle {
+    /// Puts `part` beside the block of its name, to stay there. `part` has a tee before each input and
+    /// one queue behind each output. With `ends_at_difference` nothing is compared after the first
+    /// pair that differs.
+    pub(crate) fn shadow(
+        &self,
+        part: Part,
+        limit: Duration,
+        ends_at_difference: bool,
+    ) -> Result<Shadow, NotExchanged> {
+        let name = part.name.clone();
+        let Some(main) = self.run().cell(&name).map(Arc::clone) else {
+            return Err(Unanswered::NoSuchBlock(name).into());
+        };
+        let link = Link::new(Waker::default());
+        let side_wake = |edge: &Arc<Edge>, is_tee: bool| {
+            let link = Arc::clone(&link);
+            let waker = if is_tee { &edge.reader } else { &edge.writer };
+            waker.set(move || link.wake_companion());
+        };
+        let tees = part.inputs.clone();
+        let kept: Vec<Arc<Edge>> =
+            part.outputs.iter().flat_map(|output| output.edges.iter().cloned()).collect();
+        tees.iter().for_each(|edge| side_wake(edge, true));
+        kept.iter().for_each(|edge| side_wake(edge, false));
+        let woken = Arc::clone(&link);
+        part.wake.set(move || woken.wake_companion());
+        for pool in part.outputs.iter().filter_map(|output| output.pool.as_ref()) {
+            let link = Arc::clone(&link);
+            pool.on_return(move || link.wake_companion());
+        }
+        let of_main: Vec<Arc<Edge>> = kept.iter().map(|edge| Edge::new(edge.depth())).collect();
+        let outputs = kept.iter().zip(&of_main).zip(&part.ports.outputs);
+        let outputs = outputs.map(|((shadow, main), port)| Output {
+            main: FrameReader::new(Arc::clone(main)),
+            shadow: FrameReader::new(Arc::clone(shadow)),
+            elements: Elements::new(port),
+        });
+        let compared = Arc::new(Mutex::new(Compared::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let comparison = Comparison {
+            name: name.clone(),
+            outputs: outputs.collect(),
+            compared: Arc::clone(&compared),
+            is_over: Arc::clone(&is_over),
+            link: Arc::clone(&link),
+            run: Arc::clone(self.run()),
+            ends_at_difference,
+        };
+        let side = launch(part, 0, self.run(), &link)
+            .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
+        let started = link.wait_started(Instant::now() + limit);
+        let thread = started.map_err(NotExchanged::NotStarted).and_then(|()| {
+            let thread = thread::Builder::new().name(format!("{name} compared"));
+            let thread = thread.spawn(move || comparison.run());
+            thread.map_err(|error| NotExchanged::NotStarted(error.to_string()))
+        });
+        let end = |error| {
+            is_over.store(true, Ordering::Release);
+            link.order(Order::End);
+            link.wake_companion();
+            let _ = link.wait_gone(Instant::now() + PARTING);
+            Err(error)
+        };
+        let comparison = match thread {
+            Ok(thread) => thread.thread().clone(),
+            Err(error) => return end(error),
+        };
+        for edge in kept.iter().chain(&of_main) {
+            let comparison = comparison.clone();
+            edge.reader.set(move || comparison.unpark());
+        }
+        let attached = self.ask(&name, limit, move |hosted| {
+            if hosted.inputs.iter().any(|input| input.reader.has_tee()) {
+                return None;
+            }
+            let from = hosted.next_time();
+            let mut dropped = Vec::new();
+            let mut tee = |edge, from| {
+                let tee = Tee::new(edge, from, false);
+                dropped.push(tee.dropped().clone());
+                Some(tee)
+            };
+            for (input, edge) in hosted.inputs.iter_mut().zip(tees) {
+                input.reader.set_tee(tee(edge, from));
+            }
+            for (output, edge) in hosted.outputs.iter_mut().zip(of_main) {
+                output.writer.set_tee(tee(edge, 0));
+            }
+            Some(dropped)
+        });
+        let dropped = match attached {
+            Ok(Some(dropped)) => dropped,
+            Ok(None) => return end(NotExchanged::Busy),
+            Err(error) => return end(error.into()),
+        };
+        link.order(Order::Work);
+        link.wake_companion();
+        let before = spent(&main);
+        Ok(Shadow { link, compared, dropped, main, side, before, is_over, comparison })
+    }
+
+    /// Takes the tees of `block` away.
+    pub(crate) fn end_shadow(&self, block: &str, limit: Duration) -> Result<(), Unanswered> {
+        self.ask(block, limit, |hosted| {
+            hosted.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
+            hosted.outputs.iter_mut().for_each(|output| output.writer.set_tee(None));
+        })
+    }
+}
+
+/// One output of both blocks.
+struct Output {
+    main: FrameReader,
+    shadow: FrameReader,
+    elements: Elements,
+}
+
+/// The thread that compares; so neither block does.
+struct Comparison {
+    name: String,
+    outputs: Vec<Output>,
+    compared: Arc<Mutex<Compared>>,
+    is_over: Arc<AtomicBool>,
+    link: Arc<Link>,
+    run: Arc<Run>,
+    ends_at_difference: bool,
+}
+
+impl Comparison {
+    fn run(mut self) {
+        while !self.is_over.load(Ordering::Acquire) {
+            let mut has_compared = false;
+            for number in 0..self.outputs.len() {
+                has_compared |= self.step(number);
+            }
+            let has_ended = |output: &Output| output.main.ended();
+            if !has_compared && self.outputs.iter().all(has_ended) && self.link.fault().is_some() {
+                break;
+            }
+            if !has_compared {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+        self.link.order(Order::End);
+        self.link.wake_companion();
+    }
+
+    /// Takes the next frame of an output, or the next two; `false` if there is nothing to take.
+    fn step(&mut self, number: usize) -> bool {
+        let Output { main, shadow, elements } = &mut self.outputs[number];
+        let (Some(a), Some(b)) = (main.peek().cloned(), shadow.peek().cloned()) else {
+            return false;
+        };
+        let (time, other) = (a.header().timestamp, b.header().timestamp);
+        if time <= other {
+            main.pop();
+        }
+        if other <= time {
+            shadow.pop();
+        }
+        if time != other || a.header().validity != b.header().validity {
+            lock(&self.compared).frames_alone += 1;
+            return true;
+        }
+        let found = difference(elements, &a, &b);
+        let mut compared = lock(&self.compared);
+        compared.frames += 1;
+        compared.values += found.values;
+        compared.values_different += found.different;
+        compared.max_difference = compared.max_difference.max(found.max);
+        // The sum of squares until it is asked for.
+        compared.rms_difference += found.squares;
+        if found.different > 0 {
+            compared.frames_different += 1;
+            if compared.first.is_none() {
+                let bytes = |frame: &Frame| frame.as_slice::<u8>().to_vec();
+                let (block, shadow) = (bytes(&a), bytes(&b));
+                compared.first =
+                    Some(Arc::new(Pair { output: number, timestamp: time, block, shadow }));
+                let text = format!(
+                    "the frame of time {time} differs in {} of {} values, by up to {}",
+                    found.different, found.values, found.max
+                );
+                self.run.events.add(EventKind::ShadowDiffers, Some(&self.name), text);
+            }
+            if self.ends_at_difference {
+                self.is_over.store(true, Ordering::Release);
+            }
+        }
+        true
+    }
+}
+
+#[derive(Default)]
+struct Difference {
+    values: u64,
+    different: u64,
+    max: f64,
+    squares: f64,
+}
+
+/// What is different in two frames of one validity. Values that are not numbers are equal to each
+/// other and infinitely far from numbers.
+fn difference(elements: &Elements, a: &Frame, b: &Frame) -> Difference {
+    let mut found = Difference::default();
+    elements.pairs(a, b, |a, b| {
+        found.values += 1;
+        if a == b || (a.is_nan() && b.is_nan()) {
+            return;
+        }
+        let apart = (a - b).norm();
+        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
+        found.different += 1;
+        found.max = found.max.max(apart);
+        found.squares += apart * apart;
+    });
+    found
+}
