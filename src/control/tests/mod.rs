@@ -37,6 +37,16 @@ fn swap(control: &Control, block: &str, change: &str) -> Result<(), SwapError> {
     control.swap(&change, LIMIT, false)
 }
 
+/// Lets some frames come to the sink.
+fn flow(control: &Control) {
+    let seen = || control.stats()[2].frames_in;
+    let (began, before) = (std::time::Instant::now(), seen());
+    while seen() < before + 10 {
+        assert!(began.elapsed() < Duration::from_mins(1), "nothing flows");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn stop(control: &Control, running: Running) -> Report {
     control.request_stop();
     assert!(control.wait_timeout(Duration::from_mins(1)), "it hangs");
@@ -64,9 +74,7 @@ fn the_handle_tells_all_about_a_flowgraph() {
     assert_eq!(control.state(), RunState::Running);
     let plan = control.plan();
     assert_eq!((plan.name.as_str(), plan.blocks.len()), ("g", 3));
-    while control.stats()[2].frames_in < 10 {
-        std::thread::yield_now();
-    }
+    flow(&control);
     assert!(control.elapsed() > Duration::ZERO);
     stop(&control, running);
     assert_eq!(control.state(), RunState::Ended);
@@ -103,6 +111,7 @@ fn a_change_is_told_before_it_is_made() {
 #[test]
 fn a_swapped_block_goes_on_where_the_old_one_was() {
     let (control, running) = start("swapped", 4);
+    flow(&control);
     let before = control.plan();
     let stale = control.change("f", "parameters: {frames: 9}").ok().unwrap();
     swap(&control, "f", "implementation: running").unwrap();
@@ -111,10 +120,12 @@ fn a_swapped_block_goes_on_where_the_old_one_was() {
     assert!(after.resolved_yaml.contains("implementation: running"));
     assert!(matches!(control.swap(&stale, LIMIT, false), Err(SwapError::Outdated)));
     let between = rows("swapped").len();
+    flow(&control);
     swap(&control, "f", "kind: tenfold").unwrap();
     assert_eq!(control.stats()[1].kind, "tenfold");
     assert_eq!(control.plan().blocks[1].parameters, serde_json::json!({}));
     let last = control.plan().config_id();
+    flow(&control);
     let report = stop(&control, running);
     let rows = rows("swapped");
     assert!(rows.len() > between);
@@ -176,8 +187,11 @@ fn a_hundred_swaps_under_load_lose_and_double_nothing() {
 fn a_sink_is_followed_by_another_and_none_misses_a_frame() {
     let (control, running) = start("sink", 4);
     // The same socket: one after the other. Another one: both at a time.
+    flow(&control);
     swap(&control, "o", "parameters: {into: sink_2}").unwrap();
+    flow(&control);
     swap(&control, "o", "parameters: {into: sink_3, socket: there}").unwrap();
+    flow(&control);
     // Back to the one before, twice.
     for change in ["{fails_to_start: true}", "{fails_to_start: true, socket: elsewhere}"] {
         let error = swap(&control, "o", &format!("parameters: {change}")).unwrap_err();

@@ -25,9 +25,7 @@ fn wait(control: &Control, enough: impl Fn(&Compared) -> bool) -> ShadowReport {
 #[test]
 fn a_shadow_that_does_the_same_shows_no_difference() {
     let (control, running) = start("same", 4);
-    while control.stats()[2].frames_in < 10 {
-        std::thread::yield_now();
-    }
+    flow(&control);
     shadow(&control, "implementation: running", false);
     let seen = wait(&control, |compared| compared.frames >= 100);
     assert_eq!((seen.implementation, seen.kind), ("running", "total"));
