@@ -12,6 +12,7 @@
 //! - [`retune`]: parameters that change while a block runs
 //! - [`counter`], [`summary`]: what blocks count, and what they say at the end
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
+//! - [`npy`]: frames as NumPy's arrays
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
 //! - [`elements`]: elements of frames as numbers
@@ -31,6 +32,7 @@ pub mod flowgraph;
 pub mod frame;
 pub mod kind;
 pub mod memory;
+pub mod npy;
 pub mod port;
 pub mod retune;
 pub mod runtime;

@@ -1,8 +1,8 @@
 //! One recording: its arrays and its side file.
 
 use crate::recording::npy::Writer;
-use crate::recording::side_file::{SideFile, layout, row_shape};
-use fxgraph::{BlockError, Frame, PortType};
+use crate::recording::side_file::SideFile;
+use fxgraph::{BlockError, Frame, PortType, npy};
 use std::fs::{self, File};
 use std::io::{
     self,
@@ -81,7 +81,8 @@ impl Recorder {
             Writer::create(&file, descr, shape, bytes).map_err(at(&file))
         };
         let units = port.validity.axes.iter().map(|axis| axis.len).collect();
-        let data = create("data", layout(port.dtype).0, row_shape(port), port.frame_bytes())?;
+        let data =
+            create("data", npy::layout(port.dtype).0, npy::frame_shape(port), port.frame_bytes())?;
         let timestamp = create("timestamp", "<u8", vec![], size_of::<u64>())?;
         let validity_bytes = port.validity.units() * size_of::<u32>();
         let validity = create("validity", "<u4", units, validity_bytes)?;

@@ -1,8 +1,8 @@
 //! Arrays on disk, row by row.
 
 use crate::recording::npy::Header;
-use crate::recording::side_file::{SideFile, layout, row_shape};
-use fxgraph::PortType;
+use crate::recording::side_file::SideFile;
+use fxgraph::{PortType, npy};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -90,8 +90,8 @@ impl Recording {
             let (file, offset) = member(path, side, name)?;
             Rows::array(file, path, offset, descr, |found| (found == shape).then_some(bytes))
         };
-        let shape = row_shape(port).iter().map(|len| *len as u64).collect();
-        let data = open("data", layout(port.dtype).0, shape, port.frame_bytes() as u64)?;
+        let shape = npy::frame_shape(port).iter().map(|len| *len as u64).collect();
+        let data = open("data", npy::layout(port.dtype).0, shape, port.frame_bytes() as u64)?;
         let timestamp = open("timestamp", "<u8", vec![], 8)?;
         let units = port.validity.axes.iter().map(|axis| axis.len as u64).collect();
         let validity = open("validity", "<u4", units, 4 * port.validity.units() as u64)?;

@@ -1,5 +1,6 @@
 //! NumPy's `.npy` format, version 1.0, with frames appended along the first axis.
 
+use fxgraph::npy::{self, MAGIC};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,6 @@ use std::path::{Path, PathBuf};
 const HEADER_BYTES: usize = 512;
 /// Longest header that is read.
 const MAX_HEADER_BYTES: usize = 1 << 16;
-const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 
 /// An array that grows. The file can be read at any time: the header is rewritten after every
 /// row and never promises more than is there.
@@ -74,20 +74,12 @@ impl Writer {
     }
 
     fn write_header(&self) -> io::Result<()> {
-        let lens: Vec<String> = self.row_shape.iter().map(usize::to_string).collect();
-        // A tuple of one needs its comma, and a tuple of more may have it.
-        let shape = format!("{}, {}", self.rows, lens.join(", "));
-        let text =
-            format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({shape}), }}", self.descr);
-        let mut header = vec![b' '; HEADER_BYTES];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..10].copy_from_slice(&((HEADER_BYTES - 10) as u16).to_le_bytes());
-        let room = &mut header[10..HEADER_BYTES - 1];
-        if text.len() > room.len() {
+        let lens = self.row_shape.iter().map(|len| *len as u64);
+        let shape: Vec<u64> = [self.rows].into_iter().chain(lens).collect();
+        let header = npy::header(self.descr, &shape, HEADER_BYTES);
+        if header.len() != HEADER_BYTES {
             return Err(io::Error::other("too many axes for the header"));
         }
-        room[..text.len()].copy_from_slice(text.as_bytes());
-        header[HEADER_BYTES - 1] = b'\n';
         self.file.write_all_at(&header, 0)
     }
 }

@@ -1,7 +1,7 @@
 //! The JSON file beside a recording: what the numbers are, and where they came from.
 
 use crate::axes;
-use fxgraph::{Axis, Band, Clock, Dtype, PortType, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, PortType, ValidityType, npy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -97,44 +97,6 @@ pub struct ValidityEntry {
     pub full: u32,
 }
 
-/// How the elements of `dtype` stand in the array: NumPy type, whether real and imaginary parts
-/// make an axis of their own, and words for the side file.
-#[must_use]
-pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
-    let parts = "real and imaginary part along the last axis";
-    match dtype {
-        Dtype::Packed(_) => ("|u1", false, "bytes of packed samples, most significant bit first"),
-        Dtype::U8 => ("|u1", false, "one number per element"),
-        Dtype::I8 => ("|i1", false, "one number per element"),
-        Dtype::I16 => ("<i2", false, "one number per element"),
-        Dtype::I32 => ("<i4", false, "one number per element"),
-        Dtype::I64 => ("<i8", false, "one number per element"),
-        Dtype::F16 => ("<f2", false, "one number per element"),
-        Dtype::F32 => ("<f4", false, "one number per element"),
-        Dtype::F64 => ("<f8", false, "one number per element"),
-        Dtype::Ci4 => ("|u1", false, "one byte per element, real part in the high four bits"),
-        Dtype::Ci8 => ("|i1", true, parts),
-        Dtype::Ci32 => ("<i4", true, parts),
-        // NumPy has no complex number of halves.
-        Dtype::Cf16 => ("<f2", true, parts),
-        Dtype::Cf32 => ("<c8", false, "one complex number per element"),
-        Dtype::Cf64 => ("<c16", false, "one complex number per element"),
-    }
-}
-
-/// Shape of one frame in the data array.
-#[must_use]
-pub fn row_shape(port: &PortType) -> Vec<usize> {
-    if matches!(port.dtype, Dtype::Packed(_)) {
-        return vec![port.frame_bytes()];
-    }
-    let mut shape: Vec<usize> = port.axes.iter().map(|axis| axis.len).collect();
-    if layout(port.dtype).1 {
-        shape.push(2);
-    }
-    shape
-}
-
 /// The axes with their coordinates.
 fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
     let mut samples = port.clock.samples_per_frame as f64;
@@ -166,7 +128,7 @@ impl SideFile {
             complete: false,
             frames: 0,
             dtype: port.dtype.to_string(),
-            layout: layout(port.dtype).2.to_owned(),
+            layout: npy::layout(port.dtype).2.to_owned(),
             axes: entries(&port.axes, port),
             clock: ClockEntry {
                 adc_sample_rate_hz: clock.adc_sample_rate_hz,

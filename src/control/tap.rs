@@ -11,6 +11,7 @@ use crate::cuda::Readout;
 use crate::diagnostic::Span;
 use crate::flowgraph::{self, BuildError, Refused, Sources};
 use crate::frame::{Frame, Header, OutOfMemory, Pool, Storage};
+use crate::npy;
 use crate::port::PortType;
 use crate::runtime::tap::{Decimation, TapQueue, TapWriter};
 use crate::runtime::{Handle, Unanswered, with_causes};
@@ -51,6 +52,17 @@ pub struct TapFrame {
     pub header: Header,
     /// The payload, as the port's type says.
     pub payload: Vec<u8>,
+}
+
+impl TapFrame {
+    /// The payload as a NumPy array of its own, `.npy`: a frame of what `port` carries.
+    #[must_use]
+    pub fn to_npy(&self, port: &PortType) -> Vec<u8> {
+        let shape: Vec<u64> = npy::frame_shape(port).iter().map(|len| *len as u64).collect();
+        let mut array = npy::header(npy::layout(port.dtype).0, &shape, 0);
+        array.extend_from_slice(&self.payload);
+        array
+    }
 }
 
 /// What a tap has.

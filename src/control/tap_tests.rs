@@ -209,11 +209,13 @@ fn taps_come_and_go_under_load_and_no_frame_is_lost_or_doubled() {
         let options = TapOptions { queue: 1 + round % 5, ..TapOptions::default() };
         let mut tap = control.tap(output, options, LIMIT).unwrap();
         assert_eq!(pool_size(&control), size + options.queue + 2);
-        let (first, dropped) = (frame(&mut tap).header.sequence, tap.dropped());
+        let first = frame(&mut tap).header.sequence;
         let second = frame(&mut tap).header.sequence;
         assert!(second > first);
-        if tap.dropped() == dropped {
-            assert_eq!(second, first + 1);
+        // What is missing in between is counted, if only a moment later.
+        let began = Instant::now();
+        while tap.dropped() < second - first - 1 {
+            assert!(began.elapsed() < LIMIT, "{} of {}", tap.dropped(), second - first - 1);
         }
     }
     let mut two = [(); 2].map(|()| control.tap("a", TapOptions::default(), LIMIT).unwrap());
@@ -276,12 +278,22 @@ fn a_tap_thins_out_its_frames() {
     let first = frame(&mut tap).header.sequence;
     assert!((0..20).all(|_| (frame(&mut tap).header.sequence - first).is_multiple_of(10)));
     let options = TapOptions { every: 0, queue: 1000, most_per_second: Some(50.0) };
-    let mut tap = control.tap("a", options, LIMIT).unwrap();
     let began = Instant::now();
+    let mut tap = control.tap("a", options, LIMIT).unwrap();
     (0..11).for_each(|_| drop(frame(&mut tap)));
-    assert!(began.elapsed() >= Duration::from_millis(190), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
+    let options = TapOptions { most_per_second: Some(1e-9), ..TapOptions::default() };
+    let mut tap = control.tap("a", options, LIMIT).unwrap();
+    drop(frame(&mut tap));
     assert!(matches!(tap.next(Duration::ZERO).unwrap(), Tapped::Nothing));
     assert_eq!(tap.port().axes[0].name, "byte");
+    let mut tap = control.tap("a", TapOptions::default(), LIMIT).unwrap();
+    let frame = frame(&mut tap);
+    let array = frame.to_npy(tap.port());
+    let (header, data) = array.split_at(array.len() - frame.payload.len());
+    assert_eq!((header.len() % 64, data), (0, &*frame.payload));
+    let words = "{'descr': '|u1', 'fortran_order': False, 'shape': (512, ), }";
+    assert!(header[10..].starts_with(words.as_bytes()));
     finish(&control, running);
 }
 

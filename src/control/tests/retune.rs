@@ -8,7 +8,7 @@ fn a_block_that_was_retuned_is_built_anew_with_its_new_values() {
     let text = "flowgraph: g
 blocks:
   s: {kind: ticks, parameters: {period_microseconds: 300}}
-  f: {kind: level, input: s, on_fault: restart, parameters: {level: 1, fails_at: 4000}}
+  f: {kind: level, input: s, on_fault: restart, parameters: {level: 1, fails_at: 8000}}
   o: {kind: collect, input: f, parameters: {into: retuned}}
 ";
     let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
@@ -19,14 +19,14 @@ blocks:
     let running = prepared.start(options).unwrap();
     let done = control.retune("f: {level: 5}", None, LIMIT).unwrap();
     let at = done.effective_timestamp;
-    assert!(at < 4000);
-    while control.stats()[2].frames_in < 4200 {
+    assert!(at < 8000);
+    while control.stats()[2].frames_in < 8200 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let report = stop(&control, running);
     assert_eq!((report.failures.len(), report.stats[1].restarts), (0, 1));
     let rows = rows("retuned");
-    assert!(!rows.iter().any(|row| row.0 == 4000));
+    assert!(!rows.iter().any(|row| row.0 == 8000));
     for (time, _, _, level, config_id) in rows {
         assert_eq!(level, if time < at { 1 } else { 5 }, "at {time}");
         assert_eq!(config_id, if time < at { before } else { done.config_id }, "at {time}");
