@@ -39,7 +39,10 @@ const ARRAY: &str = "
   correlator: {kind: correlator, input: array, implementation: FORM, parameters: {spectra_per_dump: 128}}
   beamformer: {kind: beamformer, input: array, parameters: {beams: [{pol: 0}, {pol: 1}]}}
   transpose: {kind: transpose, input: array, parameters: {axes: [heap, channel, antenna, spectrum, pol]}}
+  halves: {kind: convert, input: array, parameters: {dtype: cf16, scale: 0.125}}
+  correlator_of_halves: {kind: correlator, input: halves, parameters: {spectra_per_dump: 128}}
   visibilities: {kind: null_sink, input: correlator}
+  visibilities_of_halves: {kind: null_sink, input: correlator_of_halves}
   beams: {kind: null_sink, input: beamformer}
   transposed: {kind: null_sink, input: transpose}
 ";
