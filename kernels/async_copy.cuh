@@ -92,15 +92,6 @@ __device__ __forceinline__ void copy_box_in(u32 to, const TensorMap* map, u32 ba
         : "memory");
 }
 
-/// Copies bytes, a multiple of 16 from and to such addresses. The barrier counts them.
-__device__ __forceinline__ void copy_bytes_in(u32 to, const void* from, u32 bytes, u32 barrier) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
-        : "memory");
-}
-
 /// Adds a box of shared memory to a three-dimensional tensor; outside of it nothing happens.
 __device__ __forceinline__ void add_box_out(const TensorMap* map, u32 from, i32 x0, i32 x1, i32 x2) {
     asm volatile(

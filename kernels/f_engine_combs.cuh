@@ -33,23 +33,12 @@
 #ifndef TILE_BYTES
 #error "TILE_BYTES: bytes of a channel that are written together, 8 to 32"
 #endif
-#ifndef DOUBLED
-#error "DOUBLED: 1 to copy the next spectrum while one is transformed, if CHANNELS > 8192"
-#endif
-#if DOUBLED && __CUDA_ARCH__ < 900
-// Nothing copies plain bytes there. Nobody asks for it but those who compile everything for every GPU.
-#undef DOUBLED
-#define DOUBLED 0
-#endif
 
 namespace finish {
 
-// Long transforms fill the shared memory of a multiprocessor, and nothing would hide the time that
-// their copies take. So there one block, of twice the threads, has room for two spectra of each unit:
-// the copy engine brings one while the other is transformed.
-constexpr int WARPS = DOUBLED ? 16 : 8;
+constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS = DOUBLED ? 1 : COLUMNS <= 256 ? 3 : 2;
+constexpr int BLOCKS = COLUMNS <= 256 ? 3 : 2;
 
 constexpr int FRONT = COLUMNS <= 512 ? 1 : COLUMNS / 256;
 constexpr int COMBS = RESIDUES * FRONT;
@@ -72,11 +61,14 @@ constexpr int PASSES = TILE_UNITS / SLOTS;
 constexpr int TILES_PER_HEAP = SPECTRA_PER_HEAP / TILE_SPECTRA;
 constexpr int TILE_WORDS = TILE_BYTES / 4;
 constexpr int CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
+/// Channels of a comb that the block writes at once.
+constexpr int WRITTEN = THREADS / TILE_WORDS;
 
 static_assert(VALUE_BITS == 8 || VALUE_BITS == 4, "VALUE_BITS");
 static_assert(SPECTRA_PER_HEAP % 16 == 0 && SPECTRA_PER_HEAP % TILE_SPECTRA == 0,
               "SPECTRA_PER_HEAP");
 static_assert(TILE_BYTES >= 8 && TILE_BYTES <= 32 && PASSES * SLOTS == TILE_UNITS, "TILE_BYTES");
+static_assert(POINTS % WRITTEN == 0, "TILE_BYTES");
 
 /// Columns that a thread transforms first; two of them are moved as 16 bytes.
 constexpr int OWN_COLUMNS = VALUES / LANES;
@@ -88,11 +80,9 @@ static_assert(OWN_COLUMNS <= 2 && REGION % 2 == 0, "exchange");
 /// Columns before FRONT that a thread transforms.
 constexpr int FRONT_COLUMNS = VALUES / FRONT;
 
-/// Shared memory: exchange [SLOTS][2 residues][FRONT][REGION] c32, twice if DOUBLED, roots [LANES u][VALUES] c32, and
+/// Shared memory: exchange [SLOTS][2 residues][FRONT][REGION] c32, roots [LANES u][VALUES] c32, and
 /// the staged tile [2 FRONT combs][POINTS c][TILE_WORDS], its words swapped by `swizzle`.
-constexpr int EXCHANGE_VALUES = SLOTS * 2 * FRONT * REGION;
-constexpr int EXCHANGE_BYTES = (1 + DOUBLED) * EXCHANGE_VALUES * 8;
-static_assert(FRONT > 1 || !DOUBLED, "DOUBLED");
+constexpr int EXCHANGE_BYTES = SLOTS * 2 * FRONT * REGION * 8;
 constexpr int ROOTS_BYTES = POINTS * 8;
 constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + 2 * COLUMNS * TILE_BYTES;
 
@@ -136,19 +126,11 @@ struct Worker {
         return ((slot * 2 + residue) * FRONT + part) * REGION;
     }
 
-    __device__ __forceinline__ int residue_of(int half) const {
-        return half == 0 ? job : job > 0 ? RESIDUES - job : JOBS;
-    }
-
-    /// Waits for the other threads of the unit.
-    __device__ __forceinline__ void meet() const {
-        asm volatile("bar.sync %0, %1;" ::"r"(slot + 1), "n"(UNIT_THREADS) : "memory");
-    }
-
     /// Starts copying the two residues of one spectrum, `from` [16 r][COLUMNS]. With FRONT > 1 or
     /// two columns each thread copies what it will read itself.
     __device__ __forceinline__ void fetch(const c32 *from, c32 *exchange) const {
-        const c32 *p = from + residue_of(half) * COLUMNS;
+        const int residue = half == 0 ? job : job > 0 ? RESIDUES - job : JOBS;
+        const c32 *p = from + residue * COLUMNS;
         if constexpr (FRONT == 1) {
             p += 2 * lane;
             const u32 to = shared_address(exchange + region(half, 0) + 2 * lane);
@@ -167,22 +149,6 @@ struct Worker {
         }
         cp_async_commit();
     }
-
-#if DOUBLED
-    /// The same by the copy engine, which `barrier` hears of. What any thread of the unit did with
-    /// that memory before, it has shown the copy engine (`shared_to_copy_engine`) before they met.
-    __device__ __forceinline__ void fetch(const c32 *from, c32 *exchange, u32 barrier) const {
-        if (threadIdx.x % UNIT_THREADS > 0) return;
-        barrier_arrive_expecting(barrier, 2 * COLUMNS * sizeof(c32));
-        for (int residue = 0; residue < 2; residue++) {
-            const c32 *p = from + residue_of(residue) * COLUMNS;
-            for (int part = 0; part < FRONT; part++) {
-                copy_bytes_in(shared_address(exchange + region(residue, part)), p + part * POINTS,
-                              POINTS * sizeof(c32), barrier);
-            }
-        }
-    }
-#endif
 
     /// The transforms over FRONT points, in place.
     __device__ __forceinline__ void front(c32 *exchange,

@@ -118,50 +118,21 @@ struct Unit {
     }
 };
 
-/// Words of a memory access to the staged tile.
-constexpr int ACCESS_WORDS = TILE_WORDS < 4 ? TILE_WORDS : 4;
-
-template <int words> struct VectorOf;
-template <> struct VectorOf<2> { using Type = uint2; };
-template <> struct VectorOf<4> { using Type = uint4; };
-
-union Access {
-    u32 words[ACCESS_WORDS];
-    VectorOf<ACCESS_WORDS>::Type all;
-};
-
-/// What stands at words `swizzled` ^ 0, 1, ... as words 0, 1, ...
-__device__ __forceinline__ void unswizzle(u32 *words, int swizzled) {
-#pragma unroll
-    for (int bit = 1; bit < ACCESS_WORDS; bit *= 2) {
-        const bool swaps = swizzled & bit;
-#pragma unroll
-        for (int i = 0; i < ACCESS_WORDS; i++) {
-            if (i & bit) continue;
-            const u32 first = words[i], second = words[i + bit];
-            words[i] = swaps ? second : first;
-            words[i + bit] = swaps ? first : second;
-        }
-    }
-}
-
 /// Writes the staged tile: TILE_BYTES for each channel of the two residues.
 __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *staged,
                                       u8 *__restrict__ out) {
-    constexpr int PARTS = TILE_WORDS / ACCESS_WORDS, ACCESSES = 2 * FRONT * POINTS * PARTS;
+    const int word = threadIdx.x % TILE_WORDS, channel = threadIdx.x / TILE_WORDS;
     const int in_channel = (tile.first * TILE_POLS + tile.pol * SPECTRA_PER_HEAP) * VALUE_BYTES;
-    u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < ACCESSES; i += THREADS) {
-        const int part = i % PARTS, channel = i / PARTS % POINTS, comb = i / (PARTS * POINTS);
-        const int swizzled = swizzle(channel, comb & 1);
-        const Access *from = (const Access *)staged + (comb * POINTS + channel) * PARTS;
-        const int number = comb_of(job, comb >> 1, comb & 1) + COMBS * channel;
-        Access *to = (Access *)(heap + (i64)number * CHANNEL_BYTES);
-        Access access;
-        access.all = from[part ^ swizzled / ACCESS_WORDS].all;
-        unswizzle(access.words, swizzled);
-        to[part].all = access.all;
+    u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel + word * 4;
+#pragma unroll 1
+    for (int comb = 0; comb < 2 * FRONT; comb++) {
+        const u32 *from = (const u32 *)staged + (comb * POINTS + channel) * TILE_WORDS +
+                          (word ^ swizzle(channel, comb & 1));
+        u8 *to = heap + (i64)(comb_of(job, comb >> 1, comb & 1) + COMBS * channel) * CHANNEL_BYTES;
+#pragma unroll
+        for (int c = 0; c < POINTS; c += WRITTEN) {
+            *(u32 *)(to + (i64)c * COMBS * CHANNEL_BYTES) = from[c * TILE_WORDS];
+        }
     }
 }
 
@@ -178,7 +149,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
 ///   heaps        the heaps to make; `tiles_per_pol` = their number x TILES_PER_HEAP
 ///
-/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; THREADS threads. A block
+/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; 256 threads. A block
 /// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
 /// a multiprocessor (those `groups` apart) share the pair, too.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
@@ -205,22 +176,7 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     auto values = [&](const Unit &unit) {
         return middle + ((i64)unit.pol * frame_spectra + unit.spectrum) * N;
     };
-    const c32 *first_values = values(Unit(Tile(first_tile, tiles_per_pol, heaps), 0, worker.slot));
-#if DOUBLED
-    __shared__ u64 barriers[2 * SLOTS];
-    const u32 barrier = shared_address(barriers + 2 * worker.slot);
-    // Of the passes so far: which half of the exchange memory, and how often that was filled before.
-    u32 turn = 0;
-    auto arrived = [&] { barrier_wait(barrier + (turn & 1) * 8, turn >> 1 & 1); };
-    if (threadIdx.x % UNIT_THREADS == 0) {
-        barrier_init(barrier, 1);
-        barrier_init(barrier + 8, 1);
-        barrier_init_fence();
-        worker.fetch(first_values, exchange, barrier);
-    }
-#else
-    worker.fetch(first_values, exchange);
-#endif
+    worker.fetch(values(Unit(Tile(first_tile, tiles_per_pol, heaps), 0, worker.slot)), exchange);
     __syncthreads();
     float4 kept_gains[KEEP_GAINS ? VALUES / 2 : 1];
     for (int number = first_tile; number < tiles; number += stride) {
@@ -241,18 +197,6 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             }
             const float4 *unit_gains = KEEP_GAINS ? kept_gains : gains_of_pol;
             c32 v[VALUES];
-#if DOUBLED
-            arrived();
-            c32 *half = exchange + (turn & 1) * EXCHANGE_VALUES;
-            turn++;
-            worker.front(half, roots + POINTS);
-            shared_to_copy_engine();
-            // Now everybody is done with the spectrum before.
-            worker.meet();
-            worker.fetch(values(next), exchange + (turn & 1) * EXCHANGE_VALUES,
-                         barrier + (turn & 1) * 8);
-            worker.transform(half, block_roots, v);
-#else
             cp_async_wait<0>();
             if constexpr (FRONT > 1) {
                 worker.front(exchange, roots + POINTS);
@@ -265,7 +209,6 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
                 __syncwarp();
             }
             worker.fetch(values(next), exchange);
-#endif
             short_fft<VALUES>(v);
             u32 sum = worker.is_alone
                           ? finish_comb<true>(worker, v, row, unit_gains, staged, unit.place)
@@ -282,8 +225,4 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
         write(tile, job, staged, out);
         __syncthreads();
     }
-#if DOUBLED
-    // No copy may come when the block is gone.
-    arrived();
-#endif
 }

@@ -210,7 +210,7 @@ impl TwoPass {
                 let blocks = geometry.finish_blocks * geometry.groups(&program.gpu);
                 kernels.finish.launch(
                     lane.stream(),
-                    Grid::new([blocks, 1, 1], geometry.finish_threads()),
+                    Grid::new([blocks, 1, 1], THREADS),
                     &[
                         self.middle.address().into(),
                         frame_address(frame, lane.device())?.into(),

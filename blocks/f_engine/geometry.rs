@@ -20,10 +20,6 @@ pub const RESIDUES: usize = 16;
 const HEAP_UNIT: usize = 16;
 /// Threads of a block in either pass.
 pub const THREADS: usize = 256;
-/// The same in the second pass, if it is doubled.
-const DOUBLED_THREADS: usize = 2 * THREADS;
-/// Compute capability from which on the copy engine takes plain bytes.
-const COPY_ENGINE: (usize, usize) = (9, 0);
 /// Shared memory that a block takes besides its own.
 const RESERVED_BYTES: usize = 1024;
 
@@ -103,9 +99,6 @@ pub struct Geometry {
     values: usize,
     /// Threads that make a row.
     lanes: usize,
-    /// Whether the second pass copies the next spectra while it transforms some: with `front` > 1, in
-    /// blocks of twice the threads.
-    pub doubled: bool,
     /// Bytes of a channel that are written together.
     pub tile_bytes: usize,
     pub tiles_per_heap: usize,
@@ -139,7 +132,6 @@ impl Geometry {
             front,
             values,
             lanes,
-            doubled: false,
             tile_bytes: 0,
             tiles_per_heap: 0,
             filter_shared_bytes: 2 * 16 * THREADS * 8
@@ -151,14 +143,8 @@ impl Geometry {
             filter_blocks: if taps <= 16 { 2 } else { 1 },
             finish_blocks: if columns <= 256 { 3 } else { 2 },
         };
-        let doubled = Self { doubled: true, finish_blocks: 1, ..cut };
-        let cuts =
-            if front > 1 && gpu.capability >= COPY_ENGINE { vec![doubled, cut] } else { vec![cut] };
-        let tiles = |cut: &Self| {
-            let cut = *cut;
-            [32, 16, 8].into_iter().filter_map(move |bytes| cut.with_tile(shape, bytes))
-        };
-        let tiles: Vec<Self> = cuts.iter().flat_map(tiles).collect();
+        let tiles = [32, 16, 8].into_iter().filter_map(|bytes| cut.with_tile(shape, bytes));
+        let tiles: Vec<Self> = tiles.collect();
         // The longest runs of bytes with which as many blocks run at once as are meant to, or else
         // with which one runs.
         let all = |cut: &&Self| {
@@ -180,24 +166,23 @@ impl Geometry {
     fn with_tile(self, shape: &Shape, tile_bytes: usize) -> Option<Self> {
         let Self { columns, front, values, lanes, .. } = self;
         let points = columns / front;
-        let slots = self.finish_threads() / (2 * lanes * front);
+        let slots = THREADS / (2 * lanes * front);
         let units = tile_bytes / (shape.value_bits / 4);
         let spectra = units / if shape.k_major { 1 } else { shape.pols };
-        let fits = units.is_multiple_of(slots) && units > 0 && spectra <= HEAP_UNIT;
+        let written = THREADS / (tile_bytes / 4);
+        let fits = units.is_multiple_of(slots)
+            && units > 0
+            && spectra <= HEAP_UNIT
+            && points.is_multiple_of(written);
         // Two columns of a thread are moved together, to places that leave no bank conflicts.
         let pitch = if values == 2 * lanes { values + 2 } else { values + 1 };
-        let exchange = slots * 2 * front * lanes * pitch * 8 * (1 + usize::from(self.doubled));
+        let exchange = slots * 2 * front * lanes * pitch * 8;
         fits.then_some(Self {
             tile_bytes,
             tiles_per_heap: shape.spectra_per_heap / spectra,
             finish_shared_bytes: exchange + points * 8 + 2 * columns * tile_bytes,
             ..self
         })
-    }
-
-    /// Threads of a block of the second pass.
-    pub fn finish_threads(&self) -> usize {
-        if self.doubled { DOUBLED_THREADS } else { THREADS }
     }
 
     /// Blocks of the first pass side by side.
@@ -317,8 +302,8 @@ mod tests {
             (2048, 32, 46_080),
             (4096, 32, 53_248),
             (8192, 32, 106_496),
-            (16384, 32, 206_848),
-            (32768, 16, 206_848),
+            (16384, 32, 102_400),
+            (32768, 16, 102_400),
         ] {
             let cut = Geometry::new(&shape(channels), &h200()).unwrap();
             assert_eq!(

@@ -61,7 +61,6 @@ impl Program {
             ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
             ("CHANNEL_GAINS", usize::from(!channel_gains.is_empty())),
             ("TILE_BYTES", geometry.tile_bytes),
-            ("DOUBLED", usize::from(geometry.doubled)),
         ];
         let defines = defines.map(|(name, value)| (name, value.to_string()));
         let program = gpu::program(device, "f_engine.cu", defines.into())?;
