@@ -88,6 +88,7 @@ impl<T: Pod> Table<T> {
         which: Range<usize>,
     ) -> Result<(), BlockError> {
         let (host, device) = (&self.host[slot], &self.device[slot]);
+        debug_assert!(which.end <= host.len(), "no such elements");
         let skip = (which.start.min(host.len()) * size_of::<T>()) as u64;
         let bytes = which.end.min(host.len()).saturating_sub(which.start) * size_of::<T>();
         // SAFETY: both arrays have these elements, and live as long as the lane's block.

@@ -36,10 +36,12 @@ struct Entry {
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
     let samples = device_samples::device_bytes(&sizes, ports);
-    let rows = ports.inputs.len() * sizes.spectra;
+    let (pols, heaps) = (ports.inputs.len(), f_engine.heaps_per_frame);
+    let rows = pols * sizes.spectra;
     let tables = Table::<Entry>::device_bytes(rows)
         + Table::<f32>::device_bytes(2 * rows)
-        + Table::<u8>::device_bytes(rows * ROW_BYTES);
+        + Table::<u8>::device_bytes(rows * ROW_BYTES)
+        + Table::<u32>::device_bytes(heaps + pols * (4 + heaps));
     let constants = 4 * sizes.window + 32 * f_engine.channels;
     samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
 }

@@ -67,7 +67,7 @@ impl Drop for Event {
 struct Marks {
     /// Its tables have come in.
     ready: Event,
-    /// Its kernels are next.
+    /// Its work is next.
     begun: Event,
     /// Its kernels are done.
     worked: Event,
@@ -109,8 +109,10 @@ pub struct Lane<J> {
     device: Arc<Device>,
     block: String,
     jobs: VecDeque<J>,
-    /// Jobs begun so far; the last one may not be submitted yet.
+    /// Jobs begun so far.
     begun: u32,
+    /// The last one is not submitted yet.
+    is_open: bool,
     /// Jobs given back so far.
     given_back: u32,
     marks: Vec<Marks>,
@@ -139,6 +141,7 @@ impl<J> Lane<J> {
             block: env.name.clone(),
             jobs: VecDeque::with_capacity(IN_FLIGHT),
             begun: 0,
+            is_open: false,
             given_back: 0,
             marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
             stage: Stage::Work,
@@ -184,6 +187,13 @@ impl<J> Lane<J> {
     /// Its slot.
     pub fn begin(&mut self, timestamp: u64) -> Result<usize, BlockError> {
         self.device.bind()?;
+        if self.is_open {
+            // An error came before the last one was submitted. It does not count, but what is
+            // queued of it may still use the slot.
+            self.wait();
+            self.begun = self.begun.wrapping_sub(1);
+        }
+        self.is_open = true;
         let slot = self.begun as usize % IN_FLIGHT;
         self.begun = self.begun.wrapping_add(1);
         self.stage = Stage::Work;
@@ -196,7 +206,8 @@ impl<J> Lane<J> {
         self.begun.wrapping_sub(1) as usize % IN_FLIGHT
     }
 
-    /// What is queued from here to [`work`](Self::work) may run while the jobs before still do:
+    /// What is queued from here to [`work`](Self::work) may run while the jobs before still do, so
+    /// that a fault of it is reported with the frame of one of those:
     /// it must use nothing but memory of the job's slot, and the job's frames.
     pub fn tables(&mut self) {
         self.stage = Stage::Tables;
@@ -208,6 +219,8 @@ impl<J> Lane<J> {
         let ready = &self.marks[self.slot()].ready;
         record(ready, &self.tables)?;
         follow(&self.work, ready)?;
+        // Again: that the tables were awaited is no time of the device.
+        record(&self.marks[self.slot()].begun, &self.work)?;
         self.stage = Stage::Work;
         Ok(())
     }
@@ -218,7 +231,6 @@ impl<J> Lane<J> {
         let worked = &self.marks[self.slot()].worked;
         record(worked, &self.work)?;
         follow(&self.results, worked)?;
-        self.status.end(self.results.0, self.begun)?;
         self.stage = Stage::Results;
         Ok(())
     }
@@ -228,9 +240,14 @@ impl<J> Lane<J> {
         self.device.bind()?;
         // From here on the frames are in the device's hands, whatever goes wrong below.
         self.jobs.push_back(job);
-        if self.stage != Stage::Results {
+        self.is_open = false;
+        if self.stage == Stage::Tables {
+            self.work()?;
+        }
+        if self.stage == Stage::Work {
             self.results()?;
         }
+        self.status.end(self.results.0, self.begun)?;
         record(&self.marks[self.slot()].ended, &self.results)?;
         let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
         // SAFETY: the stream is the lane's own. The callback's argument lives as long as the lane,
@@ -335,15 +352,22 @@ impl Lane<(Arc<Frame>, FrameMut)> {
     }
 }
 
+impl<J> Lane<J> {
+    /// Waits until nothing is queued. After a fault there is nothing to wait for.
+    fn wait(&self) {
+        calls::count_wait();
+        for stream in [&self.tables, &self.work, &self.results] {
+            // SAFETY: the lane's own.
+            let _ = unsafe { result::stream::synchronize(stream.0) };
+        }
+    }
+}
+
 impl<J> Drop for Lane<J> {
     fn drop(&mut self) {
         // Only at the end of a run: kernels may still use the jobs' frames.
         if self.device.bind().is_ok() {
-            calls::count_wait();
-            for stream in [&self.tables, &self.work, &self.results] {
-                // SAFETY: the lane's own. After a fault there is nothing to wait for.
-                let _ = unsafe { result::stream::synchronize(stream.0) };
-            }
+            self.wait();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! - [`Device`]: an opened GPU. [`count`] says how many there are, [`properties`] what one is.
 //! - [`Program`], [`Kernel`]: CUDA sources, compiled by NVRTC for the GPU at hand and launched.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
-//! - [`Lane`]: a block's place on a device: a stream, the jobs queued on it, and the callback that
+//! - [`Lane`]: a block's place on a device: streams, the jobs queued on them, and the callback that
 //!   wakes the block when one is done.
 //! - [`Readout`]: frames copied to the host beside everything else.
 //! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.

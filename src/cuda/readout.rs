@@ -4,7 +4,7 @@
 use super::lane::Stream;
 use super::{CudaError, Device, Pinned, frame_address};
 use crate::block::BlockError;
-use crate::frame::Frame;
+use crate::frame::{Frame, Storage};
 use cudarc::driver::{result, sys};
 use std::sync::Arc;
 
@@ -28,6 +28,11 @@ impl Readout {
         self.device.bind()?;
         let from = frame_address(frame, &self.device)?;
         let (to, bytes) = (self.staging.address(), self.staging.len());
+        if let Storage::Device(buffer) = frame.storage()
+            && buffer.len_bytes() < bytes
+        {
+            return Err(BlockError::new("the frames have become shorter"));
+        }
         // SAFETY: payload and staging have so many bytes and stay until the copy is done.
         unsafe {
             CudaError::check("copying", sys::cuMemcpyAsync(to, from, bytes, self.stream.0))?;

@@ -2,7 +2,7 @@
 //!
 //! An illegal access or a failed assertion ends everything on the device at once, and the driver
 //! says neither which kernel it was nor where it stood. So each lane has two words in pinned memory
-//! that the device itself writes before and after each job.
+//! that the device itself writes when the work of a job begins and when all of it is done.
 #![allow(unsafe_code)] // words that the device writes
 
 use super::{CudaError, Device, Pinned};
