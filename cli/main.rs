@@ -6,7 +6,7 @@
 //! - [`table`], [`units`]: how results are written
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
 //! - [`kernel_folder`]: edited kernels for a running flowgraph
-//! - [`listen`]: serving a running flowgraph over HTTP
+//! - [`serve`]: serving a running flowgraph over HTTP
 //! - [`tuning`]: the file of measurements that kernels are cut by
 //! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
@@ -19,7 +19,7 @@ mod commands;
 mod failure;
 mod flowgraph;
 mod kernel_folder;
-mod listen;
+mod serve;
 mod shadows;
 mod signals;
 mod table;

@@ -10,13 +10,22 @@
 //! - `api`: what stands under `/api/v1`, with its OpenAPI document
 //! - `live`: rates between two looks at the figures
 //! - `problem`: errors as RFC 9457 problem documents
+//! - `metrics`: figures for Prometheus
+//! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
+//! - [`guard`], [`tls`]: who may ask, how often, and unheard by others
 //! - `pages`: the page at `/` and the one to try the API
 
 mod api;
 mod app;
+pub mod dashboard;
+pub mod guard;
 mod live;
+mod metrics;
 mod pages;
 mod problem;
 pub mod server;
+pub mod tls;
 
+pub use guard::{Token, TokenError};
 pub use server::{BindError, Options, Server, Serving};
+pub use tls::{Tls, TlsError};

@@ -1,6 +1,7 @@
 //! Rates between two looks at the figures, taken by the server itself once a second: clients that
 //! ask at different times see the same.
 
+use crate::app::EventCounts;
 use fxgraph::Control;
 use fxgraph::runtime::BlockStats;
 use serde::Serialize;
@@ -63,11 +64,12 @@ impl Live {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at `control` for ever.
-    pub async fn watch(&self, control: &Control) {
+    /// Looks at `control` for ever; at its events too, before any are forgotten.
+    pub async fn watch(&self, control: &Control, events: &EventCounts) {
         let mut before = (Instant::now(), control.stats());
         loop {
             tokio::time::sleep(INTERVAL).await;
+            events.counts(control);
             let now = (Instant::now(), control.stats());
             let seconds = (now.0 - before.0).as_secs_f64();
             let known: HashMap<&str, &BlockStats> =

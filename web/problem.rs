@@ -25,6 +25,10 @@ pub(crate) struct Problem {
     /// What to do, one line each.
     #[schema(example = json!(["did you mean `pfb`?"]))]
     help: Vec<String>,
+    /// Everything that is wrong with a flowgraph or a change, as `fxgraph validate` tells it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    diagnostics: Vec<serde_json::Value>,
 }
 
 impl Problem {
@@ -34,7 +38,13 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             help: Vec::new(),
+            diagnostics: Vec::new(),
         }
+    }
+
+    pub fn diagnostics(mut self, diagnostics: Vec<serde_json::Value>) -> Self {
+        self.diagnostics = diagnostics;
+        self
     }
 
     pub fn help(mut self, help: impl Into<String>) -> Self {

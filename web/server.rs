@@ -2,10 +2,13 @@
 
 use crate::api;
 use crate::app::App;
+use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::pages;
 use crate::problem;
-use axum::Router;
-use axum::middleware::from_fn;
+use crate::tls::Tls;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
 use fxgraph::Control;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -15,10 +18,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tower_http::cors::CorsLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::TimeoutLayer;
 
 /// Threads that serve requests.
 const THREADS: usize = 2;
@@ -35,11 +45,22 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 
+/// Largest body of a request, in bytes.
+const BODY_BYTES: usize = 1024 * 1024;
+/// Time for a request, its body included; a stream of events is answered when it begins.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where to listen; port 0 takes any free one.
     pub listen: SocketAddr,
+    /// What clients have to know.
+    pub token: Option<Token>,
+    /// Certificate and key, to serve over TLS.
+    pub tls: Option<Tls>,
+    /// Origins whose pages may ask: `https://board.example`.
+    pub cors_origins: Vec<String>,
 }
 
 /// Why nothing is served.
@@ -53,6 +74,14 @@ pub enum BindError {
         /// What the system said.
         said: io::Error,
     },
+    /// Anyone could stop the flowgraph.
+    #[error(
+        "other machines can reach {0}: give a token that clients have to know (`--token-file`)"
+    )]
+    Open(SocketAddr),
+    /// An origin is none.
+    #[error("`{0}` is no origin of pages: give it like https://board.example")]
+    Origin(String),
     /// The system gave no threads.
     #[error("no threads to serve requests")]
     Threads(#[source] io::Error),
@@ -74,11 +103,19 @@ pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
     address: SocketAddr,
+    guard: Guard,
+    tls: Option<Tls>,
 }
 
 impl Server {
     /// Takes the address.
-    pub fn bind(options: &Options) -> Result<Self, BindError> {
+    pub fn bind(options: Options) -> Result<Self, BindError> {
+        let is_local = options.listen.ip().is_loopback();
+        if !is_local && options.token.is_none() {
+            return Err(BindError::Open(options.listen));
+        }
+        let origins = options.cors_origins.into_iter().map(origin).collect::<Result<_, _>>()?;
+        let guard = Guard { is_local, token: options.token, origins, rates: Rates::default() };
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .max_blocking_threads(THREADS)
@@ -90,26 +127,28 @@ impl Server {
         let refused = |said| BindError::Address { address: options.listen, said };
         let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        Ok(Self { runtime, listener, address })
+        Ok(Self { runtime, listener, address, guard, tls: options.tls })
     }
 
     /// Where it is found: `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Serves `control` until the result is dropped.
     #[must_use]
     pub fn serve(self, control: Control) -> Serving {
-        let Self { runtime, listener, .. } = self;
+        let Self { runtime, listener, guard, tls, .. } = self;
         let app = App::new(control);
-        let router = router(app.clone());
-        runtime.spawn(async move { app.live.watch(&app.control).await });
+        let router = router(app.clone(), guard);
+        let acceptor = tls.as_ref().map(Tls::acceptor);
+        runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
         let (stop, stopped) = oneshot::channel();
         let (done, ended) = mpsc::sync_channel(1);
         runtime.spawn(async move {
-            accept(listener, router, stopped).await;
+            accept(listener, acceptor, router, stopped).await;
             // Nobody waits for it any more if the grace is over.
             let _ = done.send(());
         });
@@ -143,13 +182,48 @@ impl Drop for Serving {
     }
 }
 
-/// Everything that is served.
-fn router(app: App) -> Router {
-    api::router(app).merge(pages::router()).layer(from_fn(problem::explain))
+fn origin(text: String) -> Result<HeaderValue, BindError> {
+    let authority = text.split_once("://").map(|(_, authority)| authority);
+    let is_origin =
+        authority.is_some_and(|authority| !authority.is_empty() && !authority.contains('/'));
+    is_origin.then(|| HeaderValue::from_str(&text).ok()).flatten().ok_or(BindError::Origin(text))
+}
+
+/// Everything that is served, behind the guard.
+fn router(app: App, guard: Guard) -> Router {
+    let cors = CorsLayer::new()
+        .allow_origin(guard.origins.clone())
+        .allow_methods([Method::GET, Method::POST, Method::PATCH])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            HeaderName::from_static("last-event-id"),
+        ]);
+    let guard = Arc::new(guard);
+    let never_sniff = SetResponseHeaderLayer::overriding(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    // The last layer is the first that a request meets.
+    api::router(app)
+        .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
+        .merge(api::description_router())
+        .merge(pages::router())
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIMEOUT))
+        .layer(cors)
+        .layer(from_fn_with_state(guard, guard::admit))
+        .layer(from_fn(problem::explain))
+        .layer(never_sniff)
 }
 
 /// Accepts connections until `stopped`, then waits for the answers under way.
-async fn accept(listener: TcpListener, router: Router, mut stopped: oneshot::Receiver<()>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
     loop {
@@ -162,10 +236,11 @@ async fn accept(listener: TcpListener, router: Router, mut stopped: oneshot::Rec
             next = next => next,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let (router, watcher) = (router.clone(), graceful.watcher());
+            Ok((stream, client)) => {
+                let service = router.clone().layer(Extension(Peer(client.ip())));
+                let (tls, watcher) = (tls.clone(), graceful.watcher());
                 tokio::spawn(async move {
-                    converse(stream, router, watcher).await;
+                    greet(stream, tls, service, watcher).await;
                     drop(place);
                 });
             }
@@ -180,15 +255,29 @@ async fn accept(listener: TcpListener, router: Router, mut stopped: oneshot::Rec
     graceful.shutdown().await;
 }
 
-/// Serves one client.
-async fn converse(stream: TcpStream, router: Router, watcher: Watcher) {
+/// Serves one client, over TLS if `tls` is given.
+async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watcher: Watcher) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let stream = Box::pin(stream);
+    let Some(tls) = tls else { return converse(stream, router, watcher).await };
+    match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, router, watcher).await,
+        Ok(Err(error)) => tracing::debug!("a client did not agree on TLS: {error}"),
+        Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    watcher: Watcher,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended early: {error}");
     }

@@ -3,6 +3,7 @@
 mod bench;
 mod completions;
 mod conformance;
+mod dashboard;
 mod explain;
 mod generate;
 mod graph;
@@ -26,6 +27,7 @@ pub enum Command {
     Test(test::Test),
     Plan(plan::Plan),
     Graph(graph::Graph),
+    Dashboard(dashboard::Dashboard),
     List(list::List),
     Schema(schema::Schema),
     Explain(explain::Explain),
@@ -46,6 +48,7 @@ impl Command {
             Self::Test(command) => command.execute(terminal),
             Self::Plan(command) => command.execute(terminal),
             Self::Graph(command) => command.execute(terminal),
+            Self::Dashboard(command) => command.execute(terminal),
             Self::List(command) => command.execute(terminal),
             Self::Schema(command) => command.execute(terminal),
             Self::Explain(command) => command.execute(terminal),

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
-use crate::listen::Listen;
+use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
@@ -54,7 +54,7 @@ pub struct Run {
 
     // Last: its heading holds for what comes after it.
     #[command(flatten)]
-    listen: Listen,
+    serve: Serve,
 }
 
 /// How often progress is shown and signals are looked for.
@@ -67,7 +67,7 @@ impl Run {
         if let Some(path) = &self.tuning {
             plan.tuning = tuning::read(path)?;
         }
-        let server = self.listen.bind()?;
+        let server = self.serve.bind(terminal)?;
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {

@@ -13,6 +13,7 @@ use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{BlockStats, Failure, State as BlockState};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Why a block failed.
@@ -153,7 +154,7 @@ pub(super) struct BlockPage {
 /// One look at a flowgraph: its blocks with their figures.
 pub(super) struct Look {
     stats: HashMap<String, BlockStats>,
-    rates: std::sync::Arc<HashMap<String, Rates>>,
+    rates: Arc<HashMap<String, Rates>>,
 }
 
 impl Look {
@@ -275,11 +276,17 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<BlockPage>, Problem> {
-    let plan = app.control.plan();
-    let Some(index) = plan.block(&name) else {
-        let known: Vec<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
-        return Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no block `{name}`"))
-            .maybe_help(suggest(&name, "block", &known)));
-    };
+    let (plan, index) = find(&app, &name)?;
     Ok(Json(Look::at(&app).page(&app, &plan, index)))
+}
+
+/// The plan, and the index of the block called `name` in it.
+pub(super) fn find(app: &App, name: &str) -> Result<(Arc<Plan>, usize), Problem> {
+    let plan = app.control.plan();
+    if let Some(index) = plan.block(name) {
+        return Ok((plan, index));
+    }
+    let known: Vec<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no block `{name}`"))
+        .maybe_help(suggest(name, "block", &known)))
 }

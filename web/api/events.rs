@@ -59,7 +59,8 @@ pub(super) struct EventList {
 
 /// A number of an event.
 fn number(text: &str, name: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| {
+    // What a signed number of 64 bits holds, as the description says.
+    text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(|| {
         Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is not the number of an event"))
             .help("give the `sequence` of the last event you know, 0 for all")
     })

@@ -112,6 +112,8 @@ pub(super) struct FlowgraphPage {
     /// SHA-256 over `resolved_yaml`, in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     config_hash: String,
+    /// Data from this timestamp on (ADC samples since sync time) reflects every change so far.
+    steady_state_timestamp: u64,
     /// Version of the program's framework.
     version: &'static str,
     /// Its parameters.
@@ -190,6 +192,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         elapsed_seconds: app.control.elapsed().as_secs_f64(),
         config_id: format!("{:016x}", plan.config_id()),
         config_hash: plan.config_hash.clone(),
+        steady_state_timestamp: app.control.steady_state_timestamp(),
         version: env!("CARGO_PKG_VERSION"),
         parameters: parameters.collect(),
         faults: app.control.failures().into_iter().map(Into::into).collect(),

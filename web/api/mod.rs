@@ -1,22 +1,26 @@
-//! What stands under `/api/v1`.
+//! What stands under `/api/v1`, and the description of everything that is served to programs.
 //!
 //! # Layout
 //! - [`flowgraph`]: the flowgraph as a whole: state, graph, configuration, stop
 //! - [`blocks`]: one block: ports, parameters, figures, faults
+//! - [`changes`]: live parameters and swaps
 //! - [`kinds`]: the kinds of blocks there are
 //! - [`events`]: what happened, to look up and as a stream
 //! - [`types`]: how ports and parameters are told
 
 mod blocks;
+mod changes;
 mod events;
 mod flowgraph;
 mod kinds;
 mod types;
 
 use crate::app::App;
+use crate::metrics;
 use crate::problem::{MEDIA_TYPE, Problem};
 use axum::{Json, Router, routing};
 use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{self, Content, ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -35,21 +39,23 @@ pub(crate) const DESCRIPTION: &str = "/api/v1/openapi.json";
         (name = "blocks", description = "its blocks"),
         (name = "kinds", description = "kinds of blocks"),
         (name = "events", description = "what happened"),
+        (name = "metrics", description = "figures for Prometheus"),
     )
 )]
 struct Description;
 
 /// The API, and its description.
 fn described() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Description::openapi()).nest(
+    let whole = OpenApiRouter::with_openapi(Description::openapi());
+    whole.routes(routes!(metrics::get)).nest(
         "/api/v1",
         OpenApiRouter::new()
             .routes(routes!(flowgraph::get))
             .routes(routes!(flowgraph::health))
             .routes(routes!(flowgraph::stop))
             .routes(routes!(flowgraph::abort))
-            .routes(routes!(blocks::list))
-            .routes(routes!(blocks::get))
+            .routes(routes!(blocks::list, changes::retune))
+            .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(kinds::list))
             .routes(routes!(kinds::get))
             .routes(routes!(events::list))
@@ -58,10 +64,24 @@ fn described() -> OpenApiRouter<App> {
 }
 
 /// Statuses that any request may be answered with, by the layers around the handlers.
-const ANYWHERE: [(&str, &str); 1] = [("408", "the request took too long")];
+const ANYWHERE: [(&str, &str); 6] = [
+    ("401", "the token is missing or wrong"),
+    ("403", "it comes from a page of another origin"),
+    ("408", "it took too long"),
+    ("413", "its body is too large"),
+    ("421", "it asks for a name that is not this machine's"),
+    ("429", "there are too many of them at once"),
+];
 
 /// The OpenAPI 3.1 document.
 fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    let schemes = &mut api.components.get_or_insert_default().security_schemes;
+    schemes.insert("token".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
+    let none: [&str; 0] = [];
+    // Without a token, or with one: it depends on how the server was started.
+    api.security =
+        Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
     for operation in api.paths.paths.values_mut().flat_map(operations) {
         for (status, meaning) in ANYWHERE {
             let problem = Ref::from_schema_name("Problem");
@@ -81,12 +101,15 @@ fn operations(item: &mut openapi::PathItem) -> impl Iterator<Item = &mut openapi
         .filter_map(Option::as_mut)
 }
 
-/// Everything under `/api/v1`.
+/// Everything that tells of the flowgraph or changes it.
 pub(crate) fn router(app: App) -> Router {
-    let (router, api) = described().split_for_parts();
-    let api = description(api);
-    let shown = move || async move { Json(api) };
-    router.with_state(app).route(DESCRIPTION, routing::get(shown))
+    described().split_for_parts().0.with_state(app)
+}
+
+/// The description of it.
+pub(crate) fn description_router() -> Router {
+    let api = description(described().split_for_parts().1);
+    Router::new().route(DESCRIPTION, routing::get(move || async move { Json(api) }))
 }
 
 #[cfg(test)]

@@ -1,0 +1,57 @@
+//! Serving a running flowgraph over HTTP: the options of `run`.
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use fxgraph_web::{Options, Server, Tls, Token};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where and how to serve.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Serving")]
+pub struct Serve {
+    /// Serves REST and a page while the flowgraph runs, like on 127.0.0.1:8080; port 0 takes any
+    /// free one
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
+    listen: Option<SocketAddr>,
+
+    /// File with a token that clients must send; needed where other machines can reach the address
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    token_file: Option<PathBuf>,
+
+    /// File with a certificate (PEM), to serve over TLS
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+
+    /// File with the key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Lets pages of another origin ask, like https://board.example; may be given several times
+    #[arg(long, value_name = "ORIGIN", requires = "listen")]
+    cors_origin: Vec<String>,
+}
+
+impl Serve {
+    /// The server, if one is wanted; nothing is answered yet.
+    pub fn bind(&self, terminal: &Terminal) -> Result<Option<Server>, Failure> {
+        let Some(listen) = self.listen else { return Ok(None) };
+        let refused = |error: &dyn Error| Failure::because("nothing was started", error);
+        let token = self.token_file.as_deref().map(Token::read).transpose();
+        let token = token.map_err(|error| refused(&error))?;
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let tls = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose();
+        let tls = tls.map_err(|error| refused(&error))?;
+        if token.is_some() && tls.is_none() && !listen.ip().is_loopback() {
+            terminal.note("the token crosses the network in the clear; `--tls-cert` hides it");
+        }
+        let cors_origins = self.cors_origin.clone();
+        let server = Server::bind(Options { listen, token, tls, cors_origins });
+        Ok(Some(server.map_err(|error| refused(&error))?))
+    }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "give it like 127.0.0.1:8080 or [::1]:8080".to_owned())
+}

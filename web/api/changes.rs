@@ -1,0 +1,243 @@
+//! Changes while frames flow: live parameters at a timestamp, and blocks swapped for others.
+
+use crate::app::App;
+use crate::problem::Problem;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use fxgraph::control::{Change, Refused, RetuneError, SwapError, Way};
+use fxgraph::diagnostic::{first, to_json};
+use fxgraph::runtime::{Unanswered, with_causes};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Time that blocks get to take new values.
+const RETUNE: Duration = Duration::from_secs(15);
+/// Longest time that a new block gets to take its place; more would outlast the request.
+const SWAP: Duration = Duration::from_secs(20);
+
+/// What came of new values for live parameters.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Retuned {
+    /// They hold for what is made of samples from this timestamp on (ADC samples since sync time).
+    effective_timestamp: u64,
+    /// The timestamp that was asked for had passed.
+    is_late: bool,
+    /// Data from this timestamp on reflects every change so far.
+    steady_state_timestamp: u64,
+    /// What headers of frames carry from then on, in hexadecimal.
+    config_id: String,
+}
+
+/// A value that becomes another.
+#[derive(Serialize, ToSchema)]
+struct DifferenceInfo {
+    /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
+    key: String,
+    /// What runs; `null` if it is not set.
+    #[schema(value_type = Value)]
+    from: serde_json::Value,
+    /// What will run; `null` if it will not be set.
+    #[schema(value_type = Value)]
+    to: serde_json::Value,
+}
+
+/// A change of a block.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChangeInfo {
+    /// Name of the block.
+    block: String,
+    /// What becomes different.
+    differences: Vec<DifferenceInfo>,
+    /// How it is made: nothing, seamless, held or restart.
+    #[schema(example = "seamless")]
+    way: &'static str,
+    /// The interruption to expect, in words.
+    #[schema(example = "none")]
+    gap: String,
+    /// Why it takes a restart, if it does.
+    restart_because: Option<String>,
+    /// Memory that it takes for a while, in bytes by device.
+    memory_bytes: BTreeMap<String, usize>,
+    /// Whether it is made; with `dry_run` it is not.
+    is_made: bool,
+}
+
+impl ChangeInfo {
+    fn of(change: &Change, is_made: bool) -> Self {
+        let (way, restart_because) = match &change.way {
+            Way::Nothing => ("nothing", None),
+            Way::Seamless => ("seamless", None),
+            Way::Held { .. } => ("held", None),
+            Way::Restart(why) => ("restart", Some(why.clone())),
+        };
+        let differences = change.differences.iter().map(|difference| DifferenceInfo {
+            key: difference.key.clone(),
+            from: difference.from.clone(),
+            to: difference.to.clone(),
+        });
+        let memory = change.memory.iter().map(|(device, bytes)| (device.to_string(), *bytes));
+        Self {
+            block: change.block.clone(),
+            differences: differences.collect(),
+            way,
+            gap: change.way.gap(),
+            restart_because,
+            memory_bytes: memory.collect(),
+            is_made,
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(Refused { sources, problems }: Refused) -> Self {
+        let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
+        let detail = problems.first().map_or("the change was refused", |problem| &problem.message);
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
+    }
+}
+
+impl From<RetuneError> for Problem {
+    fn from(error: RetuneError) -> Self {
+        match error {
+            RetuneError::Refused(refused) => refused.into(),
+            RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
+                Self::new(StatusCode::NOT_FOUND, error.to_string())
+            }
+            _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
+                .help("all parameters are as they were; `/api/v1/events` may say more"),
+        }
+    }
+}
+
+impl From<SwapError> for Problem {
+    fn from(error: SwapError) -> Self {
+        Self::new(StatusCode::CONFLICT, with_causes(&error))
+            .help("the flowgraph goes on as before; `/api/v1/events` may say more")
+    }
+}
+
+/// The body of a request as text, if it says that it is JSON.
+fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
+            .help("send `Content-Type: application/json`"));
+    }
+    // JSON is YAML, but not the other way round.
+    let value = serde_json::from_slice::<serde_json::Value>(body)
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
+    if !value.is_object() {
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
+    }
+    Ok(String::from_utf8_lossy(body).into_owned())
+}
+
+/// A value of the query, if it is there.
+fn asked<T: FromStr>(
+    query: &HashMap<String, String>,
+    name: &str,
+    example: &str,
+) -> Result<Option<T>, Problem> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` cannot be read"))
+            .help(format!("give it like `{name}={example}`"))
+    })
+}
+
+/// What `work` returns, done where it may wait for blocks.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let lost = |_| Problem::new(StatusCode::CONFLICT, "the run ended meanwhile");
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
+}
+
+/// Changes live parameters of blocks, all of them or none, at one timestamp
+#[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
+    params(("at" = Option<i64>, Query, minimum = 0,
+        description = "the timestamp, in ADC samples since sync time; without it, as soon as it can be")),
+    request_body(content = HashMap<String, HashMap<String, Value>>,
+        description = "by name of block, those of its parameters that change",
+        example = json!({"f[0].postproc": {"gains": 2}})),
+    responses(
+        (status = 200, description = "the blocks have taken the values", body = Retuned),
+        (status = 400, description = "the body is no JSON, or `at` no timestamp", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "there is no such block", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 409, description = "not now; nothing has changed", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 415, description = "the body does not say that it is JSON", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 422, description = "refused, with every reason; nothing has changed",
+            body = Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn retune(
+    State(app): State<App>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Retuned>, Problem> {
+    let at = asked::<u64>(&query, "at", "123456")?;
+    let request = json_text(&headers, &body)?;
+    let retuned =
+        beside(move || app.control.retune(&request, at, RETUNE).map_err(Problem::from)).await?;
+    Ok(Json(Retuned {
+        effective_timestamp: retuned.effective_timestamp,
+        is_late: retuned.is_late,
+        steady_state_timestamp: retuned.steady_state_timestamp,
+        config_id: format!("{:016x}", retuned.config_id),
+    }))
+}
+
+/// Swaps a block for another form of itself: other parameters, implementation, kind
+#[utoipa::path(patch, path = "/blocks/{name}", tag = "blocks", operation_id = "swap_block",
+    params(
+        ("name" = String, Path, description = "its name, like `f[0].pfb`", example = "source"),
+        ("dry_run" = Option<bool>, Query, description = "only says what would be done"),
+        ("may_hold_up" = Option<bool>, Query, description =
+            "the flowgraph may wait for the new block: right for files, wrong for a telescope"),
+    ),
+    request_body(content = HashMap<String, Value>,
+        description = "keys of the block that change: kind, parameters, implementation, device, on_fault",
+        example = json!({"parameters": {"taps": 8}})),
+    responses(
+        (status = 200, description = "it is made, or with `dry_run` could be", body = ChangeInfo),
+        (status = 400, description = "the request cannot be read", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "there is no such block", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 409, description = "it failed; the flowgraph goes on as before", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 415, description = "the body does not say that it is JSON", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 422, description = "refused, with every reason; nothing has changed",
+            body = Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn swap(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<ChangeInfo>, Problem> {
+    let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
+    let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
+    super::blocks::find(&app, &name)?;
+    let text = json_text(&headers, &body)?;
+    let made = beside(move || {
+        let change = app.control.change(&name, &text)?;
+        if !is_dry {
+            app.control.swap(&change, change.usual_limit().min(SWAP), may_hold_up)?;
+        }
+        Ok(ChangeInfo::of(&change, !is_dry))
+    });
+    Ok(Json(made.await?))
+}

@@ -1,0 +1,257 @@
+//! Who may ask, and how often.
+
+use crate::problem::Problem;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use subtle::ConstantTimeEq;
+
+/// Requests per second of one client, and how many of them may come at once.
+const RATE_HZ: f64 = 100.0;
+const BURST: f64 = 200.0;
+/// Clients whose requests are counted; beyond that the ones that rest are forgotten.
+const CLIENTS: usize = 1024;
+/// A shorter token can be guessed.
+const TOKEN_BYTES: usize = 16;
+
+/// A word that clients have to know.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Why a file gives no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// It cannot be read.
+    #[error("cannot read the token file `{}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its token is none.
+    #[error("`{}` holds no token: give one line of {TOKEN_BYTES} or more visible characters, like \
+             `openssl rand -hex 32` writes", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Token {
+    /// The token in the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
+        let word = text.trim();
+        if word.len() < TOKEN_BYTES || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::Unusable { path: path.to_owned() });
+        }
+        Ok(Self(word.to_owned()))
+    }
+
+    /// Whether a request brings it.
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let brought = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.as_bytes().split_at_checked("bearer ".len()))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
+        // How long it takes says nothing about how much of it is right.
+        brought.is_some_and(|(_, word)| bool::from(word.ct_eq(self.0.as_bytes())))
+    }
+}
+
+/// The address of the client of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub IpAddr);
+
+/// Who may ask.
+pub(crate) struct Guard {
+    /// It listens where only this machine can reach it.
+    pub is_local: bool,
+    pub token: Option<Token>,
+    /// Pages of these origins may ask too.
+    pub origins: Vec<HeaderValue>,
+    pub rates: Rates,
+}
+
+/// Lets a request through, or says why not: for all requests.
+pub(crate) async fn admit(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Response> {
+    if let Some(Peer(client)) = request.extensions().get()
+        && !guard.rates.admit(*client, Instant::now())
+    {
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests at once")
+            .help(format!("up to {RATE_HZ} each second are answered"));
+        return Err(([(header::RETRY_AFTER, "1")], problem).into_response());
+    }
+    guard.check(request.headers()).map_err(IntoResponse::into_response)?;
+    Ok(next.run(request).await)
+}
+
+/// Lets a request with the token through: for all that tells of the flowgraph or changes it.
+pub(crate) async fn ask_token(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Response> {
+    if guard.token.as_ref().is_some_and(|token| !token.is_in(request.headers())) {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "this flowgraph asks for a token")
+            .help("send it as `Authorization: Bearer TOKEN`");
+        return Err(([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response());
+    }
+    Ok(next.run(request).await)
+}
+
+impl Guard {
+    /// Browsers send requests for any page that they show. A page of another origin may not ask; and a
+    /// name that was made to lead here (DNS rebinding) is none that a server on this machine has.
+    fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        if self.is_local && !host.is_some_and(is_this_machine) {
+            let detail = format!("`{}` is no name of this machine", host.unwrap_or_default());
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
+                .help("ask for localhost or 127.0.0.1"));
+        }
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let asked = origin.to_str().unwrap_or_default();
+        let of_origin = asked.split_once("://").map(|(_, authority)| authority);
+        if (of_origin.is_some() && of_origin == host) || self.origins.contains(origin) {
+            return Ok(());
+        }
+        Err(Problem::new(StatusCode::FORBIDDEN, format!("pages of `{asked}` may not ask"))
+            .help(format!("`--cors-origin {asked}` lets them")))
+    }
+}
+
+/// Whether `host`, with a port or without, is a name that only this machine can have.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let address = bare.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Requests that each client may still make: they grow back with time.
+#[derive(Default)]
+pub(crate) struct Rates(Mutex<HashMap<IpAddr, (f64, Instant)>>);
+
+impl Rates {
+    fn admit(&self, client: IpAddr, now: Instant) -> bool {
+        let left = |(left, then): (f64, Instant)| {
+            BURST.min(left + now.saturating_duration_since(then).as_secs_f64() * RATE_HZ)
+        };
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= CLIENTS && !clients.contains_key(&client) {
+            clients.retain(|_, known| left(*known) < BURST);
+        }
+        let left = clients.get(&client).map_or(BURST, |known| left(*known));
+        let is_admitted = left >= 1.0;
+        clients.insert(client, (if is_admitted { left - 1.0 } else { left }, now));
+        is_admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::time::Duration;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        });
+        pairs.collect()
+    }
+
+    fn guard(is_local: bool) -> Guard {
+        let origins = vec![HeaderValue::from_static("https://board.example")];
+        Guard { is_local, token: None, origins, rates: Rates::default() }
+    }
+
+    #[test]
+    fn names_that_were_made_to_lead_here_are_refused() {
+        for host in ["localhost:80", "LOCALHOST", "127.0.0.1:8080", "127.8.9.1", "[::1]:8", "[::1]"]
+        {
+            assert_eq!(guard(true).check(&headers(&[("host", host)])), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:80", "10.0.0.1", "", "127.0.0.1.a:1"] {
+            assert!(guard(true).check(&headers(&[("host", host)])).is_err(), "{host}");
+            assert_eq!(guard(false).check(&headers(&[("host", host)])), Ok(()), "{host}");
+        }
+        assert!(guard(true).check(&headers(&[])).is_err());
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused_unless_they_are_asked_for() {
+        let check =
+            |origin| guard(true).check(&headers(&[("host", "localhost:80"), ("origin", origin)]));
+        assert_eq!(check("http://localhost:80"), Ok(()));
+        assert_eq!(check("https://board.example"), Ok(()));
+        for origin in ["http://localhost:81", "https://evil.example", "null", "localhost:80"] {
+            assert!(check(origin).is_err(), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_taken_whole_or_not_at_all() {
+        let token = Token("0123456789abcdef".to_owned());
+        let with = |value| token.is_in(&headers(&[("authorization", value)]));
+        assert!(with("Bearer 0123456789abcdef") && with("bearer 0123456789abcdef"));
+        for wrong in
+            ["Bearer 0123456789abcde", "Bearer 0123456789abcdeff", "Basic 0123456789abcdef"]
+        {
+            assert!(!with(wrong), "{wrong}");
+        }
+        assert!(!with("Bearer ") && !with("") && !token.is_in(&headers(&[])));
+    }
+
+    #[test]
+    fn short_tokens_and_files_without_one_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            let path = folder.path().join("token");
+            std::fs::write(&path, text).unwrap();
+            Token::read(&path)
+        };
+        assert_eq!(read("0123456789abcdef\n").unwrap().0, "0123456789abcdef");
+        for text in ["", "short", "0123456789abcdef 0123456789abcdef", "0123456789\u{e4}bcdefgh"] {
+            assert!(matches!(read(text), Err(TokenError::Unusable { .. })), "{text}");
+        }
+        let missing = Token::read(&folder.path().join("none"));
+        assert!(matches!(missing, Err(TokenError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn one_client_cannot_take_the_others_share() {
+        let rates = Rates::default();
+        let (one, other) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let start = Instant::now();
+        let admitted = |client, now, count| (0..count).filter(|_| rates.admit(client, now)).count();
+        assert_eq!(admitted(one, start, 1000), BURST as usize);
+        assert_eq!(admitted(other, start, 10), 10);
+        let later = start + Duration::from_millis(500);
+        assert_eq!(admitted(one, later, 1000), (RATE_HZ / 2.0) as usize);
+    }
+}

@@ -1,0 +1,296 @@
+//! Figures for Prometheus, in its text format.
+//!
+//! Every scrape reads the figures anew: they are counted by the runtime and by the blocks, not here.
+
+use crate::app::App;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use fxgraph::DeviceName;
+use fxgraph::flowgraph::{Plan, PlannedBlock};
+use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
+use prometheus::core::Collector;
+use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
+use std::collections::{BTreeMap, HashMap};
+
+/// A family of figures. Names are `fxgraph_<noun>_<unit>`, counters end in `_total`; each carries the
+/// label `flowgraph` too.
+#[derive(Clone, Copy)]
+pub(crate) struct Family {
+    pub name: &'static str,
+    /// What it means, and what to do about it.
+    help: &'static str,
+    labels: &'static [&'static str],
+}
+
+const BLOCK: &[&str] = &["block", "kind", "device"];
+
+macro_rules! families {
+    ($($ident:ident $name:literal $labels:expr, $help:literal;)*) => {
+        $(pub(crate) const $ident: Family = Family { name: $name, help: $help, labels: $labels };)*
+        #[cfg(test)]
+        const FAMILIES: &[Family] = &[$($ident),*];
+    };
+}
+
+families! {
+    INFO "fxgraph_flowgraph_info" &["version", "config_id", "config_hash"],
+        "What runs: always 1, the labels say it. Another config_id means that a block was changed.";
+    STATE "fxgraph_flowgraph_state" &["state"],
+        "1 for the state that the flowgraph is in. failed: a block's fault ended it, see its event.";
+    ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],
+        "Time since frames began to move. If it falls, the flowgraph was started anew.";
+    MEMORY "fxgraph_process_resident_memory_bytes" &[],
+        "Memory of the process. It stands still while frames flow: if it grows, report it.";
+    EVENTS "fxgraph_events_total" &["kind"],
+        "Events by kind. What they were is at /api/v1/events.";
+    BLOCK_STATE "fxgraph_block_state" &["block", "kind", "device", "state"],
+        "1 for the state that the block is in. failed: its cause is at /api/v1/blocks/{name}.";
+    FAULTS "fxgraph_block_faults_total" BLOCK,
+        "Times that the block failed, also those that it survived. If it grows, look at the cause.";
+    RESTARTS "fxgraph_block_restarts_total" BLOCK,
+        "Times that the block was built anew after a fault. If it grows, look at the cause.";
+    WORKS "fxgraph_block_works_total" BLOCK,
+        "Calls of the block. Many more than frames mean that it is woken for nothing.";
+    INPUT_FRAMES "fxgraph_block_input_frames_total" BLOCK,
+        "Frames that the block took, all inputs together. If it stands still, look upstream.";
+    OUTPUT_FRAMES "fxgraph_block_output_frames_total" BLOCK,
+        "Frames that the block pushed, all outputs together. If it stands still, look at its queues.";
+    INPUT_BYTES "fxgraph_block_input_bytes_total" BLOCK,
+        "Payload bytes of the frames that the block took.";
+    OUTPUT_BYTES "fxgraph_block_output_bytes_total" BLOCK,
+        "Payload bytes of the frames that the block pushed.";
+    EXPECTED "fxgraph_block_expected_rate_hertz" BLOCK,
+        "Frames per second that the block has to take (a source: push) to keep up with the telescope.";
+    BUSY "fxgraph_block_busy_seconds_total" BLOCK,
+        "Time that the block worked. More than 0.9 s each second: it limits the flowgraph.";
+    DEVICE_BUSY "fxgraph_block_device_busy_seconds_total" BLOCK,
+        "Time that a GPU worked on the block's frames. All blocks of one GPU have one second each second.";
+    LOSSES "fxgraph_block_losses_total" BLOCK,
+        "Lost data, all causes together, each in its own unit. If it grows, see the block's counters.";
+    QUEUE "fxgraph_queue_frames" &["block", "kind", "device", "input"],
+        "Frames that wait before an input. If it is full all the time, the block is too slow.";
+    QUEUE_CAPACITY "fxgraph_queue_capacity_frames" &["block", "kind", "device", "input"],
+        "Frames that the queue before an input holds at most.";
+}
+
+const RUN_STATES: [RunState; 5] =
+    [RunState::Starting, RunState::Running, RunState::Draining, RunState::Ended, RunState::Failed];
+const BLOCK_STATES: [BlockState; 4] =
+    [BlockState::Starting, BlockState::Running, BlockState::Finished, BlockState::Failed];
+
+/// What one scrape gathers.
+struct Page {
+    flowgraph: String,
+    registry: Registry,
+}
+
+impl Page {
+    fn options(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_label("flowgraph", &self.flowgraph)
+    }
+
+    /// A family that cannot be had is left out: two counters of blocks can have one name and differ.
+    fn add(&self, made: prometheus::Result<impl Collector + 'static>) {
+        if let Err(error) = made.and_then(|made| self.registry.register(Box::new(made))) {
+            tracing::debug!("a figure is not told: {error}");
+        }
+    }
+
+    fn gauge<L: AsRef<[String]>>(&self, family: Family, rows: impl Iterator<Item = (L, f64)>) {
+        self.add(GaugeVec::new(self.options(family.name, family.help), family.labels).inspect(
+            |made| {
+                for (labels, value) in rows {
+                    made.with_label_values(labels.as_ref()).set(value);
+                }
+            },
+        ));
+    }
+
+    fn counter<L: AsRef<[String]>>(&self, family: Family, rows: impl Iterator<Item = (L, f64)>) {
+        self.named_counter(family.name, family.help, family.labels, rows);
+    }
+
+    fn named_counter<L: AsRef<[String]>>(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        rows: impl Iterator<Item = (L, f64)>,
+    ) {
+        self.add(CounterVec::new(self.options(name, help), labels).inspect(|made| {
+            for (labels, value) in rows {
+                made.with_label_values(labels.as_ref()).inc_by(value);
+            }
+        }));
+    }
+}
+
+/// How a counter is read from a block's figures.
+type Figure = fn(&BlockStats) -> f64;
+
+/// What several blocks count under one name.
+#[derive(Default)]
+struct Counted<'a> {
+    help: &'static str,
+    rows: Vec<(&'a Vec<String>, f64)>,
+}
+
+/// A block with its figures and its labels.
+struct Row<'a> {
+    block: &'a PlannedBlock,
+    stats: &'a BlockStats,
+    labels: Vec<String>,
+}
+
+impl Row<'_> {
+    fn with(&self, label: &str) -> Vec<String> {
+        [&self.labels[..], &[label.to_owned()]].concat()
+    }
+}
+
+/// Figures of the flowgraph for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "metrics", operation_id = "get_metrics",
+    responses((status = 200, description = "Prometheus' text format", body = String,
+        content_type = "text/plain; version=0.0.4")))]
+pub(crate) async fn get(State(app): State<App>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text(&app))
+}
+
+/// All figures now.
+fn text(app: &App) -> String {
+    let plan = app.control.plan();
+    let stats: HashMap<String, BlockStats> =
+        app.control.stats().into_iter().map(|stats| (stats.name.clone(), stats)).collect();
+    let rows: Vec<Row> = plan
+        .blocks
+        .iter()
+        .filter_map(|block| {
+            let labels = vec![block.name.clone(), block.kind.to_owned(), block.device.to_string()];
+            Some(Row { block, stats: stats.get(&block.name)?, labels })
+        })
+        .collect();
+    let page = Page { flowgraph: plan.name.clone(), registry: Registry::new() };
+    flowgraph(&page, app, &plan);
+    blocks(&page, &rows);
+    queues(&page, &rows);
+    counters(&page, &rows);
+    // Everything was registered with names and labels that can be written.
+    TextEncoder::new().encode_to_string(&page.registry.gather()).unwrap_or_default()
+}
+
+fn flowgraph(page: &Page, app: &App, plan: &Plan) {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let config_id = format!("{:016x}", plan.config_id());
+    page.gauge(INFO, [(vec![version, config_id, plan.config_hash.clone()], 1.0)].into_iter());
+    let state = app.control.state();
+    let states = RUN_STATES
+        .iter()
+        .map(|known| ([known.name().to_owned()], f64::from(u8::from(*known == state))));
+    page.gauge(STATE, states);
+    let none: [String; 0] = [];
+    let elapsed = app.control.elapsed().as_secs_f64();
+    page.gauge(ELAPSED, [(none.clone(), elapsed)].into_iter());
+    let memory = resident_bytes().map(|bytes| (none, bytes as f64));
+    page.gauge(MEMORY, memory.into_iter());
+    let events = app.events.counts(&app.control).into_iter();
+    page.counter(EVENTS, events.map(|(kind, count)| ([kind.to_owned()], count as f64)));
+}
+
+fn blocks(page: &Page, rows: &[Row]) {
+    let states = rows.iter().flat_map(|row| {
+        BLOCK_STATES
+            .iter()
+            .map(|known| (row.with(known.name()), f64::from(u8::from(*known == row.stats.state))))
+    });
+    page.gauge(BLOCK_STATE, states);
+    let expected = rows.iter().map(|row| (&row.labels, expected_rate_hertz(row.block)));
+    page.gauge(EXPECTED, expected);
+    let counters: [(Family, Figure); 9] = [
+        (FAULTS, |stats| stats.faults as f64),
+        (RESTARTS, |stats| stats.restarts as f64),
+        (WORKS, |stats| stats.works as f64),
+        (INPUT_FRAMES, |stats| stats.frames_in as f64),
+        (OUTPUT_FRAMES, |stats| stats.frames_out as f64),
+        (INPUT_BYTES, |stats| stats.bytes_in as f64),
+        (OUTPUT_BYTES, |stats| stats.bytes_out as f64),
+        (BUSY, |stats| stats.busy.as_secs_f64()),
+        (LOSSES, |stats| stats.losses() as f64),
+    ];
+    for (family, figure) in counters {
+        page.counter(family, rows.iter().map(|row| (&row.labels, figure(row.stats))));
+    }
+    let on_gpu = rows.iter().filter(|row| row.block.device != DeviceName::Cpu);
+    let busy = on_gpu.map(|row| (&row.labels, row.stats.device_busy.as_secs_f64()));
+    page.counter(DEVICE_BUSY, busy);
+}
+
+fn queues(page: &Page, rows: &[Row]) {
+    let all = || {
+        rows.iter().flat_map(|row| {
+            let named = row.block.input_names.iter().zip(&row.stats.queues);
+            named.map(|(input, queue)| (row.with(input), queue))
+        })
+    };
+    page.gauge(QUEUE, all().map(|(labels, queue)| (labels, queue.queued as f64)));
+    page.gauge(QUEUE_CAPACITY, all().map(|(labels, queue)| (labels, queue.depth as f64)));
+}
+
+/// What blocks count themselves: a family for each name, with the help of the first block that has it.
+fn counters(page: &Page, rows: &[Row]) {
+    let mut families: BTreeMap<&str, Counted> = BTreeMap::new();
+    for row in rows {
+        for named in &row.stats.counters {
+            let family = families.entry(named.name).or_default();
+            if family.rows.is_empty() {
+                family.help = named.help;
+            }
+            family.rows.push((&row.labels, named.counter.get() as f64));
+        }
+    }
+    for (name, Counted { help, rows }) in families {
+        page.named_counter(&format!("fxgraph_{name}_total"), help, BLOCK, rows.into_iter());
+    }
+}
+
+/// Frames per second that `block` has to take, all inputs together, to keep up with the telescope; a
+/// source has to push them.
+pub(crate) fn expected_rate_hertz(block: &PlannedBlock) -> f64 {
+    let ports =
+        if block.ports.inputs.is_empty() { &block.ports.outputs } else { &block.ports.inputs };
+    ports.iter().map(|port| port.clock.frames_per_second()).sum()
+}
+
+/// Memory of this process, where the system tells it.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_and_help_says_something() {
+        for Family { name, help, labels } in FAMILIES {
+            assert!(name.starts_with("fxgraph_"), "{name}");
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+            let units = ["_info", "_state", "_seconds", "_bytes", "_hertz", "_frames", "_total"];
+            assert!(units.iter().any(|unit| name.ends_with(unit)), "{name}");
+            assert!(help.len() > 30 && help.ends_with('.'), "{name}: {help}");
+            assert!(!labels.contains(&"flowgraph"), "{name}");
+        }
+        let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FAMILIES.len());
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(resident_bytes().is_none_or(|bytes| bytes > 1 << 20));
+    }
+}

@@ -1,0 +1,105 @@
+//! TLS: a certificate and its key.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+/// A certificate with its key, to prove to clients who serves.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls(..)")
+    }
+}
+
+/// Why files give no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is no PEM file of what is looked for.
+    #[error("`{}` holds no {what} in PEM: {}", path.display(), reason(.said))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Certificate or key.
+        what: &'static str,
+        /// What is wrong.
+        said: pem::Error,
+    },
+    /// They do not belong together, or are of a sort that is not known.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Unusable(rustls::Error),
+}
+
+fn reason(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "there is none in it".to_owned(),
+        _ => "it is damaged".to_owned(),
+    }
+}
+
+impl Tls {
+    /// The certificate chain in the file `certificate` with the private key in the file `key`.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let wrong = |path: &Path, what, said| TlsError::File { path: path.to_owned(), what, said };
+        let refused = |said| wrong(certificate, "certificate", said);
+        let chain = CertificateDer::pem_file_iter(certificate).map_err(refused)?;
+        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+        if chain.is_empty() {
+            return Err(refused(pem::Error::NoItemsFound));
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(key).map_err(|said| wrong(key, "private key", said))?;
+        let mut config = ServerConfig::builder_with_provider(ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unusable)?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(TlsError::Unusable)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_a_certificate_or_with_another_key_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (one, other) = (made(), made());
+        let certificate = write("certificate.pem", &one.cert.pem());
+        let key = write("key.pem", &one.signing_key.serialize_pem());
+        let others = write("other.pem", &other.signing_key.serialize_pem());
+        let empty = write("empty.pem", "");
+        assert!(Tls::read(&certificate, &key).is_ok());
+        let said =
+            |certificate: &Path, key: &Path| Tls::read(certificate, key).unwrap_err().to_string();
+        assert!(said(&empty, &key).ends_with("holds no certificate in PEM: there is none in it"));
+        assert!(
+            said(&certificate, &empty)
+                .ends_with("holds no private key in PEM: there is none in it")
+        );
+        assert!(
+            said(&certificate, &others).starts_with("the certificate and its key cannot be used")
+        );
+        assert!(said(&folder.path().join("none"), &key).contains("No such file"));
+    }
+}
