@@ -3,7 +3,9 @@
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, Pinned, Program, Source};
+use fxgraph::cuda::{
+    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, Lane, Pinned, Program, Source,
+};
 use fxgraph_kernels::{HEADERS, Needs};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +37,12 @@ pub fn program(
         text: source.text.to_owned(),
     };
     Program::new(device, source(&program.source), HEADERS.iter().map(source).collect(), defines)
+}
+
+/// Macros with these numbers.
+#[must_use]
+pub fn numbers<const N: usize>(macros: [(&'static str, usize); N]) -> Defines {
+    macros.map(|(name, number)| (name, number.to_string())).to_vec()
 }
 
 /// One of something for each slot of a lane.

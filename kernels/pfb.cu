@@ -12,6 +12,9 @@
 #if !defined(CHANNELS) || !defined(TAPS) || !defined(UNZIP) || !defined(BITS) || !defined(NATIVE)
 #error "pfb.cu needs CHANNELS, TAPS, UNZIP, BITS and NATIVE"
 #endif
+#if !defined(THREADS)
+#error "pfb.cu needs THREADS, of a block"
+#endif
 
 enum What : u32 {
     /// The samples are those of the windows.
@@ -36,7 +39,6 @@ struct Run {
     u32 pol;
 };
 
-constexpr int THREADS = 128;
 constexpr int STEP = 2 * CHANNELS;
 /// Adjacent samples of a spectrum that a thread filters: their weights and their windows are in
 /// registers.
@@ -229,7 +231,7 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
 ///             last 2N samples of each window; added to what is there
 ///
 /// Grid: (2N / COLUMNS / 128, runs), blocks of 128.
-extern "C" __global__ void __launch_bounds__(THREADS, TAPS <= 16 ? 4 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, (TAPS <= 16 ? 512 : 256) / THREADS)
 pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__restrict__ out,
     u64 *__restrict__ totals) {
     const Run run = runs[blockIdx.y];

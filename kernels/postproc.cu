@@ -22,6 +22,9 @@
 #if !defined(BITS) || !defined(K_MAJOR) || !defined(DITHER) || !defined(GAINS)
 #error "postproc.cu needs BITS, K_MAJOR, DITHER and GAINS"
 #endif
+#if !defined(THREADS)
+#error "postproc.cu needs THREADS, of a block"
+#endif
 
 /// Makes the rows of an input frame.
 ///
@@ -59,7 +62,6 @@ constexpr u32 TILES_PER_HEAP = (SPECTRA_PER_HEAP + TILE_SPECTRA - 1) / TILE_SPEC
 constexpr u32 CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
 constexpr u32 ADJACENT_BYTES = SPECTRA_PER_HEAP * MIXED_POLS * VALUE_BYTES;
 
-constexpr u32 THREADS = 256;
 /// Places of a spectrum that a block works on.
 constexpr u32 BLOCK_PLACES = THREADS / 2;
 
@@ -297,8 +299,8 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
 ///   tiles       that a block does one after the other
 ///
 /// Grid: (tiles of the piece / `tiles`, PLACES / BLOCK_PLACES, polarisations that do not alternate),
-/// blocks of 256. Blocks that write next to each other follow each other.
-extern "C" __global__ void __launch_bounds__(THREADS, UNZIP <= 2 ? 3 : UNZIP <= 4 ? 2 : 1)
+/// blocks of THREADS. Blocks that write next to each other follow each other.
+extern "C" __global__ void __launch_bounds__(THREADS, (UNZIP <= 2 ? 768 : UNZIP <= 4 ? 512 : 256) / THREADS)
 postproc(const c32 *__restrict__ input, const Row *__restrict__ rows,
          const c32 *__restrict__ gains, u8 *__restrict__ out, u64 *__restrict__ saturated,
          u32 per_pol, u32 from, u32 place, u32 count, u32 first_tile, u32 tiles) {

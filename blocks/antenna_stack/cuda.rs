@@ -4,15 +4,14 @@
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::gpu::{self, Table};
-use fxgraph::cuda::{Grid, IN_FLIGHT, Kernel, Lane, frame_address};
+use fxgraph::cuda::{Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
 use std::sync::Arc;
 
 /// Widest memory access, in bytes.
 const WIDEST: usize = 16;
-/// Such accesses of each thread, and threads of a block.
-const VECTORS: usize = 4;
-const THREADS: usize = 256;
+/// Such accesses of each thread and threads of a block: as many as suit most cases, and others.
+const CUTS: [(usize, usize); 5] = [(4, 256), (2, 512), (4, 128), (8, 128), (8, 256)];
 
 /// The running block.
 pub struct Cuda {
@@ -39,6 +38,21 @@ pub fn device_bytes(ports: &Ports) -> usize {
     Table::<u64>::device_bytes(ports.outputs[0].validity.units())
 }
 
+/// Bytes of the widest access that all pieces are aligned to.
+fn vector_bytes(heaps: &Heaps) -> usize {
+    1 << (heaps.bytes | heaps.first | heaps.taken | WIDEST).trailing_zeros()
+}
+
+/// The kernel, with the ways to cut it.
+pub fn tunable(heaps: &Heaps) -> Tunable {
+    let way = |(vectors, threads)| gpu::numbers([("VECTORS", vectors), ("THREADS", threads)]);
+    Tunable {
+        program: "gather.cu",
+        shape: gpu::numbers([("PIECE_BYTES", heaps.taken), ("VECTOR", vector_bytes(heaps))]),
+        ways: CUTS.map(way).to_vec(),
+    }
+}
+
 impl Cuda {
     /// A stack for checked `ports`.
     pub fn new(parameters: &AntennaStack, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
@@ -47,22 +61,18 @@ impl Cuda {
         let heaps = Heaps::new(parameters, ports);
         let antennas = ports.inputs.len();
         let pieces = heaps.count * antennas;
-        let vector = 1 << (heaps.bytes | heaps.first | heaps.taken | WIDEST).trailing_zeros();
-        let defines = [
-            ("PIECE_BYTES", heaps.taken),
-            ("VECTOR", vector),
-            ("VECTORS", VECTORS),
-            ("THREADS", THREADS),
-        ];
-        let defines = defines.map(|(name, number)| (name, number.to_string())).to_vec();
-        let kernel = gpu::program(device, "gather.cu", defines)?.kernel("gather", 0)?;
-        let piece_blocks = (heaps.taken / vector).div_ceil(THREADS * VECTORS);
+        let tunable = tunable(&heaps);
+        let way = tunable.chosen(device);
+        let program = gpu::program(device, tunable.program, tunable.defines(way))?;
+        let kernel = program.kernel("gather", 0)?;
+        let [vectors, threads] = ["VECTORS", "THREADS"].map(|name| tunable.number(way, name));
+        let piece_blocks = (heaps.taken / vector_bytes(&heaps)).div_ceil(threads * vectors);
         Ok(Self {
             matching: Matching::new(parameters, ports, &env.counters),
             heaps,
             antennas,
             kernel,
-            grid: Grid::new([piece_blocks * pieces, 1, 1], THREADS),
+            grid: Grid::new([piece_blocks * pieces, 1, 1], threads),
             sources: Table::new(device, pieces)?,
             spare: (0..IN_FLIGHT).map(|_| Vec::with_capacity(antennas)).collect(),
             lane,

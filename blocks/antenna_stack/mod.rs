@@ -6,11 +6,13 @@ mod cuda;
 mod matching;
 
 use crate::axes;
+use fxgraph::cuda::Tunable;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType, Ports,
     Refusal, Resources, ValidityType,
 };
+use matching::Heaps;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -159,6 +161,11 @@ impl Kind for AntennaStack {
             holds: vec![self.window.unwrap_or(1); ports.inputs.len()],
             ..Resources::default()
         }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let heaps = (implementation != CPU.name).then(|| Heaps::new(self, ports));
+        heaps.map(|heaps| cuda::tunable(&heaps))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

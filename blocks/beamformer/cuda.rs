@@ -6,7 +6,7 @@ use super::{Beam, Beamformer, Counts};
 use crate::dither::{self, Dither};
 use crate::gpu::{self, Table};
 use crate::stacked::Stacked;
-use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Properties, frame_address};
+use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Properties, Tunable, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
@@ -14,8 +14,8 @@ use fxgraph::{
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// Warps of a block of threads; each takes so many times.
-const WARPS: usize = 4;
+/// Warps of a block of threads, as many as suit most cases and others; each takes so many times.
+const WARPS: [usize; 3] = [4, 2, 8];
 const WARP_TIMES: usize = 32;
 /// Blocks of threads that share the times of a tile at most: each loads the weights again.
 const MOST_SHARING: usize = 16;
@@ -56,6 +56,25 @@ pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
     let weights = shape.channels * beams * shape.antennas * size_of::<Complex32>();
     let heap = HEAP_HEAD + shape.antennas.next_multiple_of(8) + beams;
     weights + Table::<u32>::device_bytes(shape.heaps * heap) + 64 * beams * size_of::<u32>()
+}
+
+/// The kernel, with the ways to cut it; without what follows from the GPU's shared memory.
+pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
+    Tunable {
+        program: "beamformer.cu",
+        shape: gpu::numbers([
+            ("HEAPS", shape.heaps),
+            ("ANTENNAS", shape.antennas),
+            ("CHANNELS", shape.channels),
+            ("SPECTRA", shape.spectra),
+            ("K_MAJOR", usize::from(shape.k_major)),
+            ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
+            ("BEAMS", parameters.beams.len()),
+            ("WEIGHT_PARTS", 2),
+            ("DITHER", usize::from(parameters.dither == Dither::Uniform)),
+        ]),
+        ways: WARPS.map(|warps| gpu::numbers([("WARPS", warps)])).to_vec(),
+    }
 }
 
 /// How the beams are cut on this GPU; none if the weights of so many antennas do not fit it.
@@ -108,14 +127,22 @@ impl Cuda {
         let properties = device.properties();
         let tiles = tiles(parameters, &shape, properties)
             .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
-        let defines = defines(&shape, beams, &tiles, parameters.dither);
-        let program = gpu::program(device, "beamformer.cu", defines)?;
+        let tunable = tunable(parameters, &shape);
+        let way = tunable.chosen(device);
+        let warps = tunable.number(way, "WARPS");
+        let of_gpu = gpu::numbers([
+            ("TILES_0", tiles.per_group[0]),
+            ("TILES_1", tiles.per_group[1]),
+            ("GROUPS", tiles.groups),
+        ]);
+        let defines = [tunable.defines(way), of_gpu].concat();
+        let program = gpu::program(device, tunable.program, defines)?;
         let kernel = program.kernel("beamform", tiles.shared_bytes())?;
         let blocks = tiles.groups * shape.channels;
         let items = shape.heaps * shape.spectra.div_ceil(WARP_TIMES);
-        let at_once = kernel.blocks_per_multiprocessor(32 * WARPS)? * properties.multiprocessors;
-        let sharing = sharing(blocks, items.div_ceil(WARPS), at_once);
-        let grid = Grid::new([blocks, sharing, 1], 32 * WARPS);
+        let at_once = kernel.blocks_per_multiprocessor(32 * warps)? * properties.multiprocessors;
+        let sharing = sharing(blocks, items.div_ceil(warps), at_once);
+        let grid = Grid::new([blocks, sharing, 1], 32 * warps);
         let heap_words = HEAP_HEAD + tiles.padded_antennas();
         Ok(Self {
             weights: DeviceArray::from_slice(device, &weights)?,
@@ -204,30 +231,6 @@ fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
     let choices = 1..=most.clamp(1, MOST_SHARING);
     let good = choices.clone().find(|&sharing| busy(sharing) > 0.9);
     good.or(choices.max_by(|&a, &b| busy(a).total_cmp(&busy(b)))).unwrap_or(1)
-}
-
-fn defines(
-    shape: &Stacked,
-    beams: usize,
-    tiles: &Tiles,
-    dither: Dither,
-) -> Vec<(&'static str, String)> {
-    let numbers = [
-        ("HEAPS", shape.heaps),
-        ("ANTENNAS", shape.antennas),
-        ("CHANNELS", shape.channels),
-        ("SPECTRA", shape.spectra),
-        ("K_MAJOR", usize::from(shape.k_major)),
-        ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
-        ("BEAMS", beams),
-        ("TILES_0", tiles.per_group[0]),
-        ("TILES_1", tiles.per_group[1]),
-        ("GROUPS", tiles.groups),
-        ("WEIGHT_PARTS", 2),
-        ("DITHER", usize::from(dither == Dither::Uniform)),
-        ("WARPS", WARPS),
-    ];
-    numbers.map(|(name, number)| (name, number.to_string())).to_vec()
 }
 
 #[async_trait]

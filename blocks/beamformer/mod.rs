@@ -12,7 +12,7 @@ use crate::dither::Dither;
 use crate::geometry::Direction;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
-use fxgraph::cuda::Properties;
+use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
@@ -365,6 +365,12 @@ impl Kind for Beamformer {
             Ok(shape) if implementation != CPU.name => cuda::refusals(self, &shape, gpu),
             _ => Vec::new(),
         }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
+        let shape = shape.filter(|_| implementation != CPU.name);
+        shape.map(|shape| cuda::tunable(self, &shape))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

@@ -9,12 +9,12 @@ use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Run, Schedule, Sizes};
 use crate::gpu::{self, Table};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, frame_address};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable, frame_address};
 use fxgraph::{BlockError, Dtype, Env, FrameMut, Header, Ports, Summary};
 use std::sync::Arc;
 
-/// Threads of a block of the kernel.
-const THREADS: usize = 128;
+/// Threads of a block of the kernel: as many as suit most cases, and others.
+const THREADS: [usize; 3] = [128, 64, 256];
 /// Most taps with which a thread filters two samples of a spectrum, not one.
 const MOST_TAPS_OF_TWO: usize = 32;
 
@@ -41,9 +41,27 @@ pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
     samples + entries + size_of::<f32>() * sizes.window
 }
 
+/// The kernel, with the ways to cut it.
+pub fn tunable(pfb: &Pfb, ports: &Ports) -> Tunable {
+    let input = ports.inputs[0].dtype;
+    Tunable {
+        program: "pfb.cu",
+        shape: gpu::numbers([
+            ("CHANNELS", pfb.channels),
+            ("TAPS", pfb.taps),
+            ("UNZIP", pfb.unzip),
+            ("BITS", input.bits()),
+            ("NATIVE", usize::from(input == Dtype::I16)),
+        ]),
+        ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
+    }
+}
+
 /// The filter: what is made of the samples.
 pub struct Filter {
     kernel: Kernel,
+    /// Of a block.
+    threads: usize,
     /// Samples that a thread filters of each spectrum.
     columns: usize,
     /// Spectra that a block of threads does one after the other.
@@ -75,27 +93,24 @@ impl Filter {
         sizes: &Sizes,
     ) -> Result<Self, BlockError> {
         let pols = ports.inputs.len();
-        let input = ports.inputs[0].dtype;
-        let defines = vec![
-            ("CHANNELS", pfb.channels.to_string()),
-            ("TAPS", pfb.taps.to_string()),
-            ("UNZIP", pfb.unzip.to_string()),
-            ("BITS", input.bits().to_string()),
-            ("NATIVE", u32::from(input == Dtype::I16).to_string()),
-        ];
-        let kernel = gpu::program(device, "pfb.cu", defines)?.kernel("pfb", 0)?;
+        let tunable = tunable(pfb, ports);
+        let way = tunable.chosen(device);
+        let threads = tunable.number(way, "THREADS");
+        let program = gpu::program(device, tunable.program, tunable.defines(way))?;
+        let kernel = program.kernel("pfb", 0)?;
         let columns = if pfb.taps <= MOST_TAPS_OF_TWO { 2 } else { 1 };
-        let blocks_of_spectrum = (sizes.step / columns).div_ceil(THREADS);
+        let blocks_of_spectrum = (sizes.step / columns).div_ceil(threads);
         // As many blocks as run at once, so that no multiprocessor waits for the others at the end;
         // but as a block begins by reading all but one of its first window's rows, not less work
         // than that.
         let at_once =
-            kernel.blocks_per_multiprocessor(THREADS)? * device.properties().multiprocessors;
+            kernel.blocks_per_multiprocessor(threads)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
         let weights = super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff);
         let most_entries = pols * sizes.spectra;
         Ok(Self {
             kernel,
+            threads,
             columns,
             most: in_turn.max(pfb.taps),
             weights: DeviceArray::from_slice(device, &weights)?,
@@ -142,7 +157,8 @@ impl Maker for Filter {
         output: &mut FrameMut,
     ) -> Result<(), BlockError> {
         schedule.annotate(output.header_mut());
-        let blocks = [(schedule.sizes.step / self.columns).div_ceil(THREADS), self.count, 1];
+        let blocks = (schedule.sizes.step / self.columns).div_ceil(self.threads);
+        let grid = Grid::new([blocks, self.count, 1], self.threads);
         lane.tables();
         self.entries.send(lane, slot, 0..self.count)?;
         self.totals.clear(lane, slot)?;
@@ -154,7 +170,7 @@ impl Maker for Filter {
             self.totals.address(slot).into(),
         ];
         // SAFETY: the arguments are those of the kernel; the job owns the frames, the block the rest.
-        unsafe { self.kernel.launch(lane.stream(), Grid::new(blocks, THREADS), &arguments) }?;
+        unsafe { self.kernel.launch(lane.stream(), grid, &arguments) }?;
         lane.results()?;
         self.totals.fetch(lane, slot)
     }

@@ -23,7 +23,7 @@ use crate::delay::{self, Piece};
 use crate::live::Live;
 use crate::packed::WIDTHS;
 use crate::parallel::refuse_threads;
-use fxgraph::cuda::Properties;
+use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
@@ -420,6 +420,10 @@ impl Kind for Pfb {
         _gpu: Option<&Properties>,
     ) -> Vec<Refusal> {
         Vec::from_iter(device_samples::refuse_mixed(ports).filter(|_| implementation != CPU.name))
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        (implementation != CPU.name).then(|| cuda::tunable(self, ports))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

@@ -7,16 +7,15 @@ use crate::dither::Dither;
 use crate::gpu::{self, Table};
 use crate::spectra::Shape;
 use fxgraph::cuda::{
-    Arg, CudaError, Device, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, frame_address,
+    Arg, CudaError, Device, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address,
 };
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Io, Next, Refusal, async_trait};
 use num_complex::Complex32;
 use std::sync::Arc;
 
-/// Threads of a block of the kernel that makes values, and places of a spectrum that it works on.
-const THREADS: usize = 256;
-const BLOCK_PLACES: usize = THREADS / 2;
+/// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
+const THREADS: [usize; 3] = [256, 128, 512];
 /// Most tiles that a block does one after the other, and rounds of blocks that there should be.
 const MOST_IN_TURN: usize = 4;
 const ROUNDS: usize = 4;
@@ -38,10 +37,12 @@ struct Tiles {
     /// Polarisations that do not alternate.
     pols_apart: usize,
     channel_blocks: usize,
+    /// Of a block, half of which are places of a spectrum.
+    threads: usize,
 }
 
 impl Tiles {
-    fn new(postproc: &Postproc, shape: Shape) -> Self {
+    fn new(postproc: &Postproc, shape: Shape, threads: usize) -> Self {
         let values = THREAD_BYTES / if postproc.bits == 8 { 2 } else { 1 };
         let (mixed_pols, pols_apart) = match postproc.layout {
             Layout::Standard => (shape.pols, 1),
@@ -55,7 +56,8 @@ impl Tiles {
             spectra_per_heap: postproc.spectra_per_heap,
             spectra: 2 * values / mixed_pols,
             pols_apart,
-            channel_blocks: places.div_ceil(BLOCK_PLACES),
+            channel_blocks: places.div_ceil(threads / 2),
+            threads,
         }
     }
 
@@ -78,7 +80,7 @@ impl Tiles {
 
     fn grid(&self, piece: &Piece, in_turn: usize) -> Grid {
         let blocks = self.of_piece(piece).div_ceil(in_turn);
-        Grid::new([blocks, self.channel_blocks, self.pols_apart], THREADS)
+        Grid::new([blocks, self.channel_blocks, self.pols_apart], self.threads)
     }
 }
 
@@ -107,6 +109,25 @@ pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
     Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
 }
 
+/// The kernel that makes values, with the ways to cut it.
+pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
+    let has_own_gain = |pol: usize| !postproc.gains.of_pol(pol, shape.channels).1;
+    Tunable {
+        program: "postproc.cu",
+        shape: gpu::numbers([
+            ("CHANNELS", shape.channels),
+            ("UNZIP", shape.unzip),
+            ("POLS", shape.pols),
+            ("SPECTRA_PER_HEAP", postproc.spectra_per_heap),
+            ("BITS", usize::from(postproc.bits)),
+            ("K_MAJOR", usize::from(postproc.layout == Layout::KMajor)),
+            ("DITHER", usize::from(postproc.dither == Dither::Uniform)),
+            ("GAINS", usize::from((0..shape.pols).any(has_own_gain))),
+        ]),
+        ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
+    }
+}
+
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
     let rows = shape.pols * shape.spectra;
@@ -123,8 +144,6 @@ struct DeviceGains {
     common: DeviceArray<f64>,
     /// \[pol\]\[channel\].
     each: DeviceArray<Complex32>,
-    /// Whether `each` says anything.
-    differ: bool,
 }
 
 impl DeviceGains {
@@ -139,7 +158,6 @@ impl DeviceGains {
         Ok(Self {
             common: DeviceArray::from_slice(device, &common)?,
             each: DeviceArray::from_slice(device, &each)?,
-            differ,
         })
     }
 }
@@ -179,18 +197,10 @@ impl Cuda {
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
         let gains = DeviceGains::new(postproc, shape, &device)?;
-        let flag = |is_set: bool| u32::from(is_set).to_string();
-        let defines = vec![
-            ("CHANNELS", shape.channels.to_string()),
-            ("UNZIP", shape.unzip.to_string()),
-            ("POLS", shape.pols.to_string()),
-            ("SPECTRA_PER_HEAP", postproc.spectra_per_heap.to_string()),
-            ("BITS", postproc.bits.to_string()),
-            ("K_MAJOR", flag(postproc.layout == Layout::KMajor)),
-            ("DITHER", flag(postproc.dither == Dither::Uniform)),
-            ("GAINS", flag(gains.differ)),
-        ];
-        let program = gpu::program(&device, "postproc.cu", defines)?;
+        let tunable = tunable(postproc, shape);
+        let way = tunable.chosen(&device);
+        let threads = tunable.number(way, "THREADS");
+        let program = gpu::program(&device, tunable.program, tunable.defines(way))?;
         let make_values = program.kernel("postproc", 0)?;
         let multiprocessors = device.properties().multiprocessors;
         let rows = shape.pols * shape.spectra;
@@ -199,8 +209,8 @@ impl Cuda {
         Ok(Self {
             lane,
             make_rows: program.kernel("postproc_rows", 0)?,
-            tiles: Tiles::new(postproc, shape),
-            blocks_at_once: make_values.blocks_per_multiprocessor(THREADS)? * multiprocessors,
+            tiles: Tiles::new(postproc, shape, threads),
+            blocks_at_once: make_values.blocks_per_multiprocessor(threads)? * multiprocessors,
             make_values,
             shape,
             heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
@@ -411,7 +421,7 @@ mod tests {
     fn a_piece_has_all_tiles_that_its_spectra_are_in() {
         let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
         let shape = Shape { pols: 2, spectra: 10, unzip: 1, channels: 4096 };
-        let tiles = Tiles::new(&postproc, shape);
+        let tiles = Tiles::new(&postproc, shape, 256);
         // Of 8 spectra: three for each heap.
         assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
         let piece = |place, count| Piece { from: 0, place, count };

@@ -19,7 +19,7 @@ use crate::dither::Dither;
 use crate::live::Live;
 use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
-use fxgraph::cuda::Properties;
+use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
@@ -277,6 +277,11 @@ impl Kind for Postproc {
     ) -> Vec<Refusal> {
         let shape = Shape::of_channels(&ports.inputs[0]).filter(|_| implementation != CPU.name);
         Vec::from_iter(shape.and_then(|shape| cuda::refuse_pols(self, shape)))
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let shape = Shape::of_channels(&ports.inputs[0]).filter(|_| implementation != CPU.name);
+        shape.map(|shape| cuda::tunable(self, shape))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // launches on frames that the job owns
 
 use super::Layout;
+use super::kernel::{self, Launch};
 use crate::gpu;
 use fxgraph::cuda::{Grid, Kernel, Lane, Turn, frame_address};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
@@ -19,11 +20,11 @@ impl Cuda {
     pub fn new(layout: Layout, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let too_large = || BlockError::new("frames of 2^32 elements or more are too large");
-        let tunable = layout.kernel().ok_or_else(too_large)?;
-        let way = tunable.way(lane.device()).ok_or_else(too_large)?;
+        let kernel::Kernel { name, tunable, launches } = layout.kernel().ok_or_else(too_large)?;
+        let way = tunable.chosen(lane.device());
         let program = gpu::program(lane.device(), tunable.program, tunable.defines(way))?;
-        let kernel = program.kernel(tunable.kernel, way.shared_bytes)?;
-        let grid = Grid::new([way.blocks, 1, 1], way.threads);
+        let Launch { grid, shared_bytes } = launches[way];
+        let kernel = program.kernel(name, shared_bytes)?;
         Ok(Self { layout, lane, kernel, grid })
     }
 

@@ -1,7 +1,7 @@
 //! Which kernel does a permutation on a GPU, and in which geometries it could.
 
 use super::permutation::{self, Axis, Permutation, elements};
-use fxgraph::cuda::{Tunable, Way};
+use fxgraph::cuda::{Defines, Grid, Tunable};
 
 /// Bytes of the widest memory access.
 const WIDEST: usize = 16;
@@ -35,24 +35,39 @@ impl Tile {
     }
 }
 
+/// What moves a frame.
+pub struct Kernel {
+    /// Its name in the program.
+    pub name: &'static str,
+    pub tunable: Tunable,
+    /// For each way to cut it.
+    pub launches: Vec<Launch>,
+}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy)]
+pub struct Launch {
+    pub grid: Grid,
+    pub shared_bytes: usize,
+}
+
 /// The kernel with all ways to cut it, the one that suits most cases first; none if there is too
 /// much to move.
-pub fn kernel(permutation: &Permutation) -> Option<Tunable> {
+pub fn kernel(permutation: &Permutation) -> Option<Kernel> {
     let bytes = permutation.element_bytes;
     let (rows, columns, others) = match &permutation.way {
         permutation::Way::Copy(axes) => (&[][..], &[][..], axes),
         permutation::Way::Matrices { rows, columns, batch } => (&rows[..], &columns[..], batch),
     };
     let all = elements(rows) * elements(columns) * elements(others);
-    let frame = vec![all * bytes];
     if all > MOST_ELEMENTS {
         return None;
     }
     let matrices = Matrices::new(rows, columns, others, bytes);
     if elements(rows) == 1 || matrices.elements() < LEAST_ELEMENTS {
-        return Some(copy(&[rows, columns, others].concat(), bytes, frame));
+        return Some(copy(&[rows, columns, others].concat(), bytes));
     }
-    Some(matrices.transpose(frame))
+    Some(matrices.transpose())
 }
 
 /// The widest power of two of bytes, from one element up, that all these numbers of elements are
@@ -66,7 +81,7 @@ fn list(numbers: impl Iterator<Item = usize>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
-fn copy(axes: &[Axis], element_bytes: usize, frame: Vec<usize>) -> Tunable {
+fn copy(axes: &[Axis], element_bytes: usize) -> Kernel {
     let mut axes = axes.to_vec();
     axes.sort_by_key(|axis| axis.to);
     // What is contiguous on both sides is cut into units as long as all strides allow.
@@ -83,24 +98,19 @@ fn copy(axes: &[Axis], element_bytes: usize, frame: Vec<usize>) -> Tunable {
             axis.to = axis.to * element_bytes / unit;
         }
     }
-    Tunable {
+    let tunable = Tunable {
         program: "strided_copy.cu",
-        kernel: "strided_copy",
         shape: vec![
             ("UNIT_BYTES", unit.to_string()),
             ("LENGTHS", list(axes.iter().map(|axis| axis.len))),
             ("INPUT_STRIDES", list(axes.iter().map(|axis| axis.from))),
             ("OUTPUT_STRIDES", list(axes.iter().map(|axis| axis.to))),
         ],
-        inputs: frame.clone(),
-        outputs: frame,
-        ways: vec![Way {
-            geometry: vec![],
-            blocks: elements(&axes).div_ceil(COPY_THREADS),
-            threads: COPY_THREADS,
-            shared_bytes: 0,
-        }],
-    }
+        ways: vec![vec![]],
+    };
+    let blocks = elements(&axes).div_ceil(COPY_THREADS);
+    let launch = Launch { grid: Grid::new([blocks, 1, 1], COPY_THREADS), shared_bytes: 0 };
+    Kernel { name: "strided_copy", tunable, launches: vec![launch] }
 }
 
 /// Equal matrices to be transposed. The fastest axes come first.
@@ -191,7 +201,7 @@ impl Matrices {
         tiles
     }
 
-    fn way(&self, tile: Tile) -> Way {
+    fn geometry(tile: &Tile) -> Defines {
         let block = 16.min(tile.rows).min(tile.columns);
         let geometry = [
             ("BLOCK", block),
@@ -200,24 +210,27 @@ impl Matrices {
             ("VECTOR", tile.vector),
             ("THREADS", tile.threads),
         ];
+        geometry.map(|(name, number)| (name, number.to_string())).to_vec()
+    }
+
+    fn launch(&self, tile: &Tile) -> Launch {
         let down = elements(&self.rows).div_ceil(tile.rows);
         let across = elements(&self.columns).div_ceil(tile.columns);
-        Way {
-            geometry: geometry.map(|(name, number)| (name, number.to_string())).to_vec(),
-            blocks: down * across * elements(&self.batch),
-            threads: tile.threads,
+        let blocks = down * across * elements(&self.batch);
+        Launch {
+            grid: Grid::new([blocks, 1, 1], tile.threads),
             shared_bytes: tile.rows * tile.columns * self.element_bytes,
         }
     }
 
-    fn transpose(&self, frame: Vec<usize>) -> Tunable {
+    fn transpose(&self) -> Kernel {
         let none = [Axis { len: 1, from: 0, to: 0 }];
         let batch = if self.batch.is_empty() { &none[..] } else { &self.batch };
         let [row_from, row_to] = sides(&self.rows);
         let [column_from, column_to] = sides(&self.columns);
-        Tunable {
+        let tiles = self.tiles();
+        let tunable = Tunable {
             program: "transpose.cu",
-            kernel: "transpose",
             shape: vec![
                 ("ELEMENT_BYTES", self.element_bytes.to_string()),
                 ("ROW_INPUT_LENGTHS", list(row_from.iter().map(|axis| axis.0))),
@@ -232,10 +245,10 @@ impl Matrices {
                 ("BATCH_INPUT_STRIDES", list(batch.iter().map(|axis| axis.from))),
                 ("BATCH_OUTPUT_STRIDES", list(batch.iter().map(|axis| axis.to))),
             ],
-            inputs: frame.clone(),
-            outputs: frame,
-            ways: self.tiles().into_iter().map(|tile| self.way(tile)).collect(),
-        }
+            ways: tiles.iter().map(Self::geometry).collect(),
+        };
+        let launches = tiles.iter().map(|tile| self.launch(tile)).collect();
+        Kernel { name: "transpose", tunable, launches }
     }
 }
 

@@ -59,7 +59,7 @@ impl Layout {
     }
 
     /// What moves a frame on a GPU.
-    fn kernel(&self) -> Option<Tunable> {
+    fn kernel(&self) -> Option<kernel::Kernel> {
         kernel::kernel(&Permutation::new(&self.axes, self.element_bytes))
     }
 
@@ -163,7 +163,8 @@ impl Kind for Transpose {
 
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
         let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
-        layout.kernel().filter(|_| implementation == "cuda")
+        let kernel = layout.kernel().filter(|_| implementation != CPU.name);
+        kernel.map(|kernel| kernel.tunable)
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -165,15 +165,17 @@ fn every_way_of_a_gpu_cuts_tiles_into_whole_squares_of_threads_that_exist() {
             for bytes in [1, 2, 4, 8, 16] {
                 let axes = permutation::axes(&lengths, &order);
                 let kernel = kernel::kernel(&Permutation::new(&axes, bytes)).unwrap();
-                assert!(!kernel.ways.is_empty());
-                for way in kernel.ways.iter().filter(|way| !way.geometry.is_empty()) {
-                    let number = |at: usize| way.geometry[at].1.parse::<usize>().unwrap();
+                let tunable = &kernel.tunable;
+                assert!(!tunable.ways.is_empty());
+                let ways = tunable.ways.iter().zip(&kernel.launches);
+                for (way, launch) in ways.filter(|(way, _)| !way.is_empty()) {
+                    let number = |at: usize| way[at].1.parse::<usize>().unwrap();
                     let [block, vtx, vty, vector, threads] = [0, 1, 2, 3, 4].map(number);
-                    let element = kernel.shape[0].1.parse::<usize>().unwrap();
+                    let element = tunable.shape[0].1.parse::<usize>().unwrap();
                     let squares = block * block * vtx * vty / (vector / element).pow(2);
                     assert!(threads <= 512 && squares % threads == 0, "{way:?}");
-                    assert!(vector >= element && way.shared_bytes <= 64 << 10, "{way:?}");
-                    assert!(way.shared_bytes / threads <= 256, "{way:?}");
+                    assert!(vector >= element && launch.shared_bytes <= 64 << 10, "{way:?}");
+                    assert!(launch.shared_bytes / threads <= 256, "{way:?}");
                 }
             }
         }

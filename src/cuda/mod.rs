@@ -43,4 +43,4 @@ pub use memory::{
     DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
 pub use readout::Readout;
-pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError, Way};
+pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError};

@@ -8,34 +8,15 @@ use std::path::{Path, PathBuf};
 /// Macros of a program with their values.
 pub type Defines = Vec<(&'static str, String)>;
 
-/// A kernel of a block that can be launched in several ways, all with the same result.
+/// A kernel of a block that can be cut in several ways, all with the same result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunable {
     /// File of the program.
     pub program: &'static str,
-    /// The kernel in it.
-    pub kernel: &'static str,
     /// What is computed.
     pub shape: Defines,
-    /// Bytes of the arrays that the kernel reads: its first arguments.
-    pub inputs: Vec<usize>,
-    /// Bytes of the arrays that it writes: its other arguments.
-    pub outputs: Vec<usize>,
     /// How it can be cut, the way that suits most cases first.
-    pub ways: Vec<Way>,
-}
-
-/// One way to launch a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// How the work is cut.
-    pub geometry: Defines,
-    /// Blocks of threads.
-    pub blocks: usize,
-    /// Threads of a block.
-    pub threads: usize,
-    /// Dynamic shared memory of a block, in bytes.
-    pub shared_bytes: usize,
+    pub ways: Vec<Defines>,
 }
 
 /// `NAME=VALUE NAME=VALUE`.
@@ -45,19 +26,26 @@ fn text(defines: &Defines) -> String {
 }
 
 impl Tunable {
-    /// The way that was measured to be the fastest on this GPU, or else the first one.
+    /// Number of the way that was measured to be the fastest on this GPU, or else of the first one.
     #[must_use]
-    pub fn way(&self, device: &Device) -> Option<&Way> {
+    pub fn chosen(&self, device: &Device) -> usize {
         let tuning = device.tuning();
         let chosen = tuning.get(&device.properties().name, self);
-        let way = chosen.and_then(|chosen| self.ways.iter().find(|w| w.text() == chosen.geometry));
-        way.or(self.ways.first())
+        let is_chosen = |way: usize| chosen.is_some_and(|c| c.geometry == self.way_text(way));
+        (0..self.ways.len()).find(|way| is_chosen(*way)).unwrap_or(0)
     }
 
-    /// All macros for `way`.
+    /// The macro `name` in the way of this number; 0 if it is none, or no number.
     #[must_use]
-    pub fn defines(&self, way: &Way) -> Defines {
-        [self.shape.as_slice(), &way.geometry].concat()
+    pub fn number(&self, way: usize, name: &str) -> usize {
+        let found = self.ways[way].iter().find(|(known, _)| *known == name);
+        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// All macros for the way of this number.
+    #[must_use]
+    pub fn defines(&self, way: usize) -> Defines {
+        [self.shape.as_slice(), &self.ways[way]].concat()
     }
 
     /// What is computed, in words that name it in a [`Tuning`].
@@ -65,13 +53,11 @@ impl Tunable {
     pub fn shape_text(&self) -> String {
         text(&self.shape)
     }
-}
 
-impl Way {
-    /// How the work is cut, in words that name it in a [`Tuning`].
+    /// How the work is cut in the way of this number, in words that name it in a [`Tuning`].
     #[must_use]
-    pub fn text(&self) -> String {
-        text(&self.geometry)
+    pub fn way_text(&self, way: usize) -> String {
+        text(&self.ways[way])
     }
 }
 
@@ -81,9 +67,9 @@ impl Way {
 pub struct Choice {
     /// How the work is cut.
     pub geometry: String,
-    /// What a launch took.
+    /// Time of the GPU for a frame of the block.
     pub microseconds: f64,
-    /// What a launch took in the way that is usual.
+    /// The same in the way that is usual.
     pub usual_microseconds: f64,
 }
 
@@ -175,19 +161,10 @@ mod tests {
     use super::*;
 
     fn tunable() -> Tunable {
-        let way = |threads: usize| Way {
-            geometry: vec![("THREADS", threads.to_string())],
-            blocks: 1,
-            threads,
-            shared_bytes: 0,
-        };
         Tunable {
             program: "a.cu",
-            kernel: "a",
             shape: vec![("ROWS", "5".to_owned()), ("STRIDES", "1,2".to_owned())],
-            inputs: vec![8],
-            outputs: vec![8],
-            ways: vec![way(32), way(64)],
+            ways: [32, 64].map(|threads| vec![("THREADS", threads.to_string())]).to_vec(),
         }
     }
 
@@ -198,7 +175,7 @@ mod tests {
         assert_eq!(Tuning::read(&path).unwrap(), None);
         let (tunable, mut tuning) = (tunable(), Tuning::default());
         let choice =
-            Choice { geometry: tunable.ways[1].text(), microseconds: 2.0, usual_microseconds: 2.5 };
+            Choice { geometry: tunable.way_text(1), microseconds: 2.0, usual_microseconds: 2.5 };
         tuning.set("NVIDIA X", &tunable, choice.clone());
         tuning.write(&path).unwrap();
         let read = Tuning::read(&path).unwrap().unwrap();

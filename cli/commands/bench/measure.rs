@@ -45,13 +45,21 @@ pub fn measure(
     registry: &Registry,
     time: Duration,
 ) -> Result<Measured, String> {
-    let loaded = load_text("bench.yaml", &benchmark.flowgraph, &[], registry);
-    let plan = loaded.result.map_err(|problems| {
+    measure_plan(&plan(&benchmark.flowgraph, registry)?, benchmark.blocks, time)
+}
+
+/// What is in this text.
+pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
+    load_text("bench.yaml", flowgraph, &[], registry).result.map_err(|problems| {
         let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
         messages.join("; ")
-    })?;
-    let blocks: Vec<usize> = benchmark
-        .blocks
+    })
+}
+
+/// Runs `plan`, whose sources go on for ever, for `time` and looks at these blocks, in the order in
+/// which frames pass them.
+pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Measured, String> {
+    let blocks: Vec<usize> = blocks
         .iter()
         .map(|name| plan.block(name).ok_or_else(|| format!("there is no block `{name}`")))
         .collect::<Result<_, _>>()?;
@@ -93,8 +101,7 @@ pub fn measure(
     let elements: usize =
         plan.blocks[first].ports.inputs.iter().map(fxgraph::PortType::elements).sum();
     let bytes = grown(first, |block| block.bytes_in) + grown(last, |block| block.bytes_out);
-    let operations: f64 =
-        blocks.iter().map(|&block| operations_per_input_frame(&plan, block)).sum();
+    let operations: f64 = blocks.iter().map(|&block| operations_per_input_frame(plan, block)).sum();
     let of_block = |&block: &usize| {
         let busy = after[block].device_busy.saturating_sub(before[block].device_busy);
         let on_device = plan.blocks[block].device != DeviceName::Cpu;

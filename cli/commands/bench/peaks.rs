@@ -103,7 +103,7 @@ fn median(mut once: impl FnMut() -> f64) -> f64 {
 }
 
 /// Median time of what `queue` queues on the lane, as the GPU's own clock has it.
-pub fn device_seconds(
+fn device_seconds(
     device: &Arc<Device>,
     mut queue: impl FnMut(&Lane<()>) -> Result<(), BlockError>,
 ) -> Result<f64, BlockError> {

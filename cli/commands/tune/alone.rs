@@ -1,0 +1,193 @@
+//! A block of a plan, run alone on random frames.
+
+use crate::commands::bench::{measure_plan, plan};
+use fxgraph::cuda::Tuning;
+use fxgraph::flowgraph::{Plan, PlannedBlock, Probe};
+use fxgraph::runtime::{self, with_causes};
+use fxgraph::{Block, BlockError, Io, Next, PortType, Registry, async_trait};
+use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long each way is measured.
+const TIME: Duration = Duration::from_millis(600);
+/// Time to make a few frames.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Bytes of a frame of all inputs, and of what is made of it.
+pub fn frame_bytes(block: &PlannedBlock) -> f64 {
+    let samples = |port: &PortType| port.clock.samples_per_frame as f64;
+    let inputs: usize = block.ports.inputs.iter().map(PortType::frame_bytes).sum();
+    let made = |output: &PortType| {
+        output.frame_bytes() as f64 * samples(&block.ports.inputs[0]) / samples(output)
+    };
+    inputs as f64 + block.ports.outputs.iter().map(made).sum::<f64>()
+}
+
+/// A flowgraph of the block alone.
+pub struct Alone {
+    /// Its sources go on for ever.
+    endless: Plan,
+    /// They end after some frames.
+    short: Plan,
+}
+
+impl Alone {
+    /// Of `block`, where it runs and as it is.
+    pub fn new(block: &PlannedBlock, registry: &Registry) -> Result<Self, String> {
+        let (input, output) = (block.ports.inputs.first(), block.ports.outputs.first());
+        let samples = |port: Option<&PortType>| port.map_or(1, |port| port.clock.samples_per_frame);
+        // Enough for two frames of the output, and for what the first one lacks.
+        let frames = 2 * samples(output).div_ceil(samples(input)) + 2;
+        Ok(Self {
+            endless: plan(&flowgraph(block, None), registry)?,
+            short: plan(&flowgraph(block, Some(frames)), registry)?,
+        })
+    }
+
+    /// Time of the GPU for a frame.
+    pub fn seconds(&self, tuning: &Tuning) -> Result<f64, String> {
+        let measured = measure_plan(&tuned(&self.endless, tuning), &["block"], TIME)?;
+        measured.device_seconds_per_frame().ok_or_else(|| "it does not run on a GPU".to_owned())
+    }
+
+    /// A hash of what it makes of some frames.
+    pub fn made(&self, tuning: &Tuning) -> Result<u64, String> {
+        let plan = tuned(&self.short, tuning);
+        let block = plan.block("block").ok_or("the block is gone")?;
+        let (hash, frames) = (Arc::<Mutex<DefaultHasher>>::default(), Arc::<AtomicU64>::default());
+        let reader = Hash { hash: Arc::clone(&hash), frames: Arc::clone(&frames) };
+        let probe = Probe {
+            name: "hash".to_owned(),
+            source: (block, 0),
+            block: Box::new(reader),
+            queue: 2,
+        };
+        let assembly = plan.build_with(vec![probe]).map_err(|error| with_causes(&error))?;
+        let running = runtime::start(assembly, runtime::Options::default());
+        let running = running.map_err(|error| with_causes(&error))?;
+        if !running.wait_timeout(PATIENCE) {
+            return Err(format!("it made no end within {} s", PATIENCE.as_secs()));
+        }
+        if let Some(failure) = running.wait().failures.first() {
+            return Err(failure.to_string());
+        }
+        if frames.load(Ordering::Relaxed) == 0 {
+            return Err("it made no frames of random ones".to_owned());
+        }
+        Ok(hash.lock().unwrap_or_else(PoisonError::into_inner).finish())
+    }
+}
+
+fn tuned(plan: &Plan, tuning: &Tuning) -> Plan {
+    Plan { tuning: Arc::new(tuning.clone()), ..plan.clone() }
+}
+
+/// The text of a flowgraph in which `block` stands between sources, of so many frames, and sinks.
+fn flowgraph(block: &PlannedBlock, frames: Option<u64>) -> String {
+    let inputs: Vec<String> = (0..block.ports.inputs.len()).map(|n| format!("source{n}")).collect();
+    let mut text =
+        format!("flowgraph: tune\ndevice: {}\nblocks:\n", json!(block.device.to_string()));
+    for (seed, (name, port)) in inputs.iter().zip(&block.ports.inputs).enumerate() {
+        let parameters = source(port, seed, frames);
+        text += &format!("  {name}: {{kind: null_source, parameters: {parameters}}}\n");
+    }
+    text += &format!(
+        "  block: {{kind: {}, implementation: {}, inputs: {}, parameters: {}}}\n",
+        block.kind,
+        block.implementation,
+        json!(inputs),
+        block.parameters
+    );
+    for name in &block.output_names {
+        text += &format!("  {name}_sink: {{kind: null_sink, input: block.{name}}}\n");
+    }
+    text
+}
+
+/// Parameters of a `null_source` of random frames like those of `port`.
+fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
+    let axes = |axes: &[fxgraph::Axis]| -> Vec<Value> {
+        axes.iter().map(|axis| json!({"name": axis.name, "len": axis.len})).collect()
+    };
+    let mut parameters = json!({
+        "dtype": port.dtype.to_string(),
+        "axes": axes(&port.axes),
+        "validity_axes": axes(&port.validity.axes),
+        "validity_full": port.validity.full,
+        "samples_per_frame": port.clock.samples_per_frame,
+        "adc_sample_rate_hz": port.clock.adc_sample_rate_hz,
+        "sync_time_seconds": port.clock.sync_time_seconds,
+        "pattern": "random",
+        "seed": seed,
+    });
+    if let Some(band) = &port.band {
+        parameters["band"] = json!({
+            "channels": band.channels,
+            "first_channel": band.first_channel,
+            "centre_hz": band.centre_hz,
+            "bandwidth_hz": band.bandwidth_hz,
+        });
+    }
+    if let Some(frames) = frames {
+        parameters["frames"] = json!(frames);
+    }
+    parameters
+}
+
+/// Reads frames and keeps a hash of them.
+struct Hash {
+    hash: Arc<Mutex<DefaultHasher>>,
+    frames: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Block for Hash {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Some(frame) = io.inputs[0].pop() else {
+            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+        };
+        let mut hash = self.hash.lock().unwrap_or_else(PoisonError::into_inner);
+        hash.write_u64(frame.header().timestamp);
+        frame.header().validity.iter().for_each(|count| hash.write_u32(*count));
+        hash.write(frame.as_slice::<u8>());
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        Ok(Next::Again)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::flowgraph::registry;
+    use fxgraph::DeviceName;
+    use fxgraph_blocks::steady::flowgraphs;
+
+    #[test]
+    fn blocks_that_can_be_tuned_stand_alone_as_they_stood() {
+        let registry = registry();
+        let mut kinds = Vec::new();
+        for steady in flowgraphs(DeviceName::Cuda(0)) {
+            let whole = plan(&steady.flowgraph, &registry).unwrap();
+            for block in &whole.blocks {
+                let tunable = block.configured.tunable(&block.ports, block.implementation);
+                let Some(tunable) = tunable else { continue };
+                let alone = Alone::new(block, &registry).unwrap();
+                for plan in [&alone.endless, &alone.short] {
+                    let found = &plan.blocks[plan.block("block").unwrap()];
+                    assert_eq!(found.ports.outputs, block.ports.outputs, "{}", block.name);
+                    let again = found.configured.tunable(&found.ports, found.implementation);
+                    assert_eq!(again.as_ref(), Some(&tunable), "{}", block.name);
+                }
+                assert!(frame_bytes(block) > 0.0);
+                kinds.push(block.kind);
+            }
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds, ["antenna_stack", "beamformer", "pfb", "postproc", "transpose"]);
+    }
+}
