@@ -8,6 +8,8 @@ use tokio::sync::Semaphore;
 
 /// Streams of events that are open at once; each holds a connection for as long as the client likes.
 const STREAMS: usize = 16;
+/// Snapshots that are taken at once; each takes memory for some frames, and a thread while it waits.
+pub(crate) const SNAPSHOTS: usize = 4;
 
 /// What all handlers share; cheap to clone.
 #[derive(Clone)]
@@ -16,12 +18,14 @@ pub(crate) struct App {
     pub live: Arc<Live>,
     pub events: Arc<EventCounts>,
     pub streams: Arc<Semaphore>,
+    pub snapshots: Arc<Semaphore>,
 }
 
 impl App {
     pub fn new(control: Control) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Self { control, live: Arc::default(), events: Arc::default(), streams }
+        let snapshots = Arc::new(Semaphore::new(SNAPSHOTS));
+        Self { control, live: Arc::default(), events: Arc::default(), streams, snapshots }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The socket, connections and their limits.
 
 use crate::api;
-use crate::app::App;
+use crate::app::{App, SNAPSHOTS};
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::pages;
 use crate::problem;
@@ -118,7 +118,7 @@ impl Server {
         let guard = Guard { is_local, token: options.token, origins, rates: Rates::default() };
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
-            .max_blocking_threads(THREADS)
+            .max_blocking_threads(THREADS + SNAPSHOTS)
             .thread_name("http")
             .on_thread_start(yield_to_blocks)
             .enable_all()

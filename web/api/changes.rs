@@ -1,5 +1,6 @@
 //! Changes while frames flow: live parameters at a timestamp, and blocks swapped for others.
 
+use super::request::{asked, beside};
 use crate::app::App;
 use crate::problem::Problem;
 use axum::Json;
@@ -11,7 +12,6 @@ use fxgraph::diagnostic::{first, to_json};
 use fxgraph::runtime::{Unanswered, with_causes};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::str::FromStr;
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -136,27 +136,6 @@ fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
     }
     Ok(String::from_utf8_lossy(body).into_owned())
-}
-
-/// A value of the query, if it is there.
-fn asked<T: FromStr>(
-    query: &HashMap<String, String>,
-    name: &str,
-    example: &str,
-) -> Result<Option<T>, Problem> {
-    let Some(text) = query.get(name) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` cannot be read"))
-            .help(format!("give it like `{name}={example}`"))
-    })
-}
-
-/// What `work` returns, done where it may wait for blocks.
-async fn beside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    let lost = |_| Problem::new(StatusCode::CONFLICT, "the run ended meanwhile");
-    tokio::task::spawn_blocking(work).await.map_err(lost)?
 }
 
 /// Changes live parameters of blocks, all of them or none, at one timestamp

@@ -6,6 +6,8 @@
 //! - [`changes`]: live parameters and swaps
 //! - [`kinds`]: the kinds of blocks there are
 //! - [`events`]: what happened, to look up and as a stream
+//! - `request`: what handlers share
+//! - [`snapshot`]: one frame of an output
 //! - [`types`]: how ports and parameters are told
 
 mod blocks;
@@ -13,6 +15,8 @@ mod changes;
 mod events;
 mod flowgraph;
 mod kinds;
+mod request;
+mod snapshot;
 mod types;
 
 use crate::app::App;
@@ -56,6 +60,7 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(flowgraph::abort))
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
+            .routes(routes!(snapshot::get))
             .routes(routes!(kinds::list))
             .routes(routes!(kinds::get))
             .routes(routes!(events::list))

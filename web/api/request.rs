@@ -1,0 +1,27 @@
+//! What handlers share: values of the query, and work that waits for blocks.
+
+use crate::problem::Problem;
+use axum::http::StatusCode;
+use std::collections::HashMap;
+use std::str::FromStr;
+
+/// A value of the query, if it is there.
+pub(super) fn asked<T: FromStr>(
+    query: &HashMap<String, String>,
+    name: &str,
+    example: &str,
+) -> Result<Option<T>, Problem> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` cannot be read"))
+            .help(format!("give it like `{name}={example}`"))
+    })
+}
+
+/// What `work` returns, done where it may wait for blocks.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let lost = |_| Problem::new(StatusCode::CONFLICT, "the run ended meanwhile");
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
+}

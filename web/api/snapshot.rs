@@ -1,0 +1,273 @@
+//! One frame of an output, as it runs by.
+
+use super::blocks;
+use super::request::{asked, beside};
+use super::types::Carries;
+use crate::app::App;
+use crate::problem::Problem;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fxgraph::control::{TapError, TapFrame, TapOptions, Tapped};
+use fxgraph::diagnostic::suggest;
+use fxgraph::runtime::Unanswered;
+use fxgraph::{Control, PortType, ValidityType};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
+use utoipa::ToSchema;
+
+/// Frames of more bytes need `max_bytes`: a look at one takes memory for a few of them.
+const MAX_BYTES: usize = 16 << 20;
+/// Time for a frame to come by; more would outlast the request.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The media type of an array, which has none of its own.
+const NPY: &str = "application/octet-stream";
+
+/// How many units of a frame arrived.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+struct ValidityInfo {
+    /// Units that can be lost one by one.
+    units: usize,
+    /// Units to which everything contributed.
+    whole: usize,
+    /// Units to which a part contributed.
+    partial: usize,
+    /// Units to which nothing contributed.
+    missing: usize,
+}
+
+impl ValidityInfo {
+    /// Summary of `counts`, one per unit of `validity`.
+    fn of(counts: &[u32], validity: &ValidityType) -> Self {
+        let whole = counts.iter().filter(|count| **count >= validity.full).count();
+        let missing = counts.iter().filter(|count| **count == 0).count();
+        Self { units: counts.len(), whole, partial: counts.len() - whole - missing, missing }
+    }
+}
+
+/// What a frame says about its payload.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Snapshot {
+    /// The output: `block.port`.
+    #[schema(example = "f[0].pfb.output")]
+    output: String,
+    /// Counts the frames of the output, from 0.
+    sequence: u64,
+    /// Time of the first element, in ADC samples since sync time.
+    timestamp: u64,
+    /// The same in seconds of Unix time.
+    unix_time_seconds: f64,
+    /// The configuration that made it, in hexadecimal.
+    #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
+    config_id: String,
+    /// What of it arrived.
+    validity: ValidityInfo,
+    /// What the payload is.
+    carries: Carries,
+}
+
+impl Snapshot {
+    fn of(Look { output, port, frame: TapFrame { header, .. } }: &Look) -> Self {
+        let seconds = header.timestamp as f64 / port.clock.adc_sample_rate_hz;
+        Self {
+            output: output.clone(),
+            sequence: header.sequence,
+            timestamp: header.timestamp,
+            unix_time_seconds: port.clock.sync_time_seconds + seconds,
+            config_id: format!("{:016x}", header.config_id),
+            validity: ValidityInfo::of(&header.validity, &port.validity),
+            carries: port.into(),
+        }
+    }
+}
+
+impl From<TapError> for Problem {
+    fn from(error: TapError) -> Self {
+        let status = match &error {
+            TapError::Refused(_) | TapError::Unanswered(Unanswered::NoSuchBlock(_)) => {
+                StatusCode::NOT_FOUND
+            }
+            TapError::Unanswered(Unanswered::Ended(_)) => StatusCode::CONFLICT,
+            TapError::Unanswered(Unanswered::Busy { .. }) | TapError::Memory(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            TapError::Device(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// A frame of an output.
+struct Look {
+    output: String,
+    port: PortType,
+    frame: TapFrame,
+}
+
+impl Look {
+    /// The next frame of `output`, `block.port`.
+    fn at(control: &Control, output: &str) -> Result<Self, Problem> {
+        let deadline = Instant::now() + LIMIT;
+        let options = TapOptions { queue: 1, ..TapOptions::default() };
+        let mut tap = control.tap(output, options, LIMIT)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let output = tap.output().to_owned();
+        match tap.next(left)? {
+            Tapped::Frame(frame) => Ok(Self { output, port: tap.port().clone(), frame }),
+            Tapped::Ended => {
+                Err(Problem::new(StatusCode::CONFLICT, format!("`{output}` has ended")))
+            }
+            Tapped::Nothing => {
+                let seconds = LIMIT.as_secs();
+                let detail = format!("no frame came from `{output}` within {seconds} s");
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+                    .help("`/api/v1/flowgraph` shows the state of the blocks and what flows"))
+            }
+        }
+    }
+}
+
+/// `name.port`, an output whose frames have no more than `max_bytes`.
+fn find(app: &App, name: &str, port: &str, max_bytes: usize) -> Result<String, Problem> {
+    let (plan, index) = blocks::find(app, name)?;
+    let block = &plan.blocks[index];
+    let Some(output) = block.output_names.iter().position(|known| known == port) else {
+        let known: Vec<&str> = block.output_names.iter().map(String::as_str).collect();
+        let detail = format!("`{name}` has no output `{port}`");
+        return Err(
+            Problem::new(StatusCode::NOT_FOUND, detail).maybe_help(suggest(port, "output", &known))
+        );
+    };
+    let bytes = block.ports.outputs[output].frame_bytes();
+    if bytes > max_bytes {
+        let detail = format!("a frame of `{name}.{port}` has {bytes} bytes, not {max_bytes}");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+            .help(format!("`max_bytes={bytes}` takes it; it needs a few times that memory")));
+    }
+    Ok(format!("{name}.{port}"))
+}
+
+/// How a snapshot is told.
+#[derive(Clone, Copy, PartialEq, ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum Format {
+    Json,
+    Npy,
+}
+
+impl FromStr for Format {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        match word {
+            "json" => Ok(Self::Json),
+            "npy" => Ok(Self::Npy),
+            _ => Err(()),
+        }
+    }
+}
+
+/// The format that the client accepts.
+fn accepted(headers: &HeaderMap) -> Format {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let mut types = accept.unwrap_or_default().split(',');
+    let is_npy = types.any(|t| t.split(';').next().unwrap_or_default().trim() == NPY);
+    if is_npy { Format::Npy } else { Format::Json }
+}
+
+/// An array on its way to a client, which has its place among the snapshots until it is there.
+struct Sent {
+    array: Vec<u8>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.array
+    }
+}
+
+/// One frame of an output: when it was, what of it arrived, what it is; or its payload for NumPy
+#[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/snapshot", tag = "blocks",
+    operation_id = "get_snapshot",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
+            example = "source"),
+        ("port" = String, Path, description = "its output", example = "output"),
+        ("format" = inline(Option<Format>), Query, description =
+            "`npy` for the payload as NumPy's array, like `Accept: application/octet-stream`; or `json`"),
+        ("max_bytes" = Option<usize>, Query,
+            description = "longest payload to take; 16 MiB unless set"),
+    ),
+    responses(
+        (status = 200, description = "the next frame that came by; its header in HTTP's with the array",
+            headers(
+                ("fxgraph-sequence" = u64, description = "as `sequence`, with the array"),
+                ("fxgraph-timestamp" = u64, description = "as `timestamp`, with the array"),
+                ("fxgraph-config-id" = String, description = "as `config_id`, with the array"),
+            ),
+            content((Snapshot = "application/json"), ("application/octet-stream"))),
+        (status = 400, description = "the request cannot be read", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "there is no such output", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 409, description = "the output has ended", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 422, description = "the frame is larger than `max_bytes`", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 429, description = "too many snapshots are being taken", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 500, description = "the device cannot be read", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 503, description = "no frame came in time, or there is no memory for it",
+            body = Problem, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path((name, port)): Path<(String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let format = asked(&query, "format", "npy")?.unwrap_or_else(|| accepted(&headers));
+    let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
+    let output = find(&app, &name, &port, max_bytes)?;
+    let Ok(place) = app.snapshots.clone().try_acquire_owned() else {
+        let detail = "too many snapshots are being taken";
+        return Err(
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).help("ask again when one is done")
+        );
+    };
+    let told = move || {
+        let look = Look::at(&app.control, &output)?;
+        let header = Snapshot::of(&look);
+        if format == Format::Json {
+            return Ok(Json(header).into_response());
+        }
+        let headers = [
+            ("content-type", NPY.to_owned()),
+            ("fxgraph-sequence", header.sequence.to_string()),
+            ("fxgraph-timestamp", header.timestamp.to_string()),
+            ("fxgraph-config-id", header.config_id),
+        ];
+        let sent = Sent { array: look.frame.to_npy(&look.port), _place: place };
+        Ok((headers, Bytes::from_owner(sent)).into_response())
+    };
+    beside(told).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_whole_partial_or_missing() {
+        let validity = ValidityType { axes: vec![], full: 3 };
+        let told = ValidityInfo::of(&[3, 0, 1, 2, 3, 0, 3], &validity);
+        assert_eq!(told, ValidityInfo { units: 7, whole: 3, partial: 2, missing: 2 });
+    }
+}
