@@ -266,7 +266,7 @@ pub(crate) struct FrameWriter {
     last: Option<u64>,
     /// Frames up to this time went out before the block came here, and are dropped.
     after: Option<u64>,
-    /// Frames that the block made before it came here; they go out first.
+    /// Frames that the block made, or began, before it came here; they go out as soon as there is room.
     made_before: VecDeque<Arc<Frame>>,
     /// What was pushed, if somebody compares.
     log: Option<PushLog>,
@@ -353,17 +353,38 @@ impl FrameWriter {
         }
     }
 
-    pub(crate) fn push(&mut self, mut frame: FrameMut) {
+    pub(crate) fn push(&mut self, frame: FrameMut) {
+        if self.must_wait() {
+            self.made_before.push_back(frame.freeze());
+        } else {
+            self.send(frame);
+        }
+    }
+
+    pub(crate) fn pass(&mut self, frame: Arc<Frame>) {
+        if self.must_wait() {
+            self.made_before.push_back(frame);
+        } else {
+            self.send_on(frame);
+        }
+    }
+
+    /// A block that came here may hold a frame that it took where there was room.
+    fn must_wait(&self) -> bool {
+        self.after.is_some() && !self.readers_have_room()
+    }
+
+    fn send(&mut self, mut frame: FrameMut) {
         if !self.config_changes.is_empty() {
             self.change_config(frame.header().timestamp);
         }
         let header = frame.header_mut();
         header.sequence = self.sequence;
         header.config_id = self.config_id;
-        self.pass(frame.freeze());
+        self.send_on(frame.freeze());
     }
 
-    pub(crate) fn pass(&mut self, frame: Arc<Frame>) {
+    fn send_on(&mut self, frame: Arc<Frame>) {
         let header = frame.header();
         if self.after.is_some_and(|after| header.timestamp <= after) {
             return;
@@ -430,8 +451,8 @@ impl FrameWriter {
         {
             // A frame that the block passed through is shared, and keeps its number as always.
             match FrameMut::try_from(frame) {
-                Ok(frame) => self.push(frame),
-                Err(frame) => self.pass(frame),
+                Ok(frame) => self.send(frame),
+                Err(frame) => self.send_on(frame),
             }
         }
         self.made_before.is_empty()
