@@ -230,7 +230,7 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
 ///   totals    [pol][power, clipped]: sum of the squares, and number of samples at the limits, of the
 ///             last 2N samples of each window; added to what is there
 ///
-/// Grid: (2N / COLUMNS / 128, runs), blocks of 128.
+/// Grid: (2N / COLUMNS / THREADS, runs), blocks of THREADS.
 extern "C" __global__ void __launch_bounds__(THREADS, (TAPS <= 16 ? 512 : 256) / THREADS)
 pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__restrict__ out,
     u64 *__restrict__ totals) {
