@@ -177,9 +177,11 @@ impl<V: 'static> Changes<V> {
         Ok(())
     }
 
-    /// The block begins to work on everything before timestamp `until`: the values that take effect
-    /// before it, in order, each with the timestamp from which it holds.
-    pub fn begin(&mut self, until: u64) -> impl Iterator<Item = (u64, V)> + use<V> {
+    /// The block begins to work on the `samples` samples from timestamp `start` on: the values that
+    /// take effect before their end, in order, each with the timestamp from which it holds.
+    pub fn begin(&mut self, start: u64, samples: u64) -> impl Iterator<Item = (u64, V)> + use<V> {
+        // A timestamp is what a sender says it is: the largest one must not stop the block.
+        let until = start.saturating_add(samples);
         self.begun = self.begun.max(until);
         let mut due = Vec::new();
         if !self.queued.is_empty() {
@@ -274,7 +276,7 @@ mod tests {
     }
 
     fn begin(changes: &mut Changes<i32>, until: u64) -> Vec<(u64, i32)> {
-        changes.begin(until).collect()
+        changes.begin(0, until).collect()
     }
 
     #[test]
@@ -291,6 +293,16 @@ mod tests {
         assert_eq!(begin(&mut behind, 801), [(800, 2)]);
         assert_eq!(begin(&mut ahead, 900), [(800, 1)]);
         assert_eq!(begin(&mut ahead, 1000), []);
+    }
+
+    #[test]
+    fn the_largest_timestamp_is_one_as_any_other() {
+        let moment = Undecided::new();
+        let mut changes = Changes::<i32>::default();
+        changes.offer(change(&moment, "gain", 1)).unwrap();
+        assert_eq!(changes.begin(u64::MAX, 256).count(), 0);
+        moment.decide(0);
+        assert_eq!(changes.begin(u64::MAX, 256).collect::<Vec<_>>(), [(MAX_TIMESTAMP, 1)]);
     }
 
     #[test]
@@ -343,7 +355,7 @@ mod tests {
             let work = |mut block: Changes<i32>| {
                 // Where the change showed, and where the piece of work began that it showed in.
                 (0..).find_map(|n| {
-                    let found = block.begin(10 * n + 10).next();
+                    let found = block.begin(10 * n, 10).next();
                     found.map(|(from, _)| (from, 10 * n))
                 })
             };

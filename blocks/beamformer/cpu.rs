@@ -105,7 +105,7 @@ impl Cpu {
         let valid = &input.header().validity[heap * shape.antennas..][..shape.antennas];
         let timestamp = input.header().timestamp;
         let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
-        for (from, weights) in self.changes.begin(timestamp + shape.samples_per_heap()) {
+        for (from, weights) in self.changes.begin(timestamp, shape.samples_per_heap()) {
             former.weights.set(from, weights);
         }
         former.weights.advance(timestamp);

@@ -92,8 +92,8 @@ impl Digitiser {
     /// Goes over to the signals of the next frame.
     fn begin(&mut self) {
         let start = self.timestamp();
-        let end = start.saturating_add(self.parameters.samples_per_frame as u64);
-        for (from, periods) in self.changes.begin(end) {
+        let samples = self.parameters.samples_per_frame as u64;
+        for (from, periods) in self.changes.begin(start, samples) {
             self.periods.set(from, periods);
         }
         self.periods.advance(start);

@@ -125,7 +125,7 @@ impl<S: Store> Schedule<S> {
         }
         self.placed = true;
         let (start, step) = (self.frame_start.cast_unsigned(), self.sizes.step as u64);
-        for (from, live) in self.changes.begin(start + step * self.sizes.spectra as u64) {
+        for (from, live) in self.changes.begin(start, step * self.sizes.spectra as u64) {
             match live {
                 Live::Delays(delays) => {
                     let pols = self.pols.iter_mut().zip(&delays);

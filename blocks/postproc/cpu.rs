@@ -154,7 +154,7 @@ impl Cpu {
     /// Goes over to what holds for the spectra of an input frame.
     fn begin(&mut self, input: &Header) {
         let samples = self.shape.spectra * self.shape.step();
-        for (from, live) in self.changes.begin(input.timestamp + samples as u64) {
+        for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
             self.settings.retune(from, live);
         }
         self.settings.advance(input.timestamp);

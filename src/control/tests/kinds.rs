@@ -351,7 +351,7 @@ impl Block for LevelBlock {
             if time == self.fails_at {
                 return Err(BlockError::new("too loud"));
             }
-            for (from, level) in self.changes.begin(time + 1) {
+            for (from, level) in self.changes.begin(time, 1) {
                 self.level.set(from, level);
             }
             output.header_mut().timestamp = time;
