@@ -75,6 +75,8 @@ pub fn as_json(shadow: &ShadowReport) -> Value {
         "implementation": shadow.implementation,
         "parameters": shadow.parameters,
         "bytes": shadow.bytes,
+        "block_bytes": shadow.block_bytes,
+        "shadow_bytes": shadow.shadow_bytes,
         "frames_compared": compared.frames,
         "frames_different": compared.frames_different,
         "frames_alone": compared.frames_alone,
@@ -86,5 +88,6 @@ pub fn as_json(shadow: &ShadowReport) -> Value {
         "first_difference_timestamp": compared.first.as_ref().map(|pair| pair.timestamp),
         "seconds_per_frame": seconds(compared.block_time),
         "shadow_seconds_per_frame": seconds(compared.shadow_time),
+        "ended": compared.ended,
     })
 }

@@ -61,6 +61,15 @@ pub fn header(descr: &str, shape: &[u64], at_least: usize) -> Vec<u8> {
     header
 }
 
+/// One frame of what `port` carries as an array of its own.
+#[must_use]
+pub fn array(port: &PortType, payload: &[u8]) -> Vec<u8> {
+    let shape: Vec<u64> = frame_shape(port).iter().map(|len| *len as u64).collect();
+    let mut array = header(layout(port.dtype).0, &shape, 0);
+    array.extend_from_slice(payload);
+    array
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -4,6 +4,7 @@
 
 mod http;
 mod python;
+mod shadows;
 
 use http::{Program, connect};
 use std::collections::HashMap;

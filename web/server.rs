@@ -193,7 +193,7 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
 fn router(app: App, guard: Guard) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
-        .allow_methods([Method::GET, Method::POST, Method::PATCH])
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,

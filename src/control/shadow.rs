@@ -9,7 +9,7 @@ use crate::kind::Waker;
 use crate::runtime::shadow;
 use crate::runtime::{Compared, Unanswered};
 use serde_json::Value as Json;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a block may take to come to the end of a frame.
@@ -26,8 +26,12 @@ pub struct ShadowReport {
     pub implementation: &'static str,
     /// Its parameters.
     pub parameters: Json,
-    /// Bytes of memory that it takes for itself and its frames.
+    /// Bytes of memory that the comparison takes for as long as it lasts.
     pub bytes: usize,
+    /// Bytes of memory of the block: its own, and the pools of its outputs.
+    pub block_bytes: usize,
+    /// The same of the shadow in the block's place.
+    pub shadow_bytes: usize,
     /// The comparison.
     pub compared: Compared,
 }
@@ -47,6 +51,7 @@ impl Control {
     /// `ends_at_difference` only up to the first frame that differs, which is kept.
     pub fn shadow(&self, change: &Change, ends_at_difference: bool) -> Result<(), SwapError> {
         let Ok(_changing) = self.0.changing.try_lock() else { return Err(SwapError::Busy) };
+        self.refuse_shadowed(&change.block)?;
         let block = &change.after.blocks[change.index];
         let refuse = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
         if let Way::Held { .. } | Way::Restart(_) = change.way {
@@ -69,36 +74,53 @@ impl Control {
             implementation: block.implementation,
             parameters: block.parameters.clone(),
             bytes: change.memory.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+            block_bytes: change.before.memory().blocks[index].bytes(),
+            shadow_bytes: change.after.memory().blocks[index].bytes(),
             compared: Compared::default(),
         };
         let shadowed = Shadowed { report, shadow, _lent: lent };
-        self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner).push(shadowed);
+        self.locked_shadows().push(shadowed);
         Ok(())
+    }
+
+    fn locked_shadows(&self) -> MutexGuard<'_, Vec<Shadowed>> {
+        self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block has one companion at a time.
+    pub(super) fn refuse_shadowed(&self, block: &str) -> Result<(), SwapError> {
+        let is_shadowed = self.locked_shadows().iter().any(|known| known.report.block == block);
+        if is_shadowed { Err(SwapError::Shadowed(block.to_owned())) } else { Ok(()) }
     }
 
     /// What the shadows show.
     #[must_use]
     pub fn shadows(&self) -> Vec<ShadowReport> {
-        let shadows = self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner);
         let report = |shadowed: &Shadowed| ShadowReport {
             compared: shadowed.shadow.compared(),
             ..shadowed.report.clone()
         };
-        shadows.iter().map(report).collect()
+        self.locked_shadows().iter().map(report).collect()
     }
 
     /// Ends the shadow of `block`; what it showed last, if there is one.
     pub fn end_shadow(&self, block: &str) -> Result<Option<ShadowReport>, Unanswered> {
-        let mut shadows = self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(index) = shadows.iter().position(|known| known.report.block == block) else {
-            return Ok(None);
+        let known = |shadowed: &Shadowed| shadowed.report.block == block;
+        let taken = {
+            let mut shadows = self.locked_shadows();
+            shadows.iter().position(known).map(|index| shadows.remove(index))
         };
+        let Some(taken) = taken else { return Ok(None) };
+        // Whoever looks at the shadows does not wait for the block.
         match self.0.run.end_shadow(block, FRAME) {
             // Its tees went with the block.
             Ok(()) | Err(Unanswered::Ended(_)) => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.locked_shadows().push(taken);
+                return Err(error);
+            }
         }
-        let Shadowed { report, shadow, .. } = shadows.remove(index);
+        let Shadowed { report, shadow, .. } = taken;
         Ok(Some(ShadowReport { compared: shadow.compared(), ..report }))
     }
 }

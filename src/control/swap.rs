@@ -29,6 +29,9 @@ pub enum SwapError {
     /// Only a new start makes it.
     #[error("{0}: stop the flowgraph and start it with the change")]
     Restart(String),
+    /// The block has a shadow.
+    #[error("`{0}` has a shadow: end that first")]
+    Shadowed(String),
     /// The block cannot have a shadow.
     #[error("{0}")]
     NoShadow(String),
@@ -73,6 +76,7 @@ impl Control {
         if !Arc::ptr_eq(&self.plan(), &change.before) {
             return Err(SwapError::Outdated);
         }
+        self.refuse_shadowed(&change.block)?;
         let made = match &change.way {
             Way::Nothing => return Ok(()),
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),

@@ -58,10 +58,7 @@ impl TapFrame {
     /// The payload as a NumPy array of its own, `.npy`: a frame of what `port` carries.
     #[must_use]
     pub fn to_npy(&self, port: &PortType) -> Vec<u8> {
-        let shape: Vec<u64> = npy::frame_shape(port).iter().map(|len| *len as u64).collect();
-        let mut array = npy::header(npy::layout(port.dtype).0, &shape, 0);
-        array.extend_from_slice(&self.payload);
-        array
+        npy::array(port, &self.payload)
     }
 }
 

@@ -13,6 +13,8 @@ use crate::counter::Counter;
 use crate::elements::Elements;
 use crate::frame::Frame;
 use crate::kind::Waker;
+use crate::npy;
+use crate::port::PortType;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
@@ -52,16 +54,32 @@ pub struct Compared {
 }
 
 /// Two frames of one time that differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// Output port, by position.
     pub output: usize,
+    /// What it carries.
+    pub port: PortType,
     /// Their time.
     pub timestamp: u64,
     /// Payload of the block's frame.
     pub block: Vec<u8>,
     /// Payload of the shadow's.
     pub shadow: Vec<u8>,
+}
+
+impl Pair {
+    /// The block's frame as a NumPy array, `.npy`.
+    #[must_use]
+    pub fn block_npy(&self) -> Vec<u8> {
+        npy::array(&self.port, &self.block)
+    }
+
+    /// The shadow's frame as a NumPy array, `.npy`.
+    #[must_use]
+    pub fn shadow_npy(&self) -> Vec<u8> {
+        npy::array(&self.port, &self.shadow)
+    }
 }
 
 /// A shadow of a running block. It ends with the block, or when this is dropped.
@@ -89,7 +107,9 @@ impl Shadow {
         compared.block_time = per_frame(busy.saturating_sub(self.before.0), frames - self.before.1);
         let (busy, frames) = spent(&self.side);
         compared.shadow_time = per_frame(busy, frames);
-        compared.ended = self.link.fault();
+        let has_ended = self.is_over.load(Ordering::Acquire);
+        let differs = || has_ended.then(|| "a frame differs".to_owned());
+        compared.ended = self.link.fault().or_else(differs);
         compared
     }
 }
@@ -146,6 +166,7 @@ impl Handle {
             main: FrameReader::new(Arc::clone(main)),
             shadow: FrameReader::new(Arc::clone(shadow)),
             elements: Elements::new(port),
+            port: port.clone(),
         });
         let compared = Arc::new(Mutex::new(Compared::default()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -225,6 +246,7 @@ struct Output {
     main: FrameReader,
     shadow: FrameReader,
     elements: Elements,
+    port: PortType,
 }
 
 /// The thread that compares; so neither block does.
@@ -259,7 +281,7 @@ impl Comparison {
 
     /// Takes the next frame of an output, or the next two; `false` if there is nothing to take.
     fn step(&mut self, number: usize) -> bool {
-        let Output { main, shadow, elements } = &mut self.outputs[number];
+        let Output { main, shadow, elements, port } = &mut self.outputs[number];
         let (Some(a), Some(b)) = (main.peek().cloned(), shadow.peek().cloned()) else {
             return false;
         };
@@ -286,9 +308,14 @@ impl Comparison {
             compared.frames_different += 1;
             if compared.first.is_none() {
                 let bytes = |frame: &Frame| frame.as_slice::<u8>().to_vec();
-                let (block, shadow) = (bytes(&a), bytes(&b));
-                compared.first =
-                    Some(Arc::new(Pair { output: number, timestamp: time, block, shadow }));
+                let pair = Pair {
+                    output: number,
+                    port: port.clone(),
+                    timestamp: time,
+                    block: bytes(&a),
+                    shadow: bytes(&b),
+                };
+                compared.first = Some(Arc::new(pair));
                 let text = format!(
                     "the frame of time {time} differs in {} of {} values, by up to {}",
                     found.different, found.values, found.max

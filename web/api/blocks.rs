@@ -269,8 +269,7 @@ pub(super) async fn list(State(app): State<App>) -> Json<Vec<BlockSummary>> {
     params(("name" = String, Path, description = "its name, like `f[0].pfb`", example = "source")),
     responses(
         (status = 200, description = "the block", body = BlockPage),
-        (status = 404, description = "there is no such block", body = Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "there is no such block"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,

@@ -122,7 +122,7 @@ impl From<SwapError> for Problem {
 }
 
 /// The body of a request as text, if it says that it is JSON.
-fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
+pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
@@ -147,16 +147,11 @@ fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
         example = json!({"f[0].postproc": {"gains": 2}})),
     responses(
         (status = 200, description = "the blocks have taken the values", body = Retuned),
-        (status = 400, description = "the body is no JSON, or `at` no timestamp", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 404, description = "there is no such block", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "not now; nothing has changed", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 415, description = "the body does not say that it is JSON", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "refused, with every reason; nothing has changed",
-            body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "the body is no JSON, or `at` no timestamp"),
+        (status = 404, description = "there is no such block"),
+        (status = 409, description = "not now; nothing has changed"),
+        (status = 415, description = "the body does not say that it is JSON"),
+        (status = 422, description = "refused, with every reason; nothing has changed"),
     ))]
 pub(super) async fn retune(
     State(app): State<App>,
@@ -189,16 +184,11 @@ pub(super) async fn retune(
         example = json!({"parameters": {"taps": 8}})),
     responses(
         (status = 200, description = "it is made, or with `dry_run` could be", body = ChangeInfo),
-        (status = 400, description = "the request cannot be read", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 404, description = "there is no such block", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "it failed; the flowgraph goes on as before", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 415, description = "the body does not say that it is JSON", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "refused, with every reason; nothing has changed",
-            body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "the request cannot be read"),
+        (status = 404, description = "there is no such block"),
+        (status = 409, description = "it failed; the flowgraph goes on as before"),
+        (status = 415, description = "the body does not say that it is JSON"),
+        (status = 422, description = "refused, with every reason; nothing has changed"),
     ))]
 pub(super) async fn swap(
     State(app): State<App>,

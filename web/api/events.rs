@@ -71,8 +71,7 @@ fn number(text: &str, name: &str) -> Result<u64, Problem> {
     params(("since" = Option<u64>, Query, description = "number of the last event that is known")),
     responses(
         (status = 200, description = "the later ones, in order", body = EventList),
-        (status = 400, description = "`since` is no number", body = Problem,
-            content_type = "application/problem+json"),
+        (status = 400, description = "`since` is no number"),
     ))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -123,10 +122,8 @@ impl Following {
     responses(
         (status = 200, description = "each event with its `sequence` as `id`", body = EventInfo,
             content_type = "text/event-stream"),
-        (status = 400, description = "the number is none", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 429, description = "too many streams are open", body = Problem,
-            content_type = "application/problem+json"),
+        (status = 400, description = "the number is none"),
+        (status = 429, description = "too many streams are open"),
     ))]
 pub(super) async fn stream(
     State(app): State<App>,

@@ -65,8 +65,7 @@ pub(super) async fn list(State(app): State<App>) -> Json<Vec<KindSummary>> {
     params(("kind" = String, Path, description = "the word after `kind:`", example = "null_sink")),
     responses(
         (status = 200, description = "the kind", body = KindPage),
-        (status = 404, description = "there is no such kind", body = Problem,
-            content_type = "application/problem+json"),
+        (status = 404, description = "there is no such kind"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,

@@ -8,6 +8,7 @@
 //! - [`events`]: what happened, to look up and as a stream
 //! - `request`: what handlers share
 //! - [`snapshot`]: one frame of an output
+//! - [`shadows`]: second forms of blocks on the same frames
 //! - [`types`]: how ports and parameters are told
 
 mod blocks;
@@ -16,6 +17,7 @@ mod events;
 mod flowgraph;
 mod kinds;
 mod request;
+mod shadows;
 mod snapshot;
 mod types;
 
@@ -61,6 +63,9 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(snapshot::get))
+            .routes(routes!(shadows::list))
+            .routes(routes!(shadows::get, shadows::start, shadows::end))
+            .routes(routes!(shadows::first_difference))
             .routes(routes!(kinds::list))
             .routes(routes!(kinds::get))
             .routes(routes!(events::list))
@@ -88,13 +93,18 @@ fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
     api.security =
         Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
     for operation in api.paths.paths.values_mut().flat_map(operations) {
+        let responses = &mut operation.responses.responses;
         for (status, meaning) in ANYWHERE {
-            let problem = Ref::from_schema_name("Problem");
-            let content: Content = ContentBuilder::new().schema(Some(problem)).build();
-            let response =
-                ResponseBuilder::new().description(meaning).content(MEDIA_TYPE, content).build();
-            let responses = &mut operation.responses.responses;
+            let response = ResponseBuilder::new().description(meaning).build();
             responses.entry(status.to_owned()).or_insert(RefOr::T(response));
+        }
+        // Whatever goes wrong is told as a problem.
+        for (status, response) in responses {
+            if let (true, RefOr::T(response)) = (status.starts_with(['4', '5']), response) {
+                let problem = Ref::from_schema_name("Problem");
+                let content: Content = ContentBuilder::new().schema(Some(problem)).build();
+                response.content.insert(MEDIA_TYPE.to_owned(), RefOr::T(content));
+            }
         }
     }
     api

@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Time for a frame to come by; more would outlast the request.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The media type of an array, which has none of its own.
-const NPY: &str = "application/octet-stream";
+pub(super) const NPY: &str = "application/octet-stream";
 
 /// How many units of a frame arrived.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -181,9 +181,17 @@ fn accepted(headers: &HeaderMap) -> Format {
 }
 
 /// An array on its way to a client, which has its place among the snapshots until it is there.
-struct Sent {
-    array: Vec<u8>,
-    _place: OwnedSemaphorePermit,
+pub(super) struct Sent {
+    pub array: Vec<u8>,
+    pub _place: OwnedSemaphorePermit,
+}
+
+/// A place among the snapshots.
+pub(super) fn place(app: &App) -> Result<OwnedSemaphorePermit, Problem> {
+    app.snapshots.clone().try_acquire_owned().map_err(|_| {
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many snapshots are being taken")
+            .help("ask again when one is done")
+    })
 }
 
 impl AsRef<[u8]> for Sent {
@@ -212,20 +220,13 @@ impl AsRef<[u8]> for Sent {
                 ("fxgraph-config-id" = String, description = "as `config_id`, with the array"),
             ),
             content((Snapshot = "application/json"), ("application/octet-stream"))),
-        (status = 400, description = "the request cannot be read", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 404, description = "there is no such output", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 409, description = "the output has ended", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 422, description = "the frame is larger than `max_bytes`", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 429, description = "too many snapshots are being taken", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "the device cannot be read", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 503, description = "no frame came in time, or there is no memory for it",
-            body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "the request cannot be read"),
+        (status = 404, description = "there is no such output"),
+        (status = 409, description = "the output has ended"),
+        (status = 422, description = "the frame is larger than `max_bytes`"),
+        (status = 429, description = "too many snapshots are being taken"),
+        (status = 500, description = "the device cannot be read"),
+        (status = 503, description = "no frame came in time, or there is no memory for it"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -236,12 +237,7 @@ pub(super) async fn get(
     let format = asked(&query, "format", "npy")?.unwrap_or_else(|| accepted(&headers));
     let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
     let output = find(&app, &name, &port, max_bytes)?;
-    let Ok(place) = app.snapshots.clone().try_acquire_owned() else {
-        let detail = "too many snapshots are being taken";
-        return Err(
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).help("ask again when one is done")
-        );
-    };
+    let place = place(&app)?;
     let told = move || {
         let look = Look::at(&app.control, &output)?;
         let header = Snapshot::of(&look);

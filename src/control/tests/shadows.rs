@@ -63,7 +63,8 @@ fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
     assert_eq!((values, values_different), (frames, 1));
     // Nothing is compared after that.
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(control.shadows()[0].compared.frames, frames);
+    let after = &control.shadows()[0].compared;
+    assert_eq!((after.frames, after.ended.as_deref()), (frames, Some("a frame differs")));
     let text =
         format!("the frame of time {time} differs in 1 of 1 values, by up to {}", 9 * time * time);
     assert_eq!(events(&control, EventKind::ShadowDiffers), [text]);
@@ -76,10 +77,10 @@ fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
     let (control, running) = start("slow", 4);
     shadow(&control, "parameters: {flaw: slow}", false);
     let busy = control.change("f", "implementation: running").ok().unwrap();
-    assert!(matches!(
-        control.shadow(&busy, false),
-        Err(SwapError::NotExchanged(NotExchanged::Busy))
-    ));
+    let limit = busy.usual_limit();
+    for refused in [control.shadow(&busy, false), control.swap(&busy, limit, true)] {
+        assert!(matches!(refused, Err(SwapError::Shadowed(block)) if block == "f"));
+    }
     let seen = wait(&control, |compared| compared.frames_dropped > 0);
     assert_eq!(seen.compared.frames_different, 0);
     control.end_shadow("f").unwrap().unwrap();
