@@ -5,8 +5,18 @@ use fxgraph::{At, PortType, Refusal};
 
 /// Every name, in the order of a signal's way through the chain.
 pub const NAMES: &[&str] = &[
-    "sample", "heap", "pol", "spectrum", "unzip", "channel", "antenna", "baseline", "product",
+    "sample",
+    "heap",
+    "pol",
+    "spectrum",
+    "unzip",
+    "channel",
+    "antenna",
+    "baseline",
+    "product",
     "beam",
+    "east_west",
+    "north_south",
 ];
 
 /// Refuses input `index` of a block unless its validity has exactly these axes.

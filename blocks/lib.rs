@@ -20,6 +20,7 @@ pub mod f_engine;
 pub mod fft;
 pub mod file_sink;
 pub mod file_source;
+pub mod frb_beamformer;
 pub mod fringe_check;
 mod geometry;
 pub mod gpu;
@@ -64,6 +65,7 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<fft::Fft>(),
         KindEntry::of::<file_sink::FileSink>(),
         KindEntry::of::<file_source::FileSource>(),
+        KindEntry::of::<frb_beamformer::FrbBeamformer>(),
         KindEntry::of::<fringe_check::FringeCheck>(),
         KindEntry::of::<null_sink::NullSink>(),
         KindEntry::of::<null_source::NullSource>(),

@@ -72,7 +72,7 @@ impl Gains {
 }
 
 /// A number, or `{re: 1.0, im: 0.5}`.
-struct Gain(Complex32);
+pub(crate) struct Gain(pub(crate) Complex32);
 
 /// What a visitor of one of the three levels does with a number or a map.
 fn from_map<'de, A: MapAccess<'de>>(mut map: A) -> Result<Complex32, A::Error> {

@@ -3,7 +3,7 @@
 pub mod conformance;
 mod cpu;
 mod cuda;
-mod gains;
+pub(crate) mod gains;
 pub(crate) mod heaps;
 mod phase;
 pub(crate) mod rotate;

@@ -1,0 +1,260 @@
+//! Sizes of input and output, and what of them does not go together.
+
+use super::{FrbBeamformer, Integrate, Voltages};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
+
+/// Axes of the input.
+const AXES: [&str; 5] = ["spectrum", "channel", "pol", "east_west", "north_south"];
+/// Types of the feeds' voltages that are read.
+const DTYPES: [Dtype; 3] = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
+/// More points or beams are a mistake.
+const MOST: usize = 1 << 16;
+/// A larger output frame is a mistake.
+const MOST_BYTES: usize = 1 << 36;
+
+/// Sizes of the stream on its way through the stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Spectra of an input frame.
+    pub spectra: usize,
+    /// Channels of the input.
+    pub channels: usize,
+    /// Polarisations.
+    pub pols: usize,
+    /// Cylinders, from west to east.
+    pub cylinders: usize,
+    /// Feeds of a cylinder, from north to south.
+    pub feeds: usize,
+    /// Rows of beams from north to south: one for each beam across the cylinders, or each cylinder.
+    pub rows: usize,
+    /// Beams of a row.
+    pub row_beams: usize,
+    /// Channels that one channel of the input becomes, by a transform over as many spectra.
+    pub fine_channels: usize,
+    /// Sums of intensities, if there are any.
+    pub integrate: Option<Integrated>,
+    /// Parts of a frame, in time and in frequency, that can be missing.
+    pub units: [usize; 2],
+    /// ADC samples from one input spectrum to the next.
+    pub samples_per_spectrum: u64,
+    /// Type of the feeds' voltages.
+    pub dtype: Dtype,
+}
+
+/// How intensities are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Integrated {
+    /// Narrow channels of a sum.
+    pub channels: usize,
+    /// Spectra of a sum.
+    pub spectra: usize,
+}
+
+impl Sizes {
+    /// Beams of all rows.
+    pub const fn beams(&self) -> usize {
+        self.rows * self.row_beams
+    }
+
+    /// Transformed spectra that one spectrum of the output comes from.
+    pub fn spectra_per_sum(&self) -> usize {
+        self.integrate.map_or(1, |integrate| integrate.spectra)
+    }
+
+    /// Spectra of an output frame.
+    pub fn output_spectra(&self) -> usize {
+        self.spectra / self.fine_channels / self.spectra_per_sum()
+    }
+
+    /// Elements of one spectrum of the output.
+    pub fn output_spectrum(&self) -> usize {
+        let fine = self.channels * self.fine_channels * self.beams();
+        self.integrate.map_or(fine * self.pols, |integrate| fine / integrate.channels)
+    }
+
+    /// The sizes of the stages between `input` and the output.
+    pub fn new(parameters: &FrbBeamformer, input: &PortType) -> Result<Self, Vec<Refusal>> {
+        let mut refusals = refuse_input(input);
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let len = |name| input.axis_len(name).unwrap_or(0);
+        let (spectra, feeds) = (len("spectrum"), len("north_south"));
+        let mut refuse = |parameter, message: String, help: String| {
+            let at = At::Parameter(parameter);
+            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+        };
+        let rows = parameters.east_west.as_ref().map(|across| across.angles_degrees.len());
+        if rows.is_some_and(|rows| rows == 0 || rows > MOST) {
+            let message = "there are no such beams across the cylinders".to_owned();
+            refuse("east_west.angles_degrees", message, format!("1 to {MOST} angles"));
+        }
+        let points = parameters.north_south.as_ref().map(|along| along.points);
+        if let Some(points) = points
+            && !(feeds..=MOST).contains(&points)
+        {
+            let message = format!("{feeds} feeds do not fit a transform of {points} points");
+            refuse("north_south.points", message, format!("{feeds} to {MOST} points"));
+        }
+        let kept = parameters.clamp.as_ref().map(|clamp| clamp.beams);
+        if kept.is_some_and(|kept| kept == 0 || kept > feeds) {
+            let message =
+                format!("{} beams cannot be told apart by {feeds} feeds", kept.unwrap_or(0));
+            refuse("clamp.beams", message, format!("1 to {feeds} beams"));
+        }
+        if kept.is_some() && points.is_none() {
+            let message = "there are no beams to choose from".to_owned();
+            refuse("clamp", message, "it chooses from what `north_south` makes".to_owned());
+        }
+        let fine_channels = parameters.upchannelise.unwrap_or(1);
+        if fine_channels == 0 || !spectra.is_multiple_of(fine_channels) {
+            let message =
+                format!("{spectra} spectra of a frame are not whole transforms of {fine_channels}");
+            refuse("upchannelise", message, "it has to divide the spectra of a frame".to_owned());
+        } else if let Some(Integrate { channels, spectra: sum }) = parameters.integrate {
+            if channels == 0 || !fine_channels.is_multiple_of(channels) {
+                let message =
+                    format!("{fine_channels} narrow channels are not whole sums of {channels}");
+                let help = "it has to divide `upchannelise`".to_owned();
+                refuse("integrate.channels", message, help);
+            }
+            let transforms = spectra / fine_channels;
+            if sum == 0 || !transforms.is_multiple_of(sum) {
+                let message =
+                    format!("{transforms} spectra of a frame are not whole sums of {sum}");
+                let help = "frames have to hold whole sums".to_owned();
+                refuse("integrate.spectra", message, help);
+            }
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let units = |name| {
+            let axis = input.validity.axes.iter().find(|axis| axis.name == name);
+            axis.map_or(1, |axis| axis.len)
+        };
+        let sizes = Self {
+            spectra,
+            channels: len("channel"),
+            pols: len("pol"),
+            cylinders: len("east_west"),
+            feeds,
+            rows: rows.unwrap_or(len("east_west")),
+            row_beams: kept.or(points).unwrap_or(feeds),
+            fine_channels,
+            integrate: parameters.integrate.map(|integrate| Integrated {
+                channels: integrate.channels,
+                spectra: integrate.spectra,
+            }),
+            units: [units("spectrum"), units("channel")],
+            samples_per_spectrum: input.clock.samples_per_frame / spectra as u64,
+            dtype: input.dtype,
+        };
+        let bytes = [sizes.spectra, sizes.channels, sizes.pols, sizes.rows, sizes.row_beams, 8]
+            .iter()
+            .try_fold(1_usize, |bytes, len| bytes.checked_mul(*len));
+        if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
+            let message = "the beams of a frame take more than 64 GiB";
+            return Err(vec![
+                Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                    .help("shorter frames, or fewer channels in each of several blocks"),
+            ]);
+        }
+        Ok(sizes)
+    }
+
+    /// What the output carries.
+    pub fn output(&self, parameters: &FrbBeamformer, input: &PortType) -> PortType {
+        let spectra = Axis::new("spectrum", self.output_spectra());
+        let fine = self.fine_channels;
+        let merged = self.integrate.map_or(1, |integrate| integrate.channels);
+        let channels = Axis::new("channel", self.channels * fine / merged);
+        let beams = Axis::new("beam", self.beams());
+        let pols = Axis::new("pol", self.pols);
+        let has_sums = self.integrate.is_some();
+        let units = input.validity.axes.iter().filter(|axis| axis.name == "channel").cloned();
+        PortType {
+            dtype: match parameters.voltages {
+                _ if has_sums => Dtype::F32,
+                Voltages::Cf32 => Dtype::Cf32,
+                Voltages::Cf16 => Dtype::Cf16,
+            },
+            axes: if has_sums {
+                vec![spectra.clone(), channels, beams]
+            } else {
+                vec![spectra.clone(), channels, pols, beams]
+            },
+            clock: Clock { ..input.clock },
+            band: input.band.map(|band| narrower(&band, fine, merged)),
+            validity: if fine == 1 && !has_sums {
+                input.validity.clone()
+            } else {
+                ValidityType {
+                    axes: [spectra].into_iter().chain(units).collect(),
+                    full: self.spectra_per_sum() as u32,
+                }
+            },
+        }
+    }
+}
+
+/// The band whose channels become `fine` each, of which `merged` are added.
+fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
+    let of_each = fine / merged;
+    let channels = band.channels * of_each;
+    let width_hz = band.bandwidth_hz / band.channels as f64;
+    // How far the channel that comes to be the middle one is from the middle one of before.
+    let middle = (channels / 2) as f64 / of_each as f64 - (band.channels / 2) as f64;
+    let within = ((merged - 1) as f64 / 2.0 - (fine / 2) as f64) / fine as f64;
+    Band {
+        channels,
+        first_channel: band.first_channel * of_each,
+        centre_hz: band.centre_hz + (middle + within) * width_hz,
+        bandwidth_hz: band.bandwidth_hz,
+    }
+}
+
+/// What is wrong with the input, whatever the stages are.
+fn refuse_input(input: &PortType) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    if !DTYPES.contains(&input.dtype) {
+        let message = format!("feeds' voltages are ci4, ci8 or cf16, not {}", input.dtype);
+        refusals.push(
+            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+                .help("`convert` makes one of them of others"),
+        );
+    }
+    let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+    if names != AXES {
+        let message =
+            format!("expected the axes [{}], got [{}]", AXES.join("]["), names.join("]["));
+        refusals.push(
+            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                .help("`transpose` brings axes into another order"),
+        );
+        return refusals;
+    }
+    let units: Vec<&str> = input.validity.axes.iter().map(|axis| axis.name).collect();
+    let parts =
+        |axis: &Axis| input.axis_len(axis.name).is_some_and(|len| len.is_multiple_of(axis.len));
+    let known = [&AXES[..0], &AXES[..1], &AXES[..2]].contains(&units.as_slice());
+    if !known || !input.validity.axes.iter().all(parts) {
+        refusals.push(
+            Refusal::new(
+                codes::INPUT_AXIS,
+                At::Input(0),
+                "validity has to be by time, or by time and frequency",
+            )
+            .help("one flag, [spectrum] or [spectrum][channel], in equal parts of these axes"),
+        );
+    }
+    let spectra = input.axes[0].len as u64;
+    if !input.clock.samples_per_frame.is_multiple_of(spectra) {
+        let samples = input.clock.samples_per_frame;
+        let message =
+            format!("a frame of {samples} samples cannot hold {spectra} spectra of equal length");
+        refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
+    }
+    refusals
+}
