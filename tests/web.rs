@@ -79,8 +79,8 @@ fn a_running_flowgraph_is_told_and_stopped() {
     assert_eq!(program.get("/api/v1/health").json()["state"], "running");
     let pages = [
         ("/", "<!doctype html>"),
-        ("/page.js", "fetch"),
-        ("/page.css", "body"),
+        ("/main.js", "import"),
+        ("/style/base.css", "body"),
         ("/docs/", "swagger-ui"),
         ("/docs/swagger-initializer.js", "/api/v1/openapi.json"),
     ];

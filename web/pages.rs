@@ -2,23 +2,139 @@
 
 use crate::api;
 use axum::Router;
-use axum::http::header;
+use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
-pub(crate) fn router() -> Router {
-    let page = |media_type: &'static str, text: &'static str| {
-        let headers =
-            [(header::CONTENT_TYPE, media_type), (header::CONTENT_SECURITY_POLICY, POLICY)];
-        get(move || async move { (headers, text).into_response() })
+/// Path and text of each file that the page is made of, by their paths in `web/ui`.
+macro_rules! files {
+    ($($path:literal,)*) => {
+        [$((concat!("/", $path), include_str!(concat!("ui/", $path)))),*]
     };
+}
+
+/// The files of the page; a test holds them to the folder.
+const FILES: [(&str, &str); 36] = files![
+    "api.js",
+    "board.js",
+    "card.js",
+    "dialog.js",
+    "dom.js",
+    "fields.js",
+    "figures.js",
+    "fold.js",
+    "format.js",
+    "graph.js",
+    "header.js",
+    "icon.svg",
+    "index.html",
+    "layout.js",
+    "limit.js",
+    "log.js",
+    "main.js",
+    "markdown.js",
+    "panel.js",
+    "parameters.js",
+    "plots/chart.js",
+    "plots/colourmap.js",
+    "plots/lines.js",
+    "plots/matrix.js",
+    "plots/trend.js",
+    "plots/waterfall.js",
+    "request.js",
+    "style/base.css",
+    "style/board.css",
+    "style/graph.css",
+    "style/header.css",
+    "style/log.css",
+    "style/panel.css",
+    "swap.js",
+    "theme.js",
+    "themes.js",
+];
+
+/// Libraries of others that the page uses, as they came, with their licences.
+const VENDORED: [(&str, &str); 3] = files![
+    "vendor/uPlot-1.6.32/LICENSE",
+    "vendor/uPlot-1.6.32/uPlot.esm.js",
+    "vendor/uPlot-1.6.32/uPlot.min.css",
+];
+
+pub(crate) fn router() -> Router {
     let try_it =
         SwaggerUi::new("/docs").config(Config::from(api::DESCRIPTION).try_it_out_enabled(true));
-    Router::from(try_it)
-        .route("/", page("text/html; charset=utf-8", include_str!("ui/index.html")))
-        .route("/page.js", page("text/javascript; charset=utf-8", include_str!("ui/page.js")))
-        .route("/page.css", page("text/css; charset=utf-8", include_str!("ui/page.css")))
+    FILES.into_iter().chain(VENDORED).fold(Router::from(try_it), |router, (path, text)| {
+        let path = if path == "/index.html" { "/" } else { path };
+        let headers = headers(path);
+        router.route(path, get(move || async move { (headers, text).into_response() }))
+    })
+}
+
+fn headers(path: &str) -> [(HeaderName, &'static str); 3] {
+    let media_type = match path.rsplit_once('.') {
+        None if path == "/" => "text/html; charset=utf-8",
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    };
+    [
+        (header::CONTENT_TYPE, media_type),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        // Another version of the program may answer at this address next time.
+        (header::CACHE_CONTROL, "no-cache"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_file_of_the_page_is_served() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
+        let mut folders = vec![root.clone()];
+        let mut there = BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    there.insert(format!("/{}", path.strip_prefix(&root).unwrap().display()));
+                }
+            }
+        }
+        let served: BTreeSet<String> =
+            FILES.iter().chain(&VENDORED).map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(served, there);
+    }
+
+    #[test]
+    fn vendored_libraries_have_a_licence_that_is_allowed() {
+        let allowed = include_str!("../deny.toml");
+        let licences = VENDORED.iter().filter(|(path, _)| path.ends_with("/LICENSE"));
+        for (path, text) in licences.clone() {
+            assert!(text.starts_with("The MIT License (MIT)"), "{path}");
+            assert!(allowed.contains("\"MIT\""));
+        }
+        let folder = |path: &'static str| path.rsplit_once('/').map(|(folder, _)| folder);
+        let licensed: BTreeSet<_> = licences.map(|(path, _)| folder(path)).collect();
+        assert!(VENDORED.iter().all(|(path, _)| licensed.contains(&folder(path))));
+    }
+
+    #[test]
+    fn the_page_asks_nobody_else() {
+        for (path, text) in FILES {
+            let strange = text
+                .lines()
+                .find(|line| line.contains("://") && !line.contains("http://www.w3.org/2000/svg"));
+            assert_eq!(strange, None, "{path}");
+        }
+    }
 }

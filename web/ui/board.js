@@ -1,0 +1,159 @@
+// The plots that the user has put up, fed by one stream for all of them.
+
+import * as api from "./api.js";
+import { Card } from "./card.js";
+import { at, h } from "./dom.js";
+import { short } from "./format.js";
+
+const SETTLE_MS = 150;
+const MOST = 16;
+
+/// What the page of a flowgraph begins with, as far as there is such an output: the first of each.
+const FIRST = ["spectrum", "band_pass", "visibility", "matrix"];
+
+export class Board {
+  #cards = [];
+  #views = new Map();
+  #name = null;
+  #outputs = [];
+  #stream = null;
+  #timer = 0;
+
+  constructor() {
+    this.box = at("board");
+    this.output = at("add-output");
+    this.view = at("add-view");
+    this.addButton = at("add");
+    this.pauseButton = at("pause");
+    this.output.addEventListener("change", () => this.#offerViews());
+    this.addButton.addEventListener("click", () => this.#addChosen());
+    this.pauseButton.addEventListener("click", () => {
+      const isPaused = this.pauseButton.getAttribute("aria-pressed") !== "true";
+      this.pauseButton.setAttribute("aria-pressed", isPaused);
+      this.#changed();
+    });
+    // Nobody looks: nothing is asked.
+    document.addEventListener("visibilitychange", () => this.#changed());
+  }
+
+  /// Takes over which outputs `flowgraph` has.
+  async show(flowgraph) {
+    const outputs = [...new Set(flowgraph.graph.edges.map((edge) => JSON.stringify([edge.from, edge.output])))];
+    if (outputs.join() === this.#outputs.join()) return;
+    this.#outputs = outputs;
+    const chosen = this.output.value;
+    this.output.replaceChildren(...outputs.map((one) => h("option", { value: one }, JSON.parse(one).join("."))));
+    if (outputs.includes(chosen)) this.output.value = chosen;
+    this.#views.clear();
+    await this.#offerViews();
+    if (this.#name !== null) return;
+    this.#name = flowgraph.name;
+    await this.#begin();
+  }
+
+  /// Lets the user choose a plot of an output.
+  async offer(block, port) {
+    this.output.value = JSON.stringify([block, port]);
+    await this.#offerViews();
+    this.view.focus();
+    this.view.scrollIntoView({ block: "nearest" });
+  }
+
+  async #viewsOf(block, port) {
+    const key = `${block}.${port}`;
+    if (!this.#views.has(key)) {
+      const views = api.ask(`${api.output(block, port)}/views`).then((answer) => answer.views);
+      this.#views.set(key, views.catch((error) => {
+        this.#views.delete(key);
+        throw error;
+      }));
+    }
+    return this.#views.get(key);
+  }
+
+  async #offerViews() {
+    if (!this.output.value) return;
+    const chosen = this.output.value;
+    const views = await this.#viewsOf(...JSON.parse(chosen)).catch(() => []);
+    if (this.output.value !== chosen) return;
+    this.view.replaceChildren(...views.map((view) => h("option", { value: view.name }, view.title)));
+    this.view.disabled = views.length === 0;
+    if (views.length === 0) this.view.append(h("option", {}, "nothing to plot"));
+    this.addButton.disabled = views.length === 0;
+  }
+
+  async #addChosen() {
+    const [block, port] = JSON.parse(this.output.value);
+    await this.#add({ block, port, view: this.view.value });
+    this.#cards.at(-1)?.element.scrollIntoView({ block: "nearest" });
+    this.#keep();
+  }
+
+  async #add(spec) {
+    if (this.#cards.length >= MOST) return this.#note(`${MOST} plots at most: take one off first`);
+    const view = (await this.#viewsOf(spec.block, spec.port)).find((one) => one.name === spec.view);
+    if (!view) return;
+    const card = new Card(spec, view, {
+      onChange: () => (this.#keep(), this.#changed()),
+      onClose: () => {
+        this.#cards.splice(this.#cards.indexOf(card), 1);
+        this.#keep();
+        this.#changed();
+      },
+    });
+    this.#cards.push(card);
+    this.box.append(card.element);
+    this.#changed();
+  }
+
+  /// The plots that were up when this page was seen last, or some that most want to see.
+  async #begin() {
+    const kept = localStorage.getItem(`fxgraph-board-${this.#name}`);
+    for (const spec of kept ? JSON.parse(kept) : await this.#usual()) await this.#add(spec).catch(() => {});
+  }
+
+  async #usual() {
+    const found = new Map();
+    for (const [block, port] of this.#outputs.map((one) => JSON.parse(one))) {
+      // Replicas show the same.
+      if (/\[[1-9]\d*\]/.test(block)) continue;
+      for (const view of await this.#viewsOf(block, port).catch(() => [])) {
+        // A band-pass is best seen as far down as it goes: after gains and quantisation.
+        if (!found.has(view.name) || view.name === "band_pass") found.set(view.name, { block, port, view: view.name });
+      }
+    }
+    return FIRST.map((name) => found.get(name)).filter(Boolean);
+  }
+
+  #keep() {
+    localStorage.setItem(`fxgraph-board-${this.#name}`, JSON.stringify(this.#cards.map((card) => card.spec())));
+    this.#note("");
+  }
+
+  /// Opens the stream anew for the cards that move, once the user has settled.
+  #changed() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#open(), SETTLE_MS);
+  }
+
+  #open() {
+    this.#stream?.abort();
+    this.#stream = null;
+    const isPaused = document.hidden || this.pauseButton.getAttribute("aria-pressed") === "true";
+    const moving = isPaused ? [] : this.#cards.filter((card) => card.moves);
+    if (moving.length === 0) return;
+    this.#stream = new AbortController();
+    const query = moving.map((card) => `view=${encodeURIComponent(card.path())}`).join("&");
+    api.follow(`/views?${query}`, {
+      signal: this.#stream.signal,
+      onEvent: (name, data) => moving[data.index].take(name, data),
+      onProblem: (problem) => this.#note([problem.message, ...problem.help].join("; ")),
+    });
+    this.#note("");
+  }
+
+  #note(text) {
+    at("board-note").hidden = !text;
+    at("board-note").textContent = short(text, 300);
+  }
+}

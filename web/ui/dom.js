@@ -1,0 +1,52 @@
+// Elements, and making one look like another without losing focus or what was typed.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/// An element of HTML: `h("td", { class: "number" }, "3")`.
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+/// An element of SVG.
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+export const at = (id) => document.getElementById(id);
+
+/// Makes the children of `parent` look like `wanted`. Elements of the same tag stay, with their focus
+/// and their listeners; so listeners belong on something around them.
+export function morph(parent, wanted) {
+  const fresh = wanted.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+  fresh.forEach((child, index) => {
+    const there = parent.childNodes[index];
+    const next = child instanceof Node ? child : document.createTextNode(String(child));
+    if (!there) parent.append(next);
+    else if (there.nodeName !== next.nodeName) there.replaceWith(next);
+    else if (next.nodeType === Node.TEXT_NODE) {
+      if (there.data !== next.data) there.data = next.data;
+    } else alike(there, next);
+  });
+  while (parent.childNodes.length > fresh.length) parent.lastChild.remove();
+}
+
+function alike(there, next) {
+  for (const { name } of [...there.attributes]) if (!next.hasAttribute(name)) there.removeAttribute(name);
+  for (const { name, value } of next.attributes) {
+    if (there.getAttribute(name) !== value) there.setAttribute(name, value);
+  }
+  morph(there, [...next.childNodes]);
+}
+
+/// Offers `blob` as a file.
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

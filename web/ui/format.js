@@ -1,0 +1,56 @@
+// Figures as people read them.
+
+const PREFIXES = ["", "k", "M", "G", "T", "P"];
+
+/// `value` with three significant digits, and the prefix of its power of 1000: `27.4 M`.
+export function si(value, unit) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "-";
+  let power = 0;
+  let left = Math.abs(value);
+  while (left >= 999.5 && power < PREFIXES.length - 1) {
+    left /= 1000;
+    power += 1;
+  }
+  const digits = left >= 99.95 || left === 0 ? 0 : left >= 9.995 ? 1 : 2;
+  return `${value < 0 ? "-" : ""}${left.toFixed(digits)} ${PREFIXES[power]}${unit}`.trim();
+}
+
+export const bits = (bytesPerSecond) => si(bytesPerSecond === null ? null : 8 * bytesPerSecond, "b/s");
+export const frames = (perSecond) => si(perSecond, "fr/s");
+export const count = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
+
+export function percent(share) {
+  if (share === null || share === undefined || !Number.isFinite(share)) return "-";
+  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+export function seconds(time) {
+  if (time === null || time === undefined) return "-";
+  if (time < 1e-6) return `${(1e9 * time).toFixed(0)} ns`;
+  if (time < 1e-3) return `${(1e6 * time).toPrecision(3)} µs`;
+  if (time < 1) return `${(1e3 * time).toPrecision(3)} ms`;
+  if (time < 60) return `${time.toFixed(1)} s`;
+  const whole = Math.floor(time);
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = `${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+  const hours = Math.floor(whole / 3600);
+  return hours < 24 ? `${two(hours)}:${clock}` : `${Math.floor(hours / 24)} d ${two(hours % 24)}:${clock}`;
+}
+
+/// The unit that a name carries: `adc_sample_rate_hz` is in Hz.
+export function unitOf(name) {
+  const units = {
+    hz: "Hz", seconds: "s", samples: "samples", bytes: "bytes", degrees: "°", radians: "rad", metres: "m", db: "dB",
+    fraction: "of 1", frames: "frames", kelvin: "K",
+  };
+  return units[name.split("_").at(-1)] ?? "";
+}
+
+/// Time of day, UTC, of Unix time.
+export const clock = (unixSeconds) => new Date(1000 * unixSeconds).toISOString().slice(11, 23);
+
+/// A value in at most `length` characters.
+export function short(value, length = 60) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text === undefined ? "" : text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}

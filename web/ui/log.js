@@ -1,0 +1,66 @@
+// What happened: a log that grows as it happens.
+
+import * as api from "./api.js";
+import { at, h } from "./dom.js";
+import * as format from "./format.js";
+
+const KEPT = 2000;
+const FAULTS = new Set([
+  "fault", "skipped", "restarted", "rolled_back", "not_swapped", "shadow_differs", "data_lost", "aborted",
+]);
+
+/// Follows the events of the run; `onEvent` hears each.
+export class Log {
+  #events = [];
+
+  constructor(onEvent) {
+    this.onEvent = onEvent;
+    this.list = at("log");
+    this.kind = at("log-kind");
+    this.text = at("log-text");
+    this.kind.append(h("option", { value: "" }, "all kinds"), h("option", { value: "faults" }, "faults and losses"));
+    this.kind.addEventListener("change", () => this.#draw());
+    this.text.addEventListener("input", () => this.#draw());
+  }
+
+  follow(signal) {
+    return api.follow("/events/stream", { signal, onEvent: (_, event) => this.#take(event) });
+  }
+
+  #take(event) {
+    this.#events.push(event);
+    if (this.#events.length > KEPT) this.#events.shift();
+    if (![...this.kind.options].some((option) => option.value === event.kind)) {
+      this.kind.append(h("option", { value: event.kind }, event.kind.replaceAll("_", " ")));
+    }
+    if (this.#isShown(event)) {
+      // The newest is on top; who has scrolled down keeps what they read.
+      const before = this.list.scrollHeight;
+      this.list.prepend(row(event));
+      if (this.list.scrollTop > 0) this.list.scrollTop += this.list.scrollHeight - before;
+      while (this.list.childElementCount > KEPT) this.list.lastElementChild.remove();
+    }
+    this.onEvent(event);
+  }
+
+  #isShown(event) {
+    const kind = this.kind.value;
+    if (kind === "faults" ? !isFault(event) : kind && event.kind !== kind) return false;
+    const wanted = this.text.value.trim().toLowerCase();
+    return `${event.block ?? ""} ${event.kind} ${event.text}`.toLowerCase().includes(wanted);
+  }
+
+  #draw() {
+    this.list.replaceChildren(...this.#events.filter((event) => this.#isShown(event)).reverse().map(row));
+  }
+}
+
+const isFault = ({ kind }) => FAULTS.has(kind);
+
+function row(event) {
+  return h("li", { class: isFault(event) ? "fault" : "", "data-kind": event.kind },
+    h("time", { datetime: new Date(1000 * event.unix_time_seconds).toISOString(), title: "UTC" }, format.clock(event.unix_time_seconds)),
+    h("span", { class: "kind" }, event.kind.replaceAll("_", " ")),
+    h("span", { class: "block" }, event.block ?? ""),
+    h("span", { class: "text" }, event.text));
+}

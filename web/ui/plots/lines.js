@@ -1,0 +1,67 @@
+// Values against frequency or channel: as a line, and as a waterfall that remembers.
+
+import { h } from "../dom.js";
+import { Chart } from "./chart.js";
+import { Waterfall } from "./waterfall.js";
+
+const WATERFALLS = new Set(["spectrum", "band_pass"]);
+
+export class Lines {
+  #charts = [];
+  #units = "";
+  #waterfall = new Waterfall();
+  points = 512;
+
+  constructor(view, shows) {
+    this.view = view;
+    this.element = h("div", { class: "canvas" });
+    if (!WATERFALLS.has(view.name)) {
+      this.shows = "line";
+      return;
+    }
+    this.choices = ["both", "line", "waterfall"];
+    this.shows = this.choices.includes(shows) ? shows : "both";
+  }
+
+  show(shows) {
+    this.shows = shows;
+    this.#units = "";
+  }
+
+  clear() {
+    this.#waterfall.clear();
+  }
+
+  close() {
+    this.#charts.forEach((chart) => chart.close());
+    this.#waterfall.close();
+  }
+
+  draw(message) {
+    const series = Map.groupBy(message.series, (one) => one.unit);
+    const units = [...series.keys()].join();
+    if (units !== this.#units) this.#build(series);
+    this.#units = units;
+    const { x } = message;
+    const places = Array.from({ length: x.len }, (_, index) => x.start + x.step * index);
+    this.#charts.forEach((chart) => chart.draw(places, series.get(chart.unit).map((one) => one.values), x));
+    this.#waterfall.take(message.series[0].values);
+    if (this.#waterfall.element.isConnected) this.#waterfall.draw();
+  }
+
+  /// One chart for each unit: decibels and degrees share no axis.
+  #build(series) {
+    this.#charts.forEach((chart) => chart.close());
+    this.#charts = [];
+    this.element.replaceChildren();
+    if (this.shows !== "waterfall") {
+      for (const [unit, ones] of series) {
+        const height = series.size > 1 || this.shows === "both" ? 118 : 200;
+        const chart = new Chart({ unit, names: ones.map((one) => one.name), height, bars: this.view.name === "histogram" });
+        this.#charts.push(chart);
+        this.element.append(chart.element);
+      }
+    }
+    if (this.shows !== "line") this.element.append(this.#waterfall.element);
+  }
+}
