@@ -43,6 +43,17 @@ impl Failure {
         Self::failed(format!("{what}: {}", runtime::with_causes(error)))
     }
 
+    /// What went wrong first, in one line.
+    pub fn first_line(&self) -> String {
+        let text = match self {
+            Self::Configuration(text) => text.clone(),
+            Self::Failed(reasons) => reasons.concat(),
+            Self::Output(error) => error.to_string(),
+            Self::Shown | Self::Interrupted => String::new(),
+        };
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
     /// Tells the user, and says what to exit with.
     pub fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {

@@ -4,18 +4,22 @@
 //! - [`commands`]: one file per command
 //! - [`terminal`]: what goes to stdout and stderr, and in which colours
 //! - [`table`], [`units`]: how results are written
+//! - [`drawing`]: what is drawn with characters
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
+//! - [`client`]: speaking with a running flowgraph
+//! - [`assignment`]: `name=value` on the command line
 //! - [`kernel_folder`]: edited kernels for a running flowgraph
 //! - [`serve`]: serving a running flowgraph over HTTP
 //! - [`tuning`]: the file of measurements that kernels are cut by
-//! - [`memory`]: how much there is
 //! - [`signals`]: SIGINT and SIGTERM
-//! - [`elements`]: the elements of a frame as numbers
 //! - [`failure`]: why a command did not succeed, and the exit code that says so
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
 
+mod assignment;
+mod client;
 mod commands;
+mod drawing;
 mod failure;
 mod flowgraph;
 mod kernel_folder;

@@ -7,13 +7,19 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Where a flowgraph is served, and looked for, unless the user says otherwise.
+pub const USUAL_ADDRESS: &str = "127.0.0.1:8080";
+
 /// Where and how to serve.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
-    /// Serves REST and a page while the flowgraph runs, like on 127.0.0.1:8080; port 0 takes any
-    /// free one
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
+    /// Serves REST and a page while the flowgraph runs, on 127.0.0.1:8080 unless an address is
+    /// given; port 0 takes any free one
+    #[arg(
+        long, value_name = "ADDRESS:PORT", value_parser = parse_address,
+        num_args = 0..=1, default_missing_value = USUAL_ADDRESS
+    )]
     listen: Option<SocketAddr>,
 
     /// File with a token that clients must send; needed where other machines can reach the address

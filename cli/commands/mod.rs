@@ -4,6 +4,7 @@ mod bench;
 mod completions;
 mod conformance;
 mod dashboard;
+mod events;
 mod explain;
 mod generate;
 mod graph;
@@ -12,7 +13,11 @@ mod list;
 mod plan;
 pub mod run;
 mod schema;
+mod set;
+mod stop;
+mod swap;
 mod test;
+mod top;
 mod tune;
 mod validate;
 
@@ -27,6 +32,12 @@ pub enum Command {
     Test(test::Test),
     Plan(plan::Plan),
     Graph(graph::Graph),
+    Top(top::Top),
+    Set(set::Set),
+    Swap(swap::Swap),
+    Events(events::Events),
+    Stop(stop::Stop),
+    Abort(stop::Abort),
     Dashboard(dashboard::Dashboard),
     List(list::List),
     Schema(schema::Schema),
@@ -48,6 +59,12 @@ impl Command {
             Self::Test(command) => command.execute(terminal),
             Self::Plan(command) => command.execute(terminal),
             Self::Graph(command) => command.execute(terminal),
+            Self::Top(command) => command.execute(terminal),
+            Self::Set(command) => command.execute(terminal),
+            Self::Swap(command) => command.execute(terminal),
+            Self::Events(command) => command.execute(terminal),
+            Self::Stop(command) => command.execute(terminal),
+            Self::Abort(command) => command.execute(terminal),
             Self::Dashboard(command) => command.execute(terminal),
             Self::List(command) => command.execute(terminal),
             Self::Schema(command) => command.execute(terminal),

@@ -1,0 +1,68 @@
+//! `fxgraph events`
+
+use crate::client::Connection;
+use crate::client::answers::Event;
+use crate::failure::Failure;
+use crate::terminal::{Paint, Terminal};
+use serde_json::Value;
+
+/// Shows what happened to a running flowgraph: faults, swaps, lost data
+#[derive(Debug, clap::Args)]
+pub struct Events {
+    /// Goes on with what happens, to the end of the run
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Leaves out the events up to this one
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    since: u64,
+
+    /// Writes one JSON object per line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Events {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        if self.follow {
+            for told in client.follow(&format!("/api/v1/events/stream?since={}", self.since))? {
+                let told =
+                    told.map_err(|error| Failure::because("the events broke off", &error))?;
+                self.show(serde_json::from_str(&told).unwrap_or(Value::Null), terminal)?;
+            }
+            return Ok(());
+        }
+        let path = format!("/api/v1/events?since={}", self.since);
+        let answer: Value = client.get(&path)?;
+        if let Some(forgotten) = answer["forgotten"].as_u64().filter(|count| *count > 0) {
+            terminal.note(&format!("{forgotten} earlier events are forgotten"));
+        }
+        let events = answer["events"].as_array().cloned().unwrap_or_default();
+        events.into_iter().try_for_each(|event| self.show(event, terminal))
+    }
+
+    fn show(&self, event: Value, terminal: &Terminal) -> Result<(), Failure> {
+        if self.json {
+            return terminal.results(&event.to_string());
+        }
+        let event: Event = serde_json::from_value(event)
+            .map_err(|error| Failure::because("an event cannot be read", &error))?;
+        terminal.results(&line(&event, terminal))
+    }
+}
+
+fn line(event: &Event, terminal: &Terminal) -> String {
+    let kind = if event.is_bad() { Paint::Bad } else { Paint::Bold };
+    let block = event.block.as_ref().map(|block| format!(" {block}")).unwrap_or_default();
+    let text = if event.text.is_empty() { String::new() } else { format!("  {}", event.text) };
+    format!(
+        "{:>5}  {}  {}{block}{text}",
+        event.sequence,
+        event.time_of_day(),
+        terminal.paint(kind, &event.kind),
+    )
+}

@@ -1,0 +1,92 @@
+//! `fxgraph set`
+
+use crate::assignment::Assignment;
+use crate::client::answers::Retuned;
+use crate::client::{Connection, with_help};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+/// Changes live parameters of a running flowgraph: all of them or none, from one timestamp on
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples: fxgraph set 'f[0].postproc.gains=0.4' 'f[1].postproc.gains=0.4'\n          \
+                  fxgraph set 'source.signals=cw(0.1, 1e8)' --at 8000000000"
+)]
+pub struct Set {
+    /// Parameters with their new values, in YAML
+    #[arg(required = true, value_name = "BLOCK.PARAMETER=VALUE", value_parser = Assignment::parse)]
+    parameters: Vec<Assignment>,
+
+    /// Timestamp from which the values hold, in ADC samples since sync time; as soon as it can be
+    /// unless given
+    #[arg(long, value_name = "TIMESTAMP")]
+    at: Option<u64>,
+
+    /// Writes the answer as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Set {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        let mut path = "/api/v1/blocks".to_owned();
+        if let Some(at) = self.at {
+            path += &format!("?at={at}");
+        }
+        let body = by_block(&self.parameters)?;
+        let answer: Value = client.send(Method::PATCH, &path, Some(&body))?;
+        if self.json {
+            return terminal.json(&answer);
+        }
+        let retuned: Retuned = serde_json::from_value(answer)
+            .map_err(|error| Failure::because("the answer cannot be read", &error))?;
+        if retuned.is_late {
+            terminal.note("the timestamp that was asked for had passed");
+        }
+        terminal.results(&format!(
+            "in force from timestamp {}, config {}",
+            retuned.effective_timestamp, retuned.config_id
+        ))
+    }
+}
+
+/// `{"block": {"parameter": value}}`
+fn by_block(parameters: &[Assignment]) -> Result<Value, Failure> {
+    let mut blocks: Map<String, Value> = Map::new();
+    for Assignment { name, value } in parameters {
+        let Some((block, parameter)) = name.rsplit_once('.') else {
+            let help = format!("give it as {name}.PARAMETER=VALUE; `fxgraph top` lists the blocks");
+            let what = format!("`{name}` names no parameter of a block");
+            return Err(Failure::failed(with_help(&what, [help.as_str()])));
+        };
+        let entry = blocks.entry(block).or_insert_with(|| json!({}));
+        if entry.get(parameter).is_some() {
+            return Err(Failure::failed(format!("`{name}` is given twice")));
+        }
+        entry[parameter] = value.clone();
+    }
+    Ok(blocks.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(words: &[&str]) -> Result<Value, Failure> {
+        by_block(&words.iter().map(|word| Assignment::parse(word).unwrap()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn parameters_are_gathered_by_block() {
+        let expected = json!({"f[0].pfb": {"a": 1, "b": [2]}, "x": {"a": "hello"}});
+        assert_eq!(body(&["f[0].pfb.a=1", "x.a=hello", "f[0].pfb.b=[2]"]).unwrap(), expected);
+        assert!(body(&["gain=1"]).is_err());
+        assert!(body(&["x.a=1", "x.a=2"]).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! `fxgraph swap`
+
+use crate::assignment::Assignment;
+use crate::client::answers::Change;
+use crate::client::{Connection, in_path};
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+use crate::terminal::Terminal;
+use crate::units;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+/// Exchanges a block of a running flowgraph for another form of itself, without losing a frame
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples: fxgraph swap x --implementation tensor_core --dry-run\n          \
+                  fxgraph swap 'f[0].pfb' taps=8"
+)]
+pub struct Swap {
+    #[command(flatten)]
+    form: Form,
+
+    /// Says what would be done, and does not do it
+    #[arg(long)]
+    dry_run: bool,
+
+    /// The flowgraph may wait for the new block: right for files, wrong for a telescope
+    #[arg(long)]
+    may_hold_up: bool,
+
+    /// Writes the answer as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A block, and what of it changes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Form {
+    /// The block
+    pub block: String,
+
+    /// Parameters that change, in YAML; nothing behind the sign takes one back to its default
+    #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
+    parameters: Vec<Assignment>,
+
+    /// Another kind with the same ports
+    #[arg(long)]
+    kind: Option<String>,
+
+    /// Another form of the kind
+    #[arg(long)]
+    implementation: Option<String>,
+
+    /// Another device
+    #[arg(long)]
+    device: Option<String>,
+}
+
+impl Form {
+    /// The keys of the block's entry that change.
+    fn entry(&self) -> Value {
+        let mut entry = Map::new();
+        let words = [
+            ("kind", &self.kind),
+            ("implementation", &self.implementation),
+            ("device", &self.device),
+        ];
+        for (key, word) in words {
+            if let Some(word) = word {
+                entry.insert(key.to_owned(), json!(word));
+            }
+        }
+        if !self.parameters.is_empty() {
+            let named = self.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
+            entry.insert("parameters".to_owned(), Value::Object(named.collect()));
+        }
+        entry.into()
+    }
+}
+
+impl Swap {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        let path = format!(
+            "/api/v1/blocks/{}?dry_run={}&may_hold_up={}",
+            in_path(&self.form.block),
+            self.dry_run,
+            self.may_hold_up
+        );
+        let answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()))?;
+        if self.json {
+            return terminal.json(&answer);
+        }
+        let change: Change = serde_json::from_value(answer)
+            .map_err(|error| Failure::because("the answer cannot be read", &error))?;
+        terminal.results(&as_text(&change, self.dry_run, terminal))
+    }
+}
+
+fn as_text(change: &Change, is_dry: bool, terminal: &Terminal) -> String {
+    let columns = [("changes", Align::Left), ("from", Align::Left), ("to", Align::Left)];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    for difference in &change.differences {
+        table.row([difference.key.clone(), difference.from.to_string(), difference.to.to_string()]);
+    }
+    let mut text = if change.differences.is_empty() {
+        "nothing is different\n".to_owned()
+    } else {
+        format!("{}\n", table.finish())
+    };
+    let done = if is_dry { "would be made" } else { "made" };
+    text += &match &change.restart_because {
+        Some(why) => format!("it takes a restart: {why}\n"),
+        None => format!("{done}: {}; interruption: {}\n", change.way, change.gap),
+    };
+    for (device, bytes) in &change.memory_bytes {
+        text += &format!("memory on {device} for a while: {}\n", units::bytes(*bytes as f64));
+    }
+    text
+}

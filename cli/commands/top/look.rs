@@ -1,0 +1,218 @@
+//! What a flowgraph does at one moment, block by block.
+
+use crate::client::Client;
+use crate::client::answers::{Block, Event, Events, Flowgraph};
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use crate::units;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Events that are kept.
+const EVENTS: usize = 500;
+
+/// One flowgraph, looked at again and again.
+#[derive(Default)]
+pub struct Watch {
+    events: Vec<Event>,
+    elapsed_seconds: f64,
+}
+
+/// A flowgraph at one moment.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub flowgraph: Flowgraph,
+    pub rows: Vec<Row>,
+    /// The newest events, in order.
+    pub events: Vec<Event>,
+}
+
+/// What one block does. What is not known in the first second is missing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub name: String,
+    pub kind: String,
+    pub device: String,
+    pub state: String,
+    /// Frames that it takes, or makes if it is a source.
+    pub frames_per_second: Option<f64>,
+    /// Larger of what it takes and what it pushes.
+    pub bytes_per_second: Option<f64>,
+    pub busy_fraction: Option<f64>,
+    /// The same of the GPU that it runs on.
+    pub device_busy_fraction: Option<f64>,
+    /// Signal time per time.
+    pub real_time_fraction: Option<f64>,
+    /// Frames that wait in its fullest queue, and what that holds.
+    pub queue: Option<(usize, usize)>,
+    pub losses: u64,
+    pub faults: u64,
+}
+
+impl Watch {
+    /// Looks once.
+    pub fn look(&mut self, client: &Client) -> Result<Look, Failure> {
+        let flowgraph: Flowgraph = client.get("/api/v1/flowgraph")?;
+        let blocks: Vec<Block> = client.get("/api/v1/blocks")?;
+        if flowgraph.elapsed_seconds < self.elapsed_seconds {
+            // Another run at the same place counts its events anew.
+            self.events.clear();
+        }
+        self.elapsed_seconds = flowgraph.elapsed_seconds;
+        let last = self.events.last().map_or(0, |event| event.sequence);
+        let told: Events = client.get(&format!("/api/v1/events?since={last}"))?;
+        self.events.extend(told.list);
+        self.events.drain(..self.events.len().saturating_sub(EVENTS));
+        Ok(Look::of(flowgraph, blocks, self.events.clone()))
+    }
+}
+
+impl Look {
+    pub fn of(flowgraph: Flowgraph, blocks: Vec<Block>, events: Vec<Event>) -> Self {
+        let rows = blocks.into_iter().map(|block| Row::of(block, &flowgraph)).collect();
+        Self { flowgraph, rows, events }
+    }
+
+    /// Signal time per time of what flows in.
+    pub fn real_time_fraction(&self) -> Option<f64> {
+        let reads = |row: &Row| self.flowgraph.graph.edges.iter().any(|edge| edge.to == row.name);
+        let sources = self.rows.iter().filter(|row| !reads(row));
+        mean(sources.filter_map(|row| row.real_time_fraction))
+    }
+
+    pub fn losses(&self) -> u64 {
+        self.rows.iter().map(|row| row.losses).sum()
+    }
+
+    pub fn faults(&self) -> u64 {
+        self.rows.iter().map(|row| row.faults).sum()
+    }
+
+    pub fn elapsed(&self) -> String {
+        let time = Duration::try_from_secs_f64(self.flowgraph.elapsed_seconds);
+        units::elapsed(time.unwrap_or_default())
+    }
+
+    /// All of it for a program.
+    pub fn as_json(&self) -> Value {
+        json!({
+            "flowgraph": self.flowgraph.name,
+            "state": self.flowgraph.state,
+            "config_id": self.flowgraph.config_id,
+            "elapsed_seconds": self.flowgraph.elapsed_seconds,
+            "real_time_fraction": self.real_time_fraction(),
+            "losses": self.losses(),
+            "faults": self.faults(),
+            "blocks": self.rows,
+        })
+    }
+
+    /// The blocks as a table.
+    pub fn as_text(&self, terminal: &Terminal) -> String {
+        use Align::{Left, Right};
+        let mut columns = vec![("block", Left), ("kind", Left)];
+        columns.extend(self.figures().map(|heading| (heading, Right)));
+        let mut table = Table::new(terminal.coloured_results, &columns);
+        for row in &self.rows {
+            let figures = row.figures(self.has_gpu());
+            table.row([row.name.clone(), row.kind.clone()].into_iter().chain(figures));
+        }
+        format!(
+            "{} {}\n\n{}",
+            terminal.paint(Paint::Bold, &self.flowgraph.name),
+            terminal.paint(Paint::Dim, &self.summary()),
+            table.finish()
+        )
+    }
+
+    /// State, time, rate, what is lost, in one line.
+    pub fn summary(&self) -> String {
+        format!(
+            "{} {}, {} of real time, {} lost, {} faults",
+            self.flowgraph.state,
+            self.elapsed(),
+            percent(self.real_time_fraction()),
+            self.losses(),
+            self.faults(),
+        )
+    }
+
+    /// Whether a block runs on a GPU.
+    pub fn has_gpu(&self) -> bool {
+        self.rows.iter().any(|row| row.device_busy_fraction.is_some())
+    }
+
+    /// Headings of a row's figures.
+    pub fn figures(&self) -> impl Iterator<Item = &'static str> {
+        let gpu = self.has_gpu().then_some("GPU busy");
+        let before = ["frames/s", "GB/s", "busy"];
+        before.into_iter().chain(gpu).chain(["real time", "queue", "lost"])
+    }
+}
+
+impl Row {
+    fn of(block: Block, flowgraph: &Flowgraph) -> Self {
+        let Block { name, kind, device, state, totals, rates } = block;
+        let edges = &flowgraph.graph.edges;
+        let inputs: Vec<_> = edges.iter().filter(|edge| edge.to == name).collect();
+        let outputs: Vec<_> = edges.iter().filter(|edge| edge.from == name).collect();
+        // A source is measured by what it makes, the others by what they take.
+        let is_source = inputs.is_empty();
+        let measured = if is_source { &outputs } else { &inputs };
+        let real_time = measured.iter().filter_map(|edge| {
+            Some(edge.frames_per_second? / edge.expected_frames_per_second)
+                .filter(|x| x.is_finite())
+        });
+        let rates = rates.as_ref();
+        let fill = |(queued, depth): (usize, usize)| queued as f64 / depth.max(1) as f64;
+        Self {
+            frames_per_second: rates.map(|rates| {
+                if is_source { rates.frames_out_per_second } else { rates.frames_in_per_second }
+            }),
+            bytes_per_second: rates
+                .map(|rates| rates.bytes_in_per_second.max(rates.bytes_out_per_second)),
+            busy_fraction: rates.map(|rates| rates.busy_fraction),
+            device_busy_fraction: totals
+                .device_busy_seconds
+                .and_then(|_| rates.map(|rates| rates.device_busy_fraction)),
+            real_time_fraction: mean(real_time),
+            queue: inputs
+                .iter()
+                .map(|edge| (edge.queued_frames, edge.queue_frames))
+                .max_by(|a, b| fill(*a).total_cmp(&fill(*b))),
+            losses: totals.losses,
+            faults: totals.faults,
+            name,
+            kind,
+            device,
+            state,
+        }
+    }
+
+    /// What stands under [`Look::figures`].
+    pub fn figures(&self, has_gpu: bool) -> impl Iterator<Item = String> + use<> {
+        let rate = self.frames_per_second.map_or("-".to_owned(), units::three_digits);
+        let bytes =
+            self.bytes_per_second.map_or("-".to_owned(), |rate| format!("{:.3}", rate / 1e9));
+        let queue =
+            self.queue.map_or("-".to_owned(), |(queued, depth)| format!("{queued}/{depth}"));
+        let gpu = has_gpu.then(|| percent(self.device_busy_fraction));
+        [rate, bytes, percent(self.busy_fraction)].into_iter().chain(gpu).chain([
+            percent(self.real_time_fraction),
+            queue,
+            self.losses.to_string(),
+        ])
+    }
+}
+
+/// `12.3 %`, or a dash if it is not known.
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    (count > 0).then(|| sum / f64::from(count))
+}

@@ -1,0 +1,106 @@
+//! `fxgraph top`
+//!
+//! # Layout
+//! - [`look`]: what a flowgraph does at one moment, block by block
+//! - [`screen`]: the same drawn on a terminal, and what keys do
+
+mod look;
+mod screen;
+
+use crate::client::{Client, Connection};
+use crate::drawing;
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::units;
+use look::Watch;
+use ratatui::crossterm::event::{self, Event};
+use screen::{Answer, Screen};
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// Shows what the blocks of a running flowgraph do, as it changes
+#[derive(Debug, clap::Args)]
+pub struct Top {
+    /// Time between two looks, like 1s or 200ms
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1s")]
+    every: Duration,
+
+    /// Prints one table and ends
+    #[arg(long)]
+    once: bool,
+
+    /// Writes JSON
+    #[arg(long, requires = "once")]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// How often keys and signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Top {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        let mut watch = Watch::default();
+        let look = watch.look(&client)?;
+        if self.json {
+            return terminal.json(&look.as_json());
+        }
+        if self.once {
+            return terminal.results(&look.as_text(terminal));
+        }
+        if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+            return Err(Failure::failed("`top` draws on a terminal; `--once` prints one table"));
+        }
+        let signals = Signals::count()?;
+        let screen = Screen::new(look, client.url(), terminal.coloured_results);
+        let (_stop, stopped) = mpsc::channel();
+        let (tell, looks) = mpsc::channel();
+        let every = self.every;
+        std::thread::spawn(move || ask(&client, watch, every, &stopped, &tell));
+        Ok(drawing::on_terminal(|drawn| show(screen, &looks, &signals, drawn))?)
+    }
+}
+
+/// Looks again and again, until `stopped` has no other end.
+fn ask(
+    client: &Client,
+    mut watch: Watch,
+    every: Duration,
+    stopped: &Receiver<()>,
+    tell: &Sender<Answer>,
+) {
+    while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        let answer = watch.look(client).map_err(|failure| failure.first_line());
+        if tell.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// Draws until the user has seen enough.
+fn show(
+    mut screen: Screen,
+    looks: &Receiver<Answer>,
+    signals: &Signals,
+    drawn: &mut ratatui::DefaultTerminal,
+) -> io::Result<()> {
+    loop {
+        drawn.draw(|frame| screen.draw(frame))?;
+        // A tick, or sooner if a key comes.
+        if event::poll(TICK)?
+            && let Event::Key(key) = event::read()?
+            && screen.press(key)
+        {
+            return Ok(());
+        }
+        looks.try_iter().for_each(|answer| screen.take(answer));
+        if signals.look() > 0 {
+            return Ok(());
+        }
+    }
+}

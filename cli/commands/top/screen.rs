@@ -1,0 +1,443 @@
+//! A look drawn on a terminal, and what keys do.
+
+use super::look::{Look, Row, percent};
+use ratatui::Frame;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Alignment, Constraint, Layout, Margin, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Table, TableState};
+
+/// What a look gave: what the flowgraph does, or why it did not answer.
+pub type Answer = Result<Look, String>;
+
+/// Rows of events, with their heading.
+const EVENTS: u16 = 7;
+const KEYS: [(&str, &str); 7] = [
+    ("q, esc", "quit"),
+    ("up, down, j, k", "select a block"),
+    ("page up, page down, home, end", "the same, faster"),
+    ("s", "sort by another column"),
+    ("enter", "events of the selected block only, or of all"),
+    ("space, p", "hold the picture, or go on"),
+    ("?", "these lines"),
+];
+
+/// Orders of the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Flowgraph,
+    Busy,
+    Frames,
+    Bytes,
+    Lost,
+    Name,
+}
+
+impl Order {
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Flowgraph, "flowgraph"),
+        (Self::Busy, "busy"),
+        (Self::Frames, "frames/s"),
+        (Self::Bytes, "GB/s"),
+        (Self::Lost, "lost"),
+        (Self::Name, "block"),
+    ];
+
+    fn position(self) -> usize {
+        Self::ALL.iter().position(|(order, _)| *order == self).unwrap_or_default()
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL[self.position()].1
+    }
+
+    fn next(self) -> Self {
+        Self::ALL[(self.position() + 1) % Self::ALL.len()].0
+    }
+
+    /// Sorts `rows`, the largest first.
+    fn sort(self, rows: &mut [&Row]) {
+        let by = |rows: &mut [&Row], figure: fn(&Row) -> f64| {
+            rows.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
+        };
+        match self {
+            Self::Flowgraph => {}
+            Self::Busy => by(rows, |row| {
+                row.busy_fraction.unwrap_or(0.0).max(row.device_busy_fraction.unwrap_or(0.0))
+            }),
+            Self::Frames => by(rows, |row| row.frames_per_second.unwrap_or(0.0)),
+            Self::Bytes => by(rows, |row| row.bytes_per_second.unwrap_or(0.0)),
+            Self::Lost => by(rows, |row| row.losses as f64),
+            Self::Name => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+    }
+}
+
+/// What is shown, and what the user has chosen.
+pub struct Screen {
+    look: Look,
+    /// Why there is no newer look.
+    silence: Option<String>,
+    url: String,
+    is_coloured: bool,
+    order: Order,
+    table: TableState,
+    is_held: bool,
+    /// The block whose events are shown; all of them without.
+    events_of: Option<String>,
+    has_help: bool,
+    /// Rows of blocks that fit.
+    page: u16,
+}
+
+impl Screen {
+    pub fn new(look: Look, url: &str, is_coloured: bool) -> Self {
+        Self {
+            look,
+            silence: None,
+            url: url.to_owned(),
+            is_coloured,
+            order: Order::Flowgraph,
+            table: TableState::new().with_selected(0),
+            is_held: false,
+            events_of: None,
+            has_help: false,
+            page: 1,
+        }
+    }
+
+    /// Takes a newer look.
+    pub fn take(&mut self, answer: Answer) {
+        if self.is_held {
+            return;
+        }
+        match answer {
+            Ok(look) => (self.look, self.silence) = (look, None),
+            Err(why) => self.silence = Some(why),
+        }
+    }
+
+    /// Does what a key says; `true` to quit.
+    pub fn press(&mut self, key: KeyEvent) -> bool {
+        if key.kind == KeyEventKind::Release {
+            return false;
+        }
+        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if self.has_help {
+            self.has_help = false;
+            return key.code == KeyCode::Char('c') && has_control;
+        }
+        match key.code {
+            KeyCode::Char('c') if has_control => return true,
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Up | KeyCode::Char('k') => self.table.scroll_up_by(1),
+            KeyCode::Down | KeyCode::Char('j') => self.table.scroll_down_by(1),
+            KeyCode::PageUp => self.table.scroll_up_by(self.page),
+            KeyCode::PageDown => self.table.scroll_down_by(self.page),
+            KeyCode::Home => self.table.select_first(),
+            KeyCode::End => self.table.select_last(),
+            KeyCode::Char('s') => self.order = self.order.next(),
+            KeyCode::Enter => {
+                let selected = self.selected().map(str::to_owned);
+                self.events_of = if self.events_of.is_some() { None } else { selected };
+            }
+            KeyCode::Char(' ' | 'p') => self.is_held = !self.is_held,
+            KeyCode::Char('?' | 'h') => self.has_help = true,
+            _ => {}
+        }
+        // Beyond the last block stands none.
+        let last = self.look.rows.len().saturating_sub(1);
+        self.table.select(self.table.selected().map(|row| row.min(last)));
+        false
+    }
+
+    fn colour(&self, colour: Color) -> Style {
+        if self.is_coloured { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// How a word that says how something is stands out.
+    fn state(&self, state: &str) -> Style {
+        match state {
+            "running" => self.colour(Color::Green),
+            "failed" => self.colour(Color::Red).add_modifier(Modifier::BOLD),
+            _ => self.colour(Color::Yellow),
+        }
+    }
+
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let events = if frame.area().height >= 16 { EVENTS } else { 0 };
+        let parts = Layout::vertical([
+            Constraint::Length(3),
+            Constraint::Min(2),
+            Constraint::Length(events),
+            Constraint::Length(1),
+        ]);
+        let [head, blocks, events, foot] = parts.areas(frame.area());
+        self.draw_head(frame, head);
+        self.draw_blocks(frame, blocks);
+        self.draw_events(frame, events);
+        self.draw_foot(frame, foot);
+        if self.has_help {
+            draw_help(frame);
+        }
+    }
+
+    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect) {
+        let flowgraph = &self.look.flowgraph;
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let first = Line::from(vec![
+            Span::styled(flowgraph.name.clone(), bold),
+            Span::raw("  "),
+            Span::styled(flowgraph.state.clone(), self.state(&flowgraph.state)),
+            Span::raw(format!(" {}  config {}", self.look.elapsed(), flowgraph.config_id)),
+        ]);
+        let count = |count: u64, what: &str| {
+            let style = if count > 0 { self.state("failed") } else { Style::new() };
+            Span::styled(format!("   {count} {what}"), style)
+        };
+        let second = Line::from(vec![
+            Span::raw(format!("{} of real time", percent(self.look.real_time_fraction()))),
+            count(self.look.losses(), "lost"),
+            count(self.look.faults(), "faults"),
+        ]);
+        frame.render_widget(Paragraph::new(vec![first, second]), area);
+        let place = Paragraph::new(self.url.as_str()).alignment(Alignment::Right);
+        let room = Rect { y: area.y + 1, height: 1, ..area };
+        frame.render_widget(place, room);
+    }
+
+    fn draw_blocks(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let mut rows: Vec<&Row> = self.look.rows.iter().collect();
+        self.order.sort(&mut rows);
+        let has_gpu = self.look.has_gpu();
+        let headings: Vec<&str> = self.look.figures().collect();
+        let right = |text: String| Cell::new(Text::from(text).alignment(Alignment::Right));
+        let width = |text: &str| text.chars().count() as u16;
+        let figures: Vec<Vec<String>> =
+            rows.iter().map(|row| row.figures(has_gpu).collect()).collect();
+        let names = rows.iter().map(|row| width(&row.name)).max().unwrap_or(0).max(5);
+        let mut widths = vec![Constraint::Length(names), Constraint::Fill(1)];
+        widths.extend(headings.iter().enumerate().map(|(column, heading)| {
+            let widest = figures.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+            Constraint::Length(widest.max(width(heading)))
+        }));
+        let drawn = rows.iter().zip(figures).map(|(row, figures)| {
+            let style = match row.state.as_str() {
+                _ if row.faults > 0 => self.state("failed"),
+                "running" => Style::new(),
+                state => self.state(state),
+            };
+            let cells = [Cell::new(row.name.clone()), Cell::new(row.kind.clone())];
+            let cells = cells.into_iter().chain(figures.into_iter().map(right));
+            ratatui::widgets::Row::new(cells).style(style)
+        });
+        let head = [Cell::new("block"), Cell::new("kind")];
+        let head = head.into_iter().chain(headings.iter().map(|name| right((*name).to_owned())));
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let table = Table::new(drawn, widths)
+            .header(ratatui::widgets::Row::new(head).style(bold))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+            .column_spacing(2);
+        self.page = area.height.saturating_sub(1).max(1);
+        frame.render_stateful_widget(table, area, &mut self.table);
+    }
+
+    /// Name of the selected block.
+    fn selected(&self) -> Option<&str> {
+        let mut rows: Vec<&Row> = self.look.rows.iter().collect();
+        self.order.sort(&mut rows);
+        rows.get(self.table.selected()?).map(|row| row.name.as_str())
+    }
+
+    fn draw_events(&self, frame: &mut Frame<'_>, area: Rect) {
+        let only = self.events_of.as_deref();
+        let title = only.map_or("events".to_owned(), |block| format!("events of {block}"));
+        let block = Block::new().borders(Borders::TOP).title(format!("{title} "));
+        let wanted = self
+            .look
+            .events
+            .iter()
+            .filter(|event| only.is_none_or(|block| event.block.as_deref() == Some(block)));
+        let newest = wanted.rev().take(usize::from(area.height.saturating_sub(1)));
+        let lines: Vec<Line<'_>> = newest
+            .map(|event| {
+                let style = if event.is_bad() { self.state("failed") } else { Style::new() };
+                let block = event.block.as_deref().unwrap_or_default();
+                Line::from(vec![
+                    Span::raw(format!("{}  ", event.time_of_day())),
+                    Span::styled(event.kind.clone(), style),
+                    Span::raw(format!(" {block}  {}", event.text)),
+                ])
+            })
+            .collect();
+        frame.render_widget(Paragraph::new(lines).block(block), area);
+    }
+
+    fn draw_foot(&self, frame: &mut Frame<'_>, area: Rect) {
+        let line = match &self.silence {
+            Some(why) => Line::styled(why.clone(), self.state("failed")),
+            None if self.is_held => Line::raw("held; space goes on"),
+            None => Line::raw(format!(
+                "q quit   up/down select   s sort: {}   enter events   space hold   ? help",
+                self.order.name()
+            )),
+        };
+        let style = Style::new().add_modifier(Modifier::DIM);
+        frame.render_widget(Paragraph::new(line).style(style), area);
+    }
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let lines: Vec<Line<'_>> =
+        KEYS.iter().map(|(keys, does)| Line::raw(format!("{keys:<30}  {does}"))).collect();
+    let width = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 4;
+    let area = frame.area();
+    let [area] = Layout::vertical([Constraint::Length(KEYS.len() as u16 + 2)])
+        .flex(ratatui::layout::Flex::Center)
+        .areas(area);
+    let [area] = Layout::horizontal([Constraint::Length(width)])
+        .flex(ratatui::layout::Flex::Center)
+        .areas(area);
+    frame.render_widget(Clear, area);
+    frame.render_widget(Block::bordered().title(" keys "), area);
+    frame.render_widget(Paragraph::new(lines), area.inner(Margin::new(2, 1)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::answers::{Event, Events};
+    use crate::drawing;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::path::Path;
+
+    /// What `13_live.yaml` answered, with `--set antennas=2`.
+    fn recorded() -> Look {
+        #[derive(serde::Deserialize)]
+        struct Recorded {
+            flowgraph: crate::client::answers::Flowgraph,
+            blocks: Vec<crate::client::answers::Block>,
+            events: Events,
+        }
+        let Recorded { flowgraph, blocks, events } =
+            serde_json::from_str(include_str!("recorded.json")).unwrap();
+        Look::of(flowgraph, blocks, events.list)
+    }
+
+    fn screen() -> Screen {
+        Screen::new(recorded(), "http://127.0.0.1:8080", false)
+    }
+
+    fn drawn(screen: &mut Screen, columns: u16, rows: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        drawing::text(terminal.backend().buffer())
+    }
+
+    fn press(screen: &mut Screen, code: KeyCode) -> bool {
+        screen.press(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn the_readme_shows_it_as_it_looks() {
+        let look = drawn(&mut screen(), 80, 24);
+        let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        assert!(
+            readme.contains(&format!("<!-- top -->\n```text\n{look}```\n")),
+            "it should read:\n{look}"
+        );
+    }
+
+    #[test]
+    fn it_is_drawn_as_it_should_be() {
+        let mut all = drawn(&mut screen(), 120, 30);
+        let mut asked = screen();
+        press(&mut asked, KeyCode::Char('?'));
+        all += &drawn(&mut asked, 80, 24);
+        let mut alone = screen();
+        alone.take(Err(
+            "no flowgraph answers at http://127.0.0.1:8080: connection refused".to_owned()
+        ));
+        all += &drawn(&mut alone, 80, 12);
+        insta::assert_snapshot!(all);
+    }
+
+    #[test]
+    fn no_size_is_too_small_for_it() {
+        for (columns, rows) in [(1, 1), (10, 3), (20, 5), (300, 2), (3, 100)] {
+            let mut screen = screen();
+            drawn(&mut screen, columns, rows);
+            press(&mut screen, KeyCode::Char('?'));
+            drawn(&mut screen, columns, rows);
+        }
+    }
+
+    #[test]
+    fn blocks_are_sorted_and_the_selected_one_can_be_had_alone() {
+        let mut screen = screen();
+        assert_eq!(screen.selected(), Some(screen.look.rows[0].name.as_str()));
+        press(&mut screen, KeyCode::Char('s'));
+        let busy = |screen: &Screen| {
+            let selected = screen.selected().unwrap();
+            let row = screen.look.rows.iter().find(|row| row.name == selected).unwrap();
+            row.busy_fraction.unwrap()
+        };
+        let busiest =
+            screen.look.rows.iter().filter_map(|row| row.busy_fraction).fold(0.0, f64::max);
+        assert!(busy(&screen) >= busiest);
+        press(&mut screen, KeyCode::End);
+        drawn(&mut screen, 80, 24);
+        press(&mut screen, KeyCode::Down);
+        let last = screen.selected().unwrap().to_owned();
+        assert!(busy(&screen) < busiest);
+
+        let event = Event {
+            sequence: 9,
+            unix_time_seconds: 0.0,
+            block: Some(last.clone()),
+            kind: "fault".to_owned(),
+            text: "it failed on purpose".to_owned(),
+        };
+        screen.look.events.push(event);
+        press(&mut screen, KeyCode::Enter);
+        let shown = drawn(&mut screen, 80, 24);
+        assert!(
+            shown.contains(&format!("events of {last}")) && shown.contains("on purpose"),
+            "{shown}"
+        );
+        assert!(!shown.contains("started"), "{shown}");
+    }
+
+    #[test]
+    fn a_held_picture_stays_and_keys_quit() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Char(' '));
+        let before = drawn(&mut screen, 80, 24);
+        screen.take(Err("gone".to_owned()));
+        assert_eq!(drawn(&mut screen, 80, 24), before);
+        assert!(before.contains("held; space goes on"));
+        press(&mut screen, KeyCode::Char(' '));
+        screen.take(Err("gone".to_owned()));
+        assert!(drawn(&mut screen, 80, 24).contains("gone"));
+        assert!(press(&mut screen, KeyCode::Char('q')) && press(&mut screen, KeyCode::Esc));
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(screen.press(interrupt));
+        assert!(!press(&mut screen, KeyCode::Char('c')));
+    }
+
+    #[test]
+    fn colours_are_for_those_who_want_them() {
+        let coloured = |is_coloured: bool| {
+            let mut screen = Screen::new(recorded(), "", is_coloured);
+            let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            let cells = terminal.backend().buffer().content().iter();
+            cells.filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+        };
+        assert!(coloured(true) > 0);
+        assert_eq!(coloured(false), 0);
+    }
+}

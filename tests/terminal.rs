@@ -1,0 +1,232 @@
+//! A running flowgraph watched and changed from the terminal.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[allow(dead_code, reason = "the program is what asks here")]
+mod http;
+#[path = "terminal/pty.rs"]
+mod pty;
+
+use http::Program;
+use pty::Pty;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const SIGNAL: &str = "flowgraph: signal
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, signals: 'cw(0.1, 1000)', period_samples: 65536, samples_per_frame: 4096}
+  a: {kind: null_sink, input: source.pol0}
+  b: {kind: null_sink, input: source.pol1}
+";
+
+/// A program whose frames move.
+fn running(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Program {
+    let program = Program::start(folder, flowgraph, arguments);
+    while program.get("/api/v1/health").json()["state"] != "running" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program
+}
+
+/// `fxgraph` with `arguments`, speaking with `program`.
+fn client(program: &Program, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(arguments).args(["--connect", &format!("http://{}", program.address)]);
+    command
+}
+
+fn ask(program: &Program, arguments: &[&str]) -> Output {
+    client(program, arguments).output().unwrap()
+}
+
+/// What it wrote, if it was well.
+fn told(program: &Program, arguments: &[&str]) -> String {
+    let output = ask(program, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What it complained about.
+fn refused(program: &Program, arguments: &[&str]) -> String {
+    let output = ask(program, arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+    stderr(&output)
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Stops the program from the terminal.
+fn stop(program: Program) {
+    let state = told(&program, &["stop"]);
+    assert!(["running\n", "draining\n", "ended\n"].contains(&state.as_str()), "{state}");
+    assert!(program.end().status.success());
+}
+
+#[test]
+fn parameters_are_set_together_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    let at = 1_u64 << 40;
+    let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
+    assert!(said.starts_with(&format!("in force from timestamp {at}, config ")), "{said}");
+    let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
+    assert_eq!(signals(), "cw(0.3, 2000)");
+    let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
+    assert!(said.starts_with("error: ") && said.contains("(E0"), "{said}");
+    assert_eq!(signals(), "cw(0.3, 2000)");
+    let answer: Value =
+        serde_json::from_str(&told(&program, &["set", "source.signals=cw(0.2, 500)", "--json"]))
+            .unwrap();
+    assert!(answer["effective_timestamp"].as_u64().unwrap() < at);
+    stop(program);
+}
+
+#[test]
+fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
+    let sink = ["swap", "a", "path=a.npy", "--kind", "file_sink"];
+    let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
+    assert!(said.contains("kind") && said.contains("would be made: held"), "{said}");
+    assert_eq!(kind(), "null_sink");
+    assert!(told(&program, &sink).contains("\nmade: held; interruption: none"), "{said}");
+    assert_eq!(kind(), "file_sink");
+    assert!(refused(&program, &["swap", "a", "pth=b.npy"]).contains("did you mean `path`?"));
+    assert!(refused(&program, &["swap", "c", "x=1"]).contains("there is no block `c`"));
+    let said = told(&program, &["events"]);
+    assert!(said.contains("swapped a"), "{said}");
+    let lines = told(&program, &["events", "--json", "--since", "1"]);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!(first["sequence"], 2);
+
+    // Followed to the end of the run.
+    let mut follower = client(&program, &["events", "--follow", "--json"]);
+    let follower = follower.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    stop(program);
+    let followed = follower.wait_with_output().unwrap();
+    assert!(followed.status.success());
+    let followed = String::from_utf8(followed.stdout).unwrap();
+    assert!(followed.lines().last().unwrap().contains("\"ended\""), "{followed}");
+    assert!(folder.path().join("a.npy").exists());
+}
+
+#[test]
+fn an_abort_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    told(&program, &["abort"]);
+    assert_eq!(program.end().status.code(), Some(130));
+}
+
+#[test]
+fn nothing_at_the_other_end_is_told_with_what_to_do() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    for command in ["top", "events", "stop"] {
+        let mut client = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let output = client.args([command, "--connect", &url]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let expected = format!(
+            "error: no flowgraph answers at {url}: connection refused\n   = help: `fxgraph run FILE \
+             --listen` starts a flowgraph that answers\n"
+        );
+        assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn tokens_and_certificates_are_brought_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(path("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(path("token"), "f2c1a97be0d94c55\n").unwrap();
+    let arguments = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--token-file", "token"];
+    let program = Program::start(folder.path(), SIGNAL, &arguments);
+    let url = format!("https://localhost:{}", program.address.port());
+    let events = |more: &[&str]| {
+        let mut client = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        client.args(["events", "--connect", &url]).args(more).output().unwrap()
+    };
+    let (ca, token) = (path("cert.pem"), path("token"));
+    let well = events(&["--ca", &ca, "--token-file", &token]);
+    assert!(well.status.success(), "{}", stderr(&well));
+    let unknown = stderr(&events(&["--ca", &ca]));
+    assert!(unknown.contains("asks for a token") && unknown.contains("--token-file"), "{unknown}");
+    let distrusted = stderr(&events(&["--token-file", &token]));
+    assert!(distrusted.contains("`--ca FILE` trusts"), "{distrusted}");
+    let no_certificate = stderr(&events(&["--ca", &token]));
+    assert!(no_certificate.contains("holds no certificate"), "{no_certificate}");
+    let mut stop = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    stop.args(["stop", "--connect", &url, "--ca", &ca, "--token-file", &token]);
+    assert!(stop.status().unwrap().success());
+    assert!(program.end().status.success());
+}
+
+#[test]
+fn top_prints_one_table_for_pipes_and_json_for_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    // The first rates come after a second.
+    let top = loop {
+        let top: Value =
+            serde_json::from_str(&told(&program, &["top", "--once", "--json"])).unwrap();
+        if !top["real_time_fraction"].is_null() {
+            break top;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!((&top["flowgraph"], &top["state"]), (&json!("signal"), &json!("running")));
+    let rows = top["blocks"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| &row["name"]).collect::<Vec<_>>(), ["source", "a", "b"]);
+    assert!(rows.iter().all(|row| row["frames_per_second"].as_f64().unwrap() > 0.0), "{top}");
+    let expected = 1e6 / 4096.0;
+    let real_time = top["real_time_fraction"].as_f64().unwrap();
+    let rate = rows[1]["frames_per_second"].as_f64().unwrap();
+    assert!((rate / expected - rows[1]["real_time_fraction"].as_f64().unwrap()).abs() < 1e-9);
+    assert!((rate / expected / real_time - 1.0).abs() < 0.1, "{top}");
+    let table = told(&program, &["top", "--once"]);
+    assert!(table.starts_with("signal running "), "{table}");
+    assert_eq!(table.lines().count(), 2 + 1 + 3, "{table}");
+    assert!(refused(&program, &["top"]).contains("`--once` prints one table"));
+    stop(program);
+}
+
+#[test]
+fn top_draws_moves_and_gives_the_terminal_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    let mut top = client(&program, &["top", "--every", "200ms"]);
+    top.env("NO_COLOR", "1");
+    let mut pty = Pty::start(&mut top, 24, 80);
+    let screen = pty.until(|screen| screen.contains("of real time") && screen.contains("started"));
+    for word in ["signal  running", "source", "digitiser_simulator", "frames/s", "q quit"] {
+        assert!(screen.contains(word), "{word}\n{screen}");
+    }
+    assert!(!pty.has_colours(), "NO_COLOR");
+    pty.type_keys("?");
+    pty.until(|screen| screen.contains("hold the picture"));
+    pty.type_keys("x");
+    pty.until(|screen| !screen.contains("hold the picture"));
+    pty.type_keys("s");
+    pty.until(|screen| screen.contains("s sort: busy"));
+    pty.resize(40, 120);
+    pty.until(|screen| screen.lines().last().is_some_and(|line| line.contains("q quit")));
+    let before = pty.until(|screen| screen.contains("running"));
+    pty.until(|screen| screen.lines().next() != before.lines().next());
+    stop(program);
+    pty.until(|screen| screen.contains("no flowgraph answers"));
+    pty.type_keys("q");
+    assert_eq!(pty.end(), Some(0));
+    assert!(!pty.is_alternate(), "the screen before is back");
+}
