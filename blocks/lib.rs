@@ -37,7 +37,7 @@ pub mod pol_aligner;
 pub mod postproc;
 mod random;
 pub mod real_fft;
-mod recording;
+pub mod recorder;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod retune_tests;
@@ -72,6 +72,7 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<pfb::Pfb>(),
         KindEntry::of::<pol_aligner::PolAligner>(),
         KindEntry::of::<postproc::Postproc>(),
+        KindEntry::of::<recorder::Recorder>(),
         KindEntry::of::<spead_sink::SpeadSink>(),
         KindEntry::of::<spead_source::SpeadSource>(),
         KindEntry::of::<transpose::Transpose>(),

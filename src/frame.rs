@@ -23,6 +23,17 @@ pub struct Header {
     pub annotations: Annotations,
 }
 
+impl Header {
+    /// Becomes the same as `other`, reusing allocations.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.sequence = other.sequence;
+        self.timestamp = other.timestamp;
+        self.config_id = other.config_id;
+        self.validity.clone_from(&other.validity);
+        self.annotations.copy_from(&other.annotations);
+    }
+}
+
 /// Small named tables of numbers that travel with a frame: per spectrum, per heap or per
 /// polarisation, never per sample.
 #[derive(Clone, Debug, Default)]

@@ -6,6 +6,7 @@ use crate::counter::Counters;
 use crate::cuda;
 use crate::flowgraph::value::{ReadError, Reader};
 use crate::port::PortType;
+use crate::recording::Recorders;
 use crate::retune::LiveValue;
 use crate::summary::Summary;
 use schemars::JsonSchema;
@@ -178,6 +179,8 @@ pub struct Env {
     pub resolved_yaml: Arc<str>,
     /// Where relative paths of files that the block writes begin.
     pub output_folder: PathBuf,
+    /// Where a block that records says so, to be seen and triggered from outside.
+    pub recorders: Recorders,
 }
 
 impl Env {
@@ -194,6 +197,7 @@ impl Env {
             config_hash: String::new(),
             resolved_yaml: Arc::from(""),
             output_folder: PathBuf::new(),
+            recorders: Recorders::default(),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
 //! - [`elements`]: elements of frames as numbers
+//! - [`recording`]: frames in files, with a memory of those before
 //! - [`memory`]: how much memory there is
 //! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
@@ -34,6 +35,7 @@ pub mod kind;
 pub mod memory;
 pub mod npy;
 pub mod port;
+pub mod recording;
 pub mod retune;
 pub mod runtime;
 pub mod summary;

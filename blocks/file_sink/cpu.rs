@@ -1,8 +1,7 @@
 //! Which frame goes to which file.
 
-use super::recorder::{Recorder, try_folder, try_path};
 use super::{FileSink, PLACEHOLDER};
-use crate::recording::side_file::SideFile;
+use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, async_trait};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ pub struct Sink {
     port: PortType,
     /// Description that every file starts with.
     blank: SideFile,
-    recorder: Option<Recorder>,
+    recording: Option<RecordingWriter>,
     frames: u64,
     ended: bool,
     written: Counter,
@@ -23,17 +22,12 @@ impl Sink {
     /// A sink for `port`.
     pub fn new(mut parameters: FileSink, port: &PortType, env: &Env) -> Self {
         parameters.path = env.output_folder.join(&parameters.path).display().to_string();
-        let blank = SideFile {
-            block: env.name.clone(),
-            config_hash: env.config_hash.clone(),
-            flowgraph: env.resolved_yaml.to_string(),
-            ..SideFile::of(port)
-        };
+        let blank = SideFile::of(port).made_by(env);
         Self {
             parameters,
             port: port.clone(),
             blank,
-            recorder: None,
+            recording: None,
             frames: 0,
             ended: false,
             written: env.counters.count("frames_written", "Frames on disk."),
@@ -47,8 +41,8 @@ impl Sink {
         self.parameters.path.replace(PLACEHOLDER, &timestamp.to_string()).into()
     }
 
-    fn open(&self, timestamp: u64) -> Result<Recorder, BlockError> {
-        Recorder::create(self.path(timestamp), &self.port, self.blank.clone())
+    fn open(&self, timestamp: u64) -> Result<RecordingWriter, BlockError> {
+        RecordingWriter::create(self.path(timestamp), &self.port, self.blank.clone())
     }
 
     fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
@@ -57,18 +51,18 @@ impl Sink {
             return Ok(());
         }
         let full = self
-            .recorder
+            .recording
             .as_ref()
             .zip(self.parameters.frames_per_file)
-            .is_some_and(|(recorder, most)| recorder.frames() >= most);
-        if full && let Some(recorder) = self.recorder.take() {
-            recorder.close(true)?;
+            .is_some_and(|(recording, most)| recording.frames() >= most);
+        if full && let Some(recording) = self.recording.take() {
+            recording.close(true)?;
         }
-        if self.recorder.is_none() {
-            self.recorder = Some(self.open(frame.header().timestamp)?);
+        if self.recording.is_none() {
+            self.recording = Some(self.open(frame.header().timestamp)?);
         }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.append(frame)?;
+        if let Some(recording) = &mut self.recording {
+            recording.append(frame.header(), frame.as_slice())?;
         }
         self.frames += 1;
         self.written.add(1);
@@ -96,14 +90,14 @@ impl Block for Sink {
         self.ended = io.inputs[0].ended();
         if self.ended && self.frames == 0 && !self.parameters.path.contains(PLACEHOLDER) {
             // A stream without frames is a recording too.
-            self.recorder = Some(self.open(0)?);
+            self.recording = Some(self.open(0)?);
         }
         Ok(if self.ended { Next::Finished } else { Next::Wait })
     }
 
     async fn finish(&mut self) -> Result<(), BlockError> {
-        match self.recorder.take() {
-            Some(recorder) => recorder.close(self.ended),
+        match self.recording.take() {
+            Some(recording) => recording.close(self.ended),
             None => Ok(()),
         }
     }

@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
-mod recorder;
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::recording::npy::Header;
-use crate::recording::side_file::SideFile;
+use fxgraph::recording::array::Header;
+use fxgraph::recording::{RecordingWriter, SideFile};
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, ValidityType};
 use std::fs::{self, File};
@@ -98,7 +98,9 @@ fn an_archive_holds_the_same_arrays_and_leaves_no_parts() {
     let mut zip = zip::ZipArchive::new(File::open(&path).unwrap()).unwrap();
     let mut names: Vec<String> = zip.file_names().map(str::to_owned).collect();
     names.sort();
-    assert_eq!(names, ["data.npy", "saturated.npy", "timestamp.npy", "validity.npy"]);
+    let arrays = ["checksum.npy", "config_id.npy", "data.npy"];
+    let rest = ["recording.json", "saturated.npy", "sequence.npy", "timestamp.npy", "validity.npy"];
+    assert_eq!(names, [&arrays[..], &rest].concat());
     assert_eq!(zip.by_name("data.npy").unwrap().size(), 512 + 2 * 48);
     assert!(!folder.path().join("vis.npz.parts").exists());
 }
@@ -189,10 +191,10 @@ fn arrays_that_cannot_be_put_together_stay_and_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npz");
     let side_file = SideFile { block: String::new(), ..SideFile::of(&port()) };
-    let recorder = recorder::Recorder::create(path.clone(), &port(), side_file).unwrap();
+    let recording = RecordingWriter::create(path.clone(), &port(), side_file).unwrap();
     // Something that is no file takes the name while the stream runs.
     fs::create_dir(&path).unwrap();
-    let error = recorder.close(true).unwrap_err().to_string();
+    let error = recording.close(true).unwrap_err().to_string();
     assert!(error.contains("vis.npz.parts"), "{error}");
     assert!(folder.path().join("vis.npz.parts/data.npy").exists());
 }

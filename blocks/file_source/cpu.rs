@@ -1,9 +1,12 @@
 //! Frames out of a file.
 
-use super::FileSource;
 use super::player::{Recording, Rows};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, async_trait};
+use super::{FileSource, Pace, archive};
+use fxgraph::{
+    Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary, async_trait,
+};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What is played, once it is open.
 enum Open {
@@ -12,8 +15,11 @@ enum Open {
     /// Plain data.
     Plain(Rows),
     /// A recording.
-    Recording(Recording),
+    Recording(Box<Recording>),
 }
+
+/// Longest time without a look at whether the run is to stop.
+const TICK: Duration = Duration::from_millis(200);
 
 /// The running block.
 pub struct Source {
@@ -22,48 +28,63 @@ pub struct Source {
     open: Open,
     frame: u64,
     frames: u64,
+    /// When the first frame came, and its timestamp.
+    began: Option<(Instant, u64)>,
     read: Counter,
+    missing: Counter,
+    summary: Summary,
 }
 
 impl Source {
     /// A source for `port`.
     pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
+        let missing = "Frames that were in the recording before it was cut off; copy it anew.";
         Self {
             parameters,
             port: port.clone(),
             open: Open::Nothing,
             frame: 0,
             frames: 0,
+            began: None,
             read: env.counters.count("frames_read", "Frames played."),
+            missing: env.counters.loss("frames_missing", missing),
+            summary: env.summary.clone(),
         }
     }
 
-    fn fill(&self, frame: &mut FrameMut) -> Result<(), String> {
-        let n = self.frame;
-        match &self.open {
+    /// Timestamp of the next frame.
+    fn timestamp(&self) -> Result<u64, String> {
+        if let Open::Recording(recording) = &self.open {
+            return recording.timestamp(self.frame);
+        }
+        let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
+        let step = self.port.clock.samples_per_frame;
+        Ok(first.wrapping_add(self.frame.wrapping_mul(step)))
+    }
+
+    /// Time until the next frame is due.
+    fn early(&mut self) -> Result<Option<Duration>, String> {
+        if self.parameters.pace == Pace::Full {
+            return Ok(None);
+        }
+        let timestamp = self.timestamp()?;
+        let (began, first) = *self.began.get_or_insert_with(|| (Instant::now(), timestamp));
+        let samples = timestamp.saturating_sub(first) as f64;
+        let due = Duration::try_from_secs_f64(samples / self.port.clock.adc_sample_rate_hz);
+        Ok(due.unwrap_or(Duration::MAX).checked_sub(began.elapsed()))
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        let timestamp = self.timestamp()?;
+        match &mut self.open {
             Open::Nothing => Ok(()),
             Open::Plain(rows) => {
-                rows.read(n, frame.as_mut_slice())?;
-                let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
-                let step = self.port.clock.samples_per_frame;
-                frame.header_mut().timestamp = first.wrapping_add(n.wrapping_mul(step));
+                rows.read(self.frame, frame.as_mut_slice())?;
+                frame.header_mut().timestamp = timestamp;
                 frame.fill_validity(self.port.validity.full);
                 Ok(())
             }
-            Open::Recording(recording) => {
-                let (header, payload) = frame.parts_mut::<u8>();
-                recording.data.read(n, payload)?;
-                let mut timestamp = [0u8; 8];
-                recording.timestamp.read(n, &mut timestamp)?;
-                header.timestamp = u64::from_le_bytes(timestamp);
-                recording.validity.read(n, bytemuck::cast_slice_mut(&mut header.validity))?;
-                for (name, rows) in &recording.annotations {
-                    if let Some(values) = Recording::annotation(rows, n)? {
-                        header.annotations.reset(name, values.len()).copy_from_slice(&values);
-                    }
-                }
-                Ok(())
-            }
+            Open::Recording(recording) => recording.read(self.frame, frame),
         }
     }
 }
@@ -79,10 +100,15 @@ impl Block for Source {
             self.open = Open::Plain(rows);
             frames
         } else {
-            let side = self.parameters.side_file().map_err(BlockError::new)?;
+            let side = archive::side_file(path).map_err(BlockError::new)?;
             let recording = Recording::open(path, &side, &self.port).map_err(BlockError::new)?;
-            let frames = recording.frames;
-            self.open = Open::Recording(recording);
+            let (frames, missing) = (recording.frames, recording.missing);
+            if missing > 0 {
+                self.missing.add(missing);
+                let path = path.display();
+                self.summary.set(format!("{path} was cut off: {frames} frames, {missing} missing"));
+            }
+            self.open = Open::Recording(Box::new(recording));
             frames
         };
         self.frames = self.parameters.frames.map_or(there, |most| most.min(there));
@@ -92,6 +118,9 @@ impl Block for Source {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.frame == self.frames {
             return Ok(Next::Finished);
+        }
+        if let Some(early) = self.early().map_err(BlockError::new)? {
+            return Ok(Next::After(early.min(TICK)));
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.fill(&mut frame).map_err(BlockError::new)?;

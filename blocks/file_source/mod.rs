@@ -1,18 +1,16 @@
 #![doc = include_str!("README.md")]
 
+mod archive;
 mod cpu;
 mod player;
 
+use crate::axes;
 use crate::null_source::{AxisParameter, NullSource, Pattern};
-use crate::recording::side_file::SideFile;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::io::Read;
-
-/// Longest side file that is read.
-const MAX_SIDE_FILE_BYTES: u64 = 1 << 26;
+use std::path::Path;
 
 /// Parameters of `file_source`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,8 +20,22 @@ pub struct FileSource {
     pub path: String,
     /// Frames to play at most.
     pub frames: Option<u64>,
+    /// How fast frames come.
+    #[serde(default)]
+    pub pace: Pace,
     /// What a plain binary file carries.
     pub raw: Option<Raw>,
+}
+
+/// How fast frames come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// As fast as they are taken.
+    #[default]
+    Full,
+    /// As far apart as their timestamps.
+    RealTime,
 }
 
 /// What a plain binary file carries.
@@ -90,18 +102,6 @@ impl Raw {
 }
 
 impl FileSource {
-    /// The side file, in words what is wrong with it.
-    fn side_file(&self) -> Result<SideFile, String> {
-        let path = format!("{}.json", self.path);
-        let mut text = String::new();
-        std::fs::File::open(&path)
-            .and_then(|file| file.take(MAX_SIDE_FILE_BYTES).read_to_string(&mut text))
-            .map_err(|error| format!("cannot read {path}: {error}"))?;
-        serde_json::from_str(&text).map_err(|error| {
-            format!("{path} is no side file (line {}, column {})", error.line(), error.column())
-        })
-    }
-
     /// What is played.
     fn port(&self) -> Result<PortType, Vec<Refusal>> {
         if let Some(raw) = &self.raw {
@@ -118,8 +118,9 @@ impl FileSource {
                 Some("describe plain binary data with the parameter `raw`".to_owned());
             return Err(refusals);
         }
-        let side = self.side_file().map_err(refuse)?;
-        side.port().map_err(|why| refuse(format!("{}.json cannot be used: {why}", self.path)))
+        let side = archive::side_file(Path::new(&self.path)).map_err(refuse)?;
+        let unusable = |why| refuse(format!("{} cannot be used: {why}", self.path));
+        side.port(axes::known).map_err(unusable)
     }
 }
 
@@ -129,7 +130,7 @@ impl Kind for FileSource {
     const INPUTS: PortNames = PortNames::Fixed(&[]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
 
-    /// Reads the side file: what a recording carries stands nowhere else.
+    /// Reads the description: what a recording carries stands nowhere else.
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         Ok(vec![self.port()?])
     }

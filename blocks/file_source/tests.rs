@@ -47,14 +47,18 @@ fn record(path: &str, dtype: Dtype) {
 }
 
 fn source(path: &str) -> FileSource {
-    FileSource { path: path.to_owned(), frames: None, raw: None }
+    FileSource { path: path.to_owned(), frames: None, pace: Pace::Full, raw: None }
 }
 
 /// Plays everything, or says why not.
 fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    play_in(source, &Env::detached("in"))
+}
+
+fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>), String> {
     let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
     let ports = Ports { inputs: vec![], outputs: source.ports(&[]).map_err(first)? };
-    let block = source.build(&ports, &Env::detached("in")).unwrap();
+    let block = source.build(&ports, env).unwrap();
     let mut harness = Harness::new(block, &ports, 8).unwrap();
     let next = Harness::block_on(async {
         harness.start().await?;
@@ -97,7 +101,8 @@ fn plain_data_is_cut_into_whole_frames() {
         "first_timestamp": 80, "header_bytes": 3,
     });
     let raw = Some(serde_json::from_value(raw).unwrap());
-    let source = FileSource { path: path.display().to_string(), frames: Some(3), raw };
+    let source =
+        FileSource { path: path.display().to_string(), frames: Some(3), pace: Pace::Full, raw };
     let (_, frames) = play(&source).unwrap();
     let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>()[0]);
     assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(80, 3), (88, 13), (96, 23)]);
@@ -118,8 +123,8 @@ fn files_that_lie_are_refused_by_name() {
         record(&name, Dtype::Ci8);
         error
     };
-    let truncate = || fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(700).unwrap();
-    assert!(refused(&truncate).contains("promises 3 frames but holds 1"));
+    let cut = || fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(70).unwrap();
+    assert!(refused(&cut).contains("within its header"));
     assert!(refused(&|| fs::write(&path, "hello").unwrap()).contains("within its header"));
     let side = folder.path().join("a.npy.json");
     let edit = |from: &str, to: &str| {
@@ -131,6 +136,106 @@ fn files_that_lie_are_refused_by_name() {
     assert!(refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615")).contains("too long"));
     assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("elements are |i1"));
     assert!(refused(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
-    assert!(refused(&|| edit("{", "[")).contains("is no side file"));
+    assert!(refused(&|| edit("{", "[")).contains("has no description"));
     assert!(play(&source("no/such.bin")).err().unwrap().contains("no recording"));
+}
+
+#[test]
+fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (extension, bytes_per_frame) in [("npy", 96), ("npz", 96)] {
+        let path = folder.path().join(format!("a.{extension}"));
+        let name = path.display().to_string();
+        let mut seen = Vec::new();
+        record(&name, Dtype::Ci8);
+        let whole = fs::read(&path).unwrap();
+        // The payloads stand last; in an archive its directory comes after them.
+        let end = whole
+            .windows(4)
+            .rposition(|bytes| bytes == [byte(2, 44), byte(2, 45), byte(2, 46), byte(2, 47)]);
+        let end = end.unwrap() + 4 + bytes_per_frame - 48;
+        if extension == "npz" {
+            // Alone: it says itself what it is.
+            fs::remove_file(folder.path().join("a.npz.json")).unwrap();
+        }
+        for cut in [0, 1, 96, 97, 3 * 96] {
+            fs::write(&path, &whole[..end - cut]).unwrap();
+            let env = Env::detached("in");
+            let (_, frames) = play_in(&source(&name), &env).unwrap();
+            assert!(frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>()[1] == byte(n, 1)));
+            let missing = env.counters.list()[1].counter.get();
+            assert_eq!(missing > 0, env.summary.get().contains("was cut off"));
+            seen.push((frames.len(), missing));
+        }
+        assert_eq!(seen, [(3, 0), (2, 1), (2, 1), (1, 2), (0, 3)], "{extension}");
+        // Anywhere else too it ends in words.
+        for cut in (0..whole.len()).step_by(13) {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let _ = play(&source(&name));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_found_whatever_of_it_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    for array in
+        ["", "sequence.", "timestamp.", "config_id.", "validity.", "saturated.", "checksum."]
+    {
+        record(&name, Dtype::Ci8);
+        let path = folder.path().join(format!("a.{array}npy"));
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = play(&source(&name)).err().unwrap();
+        assert!(error.contains("frame 2") && error.contains("is damaged"), "{array} {error}");
+    }
+}
+
+#[test]
+fn an_archive_that_was_never_put_together_is_played_from_its_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npz").display().to_string();
+    record(&folder.path().join("b.npy").display().to_string(), Dtype::Ci8);
+    record(&name, Dtype::Ci8);
+    fs::remove_file(&name).unwrap();
+    fs::create_dir(format!("{name}.parts")).unwrap();
+    for array in ["sequence", "timestamp", "config_id", "validity", "saturated", "checksum"] {
+        let from = folder.path().join(format!("b.{array}.npy"));
+        fs::rename(from, format!("{name}.parts/{array}.npy")).unwrap();
+    }
+    fs::rename(folder.path().join("b.npy"), format!("{name}.parts/data.npy")).unwrap();
+    assert_eq!(play(&source(&name)).unwrap().1.len(), 3);
+}
+
+#[test]
+fn recordings_without_checksums_are_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    record(&name, Dtype::Ci8);
+    let side = format!("{name}.json");
+    let mut text: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&side).unwrap()).unwrap();
+    for array in ["sequence", "config_id", "checksum"] {
+        assert!(text["arrays"].as_object_mut().unwrap().remove(array).is_some());
+    }
+    fs::write(&side, text.to_string()).unwrap();
+    assert_eq!(play(&source(&name)).unwrap().1.len(), 3);
+}
+
+#[test]
+fn frames_come_as_far_apart_as_their_timestamps_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    record(&name, Dtype::Ci8);
+    // 16 samples at 200 Hz.
+    let side = format!("{name}.json");
+    let text = fs::read_to_string(&side).unwrap().replace("1000000.0", "200.0");
+    fs::write(&side, text).unwrap();
+    let began = std::time::Instant::now();
+    let source = FileSource { pace: Pace::RealTime, ..source(&name) };
+    assert_eq!(play(&source).unwrap().1.len(), 3);
+    let took = began.elapsed();
+    assert!(took >= std::time::Duration::from_millis(160), "{took:?}");
 }

@@ -9,11 +9,13 @@
 //! - `swap`: making it
 //! - `shadow`: a second form of a block on the same frames
 //! - `losses`: lost data as events
+//! - `record`: outputs to files, with what came before an event
 //! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
 
 mod change;
 mod losses;
+mod record;
 mod retune;
 mod shadow;
 mod swap;
@@ -21,6 +23,7 @@ mod tap;
 
 pub use crate::flowgraph::Refused;
 pub use change::{Change, Difference, Way};
+pub use record::RecordError;
 pub use retune::{RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
@@ -28,9 +31,9 @@ pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
 
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
-use crate::runtime::{BlockStats, Event, Failure, Handle, RunState};
+use crate::runtime::{BlockStats, Event, EventKind, Failure, Handle, RunState};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A flowgraph under control; cheap to clone, harmless after the end.
@@ -47,12 +50,21 @@ struct Inner {
     /// See [`Control::steady_state_timestamp`].
     steady_state: AtomicU64,
     shadows: Mutex<Vec<shadow::Shadowed>>,
+    /// Where recordings go, if any may be made.
+    recordings: OnceLock<record::Place>,
+    /// Recorders that were asked for so far.
+    recorders_made: AtomicU64,
 }
 
 impl Control {
     /// Control over `run`, a run of `plan` made of the kinds in `registry`.
     #[must_use]
     pub fn new(plan: Plan, registry: Registry, run: Handle) -> Self {
+        let telling = run.clone();
+        plan.recorders.tell(move |block, text| {
+            telling.tell(EventKind::Recorded, Some(block), text.to_owned());
+        });
+        run.watch_events(plan.recorders.watcher());
         let control = Self(Arc::new(Inner {
             plan: RwLock::new(Arc::new(plan)),
             registry,
@@ -60,6 +72,8 @@ impl Control {
             changing: Mutex::default(),
             steady_state: AtomicU64::new(0),
             shadows: Mutex::default(),
+            recordings: OnceLock::new(),
+            recorders_made: AtomicU64::new(0),
         }));
         losses::watch(control.0.run.clone());
         control

@@ -9,7 +9,7 @@ use super::Control;
 use crate::block::BlockError;
 use crate::cuda::Readout;
 use crate::diagnostic::Span;
-use crate::flowgraph::{self, BuildError, Refused, Sources};
+use crate::flowgraph::{self, BuildError, Plan, Refused, Sources};
 use crate::frame::{Frame, Header, OutOfMemory, Pool, Storage};
 use crate::npy;
 use crate::port::PortType;
@@ -46,7 +46,7 @@ const FOLLOW: Duration = Duration::from_secs(5);
 const MOST_SECONDS: f64 = 1e6;
 
 /// A frame as plain data of the host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TapFrame {
     /// Sequence number, timestamp, configuration, validity and annotations.
     pub header: Header,
@@ -55,6 +55,13 @@ pub struct TapFrame {
 }
 
 impl TapFrame {
+    /// Becomes the same as `frame`, which is in host memory, reusing allocations.
+    pub fn copy_from(&mut self, frame: &Frame) {
+        self.header.copy_from(frame.header());
+        self.payload.clear();
+        self.payload.extend_from_slice(frame.as_slice());
+    }
+
     /// The payload as a NumPy array of its own, `.npy`: a frame of what `port` carries.
     #[must_use]
     pub fn to_npy(&self, port: &PortType) -> Vec<u8> {
@@ -148,6 +155,16 @@ impl Place {
 }
 
 impl Control {
+    /// Block and port of `output` in `plan`.
+    pub(super) fn find_output(plan: &Plan, output: &str) -> Result<(usize, usize), TapError> {
+        let named = flowgraph::Tap { text: output.to_owned(), span: Span::default() };
+        plan.find(&named).map_err(|mut problem| {
+            // It was said where no file is.
+            problem.span = None;
+            TapError::Refused(Refused { sources: Sources::default(), problems: vec![problem] })
+        })
+    }
+
     /// A reader of an output of the running flowgraph: `block`, or `block.port`, also inside templates
     /// (`f[0].fft.output`). It is there from the next frame on, between two frames of the block; the call
     /// waits up to about `limit` for that.
@@ -157,12 +174,7 @@ impl Control {
     pub fn tap(&self, output: &str, options: TapOptions, limit: Duration) -> Result<Tap, TapError> {
         let deadline = Instant::now() + limit;
         let plan = self.plan();
-        let named = flowgraph::Tap { text: output.to_owned(), span: Span::default() };
-        let (block, port) = plan.find(&named).map_err(|mut problem| {
-            // It was said where no file is.
-            problem.span = None;
-            TapError::Refused(Refused { sources: Sources::default(), problems: vec![problem] })
-        })?;
+        let (block, port) = Self::find_output(&plan, output)?;
         let (origin, origin_port) = plan.origin((block, port));
         let depth = options.queue.clamp(1, MOST_QUEUED);
         let place = Place {
@@ -217,35 +229,50 @@ impl Tap {
 
     /// The next frame; waits up to `timeout` for one.
     pub fn next(&mut self, timeout: Duration) -> Result<Tapped, TapError> {
+        self.next_into(TapFrame::default(), timeout).map(|(tapped, _)| tapped)
+    }
+
+    /// The next frame in the memory of `frame`, which comes back if there is none; waits up to `timeout` for
+    /// one.
+    pub fn next_into(
+        &mut self,
+        frame: TapFrame,
+        timeout: Duration,
+    ) -> Result<(Tapped, Option<TapFrame>), TapError> {
         let deadline = Instant::now() + timeout;
         loop {
-            if let Some(frame) = self.queue.pop(deadline) {
-                return Ok(Tapped::Frame(self.copy(&frame)?));
+            if let Some(arrived) = self.queue.pop(deadline) {
+                return Ok((Tapped::Frame(self.copy(&arrived, frame)?), None));
             }
             if self.queue.is_over() {
-                return Ok(Tapped::Ended);
+                return Ok((Tapped::Ended, Some(frame)));
             }
             if self.queue.has_moved() {
                 match self.follow() {
-                    Err(TapError::Unanswered(Unanswered::Ended(_))) => return Ok(Tapped::Ended),
+                    Err(TapError::Unanswered(Unanswered::Ended(_))) => {
+                        return Ok((Tapped::Ended, Some(frame)));
+                    }
                     followed => followed?,
                 }
             } else if Instant::now() >= deadline {
-                return Ok(Tapped::Nothing);
+                return Ok((Tapped::Nothing, Some(frame)));
             }
         }
     }
 
-    fn copy(&mut self, frame: &Frame) -> Result<TapFrame, TapError> {
-        let payload = match (frame.storage(), &mut self.readout) {
-            (Storage::Host(_), _) => frame.as_slice::<u8>().to_vec(),
-            (Storage::Device(_), Some(readout)) => readout.read(frame).map_err(TapError::Device)?,
+    fn copy(&mut self, frame: &Frame, mut into: TapFrame) -> Result<TapFrame, TapError> {
+        match (frame.storage(), &mut self.readout) {
+            (Storage::Host(_), _) => into.copy_from(frame),
+            (Storage::Device(_), Some(readout)) => {
+                into.header.copy_from(frame.header());
+                readout.read(frame, &mut into.payload).map_err(TapError::Device)?;
+            }
             (Storage::Device(_), None) => {
                 let text = format!("the frames of {} have moved to a device", self.output);
                 return Err(TapError::Device(BlockError::new(text)));
             }
-        };
-        Ok(TapFrame { header: frame.header().clone(), payload })
+        }
+        Ok(into)
     }
 
     /// Lends buffers to the pool that frames come from after another block took the place of the

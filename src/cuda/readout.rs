@@ -23,8 +23,8 @@ impl Readout {
         Ok(Self { device: Arc::clone(device), stream, staging })
     }
 
-    /// The payload of `frame`.
-    pub fn read(&mut self, frame: &Frame) -> Result<Vec<u8>, BlockError> {
+    /// Puts the payload of `frame` into `payload`, reusing its allocation.
+    pub fn read(&mut self, frame: &Frame, payload: &mut Vec<u8>) -> Result<(), BlockError> {
         self.device.bind()?;
         let from = frame_address(frame, &self.device)?;
         let (to, bytes) = (self.staging.address(), self.staging.len());
@@ -38,7 +38,9 @@ impl Readout {
             CudaError::check("copying", sys::cuMemcpyAsync(to, from, bytes, self.stream.0))?;
             result::stream::synchronize(self.stream.0).map_err(CudaError::driver("copying"))?;
         }
-        Ok(self.staging.to_vec())
+        payload.clear();
+        payload.extend_from_slice(&self.staging);
+        Ok(())
     }
 }
 

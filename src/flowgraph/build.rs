@@ -211,6 +211,7 @@ impl Plan {
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),
             output_folder: self.output_folder.clone(),
+            recorders: self.recorders.clone(),
             wake,
             ..Env::detached(&block.name)
         })

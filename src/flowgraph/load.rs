@@ -10,6 +10,7 @@ use super::test_spec::{TestHead, TestSpec};
 use super::value::{Node, Value};
 use super::{Loaded, Sources, check, include, test_read, transfers};
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
+use crate::recording::Recorders;
 use crate::runtime::assembly::Thread;
 use crate::{Registry, Resources};
 use serde_json::{Map, Value as Json, json};
@@ -115,6 +116,7 @@ fn plan(
         output_folder: PathBuf::new(),
         kernel_folder: None,
         tuning: Arc::default(),
+        recorders: Recorders::default(),
     };
     seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {

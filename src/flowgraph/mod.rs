@@ -16,6 +16,7 @@ mod parameters;
 mod parse;
 mod place;
 mod plan;
+pub(crate) mod request;
 mod resolve;
 mod retune;
 mod schema;

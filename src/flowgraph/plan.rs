@@ -6,6 +6,7 @@ use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::kind::{Configured, PortPool, Ports, Resources};
+use crate::recording::Recorders;
 use crate::runtime::assembly::{OnFault, Thread};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -104,6 +105,8 @@ pub struct Plan {
     pub kernel_folder: Option<PathBuf>,
     /// How kernels are cut best.
     pub tuning: Arc<Tuning>,
+    /// What records streams of this flowgraph while it runs.
+    pub recorders: Recorders,
 }
 
 /// Memory of one output port's pool.

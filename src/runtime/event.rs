@@ -2,7 +2,7 @@
 
 use event_listener::Listener;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Events that are kept; older ones are forgotten.
@@ -52,6 +52,8 @@ pub enum EventKind {
     ShadowDiffers,
     /// A block counted lost data.
     DataLost,
+    /// A recorder has made a recording, or failed.
+    Recorded,
 }
 
 impl EventKind {
@@ -72,15 +74,20 @@ impl EventKind {
             Self::NotSwapped => "not_swapped",
             Self::ShadowDiffers => "shadow_differs",
             Self::DataLost => "data_lost",
+            Self::Recorded => "recorded",
         }
     }
 }
+
+/// Called with every event.
+type Watch = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The events of a run.
 #[derive(Default)]
 pub(super) struct Events {
     log: Mutex<Log>,
     added: event_listener::Event,
+    watcher: OnceLock<Watch>,
 }
 
 #[derive(Default)]
@@ -94,6 +101,11 @@ impl Events {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `watch` with every event, on the thread of whoever adds it; the first call wins.
+    pub fn watch(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watch));
+    }
+
     pub fn add(&self, kind: EventKind, block: Option<&str>, text: impl Into<String>) {
         let (block, text) = (block.map(str::to_owned), text.into());
         let mut log = self.log();
@@ -102,8 +114,12 @@ impl Events {
         if log.kept.len() == KEPT {
             log.kept.pop_front();
         }
-        log.kept.push_back(Event { sequence, time: SystemTime::now(), block, kind, text });
+        let event = Event { sequence, time: SystemTime::now(), block, kind, text };
+        log.kept.push_back(event.clone());
         drop(log);
+        if let Some(watch) = self.watcher.get() {
+            watch(&event);
+        }
         self.added.notify(usize::MAX);
     }
 

@@ -187,6 +187,11 @@ impl Handle {
         tally.occupant.rebuild = rebuild(belongings);
     }
 
+    /// See [`Events::watch`](super::event::Events::watch).
+    pub(crate) fn watch_events(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
+        self.run.events.watch(watch);
+    }
+
     /// Adds an event.
     pub(crate) fn tell(&self, kind: EventKind, block: Option<&str>, text: String) {
         self.run.events.add(kind, block, text);

@@ -1,6 +1,7 @@
 //! A small flowgraph under control.
 
 mod kinds;
+mod record;
 mod retune;
 mod shadows;
 

@@ -1,12 +1,14 @@
 //! One recording: its arrays and its side file.
 
-use crate::recording::npy::Writer;
-use crate::recording::side_file::SideFile;
-use fxgraph::{BlockError, Frame, PortType, npy};
+use super::Checksum;
+use super::array::ArrayWriter;
+use super::side_file::SideFile;
+use crate::{BlockError, Header, PortType, npy};
 use std::fs::{self, File};
 use std::io::{
     self,
     ErrorKind::{InvalidInput, NotFound, Unsupported},
+    Write,
 };
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -17,15 +19,22 @@ use zip::{CompressionMethod, ZipWriter};
 /// How often the side file is brought up to date.
 const SIDE_FILE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Member of a `.npz` that says what its side file says.
+pub const DESCRIPTION: &str = "recording.json";
+
 /// A recording that grows.
-pub struct Recorder {
+pub struct RecordingWriter {
     path: PathBuf,
     /// Folder of the arrays until a `.npz` is put together.
     parts: Option<PathBuf>,
-    data: Writer,
-    timestamp: Writer,
-    validity: Writer,
-    annotations: Vec<(&'static str, Writer)>,
+    data: ArrayWriter,
+    sequence: ArrayWriter,
+    timestamp: ArrayWriter,
+    config_id: ArrayWriter,
+    validity: ArrayWriter,
+    checksum: ArrayWriter,
+    /// By name.
+    annotations: Vec<(&'static str, ArrayWriter)>,
     /// Bytes of a row that is being put together.
     row: Vec<u8>,
     side: SideFile,
@@ -36,6 +45,12 @@ pub struct Recorder {
 fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
     let path = path.display().to_string();
     move |error| BlockError::new(format!("cannot write {path}: {error}")).because(error)
+}
+
+/// Appends `row` and adds it to the frame's checksum.
+fn put(writer: &mut ArrayWriter, row: &[u8], checksum: &mut Checksum) -> Result<(), BlockError> {
+    checksum.add(row);
+    writer.append(row).map_err(at(writer.path()))
 }
 
 /// Whether a file can be written at `path`, tried without touching what is there.
@@ -60,7 +75,7 @@ pub fn try_folder(path: &Path) -> Result<(), BlockError> {
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(at(path))
 }
 
-impl Recorder {
+impl RecordingWriter {
     /// A new recording at `path`, which ends in `.npy` or `.npz`.
     pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
         if let Some(folder) = path.parent() {
@@ -78,30 +93,36 @@ impl Recorder {
         }
         let create = |name: &str, descr, shape: Vec<usize>, bytes| {
             let file = array_path(&path, parts.as_deref(), name);
-            Writer::create(&file, descr, shape, bytes).map_err(at(&file))
+            ArrayWriter::create(&file, descr, shape, bytes).map_err(at(&file))
         };
+        let number = |name: &str| create(name, "<u8", vec![], size_of::<u64>());
         let units = port.validity.axes.iter().map(|axis| axis.len).collect();
         let data =
             create("data", npy::layout(port.dtype).0, npy::frame_shape(port), port.frame_bytes())?;
-        let timestamp = create("timestamp", "<u8", vec![], size_of::<u64>())?;
+        let (sequence, timestamp) = (number("sequence")?, number("timestamp")?);
+        let config_id = number("config_id")?;
         let validity_bytes = port.validity.units() * size_of::<u32>();
         let validity = create("validity", "<u4", units, validity_bytes)?;
-        let mut recorder = Self {
+        let checksum = create("checksum", "<u4", vec![], size_of::<u32>())?;
+        let mut recording = Self {
             path,
             parts,
             data,
+            sequence,
             timestamp,
+            config_id,
             validity,
+            checksum,
             annotations: Vec::new(),
             row: Vec::new(),
             side,
             side_written: Instant::now(),
         };
-        for name in ["data", "timestamp", "validity"] {
-            recorder.name_array(name);
+        for name in ["data", "sequence", "timestamp", "config_id", "validity", "checksum"] {
+            recording.name_array(name);
         }
-        recorder.write_side_file()?;
-        Ok(recorder)
+        recording.write_side_file()?;
+        Ok(recording)
     }
 
     /// Frames that are whole on disk.
@@ -110,23 +131,44 @@ impl Recorder {
         self.side.frames
     }
 
+    /// Its files, as they are once it is closed.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let side = PathBuf::from(format!("{}.json", self.path.display()));
+        if self.parts.is_some() {
+            return vec![self.path.clone(), side];
+        }
+        let arrays = self.side.arrays.values().map(|name| self.path.with_file_name(name));
+        arrays.chain([side]).collect()
+    }
+
     fn name_array(&mut self, name: &str) {
         let file = array_path(&self.path, self.parts.as_deref(), name);
         let file_name = file.file_name().map(|name| name.to_string_lossy().into_owned());
         self.side.arrays.insert(name.to_owned(), file_name.unwrap_or_default());
     }
 
-    /// Appends a frame to all arrays.
-    pub fn append(&mut self, frame: &Frame) -> Result<(), BlockError> {
-        let header = frame.header();
+    /// Appends a frame, with its payload as bytes, to all arrays.
+    pub fn append(&mut self, header: &Header, payload: &[u8]) -> Result<(), BlockError> {
         let time = header.timestamp;
+        let mut checksum = Checksum::default();
+        let numbers = [
+            (&mut self.sequence, header.sequence),
+            (&mut self.timestamp, time),
+            (&mut self.config_id, header.config_id),
+        ];
+        for (writer, number) in numbers {
+            put(writer, &number.to_le_bytes(), &mut checksum)?;
+        }
         self.row.clear();
         self.row.extend(header.validity.iter().flat_map(|count| count.to_le_bytes()));
-        self.validity.append(&self.row).map_err(at(self.validity.path()))?;
-        self.timestamp.append(&time.to_le_bytes()).map_err(at(self.timestamp.path()))?;
-        self.append_annotations(frame)?;
+        put(&mut self.validity, &self.row, &mut checksum)?;
+        self.append_annotations(header, &mut checksum)?;
+        checksum.add(payload);
+        let sum = checksum.value().to_le_bytes();
+        self.checksum.append(&sum).map_err(at(self.checksum.path()))?;
         // Last, so that every frame in the data array has its row in the others.
-        self.data.append(frame.as_slice::<u8>()).map_err(at(self.data.path()))?;
+        self.data.append(payload).map_err(at(self.data.path()))?;
         if self.side.frames == 0 {
             let clock = &self.side.clock;
             let seconds = time as f64 / clock.adc_sample_rate_hz + clock.sync_time_seconds;
@@ -140,8 +182,12 @@ impl Recorder {
         Ok(())
     }
 
-    fn append_annotations(&mut self, frame: &Frame) -> Result<(), BlockError> {
-        let all = &frame.header().annotations;
+    fn append_annotations(
+        &mut self,
+        header: &Header,
+        checksum: &mut Checksum,
+    ) -> Result<(), BlockError> {
+        let all = &header.annotations;
         for (name, values) in all.iter() {
             if self.annotations.iter().any(|(known, _)| *known == name) {
                 continue;
@@ -149,8 +195,9 @@ impl Recorder {
             let file = array_path(&self.path, self.parts.as_deref(), name);
             let bytes = size_of_val(values);
             let writer =
-                Writer::create(&file, "<f8", vec![values.len()], bytes).map_err(at(&file))?;
+                ArrayWriter::create(&file, "<f8", vec![values.len()], bytes).map_err(at(&file))?;
             self.annotations.push((name, writer));
+            self.annotations.sort_by_key(|(name, _)| *name);
             self.name_array(name);
         }
         for (name, writer) in &mut self.annotations {
@@ -159,11 +206,17 @@ impl Recorder {
             // Frames before the table first appeared, and those without it, say not a number.
             while writer.rows() < self.side.frames + 1 {
                 self.row.clear();
-                if writer.rows() == self.side.frames {
+                let is_now = writer.rows() == self.side.frames;
+                if is_now {
                     self.row.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                    self.row.truncate(row_bytes);
                 }
                 while self.row.len() < row_bytes {
                     self.row.extend(f64::NAN.to_le_bytes());
+                }
+                // A row that says nothing stands for no table.
+                if is_now && !values.iter().all(|value| value.is_nan()) {
+                    checksum.add(&self.row);
                 }
                 writer.append(&self.row).map_err(at(writer.path()))?;
             }
@@ -175,18 +228,23 @@ impl Recorder {
     fn write_side_file(&mut self) -> Result<(), BlockError> {
         let path = PathBuf::from(format!("{}.json", self.path.display()));
         let draft = PathBuf::from(format!("{}.json.new", self.path.display()));
-        let text = serde_json::to_string_pretty(&self.side)
-            .map_err(|error| BlockError::new("cannot describe the recording").because(error))?;
-        fs::write(&draft, text + "\n").map_err(at(&draft))?;
+        fs::write(&draft, self.description()?).map_err(at(&draft))?;
         fs::rename(&draft, &path).map_err(at(&path))?;
         self.side_written = Instant::now();
         Ok(())
     }
 
+    fn description(&self) -> Result<String, BlockError> {
+        let text = serde_json::to_string_pretty(&self.side)
+            .map_err(|error| BlockError::new("cannot describe the recording").because(error))?;
+        Ok(text + "\n")
+    }
+
     /// Closes all files; `complete` says whether the stream had ended.
     pub fn close(mut self, complete: bool) -> Result<(), BlockError> {
         let annotations = self.annotations.iter().map(|(_, writer)| writer);
-        for writer in [&self.data, &self.timestamp, &self.validity].into_iter().chain(annotations) {
+        let numbers = [&self.sequence, &self.timestamp, &self.config_id, &self.checksum];
+        for writer in [&self.data, &self.validity].into_iter().chain(numbers).chain(annotations) {
             match writer.sync() {
                 // A pipe or a device has nothing to wait for.
                 Err(error) if !matches!(error.kind(), InvalidInput | Unsupported) => {
@@ -195,6 +253,7 @@ impl Recorder {
                 _ => {}
             }
         }
+        self.side.complete = complete;
         if let Some(parts) = self.parts.take() {
             if let Err(error) = self.zip(&parts) {
                 // Half a file would only hide where the arrays are; nobody needs its removal said.
@@ -204,21 +263,24 @@ impl Recorder {
             }
             fs::remove_dir_all(&parts).map_err(at(&parts))?;
         }
-        self.side.complete = complete;
         self.write_side_file()
     }
 
-    /// Puts the arrays together to the `.npz`.
+    /// Puts the arrays together to the `.npz`, the payloads last: of a file that was cut off, the
+    /// frames before the cut are whole.
     fn zip(&self, parts: &Path) -> Result<(), BlockError> {
         let path = &self.path;
         let mut zip = ZipWriter::new(File::create(path).map_err(at(path))?);
-        for file_name in self.side.arrays.values() {
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        zip.start_file(DESCRIPTION, options).map_err(|error| at(path)(error.into()))?;
+        zip.write_all(self.description()?.as_bytes()).map_err(at(path))?;
+        let data = self.side.arrays.get("data");
+        let others = self.side.arrays.values().filter(|name| Some(*name) != data);
+        for file_name in others.chain(data) {
             let part = parts.join(file_name);
             let mut from = File::open(&part).map_err(at(&part))?;
             let len = from.metadata().map_err(at(&part))?.len();
-            let options = SimpleFileOptions::default()
-                .compression_method(CompressionMethod::Stored)
-                .large_file(len >= u64::from(u32::MAX));
+            let options = options.large_file(len >= u64::from(u32::MAX));
             zip.start_file(file_name, options).map_err(|error| at(path)(error.into()))?;
             io::copy(&mut from, &mut zip).map_err(at(path))?;
         }

@@ -1,7 +1,7 @@
 //! The JSON file beside a recording: what the numbers are, and where they came from.
 
-use crate::axes;
-use fxgraph::{Axis, Band, Clock, Dtype, PortType, ValidityType, npy};
+use crate::dtype::UnknownDtype;
+use crate::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ pub struct SideFile {
     pub band: Option<BandEntry>,
     /// Meaning of the validity counts.
     pub validity: ValidityEntry,
-    /// File or member of each array: `data`, `timestamp`, `validity`, annotations.
+    /// File or member of each array: `data`, `sequence`, `timestamp`, `config_id`, `validity`,
+    /// `checksum`, annotations.
     pub arrays: BTreeMap<String, String>,
     /// Timestamp of the first frame, in ADC samples.
     pub first_timestamp: Option<u64>,
@@ -155,20 +156,31 @@ impl SideFile {
         }
     }
 
-    /// The stream that was recorded; in words what cannot be believed.
-    pub fn port(&self) -> Result<PortType, String> {
+    /// The same, with what is known of the block that `env` is for: where the numbers come from.
+    #[must_use]
+    pub fn made_by(self, env: &Env) -> Self {
+        Self {
+            block: env.name.clone(),
+            config_hash: env.config_hash.clone(),
+            flowgraph: env.resolved_yaml.to_string(),
+            ..self
+        }
+    }
+
+    /// The stream that was recorded, its axes named by what `known` gives for their names; in words what
+    /// cannot be believed.
+    pub fn port(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
         if self.format != FORMAT {
             return Err(format!("`{}` is not a format known here", self.format));
         }
-        let dtype: Dtype =
-            self.dtype.parse().map_err(|error: fxgraph::dtype::UnknownDtype| error.to_string())?;
+        let dtype: Dtype = self.dtype.parse().map_err(|error: UnknownDtype| error.to_string())?;
         let axes_of = |list: &[AxisEntry], most: usize| -> Result<Vec<Axis>, String> {
             let product = list.iter().try_fold(1usize, |p, axis| p.checked_mul(axis.len));
             if !product.is_some_and(|product| (1..=most).contains(&product)) {
                 return Err("its axes are empty or too long".to_owned());
             }
             let axis = |entry: &AxisEntry| {
-                let name = axes::known(&entry.name);
+                let name = known(&entry.name);
                 name.map(|name| Axis::new(name, entry.len))
                     .ok_or_else(|| format!("there is no axis `{}`", entry.name))
             };

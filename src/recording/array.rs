@@ -1,6 +1,6 @@
 //! NumPy's `.npy` format, version 1.0, with frames appended along the first axis.
 
-use fxgraph::npy::{self, MAGIC};
+use crate::npy::{self, MAGIC};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ const MAX_HEADER_BYTES: usize = 1 << 16;
 
 /// An array that grows. The file can be read at any time: the header is rewritten after every
 /// row and never promises more than is there.
-pub struct Writer {
+pub struct ArrayWriter {
     file: File,
     path: PathBuf,
     descr: &'static str,
@@ -22,7 +22,7 @@ pub struct Writer {
     rows: u64,
 }
 
-impl Writer {
+impl ArrayWriter {
     /// An empty array at `path` of rows of `row_shape` elements of NumPy type `descr`.
     pub fn create(
         path: &Path,
@@ -156,7 +156,7 @@ mod tests {
     fn the_file_is_whole_after_every_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
-        let mut writer = Writer::create(&path, "<i2", vec![3], 6).unwrap();
+        let mut writer = ArrayWriter::create(&path, "<i2", vec![3], 6).unwrap();
         for row in 0..4u64 {
             let header = Header::read(&File::open(&path).unwrap(), 0).unwrap();
             assert_eq!(header.shape, [row, 3]);

@@ -1,0 +1,76 @@
+//! Frames on their way to the recorder.
+
+use fxgraph::recording::{PLACEHOLDER, Recorder, RecorderOptions, SideFile, try_folder};
+use fxgraph::{Block, BlockError, Env, Io, Next, PortType, async_trait};
+use std::path::Path;
+
+/// The running block.
+pub struct Sink {
+    options: RecorderOptions,
+    port: PortType,
+    env: Env,
+    recorder: Option<Recorder>,
+}
+
+impl Sink {
+    /// A sink for `port`.
+    pub fn new(mut options: RecorderOptions, port: &PortType, env: &Env) -> Self {
+        options.path = env.output_folder.join(&options.path).display().to_string();
+        Self { options, port: port.clone(), env: env.clone(), recorder: None }
+    }
+}
+
+#[async_trait]
+impl Block for Sink {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        // Folders named by timestamps come later.
+        let before = self.options.path.split(PLACEHOLDER).next().unwrap_or_default();
+        try_folder(&Path::new(before).with_file_name("x"))?;
+        self.recorder = Some(Recorder::start(
+            (&self.env.name, ""),
+            &self.port,
+            SideFile::of(&self.port).made_by(&self.env),
+            self.options.clone(),
+            &self.env.counters,
+            &self.env.recorders,
+        )?);
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Some(recorder) = &self.recorder else { return Ok(Next::Finished) };
+        if let Some(fault) = recorder.fault() {
+            return Err(BlockError::new(fault));
+        }
+        let Some(frame) = io.inputs[0].pop() else {
+            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+        };
+        // Its recording may be made.
+        if !recorder.is_over() {
+            match recorder.take() {
+                Some(mut kept) => {
+                    kept.copy_from(&frame);
+                    recorder.push(kept);
+                }
+                None => recorder.lose(1),
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        recorder.end();
+        recorder.join();
+        recorder.fault().map_or(Ok(()), |fault| Err(BlockError::new(fault)))
+    }
+}
+
+impl Drop for Sink {
+    /// Its thread ends on whatever path the block goes.
+    fn drop(&mut self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.end();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Any bytes as a recording: a side file's length in four bytes, the side file, and an array or an archive.
+#![no_main]
+
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Env, Kind, Ports};
+use fxgraph_blocks::file_source::FileSource;
+use libfuzzer_sys::fuzz_target;
+use std::fs;
+
+/// Frames of more bytes only take time.
+const MAX_FRAME_BYTES: usize = 1 << 20;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return };
+    let length = u32::from_le_bytes(*length) as usize;
+    let (side, data) = rest.split_at(length.min(rest.len()));
+    let folder = std::env::temp_dir().join(format!("fxgraph-fuzz-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for temporary files");
+    for extension in ["npy", "npz"] {
+        let path = folder.join(format!("a.{extension}"));
+        fs::write(&path, data).expect("room for the file");
+        fs::write(folder.join(format!("a.{extension}.json")), side).expect("room for the file");
+        let parameters = serde_json::json!({ "path": path, "frames": 8 });
+        let source: FileSource = serde_json::from_value(parameters).expect("a path and a number");
+        let Ok(outputs) = Kind::ports(&source, &[]) else { continue };
+        if outputs[0].impossible().is_some() || outputs[0].frame_bytes() > MAX_FRAME_BYTES {
+            continue;
+        }
+        let ports = Ports { inputs: vec![], outputs };
+        let block = Kind::build(&source, &ports, &Env::detached("in")).expect("nothing is opened yet");
+        let Ok(mut harness) = Harness::new(block, &ports, 8) else { continue };
+        // Whatever is wrong is said in words.
+        let _ = Harness::block_on(async {
+            harness.start().await?;
+            harness.run().await
+        });
+    }
+});

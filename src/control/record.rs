@@ -1,0 +1,323 @@
+//! Recordings of outputs, asked for while the flowgraph runs.
+
+use super::{Control, Tap, TapError, TapOptions, Tapped};
+use crate::block::BlockError;
+use crate::device::DeviceName;
+use crate::flowgraph::{Refused, request};
+use crate::kind::Refusal;
+use crate::memory;
+use crate::recording::{
+    Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_folder,
+};
+use crate::runtime::{EventKind, with_causes};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Recorders that may be asked for at once: each takes memory and two threads.
+const MOST: usize = 16;
+/// Longest name of a file.
+const MOST_LETTERS: usize = 128;
+/// Memory that an output's pool is lent so that a moment's delay of the disk costs no frame, and how many
+/// frames at least and at most.
+const LENT_BYTES: usize = 64 << 20;
+const LENT_FRAMES: (usize, usize) = (4, 64);
+/// How often a reader looks whether it is to end.
+const TICK: Duration = Duration::from_millis(50);
+/// How often lost frames are told of.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Where recordings go that are asked for.
+pub(super) struct Place {
+    folder: PathBuf,
+    budget: Arc<Budget>,
+}
+
+/// Why a recorder was not made, or did not do what was asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Nobody said where files may be written.
+    #[error("this program writes no recordings: it was not told where to")]
+    NoFolder,
+    /// There are as many recorders as there may be.
+    #[error("there are {MOST} recorders already; one of them has to be deleted first")]
+    TooMany,
+    /// The file's name leads elsewhere, or is too long.
+    #[error(
+        "`{0}` is no name of a file: letters, digits, `.`, `_`, `-` and `{{timestamp}}` make one"
+    )]
+    Name(String),
+    /// The request cannot be read, or does not fit to the output.
+    #[error("{}", .0.problems.first().map_or("the request was refused", |first| &first.message))]
+    Request(Refused),
+    /// The options do not fit to the output.
+    #[error("{}", .0.first().map_or("the recording was refused", |first| &first.message))]
+    Refused(Vec<Refusal>),
+    /// The frames to be kept do not fit into memory.
+    #[error("{needed} bytes of frames are to be kept in memory, and {available} are free")]
+    Memory {
+        /// What it needs.
+        needed: usize,
+        /// What there is.
+        available: usize,
+    },
+    /// The output cannot be read.
+    #[error(transparent)]
+    Tap(#[from] TapError),
+    /// Files cannot be written or removed.
+    #[error("{}", with_causes(.0))]
+    Files(BlockError),
+    /// There is no such recorder.
+    #[error("there is no recorder `{0}`")]
+    NoSuchRecorder(String),
+    /// It has ended.
+    #[error("recorder `{0}` has ended")]
+    Ended(String),
+    /// It belongs to the flowgraph.
+    #[error("recorder `{0}` is a block of the flowgraph, which ends with it")]
+    IsBlock(String),
+}
+
+impl Control {
+    /// Lets recordings be asked for: files in `folder`, which is made, up to `most_bytes` with those that are
+    /// there already. The first call counts.
+    pub fn allow_recordings(&self, folder: &Path, most_bytes: u64) -> Result<(), BlockError> {
+        try_folder(&folder.join("x"))?;
+        let cannot = |error: io::Error| {
+            BlockError::new(format!("cannot read {}", folder.display())).because(error)
+        };
+        let used = folder_bytes(folder).map_err(cannot)?;
+        let budget = Arc::new(Budget::new(most_bytes, used));
+        // A second call changes nothing.
+        let _ = self.0.recordings.set(Place { folder: folder.to_owned(), budget });
+        Ok(())
+    }
+
+    /// What `request` asks for, a mapping (YAML or JSON) of [`RecorderOptions`], none of which it needs to
+    /// have, for a recorder of `output`.
+    pub fn recorder_options(
+        &self,
+        output: &str,
+        request: &str,
+    ) -> Result<RecorderOptions, RecordError> {
+        let plan = self.plan();
+        let (block, index) = Self::find_output(&plan, output)?;
+        let port = &plan.blocks[block].ports.outputs[index];
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+        let stem: String = output.chars().map(plain).take(MOST_LETTERS / 2).collect();
+        let defaults = format!("path: \"{stem}_{PLACEHOLDER}.npz\"");
+        let refusals = |options: &RecorderOptions| options.refusals(port);
+        request::read(request, &defaults, refusals).map_err(RecordError::Request)
+    }
+
+    /// A recorder of `output`, a block's output like `f[0].fft.output`, from its next frame on. The path
+    /// is the name of a file in the folder that was [allowed](Self::allow_recordings). Waits up to about `limit`
+    /// for the block.
+    ///
+    /// A recorder never slows the flowgraph: frames for which neither the disk nor the memory has room are
+    /// left out, counted and told of.
+    pub fn record(
+        &self,
+        output: &str,
+        mut options: RecorderOptions,
+        limit: Duration,
+    ) -> Result<RecorderStatus, RecordError> {
+        let place = self.0.recordings.get().ok_or(RecordError::NoFolder)?;
+        let plan = self.plan();
+        let is_block = |recorder: &Recorder| plan.block(recorder.name()).is_some();
+        let asked_for = plan.recorders.list().into_iter().filter(|recorder| !is_block(recorder));
+        if asked_for.count() >= MOST {
+            return Err(RecordError::TooMany);
+        }
+        let (block, index) = Self::find_output(&plan, output)?;
+        let port = plan.blocks[block].ports.outputs[index].clone();
+        if !is_file_name(&options.path) {
+            return Err(RecordError::Name(options.path));
+        }
+        let refusals = options.refusals(&port);
+        if !refusals.is_empty() {
+            return Err(RecordError::Refused(refusals));
+        }
+        let needed = options.memory_bytes(&port).unwrap_or(usize::MAX);
+        let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
+        if needed > available / 2 {
+            return Err(RecordError::Memory { needed, available });
+        }
+        let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
+        let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
+        options.path = place.folder.join(&options.path).display().to_string();
+        options.budget = Some(Arc::clone(&place.budget));
+        let blank = SideFile {
+            block: tap.output().to_owned(),
+            config_hash: plan.config_hash.clone(),
+            flowgraph: plan.resolved_yaml.to_string(),
+            ..SideFile::of(&port)
+        };
+        let name = (self.0.recorders_made.fetch_add(1, Ordering::Relaxed) + 1).to_string();
+        let counters = crate::Counters::default();
+        let names = (name.as_str(), tap.output());
+        let recorder = Recorder::start(names, &port, blank, options, &counters, &plan.recorders);
+        let recorder = recorder.map_err(RecordError::Files)?;
+        let (reading, control) = (recorder.clone(), self.clone());
+        let thread = std::thread::Builder::new().name(format!("read {name}"));
+        thread.spawn(move || control.read(tap, &reading)).map_err(|error| {
+            recorder.end();
+            RecordError::Files(BlockError::new("no thread to read frames").because(error))
+        })?;
+        Ok(recorder.status())
+    }
+
+    /// Hands the frames of a tap to a recorder until either ends.
+    fn read(&self, mut tap: Tap, recorder: &Recorder) {
+        let block = tap.output().rsplit_once('.').map(|(block, _)| block.to_owned());
+        let (mut lost, mut told, mut last) = (0, 0, None::<Instant>);
+        while !recorder.is_over() {
+            // While the disk is slow the tap keeps frames, and leaves out the oldest in the end.
+            let Some(buffer) = recorder.take_within(TICK) else { continue };
+            match tap.next_into(buffer, TICK) {
+                Ok((Tapped::Frame(frame), _)) => recorder.push(frame),
+                Ok((Tapped::Nothing, buffer)) => {
+                    buffer.into_iter().for_each(|buffer| recorder.give_back(buffer));
+                }
+                Ok((Tapped::Ended, _)) => break,
+                Err(error) => {
+                    recorder.fail(&with_causes(&error));
+                    break;
+                }
+            }
+            let dropped = tap.dropped();
+            recorder.lose(dropped - lost);
+            lost = dropped;
+            if lost > told && last.is_none_or(|last| last.elapsed() > TELL) {
+                let (name, output) = (recorder.name(), tap.output());
+                let text = format!(
+                    "recorder {name} lost {} frames of `{output}`: the disk is too slow",
+                    lost - told
+                );
+                self.0.run.tell(EventKind::Recorded, block.as_deref(), text);
+                (told, last) = (lost, Some(Instant::now()));
+            }
+        }
+        recorder.end();
+    }
+
+    /// Every recorder of the flowgraph, its blocks and those that were asked for.
+    #[must_use]
+    pub fn recorders(&self) -> Vec<RecorderStatus> {
+        self.plan().recorders.list().iter().map(Recorder::status).collect()
+    }
+
+    /// The recorder called `name`.
+    pub fn recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
+        self.find_recorder(name).map(|recorder| recorder.status())
+    }
+
+    fn find_recorder(&self, name: &str) -> Result<Recorder, RecordError> {
+        let found = self.plan().recorders.get(name);
+        found.ok_or_else(|| RecordError::NoSuchRecorder(name.to_owned()))
+    }
+
+    /// Has a recorder write what it keeps from before timestamp `at` (without one, from before now), and
+    /// what comes after.
+    pub fn trigger_recorder(
+        &self,
+        name: &str,
+        at: Option<u64>,
+    ) -> Result<RecorderStatus, RecordError> {
+        let recorder = self.find_recorder(name)?;
+        if !recorder.trigger(at, "a request") {
+            return Err(RecordError::Ended(name.to_owned()));
+        }
+        Ok(recorder.status())
+    }
+
+    /// The recorder called `name`, if it was asked for and is no block.
+    fn find_asked_for(&self, name: &str) -> Result<Recorder, RecordError> {
+        let recorder = self.find_recorder(name)?;
+        if self.plan().block(name).is_some() {
+            return Err(RecordError::IsBlock(name.to_owned()));
+        }
+        Ok(recorder)
+    }
+
+    /// Ends a recorder that was asked for; what it is recording is closed. Waits for the disk.
+    pub fn stop_recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
+        let recorder = self.find_asked_for(name)?;
+        recorder.end();
+        recorder.join();
+        Ok(recorder.status())
+    }
+
+    /// Ends a recorder that was asked for, removes its files and forgets it. Waits for the disk.
+    pub fn delete_recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
+        let status = self.stop_recorder(name)?;
+        for recorded in &status.recordings {
+            for file in &recorded.files {
+                match fs::remove_file(file) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        let text = format!("cannot remove {}", file.display());
+                        return Err(RecordError::Files(BlockError::new(text).because(error)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if let Some(place) = self.0.recordings.get() {
+            place.budget.free(status.recordings.iter().map(|recorded| recorded.bytes).sum());
+        }
+        self.plan().recorders.remove(name);
+        Ok(status)
+    }
+
+    /// Waits until everything that was recorded is on the disk, after the end of the run.
+    pub fn finish_recordings(&self) {
+        self.plan().recorders.list().iter().for_each(Recorder::join);
+    }
+}
+
+/// Whether `path` names a file, and no folder, whatever the timestamp in it.
+fn is_file_name(path: &str) -> bool {
+    let plain = path.replace(PLACEHOLDER, "0");
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    plain.chars().all(is_plain) && !plain.starts_with('.') && path.len() <= MOST_LETTERS
+}
+
+/// Bytes of the files in `folder` and the folders in it.
+fn folder_bytes(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is = entry.metadata()?;
+        bytes += if is.is_dir() { folder_bytes(&entry.path())? } else { is.len() };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_file_name;
+
+    #[test]
+    fn names_of_files_lead_nowhere_else() {
+        for good in ["a.npz", "f_0_.fft_{timestamp}.npy", "A-1.npz"] {
+            assert!(is_file_name(good), "{good}");
+        }
+        let long = "a".repeat(200);
+        for bad in [
+            "../a.npz",
+            "/etc/a.npz",
+            "a/b.npz",
+            ".a.npz",
+            "a\0.npz",
+            "ä.npz",
+            "a b.npz",
+            "a\\b",
+            &long,
+        ] {
+            assert!(!is_file_name(bad), "{bad}");
+        }
+    }
+}

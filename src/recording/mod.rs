@@ -1,0 +1,62 @@
+//! Frames in files, and a memory of the frames that came before.
+//!
+//! A recording holds frames bit for bit, as NumPy arrays with the frames along their first axis: payloads
+//! (`data`), `sequence`, `timestamp`, `config_id`, `validity`, a `checksum` of each frame, and a table for
+//! each annotation. A JSON side file says what they are and where they came from. A recording grows frame by
+//! frame and can be read at any time.
+//!
+//! The checksum of a frame is the CRC-32 (that of zlib) over its rows of `sequence`, `timestamp`, `config_id`,
+//! `validity`, of the annotations by name (those that are not all NaN), and of `data`.
+//!
+//! # Layout
+//! - [`array`]: one array that grows, and the header of one that is read
+//! - [`side_file`]: what the arrays are
+//! - `files`: a recording that grows
+//! - `options`: what is asked of a recorder
+//! - `ring`: the newest frames of a stream in memory
+//! - `recorder`: what of a stream is recorded, and when
+//! - `writing`: its thread, from memory to files
+//! - `recorders`: those of a run
+
+pub mod array;
+mod files;
+mod options;
+mod recorder;
+mod recorders;
+mod ring;
+pub mod side_file;
+mod writing;
+
+pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
+pub use options::{Budget, EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger, TriggerKind};
+pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};
+pub use recorders::Recorders;
+pub use side_file::SideFile;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The checksum of a frame while it is made: CRC-32 as in zlib.
+#[derive(Default)]
+pub struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    /// Goes on with `bytes`.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    #[must_use]
+    pub fn value(self) -> u32 {
+        self.0.finalize()
+    }
+}
+
+/// A panic elsewhere leaves plain data behind, which is still worth reading.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What is asked of a recorder.
+
+use super::lock;
+use crate::diagnostic::codes;
+use crate::runtime::EventKind;
+use crate::{At, BlockError, PortType, Refusal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::{Arc, Mutex};
+
+/// What stands for the first timestamp in a path.
+pub const PLACEHOLDER: &str = "{timestamp}";
+/// Memory for frames that wait for a slow disk, and how many of them at least and at most.
+const BACKLOG_BYTES: usize = 256 << 20;
+const BACKLOG_FRAMES: (usize, usize) = (4, 256);
+/// Memory for what a frame has besides payload and validity, about.
+const HEADER_BYTES: usize = 256;
+/// What is recorded of a stream, and when.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecorderOptions {
+    /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` becomes the first frame's
+    /// timestamp. A file that exists is left alone: the new one gets a number.
+    pub path: String,
+    /// Time before the trigger that is recorded; that much of the stream is kept in memory.
+    #[serde(default)]
+    pub before_seconds: f64,
+    /// Time after the trigger that is recorded; to the end of the stream unless set.
+    pub after_seconds: Option<f64>,
+    /// Bytes of payload in one recording at most.
+    pub max_bytes: Option<u64>,
+    /// What a recording begins with.
+    #[serde(default)]
+    pub trigger: Trigger,
+    /// What all files may take that were asked for while the flowgraph runs.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub budget: Option<Arc<Budget>>,
+}
+
+/// Bytes that several recorders may write together.
+#[derive(Debug)]
+pub struct Budget {
+    most_bytes: u64,
+    used_bytes: Mutex<u64>,
+}
+
+impl Budget {
+    /// `most_bytes`, of which `used_bytes` are used.
+    #[must_use]
+    pub fn new(most_bytes: u64, used_bytes: u64) -> Self {
+        Self { most_bytes, used_bytes: Mutex::new(used_bytes) }
+    }
+
+    /// Takes `bytes` of it, if so many are left.
+    pub(super) fn take(&self, bytes: u64) -> Result<(), BlockError> {
+        let mut used = lock(&self.used_bytes);
+        if used.saturating_add(bytes) > self.most_bytes {
+            let text =
+                format!("the recordings have reached their limit of {} bytes", self.most_bytes);
+            return Err(BlockError::new(text));
+        }
+        *used += bytes;
+        Ok(())
+    }
+
+    /// Gives back what files took that are gone.
+    pub fn free(&self, bytes: u64) {
+        let mut used = lock(&self.used_bytes);
+        *used = used.saturating_sub(bytes);
+    }
+}
+
+/// What a recording begins with.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// The first frame.
+    #[default]
+    Start,
+    /// A request.
+    Request,
+    /// A frame of which something is missing.
+    Missing,
+    /// A frame whose annotation, which a block before made, has a value above a limit.
+    Loud(Loud),
+    /// An event of the run, or a request.
+    Events(EventTrigger),
+}
+
+/// An annotation that says that something was found.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Loud {
+    /// Name of the annotation: `adc_clipped`, `adc_power`, `saturated`, ...
+    pub annotation: String,
+    /// The limit.
+    #[serde(default)]
+    pub above: f64,
+}
+
+/// Events that a recording begins with.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventTrigger {
+    /// Kinds of events.
+    #[serde(default = "usual_kinds")]
+    pub kinds: Vec<TriggerKind>,
+    /// Names of blocks that they happen to; any unless set.
+    pub blocks: Option<Vec<String>>,
+}
+
+/// Kinds of events that a recording may begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerKind {
+    /// A block failed, and the run stops.
+    Fault,
+    /// A block failed and goes on without the frame at work.
+    Skipped,
+    /// A block failed, was built anew and goes on.
+    Restarted,
+    /// A block counted lost data.
+    DataLost,
+    /// Parameters were changed.
+    Retuned,
+    /// A block has taken the place of another.
+    Swapped,
+    /// It failed, and the other one is back.
+    RolledBack,
+    /// A frame of a shadow is not what the block made.
+    ShadowDiffers,
+}
+
+fn usual_kinds() -> Vec<TriggerKind> {
+    use TriggerKind::{DataLost, Fault, Restarted, Skipped};
+    vec![Fault, Skipped, Restarted, DataLost]
+}
+
+impl TriggerKind {
+    pub(super) fn is(self, kind: EventKind) -> bool {
+        let other = match self {
+            Self::Fault => EventKind::Fault,
+            Self::Skipped => EventKind::Skipped,
+            Self::Restarted => EventKind::Restarted,
+            Self::DataLost => EventKind::DataLost,
+            Self::Retuned => EventKind::Retuned,
+            Self::Swapped => EventKind::Swapped,
+            Self::RolledBack => EventKind::RolledBack,
+            Self::ShadowDiffers => EventKind::ShadowDiffers,
+        };
+        kind == other
+    }
+}
+
+impl RecorderOptions {
+    /// Why a stream like `port` cannot be recorded in this way; all refusals at once.
+    #[must_use]
+    pub fn refusals(&self, port: &PortType) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let refuse = |parameter, message: String| {
+            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+        };
+        let stem = self.path.strip_suffix(".npz").or_else(|| self.path.strip_suffix(".npy"));
+        if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
+            let message = format!("`{}` names no NumPy file", self.path);
+            refusals.push(refuse("path", message).help("the name must end in .npz or .npy"));
+        }
+        let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        if !is_time(self.before_seconds) {
+            let message = format!("{} s are no time", self.before_seconds);
+            refusals.push(refuse("before_seconds", message));
+        } else if self.memory_bytes(port).is_none() {
+            let message =
+                format!("{} s of this stream do not fit into memory", self.before_seconds);
+            refusals.push(refuse("before_seconds", message));
+        }
+        if let Some(seconds) = self.after_seconds.filter(|seconds| !is_time(*seconds)) {
+            refusals.push(refuse("after_seconds", format!("{seconds} s are no time")));
+        }
+        if self.max_bytes.is_some_and(|most| most < port.frame_bytes() as u64) {
+            let message = format!("a frame has {} bytes already", port.frame_bytes());
+            refusals.push(refuse("max_bytes", message));
+        }
+        refusals
+    }
+
+    /// Frames that are kept: those before a trigger, and those that wait for the disk.
+    pub(super) fn frames(&self, port: &PortType) -> usize {
+        let before = self.before_seconds * port.clock.frames_per_second();
+        let backlog = BACKLOG_BYTES / port.frame_bytes().max(1);
+        (before.ceil() as usize).saturating_add(backlog.clamp(BACKLOG_FRAMES.0, BACKLOG_FRAMES.1))
+    }
+
+    /// Memory for the frames that are kept; `None` if it cannot be said in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self, port: &PortType) -> Option<usize> {
+        let counts = port.validity.units() * size_of::<u32>();
+        let bytes = self.frames(port).checked_mul(port.frame_bytes() + counts + HEADER_BYTES);
+        bytes.filter(|bytes| isize::try_from(*bytes).is_ok())
+    }
+}

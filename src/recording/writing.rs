@@ -1,0 +1,160 @@
+//! The thread of a recorder: from memory to files.
+
+use super::RecordingWriter;
+use super::options::{PLACEHOLDER, Trigger};
+use super::recorder::{Recorded, Recorder};
+use super::ring::{Ring, Step};
+use crate::BlockError;
+use crate::control::TapFrame;
+use crate::runtime::with_causes;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+/// Recordings that a recorder remembers.
+const REMEMBERED: usize = 256;
+/// Files with one name beside each other.
+const MOST_NAMESAKES: usize = 9999;
+
+/// A recording that is being written.
+struct Open {
+    writer: RecordingWriter,
+    recorded: Recorded,
+    /// Frames that were lost before it began.
+    lost_before: u64,
+}
+
+impl Recorder {
+    /// Writes what is to be written until nothing comes any more.
+    pub(super) fn write(&self) {
+        let mut open = None;
+        while let Some((step, cause)) = self.wait() {
+            let is_done = match step {
+                Step::Write(frame) => {
+                    let is_full = self.append(&mut open, &frame, cause);
+                    self.state().ring.give_back(frame);
+                    // Whoever waits for a buffer finds this one.
+                    self.0.moved.notify_all();
+                    is_full
+                }
+                Step::Close | Step::Wait => Ok(true),
+            };
+            let closed = is_done.and_then(|is_done| {
+                if is_done {
+                    open.take().map_or(Ok(()), |open| self.close(open))?;
+                }
+                Ok(is_done)
+            });
+            match closed {
+                // There is one first frame.
+                Ok(true) if self.0.options.trigger == Trigger::Start => break,
+                Ok(_) => {}
+                Err(error) => {
+                    self.fail(&with_causes(&error));
+                    break;
+                }
+            }
+        }
+        // After a failure: what is there is worth reading, and the first cause is the one to tell.
+        let _ = open.map(|open| self.close(open));
+        let mut state = self.state();
+        state.is_over = true;
+        // The memory goes back, whoever still holds the recorder.
+        state.ring = Ring::new(0, 1, 0, 0);
+        drop(state);
+        self.0.moved.notify_all();
+    }
+
+    /// Waits for something to do, and says why; `None` at the end.
+    fn wait(&self) -> Option<(Step, String)> {
+        let mut state = self.state();
+        loop {
+            let has_ended = state.has_ended;
+            let cause = state.ring.cause().to_owned();
+            match state.ring.step(has_ended) {
+                Step::Wait if has_ended => return None,
+                Step::Wait => {
+                    state = self.0.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                step => return Some((step, cause)),
+            }
+        }
+    }
+
+    /// Writes a frame; `true` if no other one may go to the same file.
+    fn append(
+        &self,
+        open: &mut Option<Open>,
+        frame: &TapFrame,
+        cause: String,
+    ) -> Result<bool, BlockError> {
+        let timestamp = frame.header.timestamp;
+        if open.is_none() {
+            *open = Some(self.open(timestamp, cause)?);
+        }
+        let Some(Open { writer, recorded, .. }) = open else { return Ok(true) };
+        if let Some(budget) = &self.0.options.budget {
+            budget.take(frame.payload.len() as u64)?;
+        }
+        writer.append(&frame.header, &frame.payload)?;
+        recorded.frames += 1;
+        recorded.bytes += frame.payload.len() as u64;
+        recorded.timestamps.1 = timestamp;
+        self.0.written.add(1);
+        let next = recorded.bytes + frame.payload.len() as u64;
+        let is_full = self.0.options.max_bytes.is_some_and(|most| next > most);
+        if is_full {
+            self.state().ring.close();
+        }
+        Ok(is_full)
+    }
+
+    fn open(&self, timestamp: u64, cause: String) -> Result<Open, BlockError> {
+        let path = self.0.options.path.replace(PLACEHOLDER, &timestamp.to_string());
+        let path = free_path(Path::new(&path))?;
+        let writer = RecordingWriter::create(path.clone(), &self.0.port, self.0.blank.clone())?;
+        let recorded = Recorded {
+            path,
+            files: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            timestamps: (timestamp, timestamp),
+            lost: 0,
+            cause,
+        };
+        Ok(Open { writer, recorded, lost_before: self.0.lost.get() })
+    }
+
+    fn close(&self, open: Open) -> Result<(), BlockError> {
+        let Open { writer, mut recorded, lost_before } = open;
+        recorded.lost = self.0.lost.get() - lost_before;
+        recorded.files = writer.files();
+        writer.close(true)?;
+        let lost = match recorded.lost {
+            0 => String::new(),
+            lost => format!(", {lost} lost because the disk is too slow"),
+        };
+        let (path, frames) = (recorded.path.display(), recorded.frames);
+        self.say(&format!("{path}: {frames} frames{lost}; because of {}", recorded.cause));
+        let mut state = self.state();
+        if state.recordings.len() == REMEMBERED {
+            state.recordings.remove(0);
+        }
+        state.recordings.push(recorded);
+        Ok(())
+    }
+}
+
+/// `path`, or a name like it that no file has.
+fn free_path(path: &Path) -> Result<PathBuf, BlockError> {
+    let is_free = |path: &PathBuf| {
+        let parts = format!("{}.parts", path.display());
+        !path.exists() && !Path::new(&parts).exists()
+    };
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
+    let mut names = [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered));
+    names.find(is_free).ok_or_else(|| {
+        BlockError::new(format!("there are too many recordings called {}", path.display()))
+    })
+}
