@@ -2,8 +2,9 @@
 
 use crate::{
     antenna_stack::AntennaStack, beamformer::Beamformer, convert::Convert, correlator::Correlator,
-    f_engine::FEngine, fft::Fft, file_sink::FileSink, fringe_check::FringeCheck, pfb::Pfb,
-    pol_aligner::PolAligner, postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
+    f_engine::FEngine, fft::Fft, file_sink::FileSink, frb_beamformer::FrbBeamformer,
+    fringe_check::FringeCheck, image_sink::ImageSink, pfb::Pfb, pol_aligner::PolAligner,
+    postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{
@@ -31,6 +32,8 @@ const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Ci8, &["heap", "beam", "channel", "spectrum"]),
     (Dtype::Cf16, &["heap", "antenna", "channel", "pol", "spectrum"]),
     (Dtype::Cf64, &["pol", "spectrum", "channel"]),
+    (Dtype::Ci4, &["spectrum", "channel", "pol", "east_west", "north_south"]),
+    (Dtype::Cf16, &["spectrum", "channel", "pol", "east_west", "north_south"]),
 ];
 
 /// A port, each length and each validity axis drawn anew.
@@ -70,6 +73,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     let of_channels = 2 * len("channel") * len("unzip");
                     let step = match names {
                         ["sample"] => len("sample"),
+                        ["spectrum", ..] => len("spectrum") * of_channels,
                         ["pol", "spectrum", "sample" | "unzip", ..] => {
                             series * times * len("sample") * len("unzip")
                         }
@@ -81,7 +85,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     ["pol", "spectrum", ..] | ["heap", "antenna", ..] => {
                         vec![axes[0].clone(), axes[1].clone()]
                     }
-                    ["heap", ..] => vec![axes[0].clone()],
+                    ["heap", ..] | ["spectrum", "channel", ..] => vec![axes[0].clone()],
                     ["channel", ..] => vec![axes[1].clone()],
                     _ => vec![Axis::new("heap", len("sample").div_ceil(8))],
                 };
@@ -150,10 +154,11 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 16] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 19] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
+    let picture = std::env::temp_dir().join("fxgraph-never-painted.png");
     let backwards: Vec<_> = inputs.axes.iter().rev().map(|axis| axis.name).collect();
     let sink = |stream: &str| json!({"stream": stream, "destinations": ["127.0.0.1+1:9"], "samples_per_heap": 8});
     [
@@ -189,6 +194,24 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 16] {
         drive::<FileSink>(json!({"path": path, "max_frames": 0}), one(), timestamps, noise),
         drive::<Transpose>(json!({"axes": backwards}), one(), timestamps, noise),
         drive::<Convert>(json!({"dtype": "cf16", "scale": 0.1}), one(), timestamps, noise),
+        drive::<FrbBeamformer>(
+            json!({"east_west": {}, "north_south": {"points": 64}, "clamp": {"beams": 1}}),
+            one(),
+            timestamps,
+            noise,
+        ),
+        drive::<FrbBeamformer>(
+            json!({"gains": 0.5, "upchannelise": 2, "integrate": {"channels": 2}}),
+            one(),
+            timestamps,
+            noise,
+        ),
+        drive::<ImageSink>(
+            json!({"path": picture, "rows": "channel", "columns": "spectrum"}),
+            one(),
+            timestamps,
+            noise,
+        ),
     ]
 }
 
@@ -211,7 +234,7 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 16];
+    let mut taken = [0; 19];
     for _ in 0..3000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {

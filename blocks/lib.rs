@@ -21,12 +21,14 @@ pub mod fft;
 pub mod file_sink;
 pub mod file_source;
 pub mod frb_beamformer;
+pub mod frb_simulator;
 pub mod fringe_check;
 mod geometry;
 pub mod gpu;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod hostile_ports;
+pub mod image_sink;
 mod live;
 pub mod null_sink;
 pub mod null_source;
@@ -66,7 +68,9 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<file_sink::FileSink>(),
         KindEntry::of::<file_source::FileSource>(),
         KindEntry::of::<frb_beamformer::FrbBeamformer>(),
+        KindEntry::of::<frb_simulator::FrbSimulator>(),
         KindEntry::of::<fringe_check::FringeCheck>(),
+        KindEntry::of::<image_sink::ImageSink>(),
         KindEntry::of::<null_sink::NullSink>(),
         KindEntry::of::<null_source::NullSource>(),
         KindEntry::of::<pfb::Pfb>(),

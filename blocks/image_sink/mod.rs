@@ -1,0 +1,131 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+mod picture;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `image_sink`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageSink {
+    /// File to write, ending in `.png`. Folders are made.
+    pub path: String,
+    /// Axis that goes upwards.
+    pub rows: String,
+    /// Axis that goes to the right.
+    pub columns: String,
+    /// Columns at most; a longer stream has several of its columns in each.
+    #[serde(default = "default_max_columns")]
+    pub max_columns: usize,
+    /// Pixels from one row to the next.
+    #[serde(default = "one")]
+    pub row_pixels: usize,
+    /// Pixels from one column to the next.
+    #[serde(default = "one")]
+    pub column_pixels: usize,
+    /// Whether colours are even in decibels, or in the values themselves.
+    #[serde(default = "yes")]
+    pub decibels: bool,
+}
+
+fn default_max_columns() -> usize {
+    1024
+}
+fn one() -> usize {
+    1
+}
+fn yes() -> bool {
+    true
+}
+
+/// Most pixels of one side, and of all of the picture.
+const MOST_PIXELS: usize = 1 << 16;
+const MOST_AREA: usize = 1 << 27;
+/// Axes along which frames follow each other.
+const TIMES: [&str; 3] = ["spectrum", "heap", "sample"];
+
+impl ImageSink {
+    /// Rows, and columns that are kept.
+    fn size(&self, input: &PortType) -> [usize; 2] {
+        let rows = input.axis_len(&self.rows).unwrap_or(1);
+        let columns = input.axis_len(&self.columns).unwrap_or(1);
+        [rows, if self.is_time() { self.max_columns } else { columns }]
+    }
+
+    fn is_time(&self) -> bool {
+        TIMES.contains(&self.columns.as_str())
+    }
+}
+
+impl Kind for ImageSink {
+    const NAME: &'static str = "image_sink";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let input = &inputs[0];
+        let mut refusals = Vec::new();
+        let mut refuse = |parameter, message: String, help: String| {
+            let at = At::Parameter(parameter);
+            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+        };
+        let stem = self.path.strip_suffix(".png");
+        if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
+            let message = format!("`{}` names no picture", self.path);
+            refuse("path", message, "the name must end in .png".to_owned());
+        }
+        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+        for (parameter, name) in [("rows", &self.rows), ("columns", &self.columns)] {
+            if !names.contains(&name.as_str()) {
+                let message = format!("the input has no axis `{name}`");
+                refuse(parameter, message, format!("it has {}", names.join(", ")));
+            }
+        }
+        if self.rows == self.columns {
+            let message = "a picture needs two axes".to_owned();
+            refuse("columns", message, "give two different ones".to_owned());
+        }
+        let [rows, columns] = self.size(input);
+        let sides = [(rows, self.row_pixels), (columns, self.column_pixels)];
+        let sides = sides.map(|(count, pixels)| count.checked_mul(pixels).unwrap_or(0));
+        let is_size = |side: &usize| (1..=MOST_PIXELS).contains(side);
+        if !sides.iter().all(is_size) || sides[0] * sides[1] > MOST_AREA {
+            let message =
+                format!("{rows} rows and {columns} columns are no picture of that many pixels");
+            let help = format!("1 to {MOST_PIXELS} pixels on a side, {MOST_AREA} in all");
+            refuse("max_columns", message, help);
+        } else if self.is_time() && input.axis_len(&self.columns).is_some_and(|len| len > columns) {
+            let message = format!("a frame has more than {columns} columns");
+            refuse("max_columns", message, "leave room for one frame at least".to_owned());
+        }
+        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        Some("it would overwrite its picture")
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let [rows, columns] = self.size(&ports.inputs[0]);
+        let area = rows * columns;
+        // Sums and counts, and at the end the pixels.
+        let pixels = 3 * area * self.row_pixels * self.column_pixels;
+        Resources {
+            host_bytes: area * (size_of::<f64>() + size_of::<u32>()) + pixels,
+            writes: vec![self.path.clone().into()],
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Sink::new(self.clone(), &ports.inputs[0], env)))
+    }
+}

@@ -1,0 +1,128 @@
+//! Averages by row and column, and the colours that stand for them.
+
+/// Colours from dark to bright, red, green and blue.
+const COLOURS: [[u8; 3]; 5] =
+    [[0, 0, 0], [80, 10, 90], [200, 40, 60], [250, 150, 20], [255, 255, 200]];
+/// Where there are no data.
+const NOTHING: [u8; 3] = [96, 96, 96];
+
+/// Sums of what came, of a growing number of columns.
+pub struct Picture {
+    rows: usize,
+    most_columns: usize,
+    /// Columns that are in use, and how many of the stream's each of them has.
+    columns: usize,
+    merged: u64,
+    /// `[column][row]`.
+    sums: Vec<f64>,
+    counts: Vec<u32>,
+}
+
+impl Picture {
+    /// An empty picture.
+    pub fn new(rows: usize, most_columns: usize) -> Self {
+        Self {
+            rows,
+            most_columns,
+            columns: 0,
+            merged: 1,
+            sums: vec![0.0; rows * most_columns],
+            counts: vec![0; rows * most_columns],
+        }
+    }
+
+    /// Makes room for column `column` of the stream.
+    pub fn reach(&mut self, column: u64) {
+        while column / self.merged >= self.most_columns as u64 {
+            for to in 0..self.columns.div_ceil(2) {
+                for row in 0..self.rows {
+                    let [a, b] = [2 * to, 2 * to + 1].map(|column| column * self.rows + row);
+                    let is_pair = 2 * to + 1 < self.columns;
+                    let (sum, count) =
+                        if is_pair { (self.sums[b], self.counts[b]) } else { (0.0, 0) };
+                    self.sums[to * self.rows + row] = self.sums[a] + sum;
+                    self.counts[to * self.rows + row] = self.counts[a] + count;
+                }
+            }
+            let kept = self.columns.div_ceil(2);
+            self.sums[kept * self.rows..self.columns * self.rows].fill(0.0);
+            self.counts[kept * self.rows..self.columns * self.rows].fill(0);
+            self.columns = kept;
+            self.merged = self.merged.saturating_mul(2);
+        }
+        self.columns = self.columns.max((column / self.merged) as usize + 1);
+    }
+
+    /// Adds a value to a column that was reached.
+    pub fn add(&mut self, row: usize, column: u64, value: f64) {
+        let at = (column / self.merged) as usize * self.rows + row;
+        self.sums[at] += value;
+        self.counts[at] += 1;
+    }
+
+    /// Columns in use, and how many of the stream's each has.
+    pub fn columns(&self) -> (usize, u64) {
+        (self.columns, self.merged)
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The average in a pixel, if anything came there.
+    pub fn average(&self, row: usize, column: usize) -> Option<f64> {
+        let at = column * self.rows + row;
+        (self.counts[at] > 0).then(|| self.sums[at] / f64::from(self.counts[at]))
+    }
+
+    /// Row, column and value of the brightest pixel.
+    pub fn brightest(&self) -> Option<(usize, usize, f64)> {
+        let pixels = (0..self.columns * self.rows).map(|at| (at % self.rows, at / self.rows));
+        pixels
+            .filter_map(|(row, column)| Some((row, column, self.average(row, column)?)))
+            .max_by(|a, b| a.2.total_cmp(&b.2))
+    }
+
+    /// From which to which value the colours go.
+    pub fn range(&self, decibels: bool) -> Option<[f64; 2]> {
+        let all = (0..self.columns).flat_map(|column| (0..self.rows).map(move |row| (row, column)));
+        let levels =
+            all.filter_map(|(row, column)| Some(level(self.average(row, column)?, decibels)));
+        let mut levels: Vec<f64> = levels.filter(|level| level.is_finite()).collect();
+        levels.sort_by(f64::total_cmp);
+        Some([*levels.get(levels.len() / 100)?, *levels.last()?])
+    }
+
+    /// The pixels, red, green and blue, the highest row first.
+    pub fn paint(&self, decibels: bool, row_pixels: usize, column_pixels: usize) -> Vec<u8> {
+        let [low, high] = self.range(decibels).unwrap_or([0.0, 1.0]);
+        let mut pixels =
+            Vec::with_capacity(3 * self.rows * row_pixels * self.columns * column_pixels);
+        for row in (0..self.rows).rev().flat_map(|row| std::iter::repeat_n(row, row_pixels)) {
+            for column in 0..self.columns {
+                let colour = self.average(row, column).map_or(NOTHING, |average| {
+                    colour((level(average, decibels) - low) / (high - low).max(f64::MIN_POSITIVE))
+                });
+                (0..column_pixels).for_each(|_| pixels.extend(colour));
+            }
+        }
+        pixels
+    }
+}
+
+/// What the colour of a value stands for.
+fn level(value: f64, decibels: bool) -> f64 {
+    if decibels { 10.0 * value.log10() } else { value }
+}
+
+/// The colour of 0 (dark) to 1 (bright).
+fn colour(part: f64) -> [u8; 3] {
+    let steps = part.clamp(0.0, 1.0) * (COLOURS.len() - 1) as f64;
+    let below = (steps as usize).min(COLOURS.len() - 2);
+    let mix = steps - below as f64;
+    std::array::from_fn(|i| {
+        let [a, b] = [COLOURS[below][i], COLOURS[below + 1][i]].map(f64::from);
+        (a + (b - a) * mix).round() as u8
+    })
+}
