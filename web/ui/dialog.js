@@ -27,7 +27,7 @@ export async function confirm(title, text, action) {
 
 /// The token that the server asks for.
 export async function askToken() {
-  const input = h("input", { type: "password", autocomplete: "off", required: true, autofocus: true, id: "token" });
+  const input = h("input", { type: "password", autocomplete: "off", required: true, pattern: "[!-~]+", autofocus: true, id: "token" });
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" },
     h("form", { method: "dialog" },
       h("h2", { id: "dialog-title" }, "This flowgraph asks for a token"),

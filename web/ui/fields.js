@@ -39,22 +39,21 @@ export function field(name, rawSchema, root, value) {
       h("span", { class: "limits" }, limits)),
     control.input, problem,
     h("p", { class: "doc", id: `${id}-doc` }, plain(schema.description ?? "")));
-  let shown = control.read.bind(control);
-  const text = (read) => {
+  const shown = () => {
     try {
-      return JSON.stringify(read());
+      return JSON.stringify(control.read());
     } catch {
       return undefined;
     }
   };
-  let before = text(shown);
+  let before = shown();
   return {
     name, element, input: control.input,
     read: () => control.read(),
-    isChanged: () => text(shown) !== before,
+    isChanged: () => shown() !== before,
     reset(now) {
       control.write(now);
-      before = text(shown);
+      before = shown();
     },
     say(words) {
       problem.textContent = words;

@@ -1,13 +1,13 @@
 // The graph, drawn live: blocks by where they run and how busy they are, edges by what flows and what waits.
 
 import { at, morph, s } from "./dom.js";
-import { fold } from "./fold.js";
+import { fold, pattern } from "./fold.js";
 import * as format from "./format.js";
 import { layout } from "./layout.js";
 
 const WIDTH = 172;
 const HEIGHT = 46;
-const GAP = { x: 18, y: 40 };
+const GAP = { x: 18, y: 34 };
 const MARGIN = 10;
 const SMALLEST_SCALE = 0.72;
 const MARKS = { running: "●", starting: "○", finished: "✓", failed: "✕" };
@@ -69,18 +69,16 @@ export class Graph {
     const height = rows * (HEIGHT + GAP.y) - GAP.y + 2 * MARGIN;
     const scale = Math.max(SMALLEST_SCALE, Math.min(1, (this.box.clientWidth - 2) / width));
     if (!folded.nodes.some((node) => node.key === this.#focused)) this.#focused = folded.nodes[0]?.key;
-    const drawn = new Map(this.#drawn.bends);
-    const bends = new Map([...drawn].map(([edge, bend]) => [edge.key, bend]));
     morph(this.box, [
       s("svg", { viewBox: `0 0 ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "blocks and edges" },
-        folded.edges.map((edge) => this.#edge(edge, bends.get(edge.key) ?? [])),
+        folded.edges.map((edge) => this.#edge(edge, this.#drawn.bends.get(edge.key))),
         folded.nodes.map((node) => this.#node(node))),
     ]);
   }
 
   #isFolded() {
     const { blocks } = this.#graph;
-    const patterns = new Set(blocks.map((block) => block.name.replace(/\[\d+\]/g, "[*]")));
+    const patterns = new Set(blocks.map((block) => pattern(block.name)));
     this.foldBox.disabled = patterns.size === blocks.length;
     if (this.chosen === undefined) this.foldBox.checked = !this.foldBox.disabled && blocks.length > 8;
     return this.foldBox.checked;
@@ -95,14 +93,16 @@ export class Graph {
     const names = node.members.map((block) => block.name);
     const limits = names.includes(this.#limit);
     const figures = names.map((name) => this.#figures.get(name)).filter(Boolean);
-    const losses = figures.reduce((sum, block) => sum + block.totals.losses, 0);
+    const sum = (name) => figures.reduce((all, block) => all + block.totals[name], 0);
+    const [losses, faults] = [sum("losses"), sum("faults")];
+    const trouble = losses ? `${format.si(losses, "")} lost` : faults ? `${format.si(faults, "")} faults` : "";
     const times = node.members.length > 1 ? ` ×${node.members.length}` : "";
     const prefix = node.name.slice(0, node.name.lastIndexOf(".") + 1);
     const name = node.name.slice(prefix.length);
     const classes = ["node", node.state, node.device.startsWith("cuda") ? "gpu" : "cpu",
       limits && "limits", names.includes(this.#selected) && "selected"];
     const said = [node.name, node.members.length > 1 && `${node.members.length} replicas`, node.kind, `on ${node.device}`,
-      node.state, `busy ${format.percent(node.busy)}`, limits && "limits the flowgraph", losses && `${losses} lost`];
+      node.state, `busy ${format.percent(node.busy)}`, limits && "limits the flowgraph", trouble];
     return s("g", {
       class: classes.filter(Boolean).join(" "), transform: `translate(${x} ${y})`, role: "button", "data-key": node.key, "data-names": JSON.stringify(names),
       tabindex: node.key === this.#focused ? 0 : -1, "aria-label": said.filter(Boolean).join(", "),
@@ -112,7 +112,7 @@ export class Graph {
       s("path", { class: "stripe", d: `M6 0 h-1 a5 5 0 0 0 -5 5 v${HEIGHT - 10} a5 5 0 0 0 5 5 h1 z` }),
       s("text", { class: "name", x: 14, y: 18 }, s("tspan", { class: "prefix" }, clip(prefix, 8)), s("tspan", {}, clip(name, prefix ? 13 : 19)), s("tspan", { class: "times" }, times)),
       s("text", { class: "mark", x: WIDTH - 9, y: 18, "text-anchor": "end" }, MARKS[node.state] ?? ""),
-      s("text", { class: losses ? "kind lost" : "kind", x: 14, y: 33 }, losses ? `${format.si(losses, "")} lost` : clip(node.kind, 19)),
+      s("text", { class: trouble ? "kind trouble" : "kind", x: 14, y: 33 }, trouble || clip(node.kind, 19)),
       s("text", { class: "busy", x: WIDTH - 9, y: 33, "text-anchor": "end" }, format.percent(node.busy)),
       s("rect", { class: "load", x: 14, y: HEIGHT - 7, width: WIDTH - 23, height: 3, rx: 1.5 }),
       s("rect", { class: "loaded", x: 14, y: HEIGHT - 7, width: ((WIDTH - 23) * Math.min(1, node.busy)).toFixed(1), height: 3, rx: 1.5 }),

@@ -3,9 +3,9 @@
 
 const SWEEPS = 12;
 
-/// Columns (centres, in units of a node's width with its gap) and rows of `nodes` (`key`) joined by `edges` (`from`, `to`):
-/// `{ places: Map key -> { column, row }, bends: Map edge -> [{ column, row }], columns, rows }`. A long edge bends
-/// where it passes a layer.
+/// Columns (centres, in units of a node's width with its gap) and rows of `nodes` (`key`) joined by `edges` (`key`, `from`, `to`):
+/// `{ places: Map key of a node -> { column, row }, bends: Map key of an edge -> [{ column, row }], columns, rows }`. A long
+/// edge bends where it passes a layer.
 export function layout(nodes, edges) {
   const rows = layers(nodes, edges);
   const { lines, chains } = withBends(nodes, edges, rows);
@@ -13,8 +13,8 @@ export function layout(nodes, edges) {
   const columns = spread(lines);
   const places = new Map(nodes.map(({ key }) => [key, { column: columns.get(key), row: rows.get(key) }]));
   const bends = new Map();
-  for (const [edge, chain] of chains) {
-    bends.set(edge, chain.map(({ key, row }) => ({ column: columns.get(key), row })));
+  for (const [key, chain] of chains) {
+    bends.set(key, chain.map(({ key, row }) => ({ column: columns.get(key), row })));
   }
   const widest = Math.max(0, ...[...columns.values()]);
   return { places, bends, columns: widest + 1, rows: lines.length };
@@ -72,7 +72,7 @@ function withBends(nodes, edges, rows) {
       above = bend;
     }
     if (last > first) join(above, items.get(edge.to));
-    chains.set(edge, chain);
+    chains.set(edge.key, chain);
   }
   return { lines, chains };
 }
@@ -100,15 +100,13 @@ function order(lines) {
   }
 }
 
-/// Columns near the mean of the neighbours', one apart at least and in the order of each row.
+/// Columns near the mean of those in the row above and below, by turns; one apart at least and in the order of each row.
 function spread(lines) {
   for (const line of lines) line.forEach((item, place) => (item.column = place - (line.length - 1) / 2));
-  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-    for (const line of sweep % 2 === 0 ? lines : [...lines].reverse()) {
-      const wishes = line.map((item) => {
-        const near = [...item.up, ...item.down];
-        return near.length ? mean(near.map((other) => other.column)) : item.column;
-      });
+  for (let sweep = 0; sweep <= SWEEPS; sweep += 1) {
+    const side = sweep % 2 === 0 ? "up" : "down";
+    for (const line of side === "up" ? lines : [...lines].reverse()) {
+      const wishes = line.map((item) => (item[side].length ? mean(item[side].map((other) => other.column)) : item.column));
       apart(wishes).forEach((column, index) => (line[index].column = column));
     }
   }

@@ -77,7 +77,7 @@ export class Chart {
     morph(this.legend, [
       ...this.names.map((name, number) => {
         const value = at(data[number + 1]);
-        return h("span", { class: `series-${number % 7}` }, name, value === null ? ` ${this.unit && `(${this.unit})`}` : ` ${value} ${this.unit}`);
+        return h("span", { class: `series-${number % 7}` }, name, value === null ? this.unit && this.unit !== name && ` (${this.unit})` : ` ${value} ${this.unit}`);
       }),
       place !== null && h("span", { class: "at" }, `at ${this.#place(place)}`),
     ]);
