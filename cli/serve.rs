@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use fxgraph::Control;
 use fxgraph_web::{Options, Server, Tls, Token};
 use std::error::Error;
 use std::net::SocketAddr;
@@ -34,6 +35,14 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Folder in which clients may have outputs recorded
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    recordings: Option<PathBuf>,
+
+    /// Bytes that all files in that folder may take, in GB
+    #[arg(long, value_name = "GB", requires = "recordings", default_value_t = 100.0)]
+    recordings_limit: f64,
+
     /// Lets pages of another origin ask, like https://board.example; may be given several times
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     cors_origin: Vec<String>,
@@ -55,6 +64,16 @@ impl Serve {
         let cors_origins = self.cors_origin.clone();
         let server = Server::bind(Options { listen, token, tls, cors_origins });
         Ok(Some(server.map_err(|error| refused(&error))?))
+    }
+}
+
+impl Serve {
+    /// Lets clients of `control` record, if they may.
+    pub fn allow_recordings(&self, control: &Control) -> Result<(), Failure> {
+        let Some(folder) = &self.recordings else { return Ok(()) };
+        let most_bytes = (self.recordings_limit * 1e9) as u64;
+        let allowed = control.allow_recordings(folder, most_bytes);
+        allowed.map_err(|error| Failure::because("nothing was started", &error))
     }
 }
 

@@ -445,6 +445,7 @@ fn the_help_reads_as_it_should() {
         "top",
         "set",
         "swap",
+        "record",
         "events",
         "stop",
         "list",

@@ -11,6 +11,7 @@ mod graph;
 mod kernels;
 mod list;
 mod plan;
+mod record;
 pub mod run;
 mod schema;
 mod set;
@@ -35,6 +36,7 @@ pub enum Command {
     Top(top::Top),
     Set(set::Set),
     Swap(swap::Swap),
+    Record(record::Record),
     Events(events::Events),
     Stop(stop::Stop),
     Abort(stop::Abort),
@@ -62,6 +64,7 @@ impl Command {
             Self::Top(command) => command.execute(terminal),
             Self::Set(command) => command.execute(terminal),
             Self::Swap(command) => command.execute(terminal),
+            Self::Record(command) => command.execute(terminal),
             Self::Events(command) => command.execute(terminal),
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),

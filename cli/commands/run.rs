@@ -83,6 +83,7 @@ impl Run {
         };
         let prepared = Prepared::new(assembly).map_err(not_started)?;
         let control = Control::new(plan.clone(), flowgraph::registry(), prepared.handle());
+        self.serve.allow_recordings(&control)?;
         let _serving = server.map(|server| {
             terminal.note(&format!("serving {}", server.url()));
             server.serve(control.clone())
@@ -94,6 +95,7 @@ impl Run {
         watch(&control, self.duration, &signals, progress.as_ref(), terminal);
         drop(progress);
         let report = running.wait();
+        control.finish_recordings();
 
         let verdict = if !report.failures.is_empty() {
             Err(Failure::Failed(report.failures.iter().map(ToString::to_string).collect()))

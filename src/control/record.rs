@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Recorders that may be asked for at once: each takes memory and two threads.
+/// Recorders that may be at work at once: each takes memory and two threads.
 const MOST: usize = 16;
+/// Recorders that have ended and can still be looked at.
+const REMEMBERED: usize = 256;
 /// Longest name of a file.
 const MOST_LETTERS: usize = 128;
 /// Memory that an output's pool is lent so that a moment's delay of the disk costs no frame, and how many
@@ -43,7 +45,7 @@ pub enum RecordError {
     #[error("this program writes no recordings: it was not told where to")]
     NoFolder,
     /// There are as many recorders as there may be.
-    #[error("there are {MOST} recorders already; one of them has to be deleted first")]
+    #[error("there are {MOST} recorders at work; one of them has to end first")]
     TooMany,
     /// The file's name leads elsewhere, or is too long.
     #[error(
@@ -128,9 +130,14 @@ impl Control {
         let place = self.0.recordings.get().ok_or(RecordError::NoFolder)?;
         let plan = self.plan();
         let is_block = |recorder: &Recorder| plan.block(recorder.name()).is_some();
-        let asked_for = plan.recorders.list().into_iter().filter(|recorder| !is_block(recorder));
-        if asked_for.count() >= MOST {
+        let mut asked_for = plan.recorders.list();
+        asked_for.retain(|recorder| !is_block(recorder));
+        let (ended, at_work): (Vec<_>, Vec<_>) = asked_for.iter().partition(|one| one.is_over());
+        if at_work.len() >= MOST {
             return Err(RecordError::TooMany);
+        }
+        if let Some(oldest) = ended.first().filter(|_| ended.len() >= REMEMBERED) {
+            plan.recorders.remove(oldest.name());
         }
         let (block, index) = Self::find_output(&plan, output)?;
         let port = plan.blocks[block].ports.outputs[index].clone();
@@ -142,8 +149,10 @@ impl Control {
             return Err(RecordError::Refused(refusals));
         }
         let needed = options.memory_bytes(&port).unwrap_or(usize::MAX);
+        let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
         let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
-        if needed > available / 2 {
+        // The others may not have taken all of theirs yet.
+        if needed > (available / 2).saturating_sub(promised) {
             return Err(RecordError::Memory { needed, available });
         }
         let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);

@@ -299,6 +299,12 @@ impl Recorder {
         self.state().is_over
     }
 
+    /// Memory for the frames that it may keep.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.0.options.memory_bytes(&self.0.port).unwrap_or(usize::MAX)
+    }
+
     /// What it does.
     #[must_use]
     pub fn status(&self) -> RecorderStatus {

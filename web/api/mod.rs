@@ -6,6 +6,7 @@
 //! - [`changes`]: live parameters and swaps
 //! - [`kinds`]: the kinds of blocks there are
 //! - [`events`]: what happened, to look up and as a stream
+//! - [`recordings`]: outputs to files
 //! - `request`: what handlers share
 //! - [`snapshot`]: one frame of an output
 //! - [`shadows`]: second forms of blocks on the same frames
@@ -16,6 +17,7 @@ mod changes;
 mod events;
 mod flowgraph;
 mod kinds;
+mod recordings;
 mod request;
 mod shadows;
 mod snapshot;
@@ -43,6 +45,7 @@ pub(crate) const DESCRIPTION: &str = "/api/v1/openapi.json";
     tags(
         (name = "flowgraph", description = "the flowgraph as a whole"),
         (name = "blocks", description = "its blocks"),
+        (name = "recorders", description = "outputs to files"),
         (name = "kinds", description = "kinds of blocks"),
         (name = "events", description = "what happened"),
         (name = "metrics", description = "figures for Prometheus"),
@@ -63,6 +66,11 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(snapshot::get))
+            .routes(routes!(recordings::start))
+            .routes(routes!(recordings::list))
+            .routes(routes!(recordings::get, recordings::delete))
+            .routes(routes!(recordings::trigger))
+            .routes(routes!(recordings::stop))
             .routes(routes!(shadows::list))
             .routes(routes!(shadows::get, shadows::start, shadows::end))
             .routes(routes!(shadows::first_difference))

@@ -133,7 +133,7 @@ impl Look {
 }
 
 /// `name.port`, an output whose frames have no more than `max_bytes`.
-fn find(app: &App, name: &str, port: &str, max_bytes: usize) -> Result<String, Problem> {
+pub(super) fn find(app: &App, name: &str, port: &str, max_bytes: usize) -> Result<String, Problem> {
     let (plan, index) = blocks::find(app, name)?;
     let block = &plan.blocks[index];
     let Some(output) = block.output_names.iter().position(|known| known == port) else {

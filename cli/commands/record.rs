@@ -1,0 +1,120 @@
+//! `fxgraph record`
+
+use crate::assignment::Assignment;
+use crate::client::{Client, Connection, in_path};
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+use crate::terminal::Terminal;
+use serde_json::{Map, Value};
+use ureq::http::Method;
+
+/// Records an output of a running flowgraph around a request or an event; lists recorders without one
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples: fxgraph record 'f[0].pfb' after_seconds=10\n          \
+                  fxgraph record receive.pol0 before_seconds=2 after_seconds=1 'trigger={events: {}}'\n          \
+                  fxgraph record --trigger 1")]
+pub struct Record {
+    /// The output; the first one of a block without a port
+    #[arg(value_name = "BLOCK[.PORT]")]
+    output: Option<String>,
+
+    /// Parameters of the kind `recorder`, in YAML; `path` is the name of a file
+    #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
+    parameters: Vec<Assignment>,
+
+    /// Has a recorder write what came shortly before, and what comes after
+    #[arg(long, value_name = "RECORDER", conflicts_with = "output")]
+    trigger: Option<String>,
+
+    /// Timestamp at which it happened, in ADC samples since sync time; now unless given
+    #[arg(long, value_name = "TIMESTAMP", requires = "trigger")]
+    at: Option<u64>,
+
+    /// Ends a recorder; what it is recording is closed
+    #[arg(long, value_name = "RECORDER", conflicts_with_all = ["output", "trigger"])]
+    stop: Option<String>,
+
+    /// Ends a recorder, and removes its files
+    #[arg(long, value_name = "RECORDER", conflicts_with_all = ["output", "trigger", "stop"])]
+    delete: Option<String>,
+
+    /// Writes the answer as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Record {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        let recorder = |name: &str| format!("/api/v1/recorders/{}", in_path(name));
+        let answer: Value = if let Some(output) = &self.output {
+            let named = self.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
+            let body = Value::Object(named.collect::<Map<_, _>>());
+            client.send(Method::POST, &place(&client, output)?, Some(&body))?
+        } else if let Some(name) = &self.trigger {
+            let at = self.at.map_or(String::new(), |at| format!("?at={at}"));
+            client.send(Method::POST, &format!("{}/trigger{at}", recorder(name)), None)?
+        } else if let Some(name) = &self.stop {
+            client.send(Method::POST, &format!("{}/stop", recorder(name)), None)?
+        } else if let Some(name) = &self.delete {
+            client.send(Method::DELETE, &recorder(name), None)?
+        } else {
+            client.get("/api/v1/recorders")?
+        };
+        if self.json {
+            return terminal.json(&answer);
+        }
+        let recorders = match answer {
+            Value::Array(recorders) => recorders,
+            one => vec![one],
+        };
+        terminal.results(&as_text(&recorders, terminal))
+    }
+}
+
+/// Where `output` is recorded: a block's, or of a block and a port.
+fn place(client: &Client, output: &str) -> Result<String, Failure> {
+    let blocks: Vec<Value> = client.get("/api/v1/blocks")?;
+    let block = blocks.iter().find(|block| block["name"] == output);
+    let first = block.and_then(|block| block["outputs"][0]["name"].as_str());
+    // Whatever is wrong with the name is said by the other end.
+    let (block, port) = match first {
+        Some(port) => (output, port),
+        None => output.rsplit_once('.').unwrap_or((output, "output")),
+    };
+    Ok(format!("/api/v1/blocks/{}/outputs/{}/recordings", in_path(block), in_path(port)))
+}
+
+fn as_text(recorders: &[Value], terminal: &Terminal) -> String {
+    if recorders.is_empty() {
+        return "there are no recorders\n".to_owned();
+    }
+    let columns = [
+        ("recorder", Align::Left),
+        ("output", Align::Left),
+        ("state", Align::Left),
+        ("in memory", Align::Right),
+        ("written", Align::Right),
+        ("lost", Align::Right),
+        ("newest recording", Align::Left),
+    ];
+    let mut table = Table::new(terminal.coloured_results, &columns);
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    for recorder in recorders {
+        let newest = recorder["recordings"].as_array().and_then(|all| all.last());
+        let newest = newest.map_or("-".to_owned(), |newest| text(&newest["path"]));
+        table.row([
+            text(&recorder["name"]),
+            text(&recorder["output"]),
+            text(&recorder["state"]),
+            recorder["frames_kept"].to_string(),
+            recorder["frames_written"].to_string(),
+            recorder["frames_lost"].to_string(),
+            recorder["fault"].as_str().map_or(newest, str::to_owned),
+        ]);
+    }
+    table.finish()
+}

@@ -1,0 +1,234 @@
+//! Streams recorded while they run, and played again.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod http;
+mod python;
+
+use http::{Program, Response, request};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Runs the program; what it wrote to standard output.
+fn fxgraph(arguments: &[&str], folder: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let output = command.args(arguments).current_dir(folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Frames, first and last timestamp of a recording, which is the same stream as `other`.
+fn replayed(folder: &Path, file: &str, other: Option<&str>) -> Vec<u64> {
+    let script = root().join("tests/peers/replayed.py");
+    let mut command = Command::new(python::python());
+    let output = command.arg(script).arg(file).args(other).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+/// The arrays and archives in a folder whose names begin like this.
+fn named(folder: &Path, prefix: &str) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.starts_with(prefix) && !name.contains(".json")).collect()
+}
+
+const REPLAY: &str = "flowgraph: replay
+blocks:
+  band: {kind: file_source, parameters: {path: FILE}}
+  again: {kind: file_sink, input: band, parameters: {path: out/again.npz}}
+  correlator: {kind: correlator, input: band, parameters: {spectra_per_dump: 1024}}
+  file: {kind: file_sink, input: correlator, parameters: {path: out/replayed.npz}}
+";
+
+#[test]
+fn an_edge_of_the_array_is_played_bit_for_bit_and_correlates_to_the_same_dumps() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let flowgraphs = root().join("flowgraphs");
+    fs::create_dir(folder.join("include")).unwrap();
+    for entry in fs::read_dir(flowgraphs.join("include")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.join("include").join(entry.file_name())).unwrap();
+    }
+    let array = fs::read_to_string(flowgraphs.join("04_array.yaml")).unwrap();
+    let recorder = "\nblocks:\n  recorder: {kind: recorder, input: 'band[0]', parameters: \
+                    {path: 'out/band_{timestamp}.npz'}}\n  digitiser:";
+    let with = array.replace("\nblocks:\n  digitiser:", recorder);
+    assert_ne!(array, with);
+    fs::write(folder.join("array.yaml"), with).unwrap();
+    fxgraph(&["run", "-q", "array.yaml", "--set", "dumps=2", "--set", "channels=128"], folder);
+    let [file] = &named(&folder.join("out"), "band_")[..] else { panic!("one recording") };
+    let file = format!("out/{file}");
+    // What it is is known before anything runs, from the file alone.
+    fs::remove_file(folder.join(format!("{file}.json"))).unwrap();
+    fs::write(folder.join("replay.yaml"), REPLAY.replace("FILE", &file)).unwrap();
+    fxgraph(&["validate", "replay.yaml"], folder);
+    let plan = fxgraph(&["plan", "replay.yaml"], folder);
+    assert!(plan.contains("[antenna 4][channel 64]"), "{plan}");
+    fxgraph(&["run", "-q", "replay.yaml"], folder);
+    assert!(replayed(folder, &file, Some("out/again.npz"))[0] >= 8);
+    let dumps = replayed(folder, "out/array_visibilities_0.npz", Some("out/replayed.npz"));
+    assert_eq!(dumps[0], 2);
+}
+
+const FAULTY: &str = "flowgraph: faulty
+blocks:
+  source: {kind: file_source, parameters: {path: damaged.npy}}
+  black_box:
+    kind: recorder
+    input: source
+    parameters: {path: 'fault_{timestamp}.npz', before_seconds: 0.1, trigger: {events: {kinds: [fault]}}}
+";
+
+#[test]
+fn a_fault_that_ends_the_run_is_recorded_with_what_came_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let whole = "flowgraph: whole\nblocks:\n  source: {kind: null_source, parameters: {dtype: i16, \
+                 axes: [{name: sample, len: 64}], samples_per_frame: 64, adc_sample_rate_hz: 6400, \
+                 frames: 200, pattern: random}}\n  sink: {kind: file_sink, input: source, \
+                 parameters: {path: damaged.npy}}\n";
+    fs::write(folder.join("whole.yaml"), whole).unwrap();
+    fxgraph(&["run", "-q", "whole.yaml"], folder);
+    // A bit of frame 150.
+    let path = folder.join("damaged.npy");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 50 * 128] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    fs::write(folder.join("faulty.yaml"), FAULTY).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    let output = command.args(["run", "-q", "faulty.yaml"]).current_dir(folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("frame 150 of damaged.npy"), "{said}");
+    let [file] = &named(folder, "fault_")[..] else { panic!("one recording: {said}") };
+    let [frames, first, last] = replayed(folder, file, None)[..] else { panic!("three numbers") };
+    // A hundred frames a second; what the recorder had yet to take when it came is there as well.
+    assert_eq!(last, 149 * 64);
+    assert!(frames >= 10 && first <= 140 * 64, "{frames} from {first}");
+}
+
+const ENDLESS: &str = "flowgraph: endless
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: 65536}], samples_per_frame: 65536, pattern: random}
+  sink: {kind: null_sink, input: source}
+  black_box:
+    kind: recorder
+    input: source
+    parameters: {path: 'box_{timestamp}.npz', before_seconds: 0.0004, after_seconds: 0.0002, trigger: request}
+";
+
+fn send(program: &Program, method: &str, path: &str, body: &str) -> Response {
+    let headers = [("Content-Type", "application/json")];
+    request(program.address, method, path, &headers, body.as_bytes())
+}
+
+/// Waits until recorder `name` has made a recording.
+fn recording(program: &Program, name: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let recorder = program.get(&format!("/api/v1/recorders/{name}")).json();
+        if !recorder["recordings"][0].is_null() {
+            return recorder["recordings"][0].clone();
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "{recorder}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &["--recordings", "kept"]);
+    while program.get("/api/v1/health").json()["state"] != "running" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let record = "/api/v1/blocks/source/outputs/output/recordings";
+    for hostile in ["../x.npz", "/tmp/x.npz", "a/../../x.npz", ".x.npz", "x\u{0}.npz", "x.sh"] {
+        let answer = send(&program, "POST", record, &json!({ "path": hostile }).to_string());
+        assert_eq!(answer.status, 422, "{hostile}: {answer:?}");
+    }
+    send(&program, "POST", record, "{\"before_seconds\": 1e9}").problem(503);
+    assert!(
+        send(&program, "POST", record, "{\"befor_seconds\": 1}").problem(422).contains("befor")
+    );
+    send(&program, "POST", "/api/v1/blocks/sink/outputs/output/recordings", "{}").problem(404);
+    // About ten frames before, about five after.
+    let around = json!({"path": "r.npz", "before_seconds": 0.0004, "after_seconds": 0.0002,
+        "trigger": "request"});
+    let recorder = send(&program, "POST", record, &around.to_string());
+    assert_eq!(recorder.status, 201, "{recorder:?}");
+    let name = recorder.json()["name"].as_str().unwrap().to_owned();
+    assert_eq!(recorder.json()["output"], "source.output");
+    std::thread::sleep(Duration::from_millis(200));
+    for name in [name.as_str(), "black_box"] {
+        let path = format!("/api/v1/recorders/{name}/trigger");
+        assert_eq!(program.post(&path).status, 202);
+    }
+    let made = recording(&program, &name);
+    let path = made["path"].as_str().unwrap();
+    assert!(path.ends_with("kept/r.npz"), "{path}");
+    let frames = made["frames"].as_u64().unwrap();
+    if made["frames_lost"] == 0 {
+        // 0.6 ms at 1.712 GS/s, and the parts of frames at both ends.
+        assert!((16..=18).contains(&frames), "{made}");
+    }
+    recording(&program, "black_box");
+    let kept = folder.path().join(path);
+    let shown = fs::metadata(&kept).unwrap();
+    assert!(shown.len() > frames * 65536);
+    program.post(&format!("/api/v1/recorders/{name}/stop")).json();
+    assert_eq!(program.post(&format!("/api/v1/recorders/{name}/trigger")).status, 409);
+    assert_eq!(send(&program, "DELETE", "/api/v1/recorders/black_box", "").status, 409);
+    let url = format!("http://{}", program.address);
+    assert!(fxgraph(&["record", "--connect", &url], folder.path()).contains("kept/r.npz"));
+    let again = ["record", "source", "path=s.npy", "trigger=request", "--connect", &url];
+    let second = fxgraph(&again, folder.path());
+    assert!(second.contains("source.output") && second.contains("waiting"), "{second}");
+    fxgraph(&["record", "--delete", "2", "--connect", &url], folder.path());
+    assert_eq!(send(&program, "DELETE", &format!("/api/v1/recorders/{name}"), "").status, 200);
+    assert!(!kept.exists());
+    let names: Vec<Value> = program.get("/api/v1/recorders").json().as_array().unwrap().clone();
+    assert_eq!(names.len(), 1);
+    program.post("/api/v1/flowgraph/stop");
+    let output = program.end();
+    assert!(output.status.success());
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let frames = |block: usize, key: &str| results["blocks"][block][key].as_u64().unwrap();
+    assert_eq!(frames(0, "frames_out"), frames(1, "frames_in"), "the sink has every frame");
+    let [file] = &named(folder.path(), "box_")[..] else { panic!("one recording") };
+    assert!(replayed_with_gaps(folder.path(), file) > 0);
+}
+
+/// Frames of a recording whose disk may have been too slow.
+fn replayed_with_gaps(folder: &Path, file: &str) -> u64 {
+    let text = format!(
+        "flowgraph: check\nblocks:\n  source: {{kind: file_source, parameters: {{path: {file}}}}}\n  \
+         sink: {{kind: null_sink, input: source}}\n"
+    );
+    fs::write(folder.join("check.yaml"), text).unwrap();
+    let results: Value =
+        serde_json::from_str(&fxgraph(&["run", "--json", "check.yaml"], folder)).unwrap();
+    results["blocks"][1]["frames_in"].as_u64().unwrap()
+}
+
+#[test]
+fn nothing_is_recorded_where_nobody_said_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let record = "/api/v1/blocks/source/outputs/output/recordings";
+    assert!(send(&program, "POST", record, "{}").problem(409).contains("not told where to"));
+    program.post("/api/v1/flowgraph/abort");
+    let _ = program.end();
+}
