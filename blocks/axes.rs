@@ -17,6 +17,10 @@ pub const NAMES: &[&str] = &[
     "beam",
     "east_west",
     "north_south",
+    "epoch",
+    "satellite",
+    "tap",
+    "value",
 ];
 
 /// Refuses input `index` of a block unless its validity has exactly these axes.

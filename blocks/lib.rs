@@ -24,6 +24,12 @@ pub mod frb_beamformer;
 pub mod frb_simulator;
 pub mod fringe_check;
 mod geometry;
+pub mod gnss;
+pub mod gnss_acquisition;
+pub mod gnss_check;
+pub mod gnss_correlator;
+pub mod gnss_signal_simulator;
+pub mod gnss_tracker;
 pub mod gpu;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -70,6 +76,11 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<frb_beamformer::FrbBeamformer>(),
         KindEntry::of::<frb_simulator::FrbSimulator>(),
         KindEntry::of::<fringe_check::FringeCheck>(),
+        KindEntry::of::<gnss_acquisition::GnssAcquisition>(),
+        KindEntry::of::<gnss_check::GnssCheck>(),
+        KindEntry::of::<gnss_correlator::GnssCorrelator>(),
+        KindEntry::of::<gnss_signal_simulator::GnssSignalSimulator>(),
+        KindEntry::of::<gnss_tracker::GnssTracker>(),
         KindEntry::of::<image_sink::ImageSink>(),
         KindEntry::of::<null_sink::NullSink>(),
         KindEntry::of::<null_source::NullSource>(),

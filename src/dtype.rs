@@ -29,6 +29,8 @@ pub enum Dtype {
     Ci4,
     /// Complex of two 8-bit integers.
     Ci8,
+    /// Complex of two 16-bit integers.
+    Ci16,
     /// Complex of two 32-bit integers.
     Ci32,
     /// Complex of two half-precision floats.
@@ -41,7 +43,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every type but the packed ones.
-    pub const WHOLE_BYTES: [Self; 14] = [
+    pub const WHOLE_BYTES: [Self; 15] = [
         Self::U8,
         Self::I8,
         Self::I16,
@@ -52,6 +54,7 @@ impl Dtype {
         Self::F64,
         Self::Ci4,
         Self::Ci8,
+        Self::Ci16,
         Self::Ci32,
         Self::Cf16,
         Self::Cf32,
@@ -65,7 +68,7 @@ impl Dtype {
             Self::Packed(bits) => bits as usize,
             Self::U8 | Self::I8 | Self::Ci4 => 8,
             Self::I16 | Self::F16 | Self::Ci8 => 16,
-            Self::I32 | Self::F32 | Self::Cf16 => 32,
+            Self::I32 | Self::F32 | Self::Ci16 | Self::Cf16 => 32,
             Self::I64 | Self::F64 | Self::Ci32 | Self::Cf32 => 64,
             Self::Cf64 => 128,
         }
@@ -92,6 +95,7 @@ impl fmt::Display for Dtype {
             Self::F64 => "f64",
             Self::Ci4 => "ci4",
             Self::Ci8 => "ci8",
+            Self::Ci16 => "ci16",
             Self::Ci32 => "ci32",
             Self::Cf16 => "cf16",
             Self::Cf32 => "cf32",

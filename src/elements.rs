@@ -100,6 +100,10 @@ pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
             let [re, im] = frame.as_slice::<[i8; 2]>()[n];
             Complex::new(f64::from(re), f64::from(im))
         }
+        Dtype::Ci16 => {
+            let [re, im] = frame.as_slice::<[i16; 2]>()[n];
+            Complex::new(f64::from(re), f64::from(im))
+        }
         Dtype::Ci32 => {
             let [re, im] = frame.as_slice::<[i32; 2]>()[n];
             Complex::new(f64::from(re), f64::from(im))

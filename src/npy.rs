@@ -22,6 +22,7 @@ pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
         Dtype::F64 => ("<f8", false, "one number per element"),
         Dtype::Ci4 => ("|u1", false, "one byte per element, real part in the high four bits"),
         Dtype::Ci8 => ("|i1", true, parts),
+        Dtype::Ci16 => ("<i2", true, parts),
         Dtype::Ci32 => ("<i4", true, parts),
         // NumPy has no complex number of halves.
         Dtype::Cf16 => ("<f2", true, parts),

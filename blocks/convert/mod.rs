@@ -23,7 +23,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Convert {
     /// Element type of the output: `u8`, `i8`, `i16`, `i32`, `f16`, `f32` or `f64` if the input is real,
-    /// `ci4`, `ci8`, `ci32`, `cf16`, `cf32` or `cf64` if it is complex.
+    /// `ci4`, `ci8`, `ci16`, `ci32`, `cf16`, `cf32` or `cf64` if it is complex.
     pub dtype: String,
     /// Factor.
     #[serde(default = "default_scale")]

@@ -197,7 +197,7 @@ macro_rules! narrow {
                 type $number = i8;
                 $body
             }
-            Dtype::I16 => {
+            Dtype::I16 | Dtype::Ci16 => {
                 type $number = i16;
                 $body
             }
@@ -239,7 +239,13 @@ pub fn parts(dtype: Dtype) -> Option<usize> {
         Dtype::U8 | Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::F16 | Dtype::F32 | Dtype::F64 => {
             Some(1)
         }
-        Dtype::Ci4 | Dtype::Ci8 | Dtype::Ci32 | Dtype::Cf16 | Dtype::Cf32 | Dtype::Cf64 => Some(2),
+        Dtype::Ci4
+        | Dtype::Ci8
+        | Dtype::Ci16
+        | Dtype::Ci32
+        | Dtype::Cf16
+        | Dtype::Cf32
+        | Dtype::Cf64 => Some(2),
     }
 }
 

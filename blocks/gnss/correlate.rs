@@ -1,0 +1,186 @@
+//! The arithmetic: `sum over n of x[n] exp(-2 pi i (phi + f n)) c[floor(code + step n + tap)]`.
+//!
+//! Samples go by in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`, depend
+//! on the frequency alone; a block's sums are turned by the exact phase of its first sample, so that nothing
+//! drifts. The code of each tap is written out run by run, since a run is longer than an entry's look-up.
+#![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::phase::{CODE_FRACTION_BITS, ENTRY};
+use super::{Nco, Planes, Replica};
+use crate::simd::Form;
+use num_complex::{Complex32, Complex64};
+use std::ops::Range;
+
+/// Most samples of a call.
+pub const BLOCK_SAMPLES: usize = 512;
+/// Bytes that are written of a run at once.
+const RUN: usize = 32;
+/// Elements of a tap's row: room for the last run.
+pub const ROW: usize = BLOCK_SAMPLES + RUN;
+
+/// `exp(-2 pi i f k)` for the samples `k` of a block.
+#[derive(Clone)]
+pub struct Rotors {
+    step: Option<u64>,
+    exact: Vec<Complex64>,
+    re: Vec<f32>,
+    im: Vec<f32>,
+}
+
+impl Default for Rotors {
+    fn default() -> Self {
+        Self {
+            step: None,
+            exact: vec![Complex64::ONE; BLOCK_SAMPLES],
+            re: vec![0.0; BLOCK_SAMPLES],
+            im: vec![0.0; BLOCK_SAMPLES],
+        }
+    }
+}
+
+/// `exp(-2 pi i phase)` of a phase in units of 2^-64 turns.
+fn rotor(phase: u64) -> Complex64 {
+    let turns = phase.cast_signed() as f64 / 2.0_f64.powi(64);
+    Complex64::cis(-std::f64::consts::TAU * turns)
+}
+
+impl Rotors {
+    /// All of them, in single precision.
+    pub fn iter(&self) -> impl Iterator<Item = Complex32> + '_ {
+        self.re.iter().zip(&self.im).map(|(re, im)| Complex32::new(*re, *im))
+    }
+
+    /// Goes over to a frequency, in units of 2^-64 turns per sample.
+    pub fn set(&mut self, step: u64) {
+        if self.step == Some(step) {
+            return;
+        }
+        self.step = Some(step);
+        let mut known = 1;
+        while known < BLOCK_SAMPLES {
+            let turn = rotor(step.wrapping_mul(known as u64));
+            let (done, next) = self.exact.split_at_mut(known);
+            next.iter_mut().zip(done).for_each(|(next, done)| *next = *done * turn);
+            known *= 2;
+        }
+        for ((exact, re), im) in self.exact.iter().zip(&mut self.re).zip(&mut self.im) {
+            [*re, *im] = [exact.re as f32, exact.im as f32];
+        }
+    }
+}
+
+/// Samples from which on an entry is written as a run, below it is looked up for each of them.
+const WORTH_A_RUN: u64 = 4;
+
+/// Writes the code at phase `code` and after it to `out`, one element for each sample; what lies beyond `len` is of
+/// no meaning.
+pub fn write_code(replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
+    let step = nco.code_step;
+    let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
+    let mut fraction = code % ENTRY;
+    // Samples of an entry: this many or one more.
+    let fewest = ENTRY / step;
+    if fewest < WORTH_A_RUN {
+        for out in &mut out[..len] {
+            *out = entries[(fraction >> CODE_FRACTION_BITS) as usize];
+            fraction += step;
+        }
+        return;
+    }
+    let mut at = 0;
+    let mut count = (ENTRY - fraction).div_ceil(step);
+    fraction = fraction + count * step - ENTRY;
+    for entry in entries {
+        let end = len.min(at + count as usize);
+        for start in (at..end).step_by(RUN) {
+            out[start..start + RUN].copy_from_slice(&[*entry; RUN]);
+        }
+        if end == len {
+            return;
+        }
+        at = end;
+        let after = fraction + fewest * step;
+        let is_longer = after < ENTRY;
+        count = fewest + u64::from(is_longer);
+        fraction = if is_longer { after + step } else { after } - ENTRY;
+    }
+}
+
+/// A piece of one antenna's samples with what they are multiplied by.
+struct Piece<'a> {
+    re: &'a [f32],
+    im: &'a [f32],
+    rotors: &'a Rotors,
+    /// `[tap][ROW]`.
+    codes: &'a [i8],
+}
+
+/// Correlates samples with one satellite's signal after the other.
+pub struct Correlator {
+    form: Form,
+    /// Offsets of the taps are given with each call; this many of them.
+    taps: usize,
+    codes: Vec<i8>,
+    sums: Vec<[f32; 2]>,
+}
+
+impl Correlator {
+    /// For `taps` taps.
+    #[must_use]
+    pub fn new(form: Form, taps: usize) -> Self {
+        Self { form, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
+    }
+
+    /// Adds the correlations of some samples, at most [`BLOCK_SAMPLES`], to `sums` `[antenna][tap]`. `nco` holds the
+    /// phases of the first of them, `taps` the offsets of the code; `rotors` are set to its frequency.
+    pub fn add(
+        &mut self,
+        (planes, range): (&Planes, Range<usize>),
+        (replica, nco): (&Replica, &Nco),
+        taps: &[u64],
+        rotors: &Rotors,
+        sums: &mut [Complex64],
+    ) {
+        let taps = &taps[..self.taps];
+        for (offset, codes) in taps.iter().zip(self.codes.chunks_exact_mut(ROW)) {
+            write_code(replica, nco, nco.code_at(*offset), range.len(), codes);
+        }
+        let turn = rotor(nco.carrier) * replica.scale();
+        for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
+            let (re, im) = planes.parts(antenna, range.clone());
+            let piece = Piece { re, im, rotors, codes: &self.codes };
+            // SAFETY: `available` offers a form only after the processor was asked for it.
+            match self.form {
+                Form::Portable => piece.sum(&mut self.sums),
+                #[cfg(target_arch = "x86_64")]
+                Form::Avx2 => unsafe { x86::sum_avx2(&piece, &mut self.sums) },
+                #[cfg(target_arch = "x86_64")]
+                Form::Avx512 => unsafe { x86::sum_avx512(&piece, &mut self.sums) },
+            }
+            for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
+                *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));
+            }
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// The definition of the sums of all taps.
+    fn sum(&self, sums: &mut [[f32; 2]]) {
+        for (tap, sum) in sums.iter_mut().enumerate() {
+            let code = &self.codes[tap * ROW..][..ROW];
+            let mixed = self.re.iter().zip(self.im).zip(self.rotors.iter());
+            let products = mixed.zip(code).map(|(((re, im), rotor), code)| {
+                Complex32::new(*re, *im) * rotor * f32::from(*code)
+            });
+            let total: Complex32 = products.sum();
+            *sum = [total.re, total.im];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! The form for CUDA devices: one launch for each frame.
+#![allow(unsafe_code)] // launches on memory that the job and the block own
+
+use super::geometry::{Geometry, THREADS, alignment};
+use super::{Channel, Counts, GnssCorrelator, Shape};
+use crate::gnss::{Replica, System, phase};
+use crate::gpu::{self, Table};
+use fxgraph::cuda::{Arg, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use std::sync::Arc;
+
+/// Words of a `Channel` of the kernel.
+const CHANNEL_WORDS: usize = 10;
+
+/// The running block.
+pub(super) struct Cuda {
+    lane: Lane<(Arc<Frame>, FrameMut)>,
+    kernel: Kernel,
+    grid: Grid,
+    shape: Shape,
+    channels: Timed<Vec<Channel>>,
+    changes: Changes<Vec<Channel>>,
+    codes: Codes,
+    /// All codes of all systems, each as long again as a block reads.
+    replicas: DeviceArray<u8>,
+    /// `Channel` of each epoch and satellite.
+    table: Table<u64>,
+    /// `[task][value][run]`, and how many runs of each task are done.
+    partial: DeviceArray<f32>,
+    tickets: DeviceArray<u32>,
+    counts: Counts,
+}
+
+/// Where codes lie, and what satellites of a system have in common.
+struct Codes {
+    /// Of each system in use: where its codes begin, bytes of each, and what their entries are larger by.
+    systems: Vec<(System, usize, usize, i8)>,
+    /// Offset of the tap that is behind all others, in chips.
+    last_chips: f64,
+    /// `Systems` of the kernel.
+    common: Vec<u8>,
+}
+
+/// Systems of the satellites, each once.
+fn systems(parameters: &GnssCorrelator) -> Vec<System> {
+    let is_used = |system: &System| parameters.satellites.iter().any(|s| s.system == *system);
+    System::ALL.into_iter().filter(is_used).collect()
+}
+
+fn geometry(parameters: &GnssCorrelator, shape: &Shape, multiprocessors: usize) -> Geometry {
+    let last = last_tap(parameters);
+    let span_chips = parameters.taps_chips.iter().map(|tap| tap - last).fold(0.0, f64::max);
+    let systems = systems(parameters);
+    Geometry::new(shape, &systems, parameters.intermediate_hz, span_chips, multiprocessors)
+}
+
+/// Offset of the tap that is behind all others, in chips.
+fn last_tap(parameters: &GnssCorrelator) -> f64 {
+    parameters.taps_chips.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Bytes of a code's row, for blocks that read `window` bytes from anywhere in it.
+fn row_bytes(replica: &Replica, window: usize) -> usize {
+    (replica.entries().len() + window).next_multiple_of(16)
+}
+
+/// Bytes of the block's own arrays.
+pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
+    const MANY_MULTIPROCESSORS: usize = 256;
+    let geometry = geometry(parameters, shape, MANY_MULTIPROCESSORS);
+    let of_system = |system: System| {
+        let row = Replica::new(system, 1).map_or(0, |replica| row_bytes(&replica, geometry.window));
+        system.last_prn() * row
+    };
+    let codes: usize = systems(parameters).into_iter().map(of_system).sum();
+    let [runs, sets, antennas] = geometry.blocks(shape);
+    let table = Table::<u64>::device_bytes(shape.epochs * shape.satellites * CHANNEL_WORDS);
+    codes + table + 4 * sets * antennas * (1 + geometry.values(shape) * runs)
+}
+
+impl Codes {
+    /// The codes in one array, and where they lie.
+    fn new(parameters: &GnssCorrelator, taps: usize, window: usize) -> (Vec<u8>, Self) {
+        let mut bytes = Vec::new();
+        let mut known = Vec::new();
+        let (mut offsets, mut ahead) = (Vec::new(), Vec::new());
+        for system in systems(parameters) {
+            let begin = bytes.len();
+            let replicas = (1..=system.last_prn()).filter_map(|prn| Replica::new(system, prn));
+            let replicas: Vec<Replica> = replicas.collect();
+            let Some(first) = replicas.first() else { continue };
+            let least = replicas.iter().flat_map(Replica::entries).min().copied().unwrap_or(0);
+            let row = row_bytes(first, window);
+            for replica in &replicas {
+                let entries = replica.entries().iter().cycle().take(row);
+                bytes.extend(entries.map(|entry| (i16::from(*entry) - i16::from(least)) as u8));
+            }
+            let last = last_tap(parameters);
+            let places = parameters.taps_chips.iter().map(|chips| phase::tap(chips - last, first));
+            ahead.extend(places);
+            offsets.push((-i16::from(least)) as u32);
+            known.push((system, begin, row, least));
+        }
+        debug_assert_eq!(ahead.len(), taps * known.len());
+        let mut common: Vec<u8> = ahead.iter().flat_map(|ahead| ahead.to_le_bytes()).collect();
+        common.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+        common.resize(common.len().next_multiple_of(8), 0);
+        (bytes, Self { systems: known, last_chips: last_tap(parameters), common })
+    }
+
+    /// The kernel's `Channel` of a satellite whose epoch begins at sample `start` of the frame.
+    fn describe(
+        &self,
+        channel: &Channel,
+        timestamp: u64,
+        (start, len, align): (usize, usize, usize),
+    ) -> [u64; CHANNEL_WORDS] {
+        let last_chips = self.last_chips;
+        let place = self.systems.iter().position(|(system, ..)| *system == channel.system);
+        let place = place.unwrap_or_default();
+        let (_, begin, row, _) = self.systems[place];
+        let skipped = start % align;
+        let mut nco = channel.at(timestamp);
+        nco.go_back(skipped as u64);
+        let words = |low: usize, high: usize| low as u64 | (high as u64) << 32;
+        [
+            nco.code,
+            nco.code_step,
+            nco.carrier,
+            nco.carrier_step,
+            (begin + row * (channel.prn - 1)) as u64,
+            words(channel.replica.entries().len(), place),
+            channel.replica.scale().to_bits(),
+            words(start - skipped, skipped),
+            words(skipped + len, 0),
+            phase::tap(last_chips, &channel.replica),
+        ]
+    }
+}
+
+impl Cuda {
+    pub(super) fn new(
+        parameters: &GnssCorrelator,
+        shape: Shape,
+        channels: Vec<Channel>,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let geometry = geometry(parameters, &shape, device.properties().multiprocessors);
+        let (bytes, codes) = Codes::new(parameters, shape.taps, geometry.window);
+        let defines = geometry.defines(&shape, codes.systems.len());
+        let program = gpu::program(device, "gnss_correlator.cu", defines)?;
+        let blocks = geometry.blocks(&shape);
+        let [runs, sets, antennas] = blocks;
+        let tasks = sets * antennas;
+        Ok(Self {
+            kernel: program.kernel("gnss_correlate", geometry.shared_bytes(&shape))?,
+            grid: Grid::new(blocks, THREADS),
+            replicas: DeviceArray::from_slice(device, &bytes)?,
+            table: Table::new(device, shape.epochs * shape.satellites * CHANNEL_WORDS)?,
+            partial: DeviceArray::new(device, tasks * geometry.values(&shape) * runs)?,
+            tickets: DeviceArray::zeros(device, tasks)?,
+            lane,
+            shape,
+            channels: Timed::new(channels),
+            changes: Changes::default(),
+            codes,
+            counts: Counts::new(env),
+        })
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let start = input.header().timestamp;
+        self.counts.begin(&input, &mut output);
+        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+            self.channels.set(from, channels);
+        }
+        let slot = self.lane.begin(start)?;
+        let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
+        let rows =
+            self.table.host_mut(slot).chunks_exact_mut(self.shape.satellites * CHANNEL_WORDS);
+        for (epoch, row) in rows.enumerate() {
+            let timestamp = start.saturating_add((epoch * len) as u64);
+            self.channels.advance(timestamp);
+            let channels = self.channels.at(timestamp);
+            for (words, channel) in row.chunks_exact_mut(CHANNEL_WORDS).zip(channels) {
+                let place = (epoch * len, len, align);
+                words.copy_from_slice(&self.codes.describe(channel, timestamp, place));
+            }
+        }
+        let device = self.lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.tables();
+        self.table.send(
+            &self.lane,
+            slot,
+            0..self.shape.epochs * self.shape.satellites * CHANNEL_WORDS,
+        )?;
+        self.lane.work()?;
+        let arguments = [
+            from.into(),
+            self.replicas.address().into(),
+            self.table.address(slot).into(),
+            Arg::Bytes(&self.codes.common),
+            self.partial.address().into(),
+            self.tickets.address().into(),
+            to.into(),
+        ];
+        // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+        // kernel was compiled for. Jobs follow each other, so that they share the partial sums.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        self.lane.submit((input, output))
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.lane.turn(io)? {
+            Turn::Rest(next) => Ok(next),
+            Turn::Begin(input, output) => {
+                self.begin(input, output)?;
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
+    use crate::random::Random;
+    use fxgraph::{Axis, Clock, Dtype, Kind, PortType, Ports, ValidityType};
+    use num_complex::{Complex32, Complex64};
+
+    const SAMPLES: usize = 6003;
+    const EPOCHS: usize = 3;
+
+    fn input() -> PortType {
+        PortType {
+            dtype: Dtype::Ci16,
+            axes: vec![Axis::new("sample", SAMPLES)],
+            clock: Clock {
+                adc_sample_rate_hz: 6e6,
+                sync_time_seconds: 0.0,
+                samples_per_frame: SAMPLES as u64,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        }
+    }
+
+    /// What the kernel is to make of the words of a channel, in double precision.
+    fn interpret(words: &[u64], codes: &[u8], all: &Codes, samples: &[[i16; 2]]) -> Vec<Complex64> {
+        let (taps, common) = (3, &all.common);
+        let word = |at: usize| u64::from_le_bytes(common[8 * at..][..8].try_into().unwrap());
+        let (length, system) = (words[5] & 0xffff_ffff, (words[5] >> 32) as usize);
+        let (first, begin, end) = (words[7] & 0xffff_ffff, words[7] >> 32, words[8] & 0xffff_ffff);
+        let offset = common[8 * taps * all.systems.len() + 4 * system];
+        let scale = f64::from_bits(words[6]);
+        (0..taps)
+            .map(|tap| {
+                let ahead = i128::from(words[9]) + i128::from(word(system * taps + tap));
+                let sum = (begin..end).map(|n| {
+                    let phase = i128::from(words[0]) + i128::from(words[1]) * i128::from(n) + ahead;
+                    let wrap = i128::from(length) << CODE_FRACTION_BITS;
+                    let entry = phase.rem_euclid(wrap) as u64 / ENTRY;
+                    let value = f64::from(codes[(words[4] + entry) as usize]) - f64::from(offset);
+                    let turns =
+                        words[2].wrapping_add(words[3].wrapping_mul(n)) as f64 / 2.0_f64.powi(64);
+                    let [re, im] = samples[(first + n) as usize].map(f64::from);
+                    let carrier = Complex64::cis(-std::f64::consts::TAU * turns);
+                    Complex64::new(re, im) * carrier * value
+                });
+                sum.sum::<Complex64>() * scale
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_kernels_tables_say_what_the_definition_computes() {
+        let kind: GnssCorrelator = serde_json::from_str(
+            r#"{"satellites": [
+                {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 1022.9, "carrier_turns": 0.4},
+                {"system": "galileo_e1b", "prn": 50, "doppler_hz": -4100, "code_phase_chips": 4091.99},
+                {"system": "gps_l1_ca", "prn": 37, "code_phase_chips": 0.1}],
+            "taps_chips": [0.5, 0, -0.75], "epochs_per_frame": 3, "intermediate_hz": 250000}"#,
+        )
+        .unwrap();
+        let outputs = kind.ports(&[input()]).unwrap();
+        let ports = Ports { inputs: vec![input()], outputs };
+        let shape = kind.shape(&input()).unwrap();
+        let mut random = Random::new(8);
+        let samples: Vec<[i16; 2]> =
+            (0..SAMPLES).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
+        let start = 1_000_000_007;
+        let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+        let mut harness = fxgraph::runtime::edge::Harness::new(block, &ports, 1).unwrap();
+        harness.send(0, |frame| {
+            frame.fill_validity(1);
+            frame.header_mut().timestamp = start;
+            frame.as_mut_slice::<[i16; 2]>().copy_from_slice(&samples);
+        });
+        fxgraph::runtime::edge::Harness::block_on(harness.run()).unwrap();
+        let frame = harness.receive(0).unwrap();
+        let mut expected = frame.as_slice::<Complex32>().chunks(3);
+        let geometry = geometry(&kind, &shape, 132);
+        let (bytes, codes) = Codes::new(&kind, 3, geometry.window);
+        let channels = kind.channels(6e6).unwrap();
+        let len = SAMPLES / EPOCHS;
+        for epoch in 0..EPOCHS {
+            for channel in &channels {
+                let timestamp = start + (epoch * len) as u64;
+                let words =
+                    codes.describe(channel, timestamp, (epoch * len, len, alignment(&shape)));
+                let found = interpret(&words, &bytes, &codes, &samples);
+                for (found, expected) in found.iter().zip(expected.next().unwrap()) {
+                    let expected = Complex64::new(expected.re.into(), expected.im.into());
+                    assert!((found - expected).norm() < 0.05, "{epoch}: {found} {expected}");
+                }
+            }
+        }
+    }
+}
