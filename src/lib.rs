@@ -15,7 +15,7 @@
 //! - [`npy`]: frames as NumPy's arrays
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
-//! - [`elements`]: elements of frames as numbers
+//! - [`elements`], [`difference`]: elements of frames as numbers; how far two streams are apart
 //! - [`recording`]: frames in files, with a memory of those before
 //! - [`memory`]: how much memory there is
 //! - [`control`]: watching and changing a running flowgraph
@@ -27,6 +27,7 @@ pub mod counter;
 pub mod cuda;
 pub mod device;
 pub mod diagnostic;
+pub mod difference;
 pub mod dtype;
 pub mod elements;
 pub mod flowgraph;

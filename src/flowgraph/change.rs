@@ -1,4 +1,4 @@
-//! A change of one block of a running flowgraph, checked as a file is.
+//! Another form of one block of a flowgraph, in its place or beside it, checked as a file is.
 
 use super::document::{Document, Entry, What, entry, map, unknown_key};
 use super::expand::{Expansion, Instance};
@@ -7,7 +7,7 @@ use super::place::Wanted;
 use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
 use super::value::{Key, Node, Value};
-use super::{Plan, PlannedBlock, Sources, check, load};
+use super::{Plan, PlannedBlock, Sources, check, load, transfers};
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
 use crate::kind::{CPU, KindEntry, PortNames, Registry};
@@ -25,6 +25,9 @@ pub struct Changed {
     pub result: Result<Plan, Vec<Diagnostic>>,
 }
 
+/// Puts another form of a block into a plan.
+type Put = fn(&Plan, usize, PlannedBlock, Span, &mut Vec<Diagnostic>) -> Plan;
+
 impl Plan {
     /// This plan with another form of the block `name`. `text` is YAML, which JSON is too, of those
     /// keys of the block that change: `kind`, `parameters`, `device`, `implementation`,
@@ -32,10 +35,25 @@ impl Plan {
     /// of a value takes the parameter back to its default. The ports must stay as they are.
     #[must_use]
     pub fn change(&self, name: &str, text: &str, registry: &Registry) -> Changed {
+        self.with_form(name, text, registry, Self::exchanged)
+    }
+
+    /// This plan with another form of the block `name`, as for [`change`](Self::change), beside that
+    /// block and on the same frames: block number `self.blocks.len()`. It may be on another device;
+    /// its outputs must carry what those of the block carry, and nothing reads them.
+    #[must_use]
+    pub fn beside(&self, name: &str, text: &str, registry: &Registry) -> Changed {
+        self.with_form(name, text, registry, Self::accompanied)
+    }
+
+    /// This plan with the form of the block `name` that `text` asks for, where `put` puts it.
+    fn with_form(&self, name: &str, text: &str, registry: &Registry, put: Put) -> Changed {
         let mut sources = Sources::default();
         let file = sources.add(format!("change of {name}"), text);
         let mut problems = Vec::new();
-        let plan = self.changed(name, file, text, registry, &mut sources, &mut problems);
+        let start = Span { file, start: 0, end: 0 };
+        let form = self.form(name, start, text, registry, &mut sources, &mut problems);
+        let plan = form.map(|(index, new)| put(self, index, new, start, &mut problems));
         let problems = tidy(problems);
         let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
         let result = match plan {
@@ -45,15 +63,16 @@ impl Plan {
         Changed { sources, result }
     }
 
-    fn changed(
+    /// The block `name` and the form of it that `text`, which begins at `start`, asks for.
+    fn form(
         &self,
         name: &str,
-        file: u32,
+        start: Span,
         text: &str,
         registry: &Registry,
         sources: &mut Sources,
         problems: &mut Vec<Diagnostic>,
-    ) -> Option<Plan> {
+    ) -> Option<(usize, PlannedBlock)> {
         let Some(index) = self.block(name) else {
             let known: Vec<&str> = self.blocks.iter().map(|block| block.name.as_str()).collect();
             let message = format!("there is no block `{name}`");
@@ -62,18 +81,19 @@ impl Plan {
             return None;
         };
         let block = &self.blocks[index];
-        let start = Span { file, start: 0, end: 0 };
         let Some(old_kind) = registry.get(block.kind) else {
             let message = format!("`{name}` is a copy between devices");
             let problem = Diagnostic::error(codes::CHANGE, start, message);
             problems.push(problem.help("it follows from where the blocks around it run"));
             return None;
         };
-        let node = parse(file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
+        let node = parse(start.file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
         let in_force = block.parameters.to_string();
         let in_force_file = sources.add(format!("{name} as it runs"), &in_force);
         let in_force = parse(in_force_file, &in_force).ok()?;
-        self.with_entry((index, old_kind), node, in_force, registry, sources, problems)
+        let entry = (index, old_kind);
+        let new = self.with_entry(entry, node, in_force, registry, sources, problems)?;
+        Some((index, new))
     }
 
     /// Complains if block `index` cannot have the shadow that `node` asks for; `in_force` are the
@@ -105,10 +125,13 @@ impl Plan {
             let message = format!("the frames of `{}` are on {}", block.name, block.device);
             return refuse(message, "frames are compared in host memory: run the block on `cpu`");
         }
-        let _ = self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
+        let start = Span { end: node.span.start, ..node.span };
+        let new =
+            self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
+        problems.extend(new.iter().flat_map(|new| self.impossible_change(index, new, start)));
     }
 
-    /// This plan with the block `index`, of `old_kind`, as `node` changes it.
+    /// The block `index`, of `old_kind`, as `node` changes it.
     fn with_entry(
         &self,
         (index, old_kind): (usize, &KindEntry),
@@ -117,7 +140,7 @@ impl Plan {
         registry: &Registry,
         sources: &Sources,
         problems: &mut Vec<Diagnostic>,
-    ) -> Option<Plan> {
+    ) -> Option<PlannedBlock> {
         let block = &self.blocks[index];
         let name = block.name.as_str();
         let start = Span { end: node.span.start, ..node.span };
@@ -183,12 +206,47 @@ impl Plan {
         let new = check::plan_block(&instance, &configured, &feeds, &planned, &[], problems)?;
         problems.extend(check::impossible_policy(&instance, configured.as_ref()));
         // The place in the file stays that of the block.
-        let new = PlannedBlock { span: block.span, shadow: block.shadow.clone(), ..new };
-        problems.extend(self.impossible_change(index, &new, start));
+        Some(PlannedBlock { span: block.span, shadow: block.shadow.clone(), ..new })
+    }
+
+    /// This plan with `new` in place of block `index`.
+    fn exchanged(
+        &self,
+        index: usize,
+        new: PlannedBlock,
+        span: Span,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Self {
+        problems.extend(self.impossible_change(index, &new, span));
         let mut plan = self.clone();
         plan.blocks[index] = new;
         load::seal(&mut plan);
-        Some(plan)
+        plan
+    }
+
+    /// This plan with `new` beside block `index`.
+    fn accompanied(
+        &self,
+        index: usize,
+        new: PlannedBlock,
+        span: Span,
+        problems: &mut Vec<Diagnostic>,
+    ) -> Self {
+        let old = &self.blocks[index];
+        if old.inputs.is_empty() || old.ports.outputs.is_empty() {
+            let message = format!("a second form of `{}` has nothing to compare", old.name);
+            let problem = Diagnostic::error(codes::CHANGE, span, message);
+            problems.push(problem.label("beside it").help("it needs inputs and outputs"));
+        }
+        let help = "only frames of one type can be compared";
+        problems.extend(other_outputs(old, &new, span, help));
+        problems.extend(claimed_twice(self.blocks.iter(), &new, span));
+        let mut plan = self.clone();
+        // No block of a file can be called so: names have no spaces.
+        plan.blocks.push(PlannedBlock { name: format!("{} (b)", old.name), shadow: None, ..new });
+        transfers::feed(&mut plan.blocks, self.blocks.len());
+        load::seal(&mut plan);
+        plan
     }
 
     /// The parameters of the flowgraph, for expressions.
@@ -204,40 +262,67 @@ impl Plan {
     /// What is to be said if a running flowgraph cannot put `new` into the place of block `index`.
     fn impossible_change(&self, index: usize, new: &PlannedBlock, span: Span) -> Vec<Diagnostic> {
         let old = &self.blocks[index];
-        let mut problems = Vec::new();
-        let mut refuse = |message: String, help: &str| {
-            let problem = Diagnostic::error(codes::CHANGE, span, message);
-            problems.push(problem.label("this change").help(help));
-        };
-        let restart = "stop the flowgraph and start it with the change";
-        if new.ports.outputs.len() != old.ports.outputs.len() {
-            let (from, to) = (old.ports.outputs.len(), new.ports.outputs.len());
-            refuse(format!("`{}` would have {to} outputs, not {from}", old.name), restart);
-        }
-        let outputs = old.ports.outputs.iter().zip(&new.ports.outputs).zip(&old.output_names);
-        for ((from, to), name) in outputs.filter(|((from, to), _)| from != to) {
-            let message = format!("`{}.{name}` would carry {to}, not {from}", old.name);
-            refuse(message, "what is behind it was built for what it carries now");
-        }
+        let help = "what is behind it was built for what it carries now";
+        let mut problems = other_outputs(old, new, span, help);
         if new.device != old.device {
             let message =
                 format!("`{}` would move from {} to {}", old.name, old.device, new.device);
-            refuse(message, restart);
+            problems.push(refusal(message, span, RESTART));
         }
-        let others = || self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
-        for (_, other) in others() {
-            let shared = other.resources.binds.iter().find(|s| new.resources.binds.contains(s));
-            if let Some(socket) = shared {
-                refuse(format!("`{}` binds {socket} already", other.name), "give it its own");
-            }
-            let shared = other.resources.writes.iter().find(|f| new.resources.writes.contains(f));
-            if let Some(file) = shared {
-                let message = format!("`{}` writes {} already", other.name, file.display());
-                refuse(message, "give it its own");
-            }
-        }
+        let others = self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
+        problems.extend(claimed_twice(others.map(|(_, other)| other), new, span));
         problems
     }
+}
+
+const RESTART: &str = "stop the flowgraph and start it with the change";
+
+fn refusal(message: String, span: Span, help: &str) -> Diagnostic {
+    Diagnostic::error(codes::CHANGE, span, message).label("this change").help(help)
+}
+
+/// What is to be said if the outputs of `new` are not those of `old`; `help` if they carry something
+/// else.
+fn other_outputs(
+    old: &PlannedBlock,
+    new: &PlannedBlock,
+    span: Span,
+    help: &str,
+) -> Vec<Diagnostic> {
+    let mut problems = Vec::new();
+    if new.ports.outputs.len() != old.ports.outputs.len() {
+        let (from, to) = (old.ports.outputs.len(), new.ports.outputs.len());
+        let message = format!("`{}` would have {to} outputs, not {from}", old.name);
+        problems.push(refusal(message, span, RESTART));
+    }
+    let outputs = old.ports.outputs.iter().zip(&new.ports.outputs).zip(&old.output_names);
+    for ((from, to), name) in outputs.filter(|((from, to), _)| from != to) {
+        let message = format!("`{}.{name}` would carry {to}, not {from}", old.name);
+        problems.push(refusal(message, span, help));
+    }
+    problems
+}
+
+/// What is to be said if `new` wants a socket or a file that one of `others` has.
+fn claimed_twice<'a>(
+    others: impl Iterator<Item = &'a PlannedBlock>,
+    new: &PlannedBlock,
+    span: Span,
+) -> Vec<Diagnostic> {
+    let mut problems = Vec::new();
+    for other in others {
+        let shared = other.resources.binds.iter().find(|s| new.resources.binds.contains(s));
+        if let Some(socket) = shared {
+            let message = format!("`{}` binds {socket} already", other.name);
+            problems.push(refusal(message, span, "give it its own"));
+        }
+        let shared = other.resources.writes.iter().find(|f| new.resources.writes.contains(f));
+        if let Some(file) = shared {
+            let message = format!("`{}` writes {} already", other.name, file.display());
+            problems.push(refusal(message, span, "give it its own"));
+        }
+    }
+    problems
 }
 
 /// Whether a block with these inputs can have `count` of them.

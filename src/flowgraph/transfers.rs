@@ -26,13 +26,31 @@ pub(super) fn insert(blocks: &mut Vec<PlannedBlock>) {
 
 /// The output that carries in host memory what `source` carries, with a download if needed.
 pub(super) fn to_host(blocks: &mut Vec<PlannedBlock>, source: (usize, usize)) -> (usize, usize) {
-    let transfers = blocks.iter().enumerate().filter(|(_, block)| block.is_transfer());
-    let mut made = transfers
-        .map(|(index, block)| {
-            ((block.inputs[0].0, block.inputs[0].1, block.output_device()), index)
-        })
-        .collect();
+    let mut made = made(blocks);
     bring(blocks, &mut made, source, DeviceName::Cpu)
+}
+
+/// Brings to where block `reader` runs what it reads. So far it reads what another block does, which
+/// may run elsewhere.
+pub(super) fn feed(blocks: &mut Vec<PlannedBlock>, reader: usize) {
+    for input in 0..blocks[reader].inputs.len() {
+        let mut source = blocks[reader].inputs[input];
+        while blocks[source.0].is_transfer() {
+            source = blocks[source.0].inputs[0];
+        }
+        let mut made = made(blocks);
+        let at = blocks[reader].device;
+        blocks[reader].inputs[input] = bring(blocks, &mut made, source, at);
+    }
+}
+
+/// The transfers that there are, by what they bring where.
+fn made(blocks: &[PlannedBlock]) -> HashMap<(usize, usize, DeviceName), usize> {
+    let transfers = blocks.iter().enumerate().filter(|(_, block)| block.is_transfer());
+    let made = transfers.map(|(index, block)| {
+        ((block.inputs[0].0, block.inputs[0].1, block.output_device()), index)
+    });
+    made.collect()
 }
 
 /// The output that carries on the device `at` what `source` carries.

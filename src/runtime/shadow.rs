@@ -10,6 +10,7 @@ use super::run::{Cell, Run, lock};
 use super::running::Handle;
 use super::tee::Tee;
 use crate::counter::Counter;
+use crate::difference::Difference;
 use crate::elements::Elements;
 use crate::frame::Frame;
 use crate::kind::Waker;
@@ -296,15 +297,15 @@ impl Comparison {
             lock(&self.compared).frames_alone += 1;
             return true;
         }
-        let found = difference(elements, &a, &b);
+        let found = Difference::of(elements, &a, &b);
         let mut compared = lock(&self.compared);
         compared.frames += 1;
         compared.values += found.values;
-        compared.values_different += found.different;
+        compared.values_different += found.values_different;
         compared.max_difference = compared.max_difference.max(found.max);
         // The sum of squares until it is asked for.
         compared.rms_difference += found.squares;
-        if found.different > 0 {
+        if found.values_different > 0 {
             compared.frames_different += 1;
             if compared.first.is_none() {
                 let bytes = |frame: &Frame| frame.as_slice::<u8>().to_vec();
@@ -318,7 +319,7 @@ impl Comparison {
                 compared.first = Some(Arc::new(pair));
                 let text = format!(
                     "the frame of time {time} differs in {} of {} values, by up to {}",
-                    found.different, found.values, found.max
+                    found.values_different, found.values, found.max
                 );
                 self.run.events.add(EventKind::ShadowDiffers, Some(&self.name), text);
             }
@@ -328,30 +329,4 @@ impl Comparison {
         }
         true
     }
-}
-
-#[derive(Default)]
-struct Difference {
-    values: u64,
-    different: u64,
-    max: f64,
-    squares: f64,
-}
-
-/// What is different in two frames of one validity. Values that are not numbers are equal to each
-/// other and infinitely far from numbers.
-fn difference(elements: &Elements, a: &Frame, b: &Frame) -> Difference {
-    let mut found = Difference::default();
-    elements.pairs(a, b, |a, b| {
-        found.values += 1;
-        if a == b || (a.is_nan() && b.is_nan()) {
-            return;
-        }
-        let apart = (a - b).norm();
-        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
-        found.different += 1;
-        found.max = found.max.max(apart);
-        found.squares += apart * apart;
-    });
-    found
 }

@@ -1,0 +1,85 @@
+//! How far two streams are apart, value by value.
+
+use crate::Frame;
+use crate::elements::Elements;
+use num_complex::Complex;
+
+/// What is different in two runs of values. Values that are not numbers are equal to each other and
+/// infinitely far from numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Pairs of values.
+    pub values: u64,
+    /// Those that differ.
+    pub values_different: u64,
+    /// Largest magnitude of a difference.
+    pub max: f64,
+    /// Sum of the squared magnitudes of all differences.
+    pub squares: f64,
+}
+
+impl Difference {
+    /// Of two frames of one port and one validity, without the values that are not valid.
+    #[must_use]
+    pub fn of(elements: &Elements, a: &Frame, b: &Frame) -> Self {
+        let mut found = Self::default();
+        elements.pairs(a, b, |a, b| found.see(a, b));
+        found
+    }
+
+    /// Takes a pair of values into account.
+    pub fn see(&mut self, a: Complex<f64>, b: Complex<f64>) {
+        self.values += 1;
+        if a == b || (a.is_nan() && b.is_nan()) {
+            return;
+        }
+        let apart = (a - b).norm();
+        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
+        self.values_different += 1;
+        self.max = self.max.max(apart);
+        self.squares += apart * apart;
+    }
+
+    /// Takes all that `other` has seen into account.
+    pub fn add(&mut self, other: Self) {
+        self.values += other.values;
+        self.values_different += other.values_different;
+        self.max = self.max.max(other.max);
+        self.squares += other.squares;
+    }
+
+    /// Root of the mean squared magnitude of all differences; 0 of none.
+    #[must_use]
+    pub fn rms(&self) -> f64 {
+        (self.squares / self.values.max(1) as f64).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(f64, f64)]) -> Difference {
+        let mut found = Difference::default();
+        pairs.iter().for_each(|(a, b)| found.see((*a).into(), (*b).into()));
+        found
+    }
+
+    #[test]
+    fn differences_are_magnitudes_and_add_up() {
+        let mut found = of(&[(1.0, 1.0), (0.0, 3.0)]);
+        found.add(of(&[(5.0, 1.0), (2.0, 2.0)]));
+        assert_eq!((found.values, found.values_different), (4, 2));
+        assert_eq!((found.max, found.rms()), (4.0, 2.5));
+        found.see(Complex::new(0.0, 0.0), Complex::new(3.0, 4.0));
+        assert_eq!((found.values, found.max), (5, 5.0));
+    }
+
+    #[test]
+    fn what_is_no_number_is_infinitely_far_from_numbers() {
+        assert_eq!(of(&[(f64::NAN, f64::NAN)]).values_different, 0);
+        let infinitely = of(&[(f64::NAN, 1.0)]);
+        assert_eq!((infinitely.max, infinitely.rms()), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(of(&[(f64::INFINITY, f64::INFINITY)]).values_different, 0);
+    }
+}
