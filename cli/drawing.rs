@@ -1,7 +1,6 @@
 //! What is drawn with characters: on a terminal of its own, or as text.
 
 use ratatui::DefaultTerminal;
-#[cfg(test)]
 use ratatui::buffer::Buffer;
 use std::io;
 
@@ -14,7 +13,6 @@ pub fn on_terminal<T>(draw: impl FnOnce(&mut DefaultTerminal) -> io::Result<T>) 
     drawn
 }
 
-#[cfg(test)]
 /// The characters of `buffer`, line by line, nothing behind the last one of each.
 pub fn text(buffer: &Buffer) -> String {
     let mut text = String::new();

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "terminal/compare.rs"]
+mod compare;
 #[allow(dead_code, reason = "the program is what asks here")]
 mod http;
 #[path = "terminal/pty.rs"]
 mod pty;
+mod python;
 
 use http::Program;
 use pty::Pty;
@@ -229,4 +232,30 @@ fn top_draws_moves_and_gives_the_terminal_back() {
     pty.type_keys("q");
     assert_eq!(pty.end(), Some(0));
     assert!(!pty.is_alternate(), "the screen before is back");
+}
+
+#[test]
+fn a_tap_shows_figures_and_saves_what_numpy_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), SIGNAL, &[]);
+    let path = folder.path().join("frame.npy");
+    let told_of = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&told(&program, &[&["tap"], arguments, &["--json"]].concat())).unwrap()
+    };
+    let look = told_of(&["source.pol0", "--save", path.to_str().unwrap()]);
+    assert_eq!(look["output"], "source.pol0");
+    let figures = &look["figures"];
+    assert_eq!(figures["elements"], 4096);
+    // A tone of a tenth of full scale, 512.
+    let rms = figures["rms"].as_f64().unwrap();
+    assert!((rms - 51.2 / 2_f64.sqrt()).abs() < 1.0, "{look}");
+    let array = std::fs::read(&path).unwrap();
+    assert!(array.starts_with(b"\x93NUMPY") && array.len() > 4096 * 10 / 8, "{}", array.len());
+    let text = told(&program, &["tap", "source.pol0"]);
+    assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
+    assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
+    assert!(refused(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
+    assert!(refused(&program, &["tap", "a"]).contains("tap the block that feeds it"));
+    assert!(refused(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
+    stop(program);
 }

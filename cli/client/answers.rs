@@ -10,7 +10,17 @@ pub struct Flowgraph {
     pub state: String,
     pub elapsed_seconds: f64,
     pub config_id: String,
+    /// Nothing in the first second.
+    #[serde(default)]
+    pub limited_by: Option<Limit>,
     pub graph: Graph,
+}
+
+/// What limits a flowgraph.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Limit {
+    /// In words.
+    pub text: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
-use ureq::http::{Method, Request, Response, Uri};
+use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error};
 
@@ -150,6 +150,13 @@ impl Client {
         read(self.answer(method, path, body)?, path)
     }
 
+    /// The bytes at `path`, as many as there are, and their headers.
+    pub fn bytes(&self, path: &str) -> Result<(HeaderMap, Vec<u8>), Failure> {
+        let (head, mut body) = self.answer(Method::GET, path, None)?.into_parts();
+        let bytes = body.with_config().limit(u64::MAX).read_to_vec();
+        Ok((head.headers, bytes.map_err(|error| self.lost(&error))?))
+    }
+
     /// The events that are sent at `path`, as they come.
     pub fn follow(&self, path: &str) -> Result<Stream, Failure> {
         let answer = self.answer(Method::GET, path, None)?;
@@ -218,6 +225,11 @@ fn read<T: DeserializeOwned>(mut answer: Response<Body>, path: &str) -> Result<T
         let what = format!("the answer at `{path}` cannot be read");
         Failure::failed(with_help(&what, ["is it served by an `fxgraph` of this version?"]))
     })
+}
+
+/// What an event `problem` of a stream says.
+pub fn problem_of(data: &str) -> Failure {
+    problem::failure(StatusCode::OK, data.as_bytes())
 }
 
 /// An error with what to do about it, as diagnostics are written.

@@ -32,7 +32,7 @@ impl Events {
             for told in client.follow(&format!("/api/v1/events/stream?since={}", self.since))? {
                 let told =
                     told.map_err(|error| Failure::because("the events broke off", &error))?;
-                self.show(serde_json::from_str(&told).unwrap_or(Value::Null), terminal)?;
+                self.show(serde_json::from_str(&told.data).unwrap_or(Value::Null), terminal)?;
             }
             return Ok(());
         }

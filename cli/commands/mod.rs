@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bench;
+mod compare;
 mod completions;
 mod conformance;
 mod dashboard;
@@ -17,6 +18,7 @@ mod schema;
 mod set;
 mod stop;
 mod swap;
+mod tap;
 mod test;
 mod top;
 mod tune;
@@ -34,9 +36,11 @@ pub enum Command {
     Plan(plan::Plan),
     Graph(graph::Graph),
     Top(top::Top),
+    Tap(tap::Tap),
     Set(set::Set),
     Swap(swap::Swap),
     Record(record::Record),
+    Compare(compare::Compare),
     Events(events::Events),
     Stop(stop::Stop),
     Abort(stop::Abort),
@@ -62,9 +66,11 @@ impl Command {
             Self::Plan(command) => command.execute(terminal),
             Self::Graph(command) => command.execute(terminal),
             Self::Top(command) => command.execute(terminal),
+            Self::Tap(command) => command.execute(terminal),
             Self::Set(command) => command.execute(terminal),
             Self::Swap(command) => command.execute(terminal),
             Self::Record(command) => command.execute(terminal),
+            Self::Compare(command) => command.execute(terminal),
             Self::Events(command) => command.execute(terminal),
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),

@@ -90,6 +90,11 @@ impl Look {
         self.rows.iter().map(|row| row.faults).sum()
     }
 
+    /// What limits it, in words, once that is known.
+    pub fn limit(&self) -> Option<&str> {
+        self.flowgraph.limited_by.as_ref().map(|limit| limit.text.as_str())
+    }
+
     pub fn elapsed(&self) -> String {
         let time = Duration::try_from_secs_f64(self.flowgraph.elapsed_seconds);
         units::elapsed(time.unwrap_or_default())
@@ -105,6 +110,7 @@ impl Look {
             "real_time_fraction": self.real_time_fraction(),
             "losses": self.losses(),
             "faults": self.faults(),
+            "limited_by": self.limit(),
             "blocks": self.rows,
         })
     }
@@ -130,12 +136,13 @@ impl Look {
     /// State, time, rate, what is lost, in one line.
     pub fn summary(&self) -> String {
         format!(
-            "{} {}, {} of real time, {} lost, {} faults",
+            "{} {}, {} of real time, {} lost, {} faults{}",
             self.flowgraph.state,
             self.elapsed(),
             percent(self.real_time_fraction()),
             self.losses(),
             self.faults(),
+            self.limit().map(|limit| format!(", {limit}")).unwrap_or_default(),
         )
     }
 

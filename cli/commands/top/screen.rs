@@ -168,7 +168,7 @@ impl Screen {
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
         let events = if frame.area().height >= 16 { EVENTS } else { 0 };
         let parts = Layout::vertical([
-            Constraint::Length(3),
+            Constraint::Length(4),
             Constraint::Min(2),
             Constraint::Length(events),
             Constraint::Length(1),
@@ -201,7 +201,8 @@ impl Screen {
             count(self.look.losses(), "lost"),
             count(self.look.faults(), "faults"),
         ]);
-        frame.render_widget(Paragraph::new(vec![first, second]), area);
+        let third = Line::raw(self.look.limit().unwrap_or_default());
+        frame.render_widget(Paragraph::new(vec![first, second, third]), area);
         let place = Paragraph::new(self.url.as_str()).alignment(Alignment::Right);
         let room = Rect { y: area.y + 1, height: 1, ..area };
         frame.render_widget(place, room);

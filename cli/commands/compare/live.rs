@@ -1,0 +1,153 @@
+//! A shadow in a running flowgraph, started over REST and ended again.
+
+use super::report::{Report, Side};
+use crate::client::{Client, in_path};
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::units;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use ureq::http::Method;
+
+/// Time between two looks at the shadow.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How often signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A block's shadow, as REST tells of it.
+#[derive(Deserialize)]
+struct Seen {
+    kind: String,
+    implementation: String,
+    ended: Option<String>,
+    frames_compared: u64,
+    frames_different: u64,
+    frames_alone: u64,
+    frames_dropped: u64,
+    values_compared: u64,
+    values_different: u64,
+    /// Nothing if it is not finite.
+    max_difference: Option<f64>,
+    rms_difference: Option<f64>,
+    first_difference_timestamp: Option<u64>,
+    seconds_per_frame: Option<f64>,
+    shadow_seconds_per_frame: Option<f64>,
+    memory_bytes: u64,
+    shadow_memory_bytes: u64,
+}
+
+/// As much of `GET /api/v1/blocks/{name}` as names the block's form.
+#[derive(Deserialize)]
+struct Block {
+    kind: String,
+    implementation: String,
+}
+
+/// The arrays of the first pair that differs, `.npy`.
+pub type Pair = [Vec<u8>; 2];
+
+/// Runs `form` beside `block` until `duration` is over, a signal comes, or the shadow ends; the report,
+/// and the first pair that differs if `keeps_pair`.
+pub fn shadow(
+    client: &Client,
+    block: &str,
+    form: &Value,
+    (duration, stops_at_difference): (Option<Duration>, bool),
+    keeps_pair: bool,
+    terminal: &Terminal,
+) -> Result<(Report, Option<Pair>), Failure> {
+    let signals = Signals::count()?;
+    let path = format!("/api/v1/blocks/{}", in_path(block));
+    let shadow = format!("{path}/shadow");
+    let start = format!("{shadow}?stop_at_first_difference={stops_at_difference}");
+    let told: Block = client.get(&path)?;
+    let _: Value = client.send(Method::POST, &start, Some(form))?;
+    let watched = watch(client, &shadow, duration, &signals, terminal);
+    let pair = match &watched {
+        Ok(seen) if keeps_pair && seen.values_different > 0 => {
+            let side = |side: &str| {
+                let array = client.bytes(&format!("{shadow}/first_difference/{side}"));
+                array.map(|(_, bytes)| bytes)
+            };
+            side("block").and_then(|a| Ok([a, side("shadow")?])).map(Some)
+        }
+        _ => Ok(None),
+    };
+    // The flowgraph goes on without it, whatever became of the rest.
+    let ended = client.send::<Seen>(Method::DELETE, &shadow, None);
+    let seen = match (watched, ended) {
+        (Ok(_), Ok(last)) => last,
+        // The flowgraph has ended, and the shadow with it.
+        (Ok(seen), Err(_)) => seen,
+        (Err(failure), _) => return Err(failure),
+    };
+    Ok((report(block, told, seen), pair?))
+}
+
+/// Shows how the comparison comes on; what was seen last.
+fn watch(
+    client: &Client,
+    shadow: &str,
+    duration: Option<Duration>,
+    signals: &Signals,
+    terminal: &Terminal,
+) -> Result<Seen, Failure> {
+    let progress = terminal.progress();
+    let start = Instant::now();
+    let mut seen: Seen = client.get(shadow)?;
+    loop {
+        let is_over = duration.is_some_and(|duration| start.elapsed() >= duration);
+        if is_over || signals.look() > 0 || seen.ended.is_some() {
+            return Ok(seen);
+        }
+        if let Some(line) = &progress {
+            line.0.set_message(format!(
+                "{}  {} frames compared, {} different  {} dropped",
+                units::elapsed(start.elapsed()),
+                seen.frames_compared,
+                seen.frames_different,
+                seen.frames_dropped
+            ));
+            line.0.tick();
+        }
+        let next = Instant::now() + INTERVAL;
+        while Instant::now() < next && signals.look() == 0 {
+            std::thread::sleep(TICK);
+        }
+        match client.get(shadow) {
+            Ok(newer) => seen = newer,
+            // The flowgraph has ended: what was seen counts.
+            Err(_) if seen.frames_compared > 0 => return Ok(seen),
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn report(block: &str, told: Block, seen: Seen) -> Report {
+    // Differences that are not finite are told as nothing.
+    let difference = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
+    Report {
+        a: Side {
+            name: format!("{block}: {} {}", told.kind, told.implementation),
+            seconds_per_frame: seen.seconds_per_frame,
+            memory_bytes: Some(seen.memory_bytes),
+        },
+        b: Side {
+            name: format!("{block} (b): {} {}", seen.kind, seen.implementation),
+            seconds_per_frame: seen.shadow_seconds_per_frame,
+            memory_bytes: Some(seen.shadow_memory_bytes),
+        },
+        frames: seen.frames_compared,
+        frames_different: seen.frames_different,
+        frames_alone: seen.frames_alone,
+        frames_dropped: seen.frames_dropped,
+        values: seen.values_compared,
+        values_different: seen.values_different,
+        max_difference: difference(seen.max_difference),
+        rms_difference: difference(seen.rms_difference),
+        first_difference_timestamp: seen.first_difference_timestamp,
+        ended: seen.ended,
+    }
+}

@@ -1,0 +1,185 @@
+//! `fxgraph compare`
+//!
+//! # Layout
+//! - [`offline`]: a flowgraph file with a second form of a block, or two recordings
+//! - [`live`]: a shadow in a running flowgraph
+//! - [`pairing`]: frames of two outputs, pair by pair
+//! - [`report`]: what it showed
+
+mod live;
+mod offline;
+mod pairing;
+mod report;
+
+use crate::assignment::parse_value;
+use crate::client::{Connection, with_help};
+use crate::failure::{Failure, judge};
+use crate::flowgraph::{Target, parse_setting};
+use crate::terminal::Terminal;
+use crate::units;
+use fxgraph::flowgraph::Setting;
+use fxgraph::npy;
+use offline::Limits;
+use pairing::First;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Holds two forms of a block, or two recordings, against each other: what they make, how fast, how large
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "fxgraph compare [OPTIONS] FILE a=BLOCK b=FORM\n       \
+                      fxgraph compare [OPTIONS] a=BLOCK b=FORM\n       \
+                      fxgraph compare [OPTIONS] a=RECORDING b=RECORDING",
+    after_help = "With FILE, every frame of the flowgraph in it goes through both forms. Without, the flowgraph at \
+                  `--connect` gets a shadow, which drops its own frames where it is too slow, until SIGINT \
+                  comes or `--duration` is over.\n\n\
+                  Examples: fxgraph compare flowgraphs/01_first_light.yaml a=x b='{parameters: {threads: 2}}'\n          \
+                  fxgraph compare a=x b='{implementation: tensor_core}' --duration 1m\n          \
+                  fxgraph compare a=before.npz b=after.npz --max-error 0"
+)]
+pub struct Compare {
+    /// Flowgraph file, if none runs; `a=` a block or a recording (.npy, .npz); `b=` what is different
+    /// about the block's second form, as `shadow:` has it, or another recording
+    #[arg(required = true, num_args = 2..=3, value_name = "WHAT")]
+    what: Vec<String>,
+
+    /// Changes a parameter of the flowgraph file; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    set: Vec<Setting>,
+
+    /// Stops this long after the start, like 10s, 5m or 200ms
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    duration: Option<Duration>,
+
+    /// Stops at the first frame that differs
+    #[arg(long)]
+    stop_at_first_difference: bool,
+
+    /// Saves the first frames that differ in a folder, as a.npy and b.npy
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+
+    /// Fails if a difference is larger
+    #[arg(long, value_name = "NUMBER")]
+    max_error: Option<f64>,
+
+    /// Writes the report as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What is compared.
+enum What<'a> {
+    Forms { file: &'a Path, block: &'a str, form: &'a str },
+    Shadow { block: &'a str, form: &'a str },
+    Recordings([&'a Path; 2]),
+}
+
+impl<'a> What<'a> {
+    fn of(words: &'a [String]) -> Option<Self> {
+        let (file, [a, b]) = match words {
+            [a, b] => (None, [a, b]),
+            [file, a, b] => (Some(Path::new(file)), [a, b]),
+            _ => return None,
+        };
+        let (a, b) = (a.strip_prefix("a=")?, b.strip_prefix("b=")?);
+        let is_recording = |name: &str| {
+            let extension = Path::new(name).extension();
+            extension.is_some_and(|extension| extension == "npy" || extension == "npz")
+        };
+        Some(match file {
+            Some(file) => Self::Forms { file, block: a, form: b },
+            None if is_recording(a) && is_recording(b) => Self::Recordings([a, b].map(Path::new)),
+            None => Self::Shadow { block: a, form: b },
+        })
+    }
+}
+
+impl Compare {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let Some(what) = What::of(&self.what) else {
+            let given = self.what.join(" ");
+            let help = "`fxgraph compare --help` shows what can be";
+            return Err(Failure::failed(with_help(
+                &format!("`{given}` cannot be compared"),
+                [help],
+            )));
+        };
+        if !self.set.is_empty() && !matches!(what, What::Forms { .. }) {
+            return Err(Failure::failed("`--set` changes a flowgraph file, and none is given"));
+        }
+        let limits =
+            Limits { duration: self.duration, stops_at_difference: self.stop_at_first_difference };
+        let (report, pair) = match what {
+            What::Forms { file, block, form } => {
+                let target = Target { file: file.to_owned(), set: self.set.clone() };
+                let (report, first) = offline::forms(&target, block, form, limits, terminal)?;
+                (report, first.as_ref().map(arrays))
+            }
+            What::Recordings(files) => {
+                let (report, first) = offline::recordings(files, limits, terminal)?;
+                (report, first.as_ref().map(arrays))
+            }
+            What::Shadow { block, form } => {
+                let form =
+                    parse_value(form).map_err(|why| Failure::failed(format!("`b`: {why}")))?;
+                let limits = (self.duration, self.stop_at_first_difference);
+                let client = self.connection.client()?;
+                live::shadow(&client, block, &form, limits, self.save.is_some(), terminal)?
+            }
+        };
+        if let (Some(folder), Some(pair)) = (&self.save, pair) {
+            save(folder, &pair)?;
+            terminal.note(&format!("the first frames that differ are in {}", folder.display()));
+        }
+        let written = if self.json {
+            terminal.json(&report.as_json())
+        } else {
+            terminal.results(&report.as_text(terminal))
+        };
+        judge(report.verdict(self.max_error), written, terminal)
+    }
+}
+
+/// The first pair that differs, for NumPy.
+fn arrays(first: &First) -> live::Pair {
+    [0, 1].map(|side| npy::array(&first.port, &first.payloads[side]))
+}
+
+fn save(folder: &Path, pair: &live::Pair) -> Result<(), Failure> {
+    let write = || {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join("a.npy"), &pair[0])?;
+        std::fs::write(folder.join("b.npy"), &pair[1])
+    };
+    write().map_err(|error| {
+        Failure::because(&format!("cannot save the frames in {}", folder.display()), &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Option<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        What::of(&words).map(|what| match what {
+            What::Forms { file, block, form } => format!("{} {block} {form}", file.display()),
+            What::Shadow { block, form } => format!("{block} {form}"),
+            What::Recordings([a, b]) => format!("{} and {}", a.display(), b.display()),
+        })
+    }
+
+    #[test]
+    fn two_words_are_recordings_or_a_running_block_and_three_have_a_file() {
+        assert_eq!(of(&["x.yaml", "a=x", "b={k: 1}"]).unwrap(), "x.yaml x {k: 1}");
+        assert_eq!(of(&["a=f[0].pfb", "b={k: 1}"]).unwrap(), "f[0].pfb {k: 1}");
+        assert_eq!(of(&["a=1.npy", "b=out/2.npz"]).unwrap(), "1.npy and out/2.npz");
+        for wrong in [&["a=x"][..], &["b=x", "a=y"], &["a=x", "y"], &["x", "y", "z", "a=b"]] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+}

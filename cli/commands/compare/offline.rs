@@ -1,0 +1,185 @@
+//! Two forms of a block of a flowgraph file on the same frames, every one of them; or two recordings,
+//! as a flowgraph of two files.
+
+use super::pairing::{First, Found, Pairing};
+use super::report::{Report, Side};
+use crate::commands::run::options;
+use crate::failure::Failure;
+use crate::flowgraph::{self, Target};
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::units;
+use fxgraph::diagnostic::{Severity, render_all};
+use fxgraph::flowgraph::{Changed, Loaded, Plan, load_text};
+use fxgraph::memory;
+use fxgraph::runtime::{BlockStats, Prepared};
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often progress is shown and signals are looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How far it goes.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub duration: Option<Duration>,
+    pub stops_at_difference: bool,
+}
+
+/// Runs the flowgraph with `form` of `block` beside it; the report, and the first pair that differs.
+pub fn forms(
+    target: &Target,
+    block: &str,
+    form: &str,
+    limits: Limits,
+    terminal: &Terminal,
+) -> Result<(Report, Option<First>), Failure> {
+    let plan = flowgraph::plan(target, Severity::Error, terminal)?;
+    let Changed { sources, result } = plan.beside(block, form, &flowgraph::registry());
+    let both = result.and_then(|both| match memory::shortage(&both) {
+        Some(shortage) => Err(vec![shortage]),
+        None => Ok(both),
+    });
+    let both = both.map_err(|problems| {
+        Failure::Configuration(render_all(&problems, &sources, flowgraph::style(terminal)))
+    })?;
+    let second = plan.blocks.len();
+    let Some(first) = both.block(block) else {
+        return Err(Failure::failed(format!("there is no block `{block}`")));
+    };
+    compare(both, [first, second], limits, terminal)
+}
+
+/// Compares two recordings of one type.
+pub fn recordings(
+    files: [&Path; 2],
+    limits: Limits,
+    terminal: &Terminal,
+) -> Result<(Report, Option<First>), Failure> {
+    let block = |file: &Path| json!({"kind": "file_source", "parameters": {"path": file}});
+    let [a, b] = files;
+    let text = json!({"flowgraph": "compare", "blocks": {"a": block(a), "b": block(b)}});
+    // Beside no file: the paths are those of the working directory.
+    let loaded = load_text("recordings", &text.to_string(), &[], &flowgraph::registry());
+    let Loaded { sources, result, .. } = loaded;
+    let plan = result.map_err(|problems| {
+        Failure::Configuration(render_all(&problems, &sources, flowgraph::style(terminal)))
+    })?;
+    let carries = |block: usize| &plan.blocks[block].ports.outputs[0];
+    if carries(0) != carries(1) {
+        let types =
+            format!("`{}` holds {}, `{}` {}", a.display(), carries(0), b.display(), carries(1));
+        return Err(Failure::failed(format!("only recordings of one type are compared: {types}")));
+    }
+    let (mut report, first) = compare(plan, [0, 1], limits, terminal)?;
+    for (side, file) in [(&mut report.a, a), (&mut report.b, b)] {
+        *side = Side { name: file.display().to_string(), ..Side::default() };
+    }
+    Ok((report, first))
+}
+
+/// Runs `plan` and compares what two of its blocks put out.
+fn compare(
+    mut plan: Plan,
+    [a, b]: [usize; 2],
+    limits: Limits,
+    terminal: &Terminal,
+) -> Result<(Report, Option<First>), Failure> {
+    let not_started = |error: &dyn std::error::Error| {
+        Failure::because(&format!("`{}` was not started", plan.name), error)
+    };
+    // What a user recorded in the working directory is not for comparisons to overwrite.
+    let outputs = tempfile::tempdir().map_err(|error| {
+        Failure::because("no temporary folder for the flowgraph's files", &error)
+    })?;
+    outputs.path().clone_into(&mut plan.output_folder);
+    let ports = plan.blocks[a].ports.outputs.iter();
+    let pairings: Vec<Arc<Pairing>> =
+        ports.map(|port| Pairing::new(port, limits.stops_at_difference)).collect();
+    let probes = pairings.iter().enumerate();
+    let probes = probes.flat_map(|(port, pairing)| pairing.probes((a, port), (b, port))).collect();
+    let signals = Signals::count()?;
+    let assembly = plan.build_with(probes).map_err(|error| not_started(&error))?;
+    let prepared = Prepared::new(assembly).map_err(|error| not_started(&error))?;
+    let running = prepared.start(options(&plan)).map_err(|error| not_started(&error))?;
+    let progress = terminal.progress();
+    let start = Instant::now();
+    while !running.wait_timeout(TICK) {
+        let is_over = limits.duration.is_some_and(|duration| start.elapsed() >= duration);
+        let is_done = pairings.iter().any(|pairing| pairing.is_done());
+        match signals.look() {
+            0 if is_over || is_done => running.request_stop(),
+            0 => {}
+            1 => running.request_stop(),
+            _ => running.abort(),
+        }
+        if let Some(line) = &progress {
+            let frames: u64 = pairings.iter().map(|pairing| pairing.frames()).sum();
+            line.0.set_message(format!(
+                "{}  {frames} frames compared",
+                units::elapsed(start.elapsed())
+            ));
+            line.0.tick();
+        }
+    }
+    drop(progress);
+    let ended = running.wait();
+    if !ended.failures.is_empty() {
+        return Err(Failure::Failed(ended.failures.iter().map(ToString::to_string).collect()));
+    }
+    if signals.look() > 1 {
+        return Err(Failure::Interrupted);
+    }
+    let memory = plan.memory();
+    let side = |index: usize| {
+        let block = &plan.blocks[index];
+        let stats = ended.stats.iter().find(|stats| stats.name == block.name);
+        Side {
+            name: format!("{}: {} {}", block.name, block.kind, block.implementation),
+            seconds_per_frame: stats.and_then(seconds_per_frame),
+            memory_bytes: memory.blocks.get(index).map(|memory| memory.bytes() as u64),
+        }
+    };
+    let found: Vec<Found> = pairings.iter().map(|pairing| pairing.found()).collect();
+    let (sides, found) = ((side(a), side(b)), total(found));
+    Ok((report(sides, &found), found.first))
+}
+
+fn total(all: Vec<Found>) -> Found {
+    all.into_iter().fold(Found::default(), |mut sum, found| {
+        sum.frames += found.frames;
+        sum.frames_different += found.frames_different;
+        sum.frames_alone += found.frames_alone;
+        sum.difference.add(found.difference);
+        sum.first = match (sum.first, found.first) {
+            (Some(one), Some(other)) if other.timestamp < one.timestamp => Some(other),
+            (one, other) => one.or(other),
+        };
+        sum
+    })
+}
+
+fn report((a, b): (Side, Side), found: &Found) -> Report {
+    Report {
+        a,
+        b,
+        frames: found.frames,
+        frames_different: found.frames_different,
+        frames_alone: found.frames_alone,
+        frames_dropped: 0,
+        values: found.difference.values,
+        values_different: found.difference.values_different,
+        max_difference: found.difference.max,
+        rms_difference: found.difference.rms(),
+        first_difference_timestamp: found.first.as_ref().map(|first| first.timestamp),
+        ended: None,
+    }
+}
+
+/// Time per frame it took, of the processor or, where that is at work, of the device.
+fn seconds_per_frame(stats: &BlockStats) -> Option<f64> {
+    let busy = stats.busy.max(stats.device_busy).as_secs_f64();
+    (stats.frames_in > 0).then(|| busy / stats.frames_in as f64)
+}

@@ -1,0 +1,176 @@
+//! Two outputs of a flowgraph, their frames compared pair by pair.
+
+use fxgraph::difference::Difference;
+use fxgraph::elements::Elements;
+use fxgraph::flowgraph::Probe;
+use fxgraph::{Block, BlockError, Frame, Io, Next, PortType, async_trait};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Frames that wait for their counterpart at most; one form of a block may be that far ahead.
+const QUEUE: usize = 16;
+/// How often a reader that waits for the other one looks.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// What two outputs carry, held against each other.
+pub struct Pairing {
+    port: PortType,
+    stops_at_difference: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    elements: Elements,
+    sides: [Side; 2],
+    found: Found,
+}
+
+#[derive(Default)]
+struct Side {
+    /// The frame whose turn it is.
+    frame: Option<Arc<Frame>>,
+    has_ended: bool,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub frames: u64,
+    pub frames_different: u64,
+    /// Frames of either output without a counterpart of their time and validity.
+    pub frames_alone: u64,
+    pub difference: Difference,
+    pub first: Option<First>,
+}
+
+/// The first pair that differs.
+#[derive(Clone, Debug)]
+pub struct First {
+    pub timestamp: u64,
+    /// What both carry.
+    pub port: PortType,
+    /// Payloads of both.
+    pub payloads: [Vec<u8>; 2],
+}
+
+impl Pairing {
+    /// Of outputs that carry `port`. With `stops_at_difference` nothing is compared after the first
+    /// pair that differs.
+    pub fn new(port: &PortType, stops_at_difference: bool) -> Arc<Self> {
+        let state = State {
+            elements: Elements::new(port),
+            sides: [Side::default(), Side::default()],
+            found: Found::default(),
+        };
+        Arc::new(Self { port: port.clone(), stops_at_difference, state: Mutex::new(state) })
+    }
+
+    /// Readers of the outputs `a` and `b`, by numbers of block and port.
+    pub fn probes(self: &Arc<Self>, a: (usize, usize), b: (usize, usize)) -> [Probe; 2] {
+        [(0, a), (1, b)].map(|(side, source)| Probe {
+            name: format!("comparison of {}.{} and {}.{}, {side}", a.0, a.1, b.0, b.1),
+            source,
+            block: Box::new(Reader { pairing: Arc::clone(self), side }),
+            queue: QUEUE,
+        })
+    }
+
+    /// What was seen so far.
+    pub fn found(&self) -> Found {
+        self.state().found.clone()
+    }
+
+    /// Pairs so far.
+    pub fn frames(&self) -> u64 {
+        self.state().found.frames
+    }
+
+    /// A pair differs, and that was all that was wanted.
+    pub fn is_done(&self) -> bool {
+        self.stops_at_difference && self.state().found.first.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Compares the two frames whose turn it is; the earlier one of two times stands alone.
+    fn step(&mut self, port: &PortType) {
+        let [a, b] = &mut self.sides;
+        let found = &mut self.found;
+        let (Some(first), Some(second)) = (&a.frame, &b.frame) else {
+            // No counterpart comes after an end.
+            for (frame, other_ended) in [(&mut a.frame, b.has_ended), (&mut b.frame, a.has_ended)] {
+                if other_ended && frame.take().is_some() {
+                    found.frames_alone += 1;
+                }
+            }
+            return;
+        };
+        let (first, second) = (Arc::clone(first), Arc::clone(second));
+        let (one, other) = (first.header(), second.header());
+        if one.timestamp <= other.timestamp {
+            a.frame = None;
+        }
+        if other.timestamp <= one.timestamp {
+            b.frame = None;
+        }
+        if one.timestamp != other.timestamp || one.validity != other.validity {
+            found.frames_alone += 1;
+            return;
+        }
+        let difference = Difference::of(&self.elements, &first, &second);
+        found.frames += 1;
+        found.difference.add(difference);
+        if difference.values_different > 0 {
+            found.frames_different += 1;
+            found.first.get_or_insert_with(|| First {
+                timestamp: one.timestamp,
+                port: port.clone(),
+                payloads: [&first, &second].map(|frame| frame.as_slice::<u8>().to_vec()),
+            });
+        }
+    }
+}
+
+/// The reader of one of the two outputs.
+struct Reader {
+    pairing: Arc<Pairing>,
+    side: usize,
+}
+
+#[async_trait]
+impl Block for Reader {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let input = &mut io.inputs[0];
+        if self.pairing.is_done() {
+            // The flowgraph flows to its end.
+            while input.pop().is_some() {}
+            return Ok(if input.ended() { Next::Finished } else { Next::Wait });
+        }
+        let mut state = self.pairing.state();
+        if state.sides[self.side].frame.is_none() {
+            match input.pop() {
+                Some(frame) => state.sides[self.side].frame = Some(frame),
+                None if input.ended() => state.sides[self.side].has_ended = true,
+                None => return Ok(Next::Wait),
+            }
+        }
+        state.step(&self.pairing.port);
+        let side = &mut state.sides[self.side];
+        if side.frame.is_some() && input.queued() >= QUEUE {
+            // The flowgraph may not come on otherwise: what the other one needs may wait behind this.
+            side.frame = None;
+            state.found.frames_alone += 1;
+        }
+        let side = &state.sides[self.side];
+        Ok(match (&side.frame, side.has_ended) {
+            // Nobody tells of what the other reader takes.
+            (Some(_), _) => Next::After(PATIENCE),
+            (None, true) => Next::Finished,
+            (None, false) => Next::Again,
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Figures of a frame's payload.
+
+use crate::units;
+use fxgraph::elements::Elements;
+use fxgraph::frame::{HostAllocator, Pool};
+use fxgraph::{Axis, Clock, Dtype, PortType, ValidityType};
+use num_complex::Complex;
+use serde_json::{Value, json};
+
+/// What the elements of a payload are, all together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    is_complex: bool,
+    elements: usize,
+    /// Of the real parts.
+    min: f64,
+    max: f64,
+    mean: Complex<f64>,
+    /// Root of the mean squared magnitude.
+    rms: f64,
+    /// Largest magnitude.
+    peak: f64,
+}
+
+impl Figures {
+    /// Of a payload of `elements` elements of type `dtype`; `None` without memory for it.
+    pub fn of(payload: &[u8], dtype: Dtype, elements: usize) -> Option<Self> {
+        // All of it, as one axis on which everything is valid.
+        let port = PortType {
+            dtype,
+            axes: vec![Axis::new("element", elements)],
+            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            band: None,
+            validity: ValidityType::flags(Vec::new()),
+        };
+        let pool = Pool::new(&HostAllocator, 1, payload.len(), port.validity.units()).ok()?;
+        let mut frame = pool.take()?;
+        frame.header_mut().validity.fill(1);
+        frame.as_mut_slice::<u8>()[..payload.len()].copy_from_slice(payload);
+        let (mut sum, mut squares) = (Complex::default(), 0.0);
+        let (mut min, mut max, mut peak) = (f64::INFINITY, f64::NEG_INFINITY, 0.0_f64);
+        Elements::new(&port).valid(&frame, |_, value| {
+            sum += value;
+            squares += value.norm_sqr();
+            (min, max) = (min.min(value.re), max.max(value.re));
+            peak = peak.max(value.norm());
+        });
+        let count = elements.max(1) as f64;
+        let is_complex = dtype.to_string().starts_with('c');
+        let (mean, rms) = (sum / count, (squares / count).sqrt());
+        Some(Self { is_complex, elements, min, max, mean, rms, peak })
+    }
+
+    pub fn as_text(&self) -> String {
+        let number = units::three_digits;
+        if self.is_complex {
+            let sign = if self.mean.im < 0.0 { '-' } else { '+' };
+            let mean = format!("{} {sign} {}i", number(self.mean.re), number(self.mean.im.abs()));
+            return format!(
+                "largest magnitude {}   mean {mean}   rms {}",
+                number(self.peak),
+                number(self.rms)
+            );
+        }
+        format!(
+            "min {}   max {}   mean {}   rms {}",
+            number(self.min),
+            number(self.max),
+            number(self.mean.re),
+            number(self.rms)
+        )
+    }
+
+    /// The same for programs; JSON has no infinity.
+    pub fn as_json(&self) -> Value {
+        if self.is_complex {
+            let mean = [self.mean.re, self.mean.im];
+            return json!({"elements": self.elements, "max_magnitude": self.peak, "mean": mean,
+                "rms": self.rms});
+        }
+        json!({"elements": self.elements, "min": self.min, "max": self.max, "mean": self.mean.re,
+            "rms": self.rms})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_all_elements() {
+        let payload: Vec<u8> = [3_i16, -4, 0, 5].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let figures = Figures::of(&payload, Dtype::I16, 4).unwrap();
+        assert_eq!(figures.as_text(), "min -4.00   max 5.00   mean 1.00   rms 3.54");
+        let payload: Vec<u8> = [3_i8, 4, -3, -4].iter().map(|n| n.cast_unsigned()).collect();
+        let figures = Figures::of(&payload, Dtype::Ci8, 2).unwrap();
+        assert_eq!(figures.as_text(), "largest magnitude 5.00   mean 0 + 0i   rms 5.00");
+    }
+}

@@ -1,0 +1,346 @@
+//! `fxgraph tap`
+//!
+//! # Layout
+//! - [`figures`]: what the elements of a frame are, all together
+//! - [`view`]: what REST tells of a frame for a plot
+//! - [`plot`]: the same drawn with characters
+
+mod figures;
+mod plot;
+mod view;
+
+use crate::assignment::Assignment;
+use crate::client::{Client, Connection, in_path, problem_of, with_help};
+use crate::drawing;
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::units;
+use figures::Figures;
+use fxgraph::Dtype;
+use fxgraph::diagnostic::suggest;
+use plot::Plot;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event, KeyCode};
+use ratatui::layout::Rect;
+use serde::Deserialize;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+use view::{View, Views};
+
+/// Looks at what an output of a running flowgraph carries: figures, a plot, or a frame for NumPy
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples: fxgraph tap source.pol0 --plot --follow\n          \
+                  fxgraph tap x --view visibility --select baseline=2\n          \
+                  fxgraph tap 'f[0].pfb' --save frame.npy")]
+pub struct Tap {
+    /// The output; the port may be left out if there is one
+    #[arg(value_name = "BLOCK[.PORT]")]
+    output: String,
+
+    /// Saves a frame for NumPy
+    #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["plot", "view", "follow"])]
+    save: Option<PathBuf>,
+
+    /// Plots the output's first view
+    #[arg(long)]
+    plot: bool,
+
+    /// Plots this view: spectrum, histogram, `band_pass`, visibility, matrix, fringe, `beam_power`
+    #[arg(long, value_name = "NAME")]
+    view: Option<String>,
+
+    /// Index of an axis that the view shows one of; may be given several times
+    #[arg(long, value_name = "AXIS=INDEX", value_parser = Assignment::parse)]
+    select: Vec<Assignment>,
+
+    /// Goes on with newer frames
+    #[arg(long, short)]
+    follow: bool,
+
+    /// Time between two frames that are shown
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "500ms")]
+    every: Duration,
+
+    /// Largest frame to take, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    max_bytes: u64,
+
+    /// Writes JSON, one object for each frame
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// As much of `GET /api/v1/blocks/{name}` as is needed here.
+#[derive(Deserialize)]
+struct Block {
+    outputs: Vec<Output>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Output {
+    name: String,
+    carries: Carries,
+}
+
+#[derive(Clone, Deserialize)]
+struct Carries {
+    text: String,
+    dtype: String,
+    axes: Vec<Axis>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Axis {
+    len: usize,
+}
+
+/// Rows and columns of a plot that is not drawn on a terminal.
+const COLUMNS: u16 = 80;
+/// How often keys and signals are looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+impl Tap {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let client = self.connection.client()?;
+        let (block, output) = find(&client, &self.output)?;
+        let path = format!("/api/v1/blocks/{}/outputs/{}", in_path(&block), in_path(&output.name));
+        let name = format!("{block}.{}", output.name);
+        if let Some(view) = self.wanted_view(&client, &path, &name)? {
+            return self.look(&client, &format!("{path}/views/{view}"), &name, terminal);
+        }
+        if !self.select.is_empty() {
+            return Err(Failure::failed("`--select` is for plots: give `--plot` or `--view` too"));
+        }
+        let signals = Signals::count()?;
+        loop {
+            self.snapshot(&client, &path, &name, &output.carries, terminal)?;
+            if !self.follow || signals.look() > 0 {
+                return Ok(());
+            }
+            std::thread::sleep(self.every);
+        }
+    }
+
+    /// The view that the user asks for, if one is.
+    fn wanted_view(
+        &self,
+        client: &Client,
+        path: &str,
+        name: &str,
+    ) -> Result<Option<String>, Failure> {
+        if let Some(view) = &self.view {
+            return Ok(Some(in_path(view)));
+        }
+        if !self.plot {
+            return Ok(None);
+        }
+        let Views { views } = client.get(&format!("{path}/views"))?;
+        match views.into_iter().next() {
+            Some(first) => Ok(Some(first.name)),
+            None => Err(Failure::failed(format!("what `{name}` carries cannot be plotted"))),
+        }
+    }
+
+    /// Figures of a frame, which is saved if it is to be.
+    fn snapshot(
+        &self,
+        client: &Client,
+        path: &str,
+        name: &str,
+        carries: &Carries,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        let path = format!("{path}/snapshot?format=npy&max_bytes={}", self.max_bytes);
+        let (headers, array) = client.bytes(&path)?;
+        if let Some(file) = &self.save {
+            std::fs::write(file, &array).map_err(|error| {
+                Failure::because(&format!("cannot write `{}`", file.display()), &error)
+            })?;
+        }
+        let header = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+        let (sequence, timestamp) = (header("fxgraph-sequence"), header("fxgraph-timestamp"));
+        let figures = figures(&array, carries)
+            .ok_or_else(|| Failure::failed(format!("the frame of `{name}` cannot be read")))?;
+        if self.json {
+            return terminal.results(
+                &json!({
+                    "output": name,
+                    "sequence": sequence,
+                    "timestamp": timestamp,
+                    "carries": carries.text,
+                    "figures": figures.as_json(),
+                    "saved": self.save,
+                })
+                .to_string(),
+            );
+        }
+        let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
+        let mut text = format!(
+            "{name}  frame {}  timestamp {}\n{}\n{}\n",
+            number(sequence),
+            number(timestamp),
+            carries.text,
+            figures.as_text()
+        );
+        if let Some(file) = &self.save {
+            let _ = writeln!(text, "saved in {}", file.display());
+        }
+        terminal.results(&text)
+    }
+
+    /// A view at `path`, once or again and again.
+    fn look(
+        &self,
+        client: &Client,
+        path: &str,
+        name: &str,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        let mut query = String::new();
+        for Assignment { name, value } in &self.select {
+            let _ = write!(query, "&{}={}", in_path(name), in_path(&value.to_string()));
+        }
+        if !self.follow {
+            let once = client.get(&format!("{path}?once=true{query}"))?;
+            return self.show(name, once, terminal);
+        }
+        let every = self.every.as_secs_f64();
+        let sent = client.follow(&format!("{path}?every_seconds={every}{query}"))?;
+        let mut messages = sent.map(|sent| {
+            let sent = sent.map_err(|error| Failure::because("the frames broke off", &error))?;
+            if sent.event == "problem" { Err(problem_of(&sent.data)) } else { Ok(sent.data) }
+        });
+        if self.json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+            return messages.try_for_each(|message| {
+                let message = serde_json::from_str(&message?).unwrap_or_default();
+                self.show(name, message, terminal)
+            });
+        }
+        let Some(first) = messages.next() else { return Ok(()) };
+        let plot = Plot::new(name, read(&first?)?, terminal.coloured_results);
+        let (tell, told) = mpsc::channel();
+        // It ends with the stream, or when nobody listens.
+        std::thread::spawn(move || {
+            for message in messages {
+                if tell.send(message.and_then(|message| read(&message))).is_err() {
+                    return;
+                }
+            }
+        });
+        let signals = Signals::count()?;
+        drawing::on_terminal(|drawn| Ok(watch(plot, &told, &signals, drawn)))?
+    }
+
+    /// Writes a view.
+    fn show(
+        &self,
+        name: &str,
+        message: serde_json::Value,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return terminal.results(&message.to_string());
+        }
+        let plot = Plot::new(name, read(&message.to_string())?, false);
+        let columns = terminal_size::terminal_size_of(io::stdout());
+        let columns = columns.map_or(COLUMNS, |(terminal_size::Width(columns), _)| columns);
+        let area = Rect::new(0, 0, columns, plot.rows());
+        let mut buffer = Buffer::empty(area);
+        plot.draw(area, &mut buffer);
+        terminal.results(&drawing::text(&buffer))
+    }
+}
+
+fn read(message: &str) -> Result<View, Failure> {
+    serde_json::from_str(message)
+        .map_err(|_| Failure::failed("what was sent of a frame cannot be read"))
+}
+
+/// Draws until the user has seen enough or the stream ends.
+fn watch(
+    mut plot: Plot,
+    told: &mpsc::Receiver<Result<View, Failure>>,
+    signals: &Signals,
+    drawn: &mut ratatui::DefaultTerminal,
+) -> Result<(), Failure> {
+    loop {
+        drawn.draw(|frame| plot.draw(frame.area(), frame.buffer_mut()))?;
+        if event::poll(TICK)?
+            && let Event::Key(key) = event::read()?
+        {
+            let is_end = matches!(key.code, KeyCode::Char('q' | 'c') | KeyCode::Esc);
+            if is_end {
+                return Ok(());
+            }
+        }
+        loop {
+            match told.try_recv() {
+                Ok(view) => plot.take(view?),
+                Err(mpsc::TryRecvError::Empty) => break,
+                Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+        if signals.look() > 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The block and the output of it that `text` names.
+fn find(client: &Client, text: &str) -> Result<(String, Output), Failure> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let blocks: Vec<Named> = client.get("/api/v1/blocks")?;
+    let is_block = |name: &str| blocks.iter().any(|block| block.name == name);
+    let (name, port) = match text.rsplit_once('.') {
+        Some((name, port)) if !is_block(text) && is_block(name) => (name, Some(port)),
+        _ => (text, None),
+    };
+    if !is_block(name) {
+        let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
+        let help = suggest(name, "block", &known);
+        let what = format!("there is no block `{name}`");
+        return Err(Failure::failed(with_help(&what, help.as_deref())));
+    }
+    let block: Block = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
+    let known: Vec<&str> = block.outputs.iter().map(|output| output.name.as_str()).collect();
+    let refuse = |what: String, help: Option<String>| {
+        Err(Failure::failed(with_help(&what, help.as_deref())))
+    };
+    match (port, &block.outputs[..]) {
+        (_, []) => refuse(
+            format!("`{name}` has no outputs"),
+            Some("tap the block that feeds it".to_owned()),
+        ),
+        (None, [only]) => Ok((name.to_owned(), only.clone())),
+        (None, _) => {
+            let help = format!("name one: {name}.{}", known.join(&format!(", {name}.")));
+            refuse(format!("`{name}` has {} outputs", known.len()), Some(help))
+        }
+        (Some(port), outputs) => match outputs.iter().find(|output| output.name == port) {
+            Some(output) => Ok((name.to_owned(), output.clone())),
+            None => {
+                refuse(format!("`{name}` has no output `{port}`"), suggest(port, "output", &known))
+            }
+        },
+    }
+}
+
+/// Figures of the frame in `array`, `.npy`; `None` if it is not what `carries` says.
+fn figures(array: &[u8], carries: &Carries) -> Option<Figures> {
+    let dtype: Dtype = carries.dtype.parse().ok()?;
+    let elements = carries.axes.iter().map(|axis| axis.len).product();
+    // The data are the end of the array.
+    let payload = array.get(array.len().checked_sub(dtype.bytes(elements))?..)?;
+    Figures::of(payload, dtype, elements)
+}

@@ -1,0 +1,334 @@
+//! A view drawn with characters.
+
+use super::view::{Grid, Kind, Series, View};
+use crate::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Widget};
+
+/// Views that are kept, for what is drawn against time.
+const HISTORY: usize = 600;
+/// From nothing to all there is, without colours.
+const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
+/// Greys of a terminal of 256 colours.
+const GREYS: (u8, u8) = (232, 24);
+
+/// The newest view, and what is drawn against time.
+pub struct Plot {
+    title: String,
+    is_coloured: bool,
+    view: View,
+    /// Timestamp, and a value of each series.
+    history: Vec<(u64, Vec<Option<f64>>)>,
+}
+
+impl Plot {
+    pub fn new(output: &str, view: View, is_coloured: bool) -> Self {
+        let mut plot =
+            Self { title: output.to_owned(), is_coloured, view: view.clone(), history: Vec::new() };
+        plot.take(view);
+        plot
+    }
+
+    /// Takes a newer view.
+    pub fn take(&mut self, view: View) {
+        if view.kind == Kind::Points {
+            let values = view.series.iter().map(|series| series.values.first().copied().flatten());
+            self.history.push((view.timestamp, values.collect()));
+            let old = self.history.len().saturating_sub(HISTORY);
+            self.history.drain(..old);
+        }
+        self.view = view;
+    }
+
+    /// Rows that it looks well in.
+    pub fn rows(&self) -> u16 {
+        match self.view.kind {
+            Kind::Points if self.history.len() < 2 => 1 + self.view.series.len() as u16,
+            Kind::Points => 20,
+            Kind::Lines => 1 + 16 * self.view.series.len().clamp(1, 2) as u16,
+            Kind::Matrix => {
+                let rows = self.view.rows.as_ref().map_or(1, |rows| rows.len).min(32) as u16;
+                1 + (rows + 1) * self.view.series.len().max(1) as u16
+            }
+        }
+    }
+
+    pub fn draw(&self, area: Rect, buffer: &mut Buffer) {
+        let [head, body] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
+        self.head().render(head, buffer);
+        if self.view.kind == Kind::Points {
+            return self.points(body, buffer);
+        }
+        let parts =
+            Layout::vertical(self.view.series.iter().map(|_| Constraint::Fill(1))).split(body);
+        for (series, part) in self.view.series.iter().zip(parts.iter()) {
+            match (self.view.kind, &self.view.x) {
+                (Kind::Lines, Some(x)) => self.line(series, x, *part, buffer),
+                _ => self.matrix(series, *part, buffer),
+            }
+        }
+    }
+
+    fn head(&self) -> Line<'_> {
+        let view = &self.view;
+        let mut text = format!("  {}", view.name);
+        for selected in &view.selected {
+            text += &format!("  {} {}", selected.axis, selected.name);
+        }
+        text += &format!("  frame {}  timestamp {}", view.frame, view.timestamp);
+        if let Some(valid) = view.valid.filter(|valid| *valid < 1.0) {
+            text += &format!("  {:.1} % valid", valid * 100.0);
+        }
+        for (name, figure) in &view.figures {
+            let value = figure.value.map_or("-".to_owned(), units::three_digits);
+            text += &format!("  {name} {value} {}", figure.unit);
+        }
+        Line::from(vec![
+            Span::styled(self.title.as_str(), Style::new().add_modifier(Modifier::BOLD)),
+            Span::raw(text),
+        ])
+    }
+
+    fn style(&self, number: usize) -> Style {
+        // Told apart by those who do not see red and green as different, too.
+        let colours = [Color::Cyan, Color::Yellow, Color::Blue, Color::Magenta, Color::White];
+        if self.is_coloured {
+            Style::new().fg(colours[number % colours.len()])
+        } else {
+            Style::new()
+        }
+    }
+
+    /// Values of a series against `x`.
+    fn line(&self, series: &Series, x: &Grid, area: Rect, buffer: &mut Buffer) {
+        let places = (0..).map(|n| x.start + f64::from(n) * x.step);
+        let data: Vec<(f64, f64)> =
+            places.zip(&series.values).filter_map(|(x, value)| Some((x, (*value)?))).collect();
+        let end = x.start + x.step * series.values.len().saturating_sub(1) as f64;
+        let name = format!("{} [{}]", series.name, series.unit);
+        let line = Drawn { name: &name, data: &data, style: self.style(0) };
+        let across = (x.start, end, format!("{} [{}]", x.name, x.unit));
+        chart(&[line], across, &series.unit, area, buffer);
+    }
+
+    /// One value per series, against time.
+    fn points(&self, area: Rect, buffer: &mut Buffer) {
+        let series = &self.view.series;
+        let (Some((first, _)), Some((last, _))) = (self.history.first(), self.history.last())
+        else {
+            return;
+        };
+        if first == last {
+            let lines = series.iter().map(|series| {
+                let value = series.values.first().copied().flatten();
+                let value = value.map_or("-".to_owned(), units::three_digits);
+                Line::raw(format!("{}  {value} {}", series.name, series.unit))
+            });
+            return Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
+        }
+        let data: Vec<Vec<(f64, f64)>> = (0..series.len())
+            .map(|n| {
+                let values = self.history.iter();
+                let values = values.filter_map(|(time, values)| {
+                    Some((*time as f64, values.get(n).copied().flatten()?))
+                });
+                values.collect()
+            })
+            .collect();
+        let drawn: Vec<Drawn<'_>> = series
+            .iter()
+            .zip(&data)
+            .enumerate()
+            .map(|(n, (series, data))| Drawn { name: &series.name, data, style: self.style(n) })
+            .collect();
+        let unit = series.first().map_or("", |series| series.unit.as_str());
+        let across = (*first as f64, *last as f64, "timestamp".to_owned());
+        chart(&drawn, across, unit, area, buffer);
+    }
+
+    /// Values of a series in rows of columns, dark to bright.
+    fn matrix(&self, series: &Series, area: Rect, buffer: &mut Buffer) {
+        let (Some(rows), Some(columns)) = (&self.view.rows, &self.view.columns) else { return };
+        let (low, high) = bounds(series.values.iter().flatten().copied(), &series.unit);
+        let head = format!(
+            "{} [{}], {} to {}; {} down, {} across",
+            series.name,
+            series.unit,
+            units::three_digits(low),
+            units::three_digits(high),
+            rows.name,
+            columns.name
+        );
+        buffer.set_stringn(area.x, area.y, head, usize::from(area.width), Style::new());
+        let height = usize::from(area.height.saturating_sub(1)).min(rows.len);
+        // Characters are twice as high as they are wide.
+        let wide = if usize::from(area.width) >= 2 * columns.len { 2 } else { 1 };
+        let width = usize::from(area.width).min(wide * columns.len);
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            let (row, column) = (y * rows.len / height, x * columns.len / width);
+            let value = series.values.get(row * columns.len + column).copied().flatten();
+            let Some(value) = value else { continue };
+            let share = (value - low) / (high - low);
+            let cell = &mut buffer[(area.x + x as u16, area.y + 1 + y as u16)];
+            if self.is_coloured {
+                let grey = GREYS.0 + (share * f64::from(GREYS.1 - 1)).round() as u8;
+                cell.set_bg(Color::Indexed(grey));
+            } else {
+                let shade = (share * (SHADES.len() - 1) as f64).round() as usize;
+                cell.set_symbol(SHADES[shade.min(SHADES.len() - 1)]);
+            }
+        }
+    }
+}
+
+/// A line of a chart.
+struct Drawn<'a> {
+    name: &'a str,
+    data: &'a [(f64, f64)],
+    style: Style,
+}
+
+/// Lines of one unit over one axis: from, to and its name.
+fn chart(
+    lines: &[Drawn<'_>],
+    (from, to, across): (f64, f64, String),
+    unit: &str,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let (low, high) = bounds(lines.iter().flat_map(|line| line.data.iter().map(|(_, y)| *y)), unit);
+    // Phases jump.
+    let graph = if unit == "deg" { GraphType::Scatter } else { GraphType::Line };
+    let sets = lines.iter().map(|line| {
+        Dataset::default()
+            .name(line.name)
+            .data(line.data)
+            .marker(Marker::Braille)
+            .graph_type(graph)
+            .style(line.style)
+    });
+    let labels = |low: f64, high: f64| {
+        [low, f64::midpoint(low, high), high]
+            .map(|value| units::scaled(value, "").trim_end().to_owned())
+    };
+    let title = lines.iter().map(|line| line.name).collect::<Vec<_>>().join(", ");
+    Chart::new(sets.collect())
+        .block(Block::new().title(title))
+        .legend_position(None)
+        .x_axis(Axis::default().title(across).bounds([from, to]).labels(labels(from, to)))
+        .y_axis(Axis::default().bounds([low, high]).labels(labels(low, high)))
+        .render(area, buffer);
+}
+
+/// What an axis for these values shows.
+fn bounds(values: impl Iterator<Item = f64>, unit: &str) -> (f64, f64) {
+    if unit == "deg" {
+        return (-180.0, 180.0);
+    }
+    let (low, high) = values
+        .filter(|value| value.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    match high - low {
+        span if span > 0.0 && span.is_finite() => (low, high),
+        // One value, or none.
+        _ if low.is_finite() => (low - 1.0, low + 1.0),
+        _ => (0.0, 1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drawing;
+    use serde_json::{Value, json};
+
+    fn view(kind: &str, more: Value) -> View {
+        let mut message = json!({"timestamp": 4096, "time_seconds": 1.0, "frame": 7, "valid": 0.5,
+            "view": "test", "kind": kind, "selected": [{"axis": "pol", "index": 1, "name": "1"}]});
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(message).unwrap()
+    }
+
+    fn drawn(plot: &Plot, columns: u16) -> String {
+        let area = Rect::new(0, 0, columns, plot.rows());
+        let mut buffer = Buffer::empty(area);
+        plot.draw(area, &mut buffer);
+        drawing::text(&buffer)
+    }
+
+    fn spectrum() -> View {
+        let power = (0..64).map(|n| if n == 48 { Some(0.0) } else { Some(-60.0) });
+        let values: Vec<Option<f64>> = power.chain([None]).collect();
+        view(
+            "lines",
+            json!({
+                "x": {"name": "frequency", "unit": "Hz", "start": 0.0, "step": 1e6, "len": 65},
+                "series": [{"name": "power", "unit": "dBFS", "values": values}],
+                "figures": {"rms": {"value": -12.0, "unit": "dBFS"}},
+            }),
+        )
+    }
+
+    fn matrix() -> View {
+        let values: Vec<f64> = (0..16).map(f64::from).collect();
+        view(
+            "matrix",
+            json!({
+                "rows": {"name": "antenna", "len": 4}, "columns": {"name": "antenna", "len": 4},
+                "series": [{"name": "amplitude", "unit": "dB", "values": values}],
+            }),
+        )
+    }
+
+    fn points(timestamp: u64, phase: f64) -> View {
+        let series = json!({"series": [{"name": "0-1", "unit": "deg", "values": [phase]}]});
+        View { timestamp, ..view("points", series) }
+    }
+
+    #[test]
+    fn every_kind_of_view_is_drawn_as_it_should_be() {
+        let mut all = drawn(&Plot::new("source.pol0", spectrum(), false), 80);
+        all += &drawn(&Plot::new("x.output", matrix(), false), 80);
+        let mut fringe = Plot::new("x.output", points(0, 0.0), false);
+        all += &drawn(&fringe, 80);
+        (1..20).for_each(|n| fringe.take(points(n * 1000, n as f64 * 18.0 - 180.0)));
+        all += &drawn(&fringe, 80);
+        insta::assert_snapshot!(all);
+    }
+
+    #[test]
+    fn the_tone_of_a_spectrum_stands_where_it_is() {
+        let text = drawn(&Plot::new("source.pol0", spectrum(), false), 80);
+        let rows: Vec<&str> = text.lines().collect();
+        // The peak reaches the top, the rest lies at the bottom.
+        let top = rows[2].chars().position(|c| ('\u{2801}'..='\u{28ff}').contains(&c)).unwrap();
+        let axis = rows.iter().find(|row| row.contains('└')).unwrap();
+        let left = axis.chars().position(|c| c == '└').unwrap();
+        let share = (top - left) as f64 / (axis.chars().count() - left) as f64;
+        assert!((share - 48.0 / 64.0).abs() < 0.03, "{text}");
+    }
+
+    #[test]
+    fn no_area_is_too_small_and_no_values_are_too_odd() {
+        let odd = json!({
+            "x": {"name": "x", "unit": "", "start": 0.0, "step": 0.0, "len": 2},
+            "series": [{"name": "a", "unit": "", "values": [null, null]}, {"name": "b", "unit": "", "values": []}],
+        });
+        let empty = json!({"rows": {"name": "r", "len": 0}, "columns": {"name": "c", "len": 0},
+            "series": [{"name": "a", "unit": "", "values": []}]});
+        for view in
+            [view("lines", odd), view("matrix", empty), spectrum(), matrix(), points(1, 2.0)]
+        {
+            let plot = Plot::new("a.b", view, true);
+            for (columns, rows) in [(1, 1), (2, 9), (80, 1), (80, 3), (300, 100)] {
+                let area = Rect::new(0, 0, columns, rows);
+                plot.draw(area, &mut Buffer::empty(area));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Two forms of a block, or two recordings, held against each other.
+
+use crate::{python, refused, running, stderr, stop, told};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const DUMPS: u64 = 6;
+
+fn compare(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.arg("compare").args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// Compares with forms of blocks of the ladder's first flowgraph, small.
+fn first_light(folder: &Path, arguments: &[&str]) -> Output {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs/01_first_light.yaml");
+    let dumps = format!("dumps={DUMPS}");
+    let small = ["--set", "channels=64", "--set", &dumps, "--set", "heaps_per_dump=3"];
+    compare(folder, &[&[file.to_str().unwrap()], arguments, &small].concat())
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(output)))
+}
+
+#[test]
+fn every_frame_of_a_file_goes_through_both_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = "b={parameters: {threads: 2}}";
+    let output = first_light(folder.path(), &["a=x", threads, "--max-error", "0", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!(report["frames_compared"], DUMPS, "{report}");
+    for nothing in ["frames_different", "frames_alone", "values_different"] {
+        assert_eq!(report[nothing], 0, "{report}");
+    }
+    assert!(report["values_compared"].as_u64().unwrap() > 0);
+    for side in ["a", "b"] {
+        assert!(report[side]["seconds_per_frame"].as_f64().unwrap() > 0.0, "{report}");
+        assert!(report[side]["memory_bytes"].as_u64().unwrap() > 0, "{report}");
+    }
+    assert!(!folder.path().join("out").exists(), "the flowgraph's own files are not written here");
+}
+
+/// Largest and rms difference of two arrays of complex numbers of 8 bits.
+const DIFFERENCE: &str = "
+import numpy as np
+a, b = (np.load(f'first/{side}.npy').astype(float) @ [1, 1j] for side in 'ab')
+apart = np.abs(a - b)
+print(apart.size, np.count_nonzero(apart), apart.max(), np.sqrt(np.mean(apart ** 2)))
+";
+
+#[test]
+fn the_first_frames_that_differ_are_saved_and_differ_as_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (block, gains) = ("a=f[0].postproc", "b={parameters: {gains: 0.9}}");
+    let stop = ["--stop-at-first-difference", "--save", "first", "--json", "--max-error", "0.5"];
+    let output = first_light(folder.path(), &[&[block, gains], &stop[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("more than 0.5 (`--max-error`)"), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!((&report["frames_compared"], &report["frames_different"]), (&1.into(), &1.into()));
+    assert!(report["first_difference_timestamp"].is_u64());
+    let numpy = Command::new(python::python())
+        .args(["-c", DIFFERENCE])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(numpy.stdout.clone()).unwrap();
+    let said: Vec<f64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!(said.len(), 4, "{}", stderr(&numpy));
+    let names = ["values_compared", "values_different", "max_difference", "rms_difference"];
+    for (name, expected) in names.iter().zip(said) {
+        let told = report[name].as_f64().unwrap();
+        assert!((told - expected).abs() <= 1e-9 * expected.abs(), "{name}: {told}, not {expected}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], code: i32, word: &str| {
+        let output = first_light(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+    };
+    refused(&["a=y", "b={}"], 78, "there is no block `y`");
+    refused(&["a=f[0].fft", "b={parameters: {chanels: 32}}"], 78, "chanels");
+    refused(&["a=file", "b={}"], 78, "a second form of `file` has nothing to compare");
+    refused(&["a=f[0].postproc", "b={kind: transpose}"], 78, "error[E0");
+    refused(&["b=x", "a={}"], 1, "cannot be compared");
+}
+
+const RECORDED: &str = "flowgraph: recorded
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, signals: 'cw(0.5, 1000)', period_samples: 65536, samples_per_frame: 4096, frames: 5, paced: false}
+  file: {kind: file_sink, input: source.pol0, parameters: {path: '${name}.npz'}}
+  rest: {kind: null_sink, input: source.pol1}
+";
+
+#[test]
+fn recordings_are_compared_by_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |name: &str, signals: &str| {
+        let text = RECORDED.replace("cw(0.5, 1000)", signals).replace("${name}", name);
+        std::fs::write(folder.path().join("recorded.yaml"), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        let output = command.args(["run", "recorded.yaml"]).current_dir(folder.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    record("a", "cw(0.5, 1000)");
+    record("b", "cw(0.25, 1000)");
+    let same = compare(folder.path(), &["a=a.npz", "b=a.npz", "--json", "--max-error", "0"]);
+    assert!(same.status.success(), "{}", stderr(&same));
+    assert_eq!(json(&same)["frames_compared"], 5);
+    let other = compare(folder.path(), &["a=a.npz", "b=b.npz", "--json"]);
+    assert!(other.status.success(), "{}", stderr(&other));
+    let report = json(&other);
+    // The tone is half as high: 0.25 of full scale, 512.
+    let largest = report["max_difference"].as_f64().unwrap();
+    assert!((largest - 128.0).abs() <= 2.0, "{report}");
+    let rms = report["rms_difference"].as_f64().unwrap();
+    assert!((rms - 128.0 / 2_f64.sqrt()).abs() < 1.0, "{report}");
+    let missing = compare(folder.path(), &["a=a.npz", "b=c.npz"]);
+    assert_eq!(missing.status.code(), Some(78), "{}", stderr(&missing));
+}
+
+const FILTERED: &str = "flowgraph: filtered
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
+  end: {kind: null_sink, input: source.pol1}
+  sink: {kind: null_sink, input: f}
+";
+
+#[test]
+fn a_running_block_gets_a_shadow_that_is_gone_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), FILTERED, &[]);
+    let has_shadow = || program.get("/api/v1/shadows").json() != serde_json::json!([]);
+    let alike = ["compare", "a=f", "b={parameters: {threads: 2}}", "--duration", "2s"];
+    let report: Value = serde_json::from_str(&told(
+        &program,
+        &[&alike[..], &["--json", "--max-error", "0"]].concat(),
+    ))
+    .unwrap();
+    assert!(report["frames_compared"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!((&report["frames_different"], has_shadow()), (&0.into(), false), "{report}");
+    assert!(report["b"]["seconds_per_frame"].as_f64().unwrap() > 0.0, "{report}");
+
+    let saved = folder.path().join("first");
+    let saved = saved.to_str().unwrap();
+    let differs = ["compare", "a=f", "b={parameters: {taps: 8}}", "--save", saved];
+    let said = told(&program, &[&differs[..], &["--stop-at-first-difference"]].concat());
+    assert!(said.contains("first difference in the frame of timestamp"), "{said}");
+    assert!(said.contains("it ended early: a frame differs"), "{said}");
+    assert!(!has_shadow());
+    let array = |side: &str| std::fs::read(Path::new(saved).join(side)).unwrap();
+    let (a, b) = (array("a.npy"), array("b.npy"));
+    assert!(a.starts_with(b"\x93NUMPY") && a.len() == b.len() && a != b);
+
+    let seed = "b={parameters: {seed: 5}}";
+    let wrong = refused(&program, &["compare", "a=source", seed, "--duration", "1s"]);
+    assert!(wrong.contains("`source`") && !has_shadow(), "{wrong}");
+    let nobody = refused(&program, &["compare", "a=g", "b={}"]);
+    assert!(nobody.contains("there is no block `g`"), "{nobody}");
+    stop(program);
+}
