@@ -1,10 +1,44 @@
 //! Elements of a frame as complex numbers, with the validity of each.
 
 use crate::{Dtype, Frame, PortType};
+use bytemuck::AnyBitPattern;
 use half::f16;
 use num_complex::Complex;
+use std::ops::Range;
+
+/// Some of the indices of an axis: every `step`-th of a range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pick {
+    /// Where they lie.
+    pub range: Range<usize>,
+    /// From one to the next, at least 1.
+    pub step: usize,
+}
+
+impl Pick {
+    /// All of `range`.
+    #[must_use]
+    pub const fn of(range: Range<usize>) -> Self {
+        Self { range, step: 1 }
+    }
+
+    /// Only one.
+    #[must_use]
+    pub const fn one(index: usize) -> Self {
+        Self::of(index..index + 1)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.range.len().div_ceil(self.step)
+    }
+}
 
 /// Walks over the elements of a port's frames.
+///
+/// Units of validity cut the axes of the payload that have their names. Where a payload has one axis
+/// and none of those names, as the samples of a digitiser that come in heaps, they cut that axis.
 pub struct Elements {
     dtype: Dtype,
     lengths: Vec<usize>,
@@ -21,6 +55,14 @@ impl Elements {
         let lengths: Vec<usize> = port.axes.iter().map(|axis| axis.len).collect();
         let mut units = vec![(1, 0); lengths.len()];
         let mut layers = vec![0];
+        let parts = port.validity.units().max(1);
+        if let [only] = &port.axes[..]
+            && port.validity.axes.iter().all(|axis| axis.name != only.name)
+            && only.len.is_multiple_of(parts)
+        {
+            units[0] = (only.len / parts, 1);
+            return Self { dtype: port.dtype, lengths, units, layers };
+        }
         let mut stride = 1;
         for axis in port.validity.axes.iter().rev() {
             match port.axes.iter().position(|payload| payload.name == axis.name) {
@@ -40,24 +82,41 @@ impl Elements {
     }
 
     /// Calls `see` with the index and value of every element to which something contributed.
-    pub fn valid(&self, frame: &Frame, mut see: impl FnMut(&[usize], Complex<f64>)) {
-        self.places(&frame.header().validity, |index, element| {
-            see(index, value(frame, self.dtype, element));
-        });
+    pub fn valid(&self, frame: &Frame, see: impl FnMut(&[usize], Complex<f64>)) {
+        self.picked(frame.as_slice(), &frame.header().validity, &self.all(), see);
     }
 
     /// Calls `see` with the values in two frames of every element to which something contributed in
     /// the first.
     pub fn pairs(&self, a: &Frame, b: &Frame, mut see: impl FnMut(Complex<f64>, Complex<f64>)) {
-        self.places(&a.header().validity, |_, element| {
-            see(value(a, self.dtype, element), value(b, self.dtype, element));
+        let (first, second) = (a.as_slice(), b.as_slice());
+        self.places(&a.header().validity, &self.all(), |_, element| {
+            see(value(first, self.dtype, element), value(second, self.dtype, element));
         });
     }
 
-    /// Calls `see` with the index and the number of every element that is valid.
-    fn places(&self, validity: &[u32], mut see: impl FnMut(&[usize], usize)) {
-        let mut index = vec![0; self.lengths.len()];
-        for element in 0..self.lengths.iter().product() {
+    /// Calls `see` with the index and value of every element among `picks`, one for each axis, to which
+    /// something contributed: in a frame of this payload and these counts.
+    pub fn picked(
+        &self,
+        payload: &[u8],
+        validity: &[u32],
+        picks: &[Pick],
+        mut see: impl FnMut(&[usize], Complex<f64>),
+    ) {
+        self.places(validity, picks, |index, element| {
+            see(index, value(payload, self.dtype, element));
+        });
+    }
+
+    fn all(&self) -> Vec<Pick> {
+        self.lengths.iter().map(|len| Pick::of(0..*len)).collect()
+    }
+
+    /// Calls `see` with the index and the number of every element among `picks` that is valid.
+    fn places(&self, validity: &[u32], picks: &[Pick], mut see: impl FnMut(&[usize], usize)) {
+        let mut index: Vec<usize> = picks.iter().map(|pick| pick.range.start).collect();
+        for _ in 0..picks.iter().map(Pick::count).product() {
             let unit: usize = index
                 .iter()
                 .zip(&self.units)
@@ -65,62 +124,55 @@ impl Elements {
                 .sum();
             let counts = self.layers.iter().map(|layer| validity.get(unit + layer));
             if counts.flatten().all(|count| *count > 0) {
+                let element = index.iter().zip(&self.lengths).fold(0, |n, (i, len)| n * len + i);
                 see(&index, element);
             }
             for axis in (0..index.len()).rev() {
-                index[axis] += 1;
-                if index[axis] < self.lengths[axis] {
+                index[axis] += picks[axis].step;
+                if index[axis] < picks[axis].range.end {
                     break;
                 }
-                index[axis] = 0;
+                index[axis] = picks[axis].range.start;
             }
         }
     }
 }
 
-/// Element `n` of a frame in host memory.
+/// Element `n` of a payload.
 #[must_use]
-pub fn value(frame: &Frame, dtype: Dtype, n: usize) -> Complex<f64> {
+pub fn value(payload: &[u8], dtype: Dtype, n: usize) -> Complex<f64> {
     let real = |value: f64| Complex::new(value, 0.0);
     match dtype {
-        Dtype::Packed(bits) => real(packed(frame.as_slice(), usize::from(bits), n)),
-        Dtype::U8 => real(f64::from(frame.as_slice::<u8>()[n])),
-        Dtype::I8 => real(f64::from(frame.as_slice::<i8>()[n])),
-        Dtype::I16 => real(f64::from(frame.as_slice::<i16>()[n])),
-        Dtype::I32 => real(f64::from(frame.as_slice::<i32>()[n])),
-        Dtype::I64 => real(frame.as_slice::<i64>()[n] as f64),
-        Dtype::F16 => real(f64::from(frame.as_slice::<f16>()[n])),
-        Dtype::F32 => real(f64::from(frame.as_slice::<f32>()[n])),
-        Dtype::F64 => real(frame.as_slice::<f64>()[n]),
+        Dtype::Packed(bits) => real(packed(payload, usize::from(bits), n)),
+        Dtype::U8 => real(f64::from(payload[n])),
+        Dtype::I8 => real(f64::from(at::<i8>(payload, n))),
+        Dtype::I16 => real(f64::from(at::<i16>(payload, n))),
+        Dtype::I32 => real(f64::from(at::<i32>(payload, n))),
+        Dtype::I64 => real(at::<i64>(payload, n) as f64),
+        Dtype::F16 => real(f64::from(at::<f16>(payload, n))),
+        Dtype::F32 => real(f64::from(at::<f32>(payload, n))),
+        Dtype::F64 => real(at::<f64>(payload, n)),
         Dtype::Ci4 => {
-            let byte = frame.as_slice::<i8>()[n];
+            let byte = at::<i8>(payload, n);
             Complex::new(f64::from(byte >> 4), f64::from((byte << 4) >> 4))
         }
-        Dtype::Ci8 => {
-            let [re, im] = frame.as_slice::<[i8; 2]>()[n];
-            Complex::new(f64::from(re), f64::from(im))
-        }
-        Dtype::Ci16 => {
-            let [re, im] = frame.as_slice::<[i16; 2]>()[n];
-            Complex::new(f64::from(re), f64::from(im))
-        }
-        Dtype::Ci32 => {
-            let [re, im] = frame.as_slice::<[i32; 2]>()[n];
-            Complex::new(f64::from(re), f64::from(im))
-        }
-        Dtype::Cf16 => {
-            let [re, im] = frame.as_slice::<[f16; 2]>()[n];
-            Complex::new(f64::from(re), f64::from(im))
-        }
-        Dtype::Cf32 => {
-            let [re, im] = frame.as_slice::<[f32; 2]>()[n];
-            Complex::new(f64::from(re), f64::from(im))
-        }
-        Dtype::Cf64 => {
-            let [re, im] = frame.as_slice::<[f64; 2]>()[n];
-            Complex::new(re, im)
-        }
+        Dtype::Ci8 => parts::<i8>(payload, n),
+        Dtype::Ci16 => parts::<i16>(payload, n),
+        Dtype::Ci32 => parts::<i32>(payload, n),
+        Dtype::Cf16 => parts::<f16>(payload, n),
+        Dtype::Cf32 => parts::<f32>(payload, n),
+        Dtype::Cf64 => parts::<f64>(payload, n),
     }
+}
+
+/// Number `n` of a payload of `T`s, whatever its alignment.
+fn at<T: AnyBitPattern>(payload: &[u8], n: usize) -> T {
+    bytemuck::pod_read_unaligned(&payload[n * size_of::<T>()..][..size_of::<T>()])
+}
+
+/// Number `n` of a payload of real and imaginary parts.
+fn parts<T: AnyBitPattern + Into<f64>>(payload: &[u8], n: usize) -> Complex<f64> {
+    Complex::new(at::<T>(payload, 2 * n).into(), at::<T>(payload, 2 * n + 1).into())
 }
 
 /// Sample `n` of two's-complement integers packed most significant bit first.
@@ -169,5 +221,45 @@ mod tests {
         let expected =
             [(vec![1, 0], Complex::new(7.0, -1.0)), (vec![1, 1], Complex::new(-7.0, 1.0))];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn heaps_cut_the_samples_that_come_in_them() {
+        let port = PortType {
+            dtype: Dtype::I8,
+            axes: vec![Axis::new("sample", 6)],
+            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 6 },
+            band: None,
+            validity: ValidityType::flags(vec![Axis::new("heap", 3)]),
+        };
+        let elements = Elements::new(&port);
+        let seen = |pick| {
+            let mut seen = Vec::new();
+            let see = |_: &[usize], value: Complex<f64>| seen.push(value.re as i8);
+            elements.picked(&[0, 1, 2, 3, 4, 5], &[1, 0, 1], &[pick], see);
+            seen
+        };
+        assert_eq!(seen(Pick::of(0..6)), [0, 1, 4, 5]);
+        assert_eq!(seen(Pick { range: 1..6, step: 2 }), [1, 5]);
+        assert_eq!(seen(Pick::one(2)), [0; 0]);
+    }
+
+    #[test]
+    fn picks_hold_axes_and_thin_them_out() {
+        let port = PortType {
+            dtype: Dtype::I16,
+            axes: vec![Axis::new("pol", 2), Axis::new("spectrum", 3), Axis::new("channel", 4)],
+            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 6 },
+            band: None,
+            validity: ValidityType::flags(vec![Axis::new("pol", 2), Axis::new("spectrum", 3)]),
+        };
+        let payload: Vec<u8> = (0..24_i16).flat_map(i16::to_ne_bytes).collect();
+        let picks = [Pick::one(1), Pick { range: 0..3, step: 2 }, Pick { range: 1..4, step: 2 }];
+        let mut seen = Vec::new();
+        Elements::new(&port).picked(&payload, &[0, 0, 0, 1, 1, 1], &picks, |index, value| {
+            seen.push((index.to_vec(), value.re as i16));
+        });
+        let expected = [([1, 0, 1], 13), ([1, 0, 3], 15), ([1, 2, 1], 21), ([1, 2, 3], 23)];
+        assert_eq!(seen, expected.map(|(index, value)| (index.to_vec(), value)));
     }
 }

@@ -51,7 +51,7 @@ impl Block for Recorder {
             timestamp: header.timestamp,
             validity: header.validity.clone(),
             annotations: header.annotations.iter().map(|(name, v)| (name, v.to_vec())).collect(),
-            values: elements.map(|n| value(&frame, self.port.dtype, n)).collect(),
+            values: elements.map(|n| value(frame.as_slice(), self.port.dtype, n)).collect(),
         };
         self.frames.0.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
         Ok(Next::Again)
