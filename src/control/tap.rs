@@ -227,6 +227,12 @@ impl Tap {
         self.queue.dropped()
     }
 
+    /// Waits, without a thread, until [`Tap::next`] has something to say at once.
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let queue = Arc::clone(&self.queue);
+        async move { queue.ready().await }
+    }
+
     /// The next frame; waits up to `timeout` for one.
     pub fn next(&mut self, timeout: Duration) -> Result<Tapped, TapError> {
         self.next_into(TapFrame::default(), timeout).map(|(tapped, _)| tapped)

@@ -271,6 +271,26 @@ fn the_end_of_a_run_ends_its_taps() {
 }
 
 #[test]
+fn a_tap_says_when_there_is_something_to_take() {
+    let (control, running) = start(None);
+    let mut tap = control.tap("b", TapOptions::default(), LIMIT).unwrap();
+    let mut taken = 0;
+    loop {
+        async_io::block_on(tap.ready());
+        match tap.next(Duration::ZERO).unwrap() {
+            Tapped::Frame(_) => taken += 1,
+            Tapped::Nothing => panic!("it was said that there was something"),
+            Tapped::Ended => break,
+        }
+        if taken == 100 {
+            control.request_stop();
+        }
+    }
+    assert!(taken >= 100);
+    finish(&control, running);
+}
+
+#[test]
 fn a_tap_thins_out_its_frames() {
     let (control, running) = start(None);
     let options = TapOptions { every: 10, queue: 8, most_per_second: None };

@@ -51,6 +51,19 @@ impl TapQueue {
         }
     }
 
+    /// Waits until there is a frame, the end, or frames of another pool.
+    pub async fn ready(&self) {
+        loop {
+            // Listening first: a frame in between is heard of.
+            let listener = self.pushed.listen();
+            let is_over = self.ended.load(Ordering::Acquire) || self.moved.load(Ordering::Acquire);
+            if is_over || !self.frames.is_empty() {
+                return;
+            }
+            listener.await;
+        }
+    }
+
     /// Nothing comes any more, and everything was taken.
     pub fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire) && self.frames.is_empty()
