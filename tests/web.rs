@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod http;
+mod outputs;
 mod python;
 mod shadows;
 
@@ -426,6 +427,11 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
         let end = if index < 20 { "\r\n\r\n" } else { "" };
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost{end}").unwrap();
     }
+    // Views of one frame, not of all that come.
+    let view = "GET /api/v1/blocks/{name}/outputs/{port}/views/{view}";
+    let once =
+        format!("[[operations]]\ninclude-name = \"{view}\"\nparameters = {{ once = true }}\n");
+    std::fs::write(folder.path().join("schemathesis.toml"), once).unwrap();
     let python = python::environment("tests-schemathesis", "tests/schemathesis.txt").unwrap();
     let output = Command::new(python.with_file_name("schemathesis"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", program.address)])
@@ -545,65 +551,4 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
         }
     }
     stop(program);
-}
-
-const RECORDED: &str = "flowgraph: recorded
-blocks:
-  source:
-    kind: digitiser_simulator
-    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
-  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, spectra_per_frame: 64}}
-  end: {kind: null_sink, input: source.pol1}
-  file: {kind: file_sink, input: f, parameters: {path: out.npy}}
-";
-
-/// Takes a frame twice, as either way of asking has it, and waits until it is in the recording.
-const COMPARE: &str = "
-import io, sys, time, urllib.request, numpy
-url, accept = sys.argv[1], {'Accept': 'text/html, application/octet-stream;q=0.5'}
-for request in [urllib.request.Request(url + '?format=npy'), urllib.request.Request(url, headers=accept)]:
-    with urllib.request.urlopen(request) as answer:
-        frame = numpy.load(io.BytesIO(answer.read()))
-        sequence, timestamp = (int(answer.headers[f'fxgraph-{k}']) for k in ['sequence', 'timestamp'])
-    end = time.monotonic() + 60
-    while len(rows := numpy.load('out.npy', mmap_mode='r')) <= sequence:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    print(frame.dtype, frame.shape, (frame == rows[sequence]).all(), frame.std() > 0, timestamp == 2048 * sequence)
-";
-
-#[test]
-fn a_snapshot_is_the_frame_that_is_recorded() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), RECORDED, &[]);
-    let path = "/api/v1/blocks/f/outputs/output/snapshot";
-    let header = program.get(path).json();
-    assert_eq!(header["output"], "f.output");
-    assert_eq!(header["timestamp"], 2048 * header["sequence"].as_u64().unwrap());
-    let seconds = header["timestamp"].as_f64().unwrap() / 1e6;
-    assert!((header["unix_time_seconds"].as_f64().unwrap() - seconds).abs() < 1e-9);
-    let validity = serde_json::json!({"units": 64, "whole": 64, "partial": 0, "missing": 0});
-    assert_eq!(header["validity"], validity);
-    assert_eq!(header["config_id"], program.get("/api/v1/flowgraph").json()["config_id"]);
-    assert_eq!(header["carries"]["axes"][2], serde_json::json!({"name": "sample", "len": 32}));
-    let compared = Command::new(python::python())
-        .args(["-c", COMPARE, &format!("http://{}{path}", program.address)])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&compared.stdout).into_owned();
-    let expected = "float32 (1, 64, 32) True True True\n".repeat(2);
-    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&compared.stderr));
-
-    let large = program.get(&format!("{path}?max_bytes=8191"));
-    assert_eq!(large.problem(422), "a frame of `f.output` has 8192 bytes, not 8191");
-    assert_eq!(program.get(&format!("{path}?max_bytes=8192")).status, 200);
-    program.get(&format!("{path}?max_bytes=all")).problem(400);
-    program.get(&format!("{path}?format=png")).problem(400);
-    let wrong = program.get("/api/v1/blocks/f/outputs/outptu/snapshot");
-    assert_eq!(wrong.problem(404), "`f` has no output `outptu`");
-    assert_eq!(wrong.json()["help"][0], "did you mean `output`?");
-    program.get("/api/v1/blocks/g/outputs/output/snapshot").problem(404);
-    let result = stop(program);
-    assert_eq!(result["blocks"][1]["frames_out"], result["blocks"][3]["frames_in"]);
 }

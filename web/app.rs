@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use crate::live::Live;
+use crate::taps::Taps;
 use fxgraph::Control;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,6 @@ use tokio::sync::Semaphore;
 
 /// Streams of events that are open at once; each holds a connection for as long as the client likes.
 const STREAMS: usize = 16;
-/// Snapshots that are taken at once; each takes memory for some frames, and a thread while it waits.
-pub(crate) const SNAPSHOTS: usize = 4;
 
 /// What all handlers share; cheap to clone.
 #[derive(Clone)]
@@ -18,14 +17,19 @@ pub(crate) struct App {
     pub live: Arc<Live>,
     pub events: Arc<EventCounts>,
     pub streams: Arc<Semaphore>,
-    pub snapshots: Arc<Semaphore>,
+    pub taps: Taps,
 }
 
 impl App {
     pub fn new(control: Control) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS));
-        let snapshots = Arc::new(Semaphore::new(SNAPSHOTS));
-        Self { control, live: Arc::default(), events: Arc::default(), streams, snapshots }
+        Self {
+            control,
+            live: Arc::default(),
+            events: Arc::default(),
+            streams,
+            taps: Taps::default(),
+        }
     }
 }
 

@@ -9,6 +9,8 @@
 //! - [`server`]: the socket, connections and their limits
 //! - `api`: what stands under `/api/v1`, with its OpenAPI document
 //! - `live`: rates between two looks at the figures
+//! - `taps`: frames that run by, for clients that come and go
+//! - `views`: what a frame looks like, in a few thousand numbers
 //! - `problem`: errors as RFC 9457 problem documents
 //! - `metrics`: figures for Prometheus
 //! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
@@ -24,7 +26,9 @@ mod metrics;
 mod pages;
 mod problem;
 pub mod server;
+mod taps;
 pub mod tls;
+mod views;
 
 pub use guard::{Token, TokenError};
 pub use server::{BindError, Options, Server, Serving};

@@ -1,10 +1,11 @@
 //! The socket, connections and their limits.
 
 use crate::api;
-use crate::app::{App, SNAPSHOTS};
+use crate::app::App;
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::pages;
 use crate::problem;
+use crate::taps::TAPS;
 use crate::tls::Tls;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -118,7 +119,7 @@ impl Server {
         let guard = Guard { is_local, token: options.token, origins, rates: Rates::default() };
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
-            .max_blocking_threads(THREADS + SNAPSHOTS)
+            .max_blocking_threads(THREADS + TAPS)
             .thread_name("http")
             .on_thread_start(yield_to_blocks)
             .enable_all()

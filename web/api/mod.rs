@@ -6,9 +6,12 @@
 //! - [`changes`]: live parameters and swaps
 //! - [`kinds`]: the kinds of blocks there are
 //! - [`events`]: what happened, to look up and as a stream
+//! - `output`: an output, by the name of its block and its own
 //! - [`recordings`]: outputs to files
 //! - `request`: what handlers share
 //! - [`snapshot`]: one frame of an output
+//! - [`stream`]: its frames as they run by
+//! - [`views`]: what they look like
 //! - [`shadows`]: second forms of blocks on the same frames
 //! - [`types`]: how ports and parameters are told
 
@@ -17,11 +20,14 @@ mod changes;
 mod events;
 mod flowgraph;
 mod kinds;
+mod output;
 mod recordings;
 mod request;
 mod shadows;
 mod snapshot;
+mod stream;
 mod types;
+mod views;
 
 use crate::app::App;
 use crate::metrics;
@@ -66,6 +72,9 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(blocks::list, changes::retune))
             .routes(routes!(blocks::get, changes::swap))
             .routes(routes!(snapshot::get))
+            .routes(routes!(stream::get))
+            .routes(routes!(views::list))
+            .routes(routes!(views::get))
             .routes(routes!(recordings::start))
             .routes(routes!(recordings::list))
             .routes(routes!(recordings::get, recordings::delete))

@@ -1,6 +1,7 @@
 //! Outputs to files, with what came before an event.
 
 use super::changes::json_text;
+use super::output::Output;
 use super::request::{asked, beside};
 use crate::app::App;
 use crate::problem::Problem;
@@ -164,7 +165,7 @@ pub(super) async fn start(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<(StatusCode, Json<RecorderInfo>), Problem> {
-    let output = super::snapshot::find(&app, &name, &port, usize::MAX)?;
+    let output = Output::find(&app, &name, &port)?.name;
     let text = json_text(&headers, &body)?;
     let started = beside(move || {
         let options = app.control.recorder_options(&output, &text)?;

@@ -3,6 +3,8 @@
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use std::collections::HashMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// A value of the query, if it is there.
@@ -16,6 +18,22 @@ pub(super) fn asked<T: FromStr>(
         Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` cannot be read"))
             .help(format!("give it like `{name}={example}`"))
     })
+}
+
+/// A number of the query within `range`.
+pub(super) fn within<T: FromStr + PartialOrd + Display>(
+    query: &HashMap<String, String>,
+    name: &str,
+    range: &RangeInclusive<T>,
+) -> Result<Option<T>, Problem> {
+    let (least, most) = (range.start(), range.end());
+    let number = asked::<T>(query, name, &least.to_string())?;
+    if number.as_ref().is_none_or(|number| range.contains(number)) {
+        return Ok(number);
+    }
+    let detail = format!("`{name}` is out of range");
+    let help = format!("give a number from {least} to {most}");
+    Err(Problem::new(StatusCode::BAD_REQUEST, detail).help(help))
 }
 
 /// What `work` returns, done where it may wait for blocks.

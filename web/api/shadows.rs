@@ -2,7 +2,7 @@
 
 use super::changes::json_text;
 use super::request::{asked, beside};
-use super::snapshot::{NPY, Sent, place};
+use super::snapshot::{NPY, Sent};
 use crate::app::App;
 use crate::problem::Problem;
 use axum::Json;
@@ -210,7 +210,8 @@ pub(super) async fn end(
             headers(("fxgraph-timestamp" = u64, description = "time of the frame, in ADC samples")),
             content(("application/octet-stream"))),
         (status = 404, description = "there is no such shadow, or nothing differs so far"),
-        (status = 429, description = "too many snapshots are being taken"),
+        (status = 422, description = "its frames are too large"),
+        (status = 429, description = "too many outputs are being looked at"),
     ))]
 pub(super) async fn first_difference(
     State(app): State<App>,
@@ -229,7 +230,7 @@ pub(super) async fn first_difference(
                 .help("ask for that of `block` or of `shadow`"));
         }
     };
-    let sent = Sent { _place: place(&app)?, array: to_npy(&pair) };
+    let sent = Sent { _room: app.taps.room(pair.block.len())?, array: to_npy(&pair) };
     let headers =
         [("content-type", NPY.to_owned()), ("fxgraph-timestamp", pair.timestamp.to_string())];
     Ok((headers, Bytes::from_owner(sent)))

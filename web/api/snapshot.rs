@@ -1,30 +1,24 @@
 //! One frame of an output, as it runs by.
 
-use super::blocks;
-use super::request::{asked, beside};
+use super::output::{MAX_BYTES, Output};
+use super::request::asked;
 use super::types::Carries;
 use crate::app::App;
 use crate::problem::Problem;
+use crate::taps::{Room, Watch};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use fxgraph::control::{TapError, TapFrame, TapOptions, Tapped};
-use fxgraph::diagnostic::suggest;
-use fxgraph::runtime::Unanswered;
-use fxgraph::{Control, PortType, ValidityType};
+use fxgraph::control::TapFrame;
+use fxgraph::{Header, PortType, ValidityType};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
-use tokio::sync::OwnedSemaphorePermit;
+use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Frames of more bytes need `max_bytes`: a look at one takes memory for a few of them.
-const MAX_BYTES: usize = 16 << 20;
-/// Time for a frame to come by; more would outlast the request.
-const LIMIT: Duration = Duration::from_secs(20);
 /// The media type of an array, which has none of its own.
 pub(super) const NPY: &str = "application/octet-stream";
 
@@ -72,10 +66,10 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    fn of(Look { output, port, frame: TapFrame { header, .. } }: &Look) -> Self {
+    pub fn of(output: String, port: &PortType, header: &Header) -> Self {
         let seconds = header.timestamp as f64 / port.clock.adc_sample_rate_hz;
         Self {
-            output: output.clone(),
+            output,
             sequence: header.sequence,
             timestamp: header.timestamp,
             unix_time_seconds: port.clock.sync_time_seconds + seconds,
@@ -84,72 +78,6 @@ impl Snapshot {
             carries: port.into(),
         }
     }
-}
-
-impl From<TapError> for Problem {
-    fn from(error: TapError) -> Self {
-        let status = match &error {
-            TapError::Refused(_) | TapError::Unanswered(Unanswered::NoSuchBlock(_)) => {
-                StatusCode::NOT_FOUND
-            }
-            TapError::Unanswered(Unanswered::Ended(_)) => StatusCode::CONFLICT,
-            TapError::Unanswered(Unanswered::Busy { .. }) | TapError::Memory(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-            TapError::Device(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, error.to_string())
-    }
-}
-
-/// A frame of an output.
-struct Look {
-    output: String,
-    port: PortType,
-    frame: TapFrame,
-}
-
-impl Look {
-    /// The next frame of `output`, `block.port`.
-    fn at(control: &Control, output: &str) -> Result<Self, Problem> {
-        let deadline = Instant::now() + LIMIT;
-        let options = TapOptions { queue: 1, ..TapOptions::default() };
-        let mut tap = control.tap(output, options, LIMIT)?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let output = tap.output().to_owned();
-        match tap.next(left)? {
-            Tapped::Frame(frame) => Ok(Self { output, port: tap.port().clone(), frame }),
-            Tapped::Ended => {
-                Err(Problem::new(StatusCode::CONFLICT, format!("`{output}` has ended")))
-            }
-            Tapped::Nothing => {
-                let seconds = LIMIT.as_secs();
-                let detail = format!("no frame came from `{output}` within {seconds} s");
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-                    .help("`/api/v1/flowgraph` shows the state of the blocks and what flows"))
-            }
-        }
-    }
-}
-
-/// `name.port`, an output whose frames have no more than `max_bytes`.
-pub(super) fn find(app: &App, name: &str, port: &str, max_bytes: usize) -> Result<String, Problem> {
-    let (plan, index) = blocks::find(app, name)?;
-    let block = &plan.blocks[index];
-    let Some(output) = block.output_names.iter().position(|known| known == port) else {
-        let known: Vec<&str> = block.output_names.iter().map(String::as_str).collect();
-        let detail = format!("`{name}` has no output `{port}`");
-        return Err(
-            Problem::new(StatusCode::NOT_FOUND, detail).maybe_help(suggest(port, "output", &known))
-        );
-    };
-    let bytes = block.ports.outputs[output].frame_bytes();
-    if bytes > max_bytes {
-        let detail = format!("a frame of `{name}.{port}` has {bytes} bytes, not {max_bytes}");
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-            .help(format!("`max_bytes={bytes}` takes it; it needs a few times that memory")));
-    }
-    Ok(format!("{name}.{port}"))
 }
 
 /// How a snapshot is told.
@@ -180,18 +108,10 @@ fn accepted(headers: &HeaderMap) -> Format {
     if is_npy { Format::Npy } else { Format::Json }
 }
 
-/// An array on its way to a client, which has its place among the snapshots until it is there.
+/// An array on its way to a client, which takes the room of its tap until it is there.
 pub(super) struct Sent {
     pub array: Vec<u8>,
-    pub _place: OwnedSemaphorePermit,
-}
-
-/// A place among the snapshots.
-pub(super) fn place(app: &App) -> Result<OwnedSemaphorePermit, Problem> {
-    app.snapshots.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many snapshots are being taken")
-            .help("ask again when one is done")
-    })
+    pub _room: Room,
 }
 
 impl AsRef<[u8]> for Sent {
@@ -224,7 +144,7 @@ impl AsRef<[u8]> for Sent {
         (status = 404, description = "there is no such output"),
         (status = 409, description = "the output has ended"),
         (status = 422, description = "the frame is larger than `max_bytes`"),
-        (status = 429, description = "too many snapshots are being taken"),
+        (status = 429, description = "too many outputs are being looked at"),
         (status = 500, description = "the device cannot be read"),
         (status = 503, description = "no frame came in time, or there is no memory for it"),
     ))]
@@ -236,24 +156,22 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     let format = asked(&query, "format", "npy")?.unwrap_or_else(|| accepted(&headers));
     let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
-    let output = find(&app, &name, &port, max_bytes)?;
-    let place = place(&app)?;
-    let told = move || {
-        let look = Look::at(&app.control, &output)?;
-        let header = Snapshot::of(&look);
-        if format == Format::Json {
-            return Ok(Json(header).into_response());
-        }
-        let headers = [
-            ("content-type", NPY.to_owned()),
-            ("fxgraph-sequence", header.sequence.to_string()),
-            ("fxgraph-timestamp", header.timestamp.to_string()),
-            ("fxgraph-config-id", header.config_id),
-        ];
-        let sent = Sent { array: look.frame.to_npy(&look.port), _place: place };
-        Ok((headers, Bytes::from_owner(sent)).into_response())
+    let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
+    let bytes = output.port.frame_bytes();
+    let watch = Watch::open(&app, output.name.clone(), bytes, 1, Duration::ZERO).await?;
+    let made = move |port: &PortType, frame: TapFrame| {
+        let header = Snapshot::of(output.name.clone(), port, &frame.header);
+        (header, (format == Format::Npy).then(|| frame.to_npy(port)))
     };
-    beside(told).await
+    let ((header, array), room) = watch.first(made).await?;
+    let Some(array) = array else { return Ok(Json(header).into_response()) };
+    let headers = [
+        ("content-type", NPY.to_owned()),
+        ("fxgraph-sequence", header.sequence.to_string()),
+        ("fxgraph-timestamp", header.timestamp.to_string()),
+        ("fxgraph-config-id", header.config_id),
+    ];
+    Ok((headers, Bytes::from_owner(Sent { array, _room: room })).into_response())
 }
 
 #[cfg(test)]

@@ -1,0 +1,74 @@
+//! Frames of an output, now and then, as they are.
+
+use super::output::{MAX_BYTES, Output};
+use super::request::{asked, within};
+use super::snapshot::Snapshot;
+use super::views::{DEFAULT_EVERY_SECONDS, EVERY_SECONDS};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::taps::Watch;
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use fxgraph::PortType;
+use fxgraph::control::TapFrame;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// A frame with its payload.
+#[derive(Serialize, ToSchema)]
+pub(super) struct StreamedFrame {
+    #[serde(flatten)]
+    header: Snapshot,
+    /// The payload as NumPy's array (`.npy`), in Base64.
+    #[schema(content_encoding = "base64", content_media_type = "application/octet-stream")]
+    npy: String,
+}
+
+/// Frames of an output as server-sent events, thinned out: header, and payload for NumPy
+#[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/stream", tag = "blocks",
+    operation_id = "follow_frames",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
+            example = "source"),
+        ("port" = String, Path, description = "its output", example = "output"),
+        ("every" = Option<u64>, Query, minimum = 1,
+            description = "one frame out of so many at most; 1 unless set"),
+        ("every_seconds" = Option<f64>, Query, minimum = 0.05, maximum = 60,
+            description = "time between two frames at least, 0.25 s unless set"),
+        ("max_bytes" = Option<usize>, Query,
+            description = "longest payload to take; 16 MiB unless set"),
+    ),
+    responses(
+        (status = 200, description = "each frame as the `data` of an event `frame`, to the end of the \
+            output; an event `problem` says why there are no more, if it did not end",
+            body = StreamedFrame, content_type = "text/event-stream"),
+        (status = 400, description = "the request cannot be read"),
+        (status = 404, description = "there is no such output"),
+        (status = 409, description = "the output has ended"),
+        (status = 422, description = "its frames are larger than `max_bytes`"),
+        (status = 429, description = "too many outputs are being looked at"),
+        (status = 500, description = "the device cannot be read"),
+        (status = 503, description = "the block does not answer, or there is no memory for its frames"),
+    ))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path((name, port)): Path<(String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Problem> {
+    let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
+    let every = within(&query, "every", &(1..=u64::MAX))?.unwrap_or(1);
+    let seconds = within(&query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
+    let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
+    let (bytes, pause) = (output.port.frame_bytes(), Duration::from_secs_f64(seconds));
+    let watch = Watch::open(&app, output.name.clone(), bytes, every, pause).await?;
+    let made = move |port: &PortType, frame: TapFrame| StreamedFrame {
+        header: Snapshot::of(output.name.clone(), port, &frame.header),
+        npy: BASE64_STANDARD.encode(frame.to_npy(port)),
+    };
+    Ok(Sse::new(watch.events("frame", made)).keep_alive(KeepAlive::default()).into_response())
+}

@@ -1,0 +1,165 @@
+//! What frames of an output look like.
+
+use super::output::Output;
+use super::request::{asked, within};
+use crate::app::App;
+use crate::problem::Problem;
+use crate::taps::Watch;
+use crate::views::{self, DrawnAs, Message, POINTS, Select, Selected, View};
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use fxgraph::PortType;
+use fxgraph::control::TapFrame;
+use fxgraph::diagnostic::suggest;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Time between two messages.
+pub(super) const EVERY_SECONDS: RangeInclusive<f64> = 0.05..=60.0;
+pub(super) const DEFAULT_EVERY_SECONDS: f64 = 0.25;
+/// Points unless it is said how many.
+const DEFAULT_POINTS: usize = 1024;
+/// What is asked for besides indices of axes.
+const OTHERS: [&str; 3] = ["every_seconds", "points", "once"];
+
+/// A way to look at an output.
+#[derive(Serialize, ToSchema)]
+struct ViewInfo {
+    /// Its name.
+    #[schema(example = "spectrum")]
+    name: &'static str,
+    /// What it shows.
+    #[schema(example = "power spectrum")]
+    title: &'static str,
+    /// How it is drawn.
+    kind: DrawnAs,
+    /// Axes of which one index is looked at.
+    selects: Vec<Select>,
+}
+
+/// Ways to look at an output.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ViewList {
+    /// Those that its axes allow.
+    views: Vec<ViewInfo>,
+}
+
+/// What frames of an output can be looked at as
+#[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/views", tag = "blocks",
+    operation_id = "list_views",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
+            example = "source"),
+        ("port" = String, Path, description = "its output", example = "output"),
+    ),
+    responses(
+        (status = 200, description = "views, and what of the output they let one select",
+            body = ViewList),
+        (status = 404, description = "there is no such output"),
+    ))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Path((name, port)): Path<(String, String)>,
+) -> Result<Json<ViewList>, Problem> {
+    let output = Output::find(&app, &name, &port)?;
+    let views = views::of(&output.port).into_iter().map(|(view, selects)| ViewInfo {
+        name: view.name,
+        title: view.title,
+        kind: view.kind,
+        selects,
+    });
+    Ok(Json(ViewList { views: views.collect() }))
+}
+
+/// The view `name` of `output`, with what it lets one select.
+fn find(output: &Output, name: &str) -> Result<(&'static View, Vec<Select>), Problem> {
+    let views = views::of(&output.port);
+    let known: Vec<&str> = views.iter().map(|(view, _)| view.name).collect();
+    let unknown = || {
+        let detail = format!("`{}` has no view `{name}`", output.name);
+        Problem::new(StatusCode::NOT_FOUND, detail).maybe_help(suggest(name, "view", &known))
+    };
+    views.into_iter().find(|(view, _)| view.name == name).ok_or_else(unknown)
+}
+
+/// The indices that `query` selects, or those of `selects` by themselves.
+fn select(
+    query: &HashMap<String, String>,
+    view: &View,
+    selects: &[Select],
+) -> Result<Vec<Selected>, Problem> {
+    let known: Vec<&str> = selects.iter().map(|select| select.axis).collect();
+    let is_known = |name: &str| OTHERS.contains(&name) || known.contains(&name);
+    if let Some(unknown) = query.keys().filter(|name| !is_known(name)).min() {
+        let detail = format!("nothing called `{unknown}` is selected of `{}`", view.name);
+        return Err(Problem::new(StatusCode::BAD_REQUEST, detail)
+            .maybe_help(suggest(unknown, "axis", &known)));
+    }
+    let selected = selects.iter().map(|select| {
+        let index = within(query, select.axis, &(0..=select.len - 1))?;
+        Ok(select.at(index.unwrap_or(select.default)))
+    });
+    selected.collect()
+}
+
+/// A view of the newest frame now and then, as server-sent events; or once, as JSON
+#[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/views/{view}", tag = "blocks",
+    operation_id = "follow_view",
+    params(
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
+            example = "source"),
+        ("port" = String, Path, description = "its output", example = "output"),
+        ("view" = String, Path, description = "name of the view", example = "spectrum"),
+        ("every_seconds" = Option<f64>, Query, minimum = 0.05, maximum = 60,
+            description = "time between two messages at least, 0.25 s unless set; frames in between are left out"),
+        ("points" = Option<usize>, Query, minimum = 16, maximum = 4096,
+            description = "points of the longest axis at most, 1024 unless set; each is the mean of its part"),
+        ("once" = Option<bool>, Query,
+            description = "`true` for one message as JSON instead of a stream"),
+        ("pol" = Option<usize>, Query,
+            description = "index of the polarisation, where the view selects one"),
+        ("antenna" = Option<usize>, Query, description = "index of the antenna, likewise"),
+        ("beam" = Option<usize>, Query, description = "index of the beam, likewise"),
+        ("baseline" = Option<usize>, Query, description = "index of the baseline, likewise"),
+        ("product" = Option<usize>, Query,
+            description = "index of the product of polarisations, likewise"),
+    ),
+    responses(
+        (status = 200, description = "each message as the `data` of an event `view`, to the end of the \
+            output; an event `problem` says why there are no more, if it did not end",
+            content((Message = "text/event-stream"), (Message = "application/json"))),
+        (status = 400, description = "a number is none or out of range, or of an axis that is not selected"),
+        (status = 404, description = "there is no such output, or it has no such view"),
+        (status = 409, description = "the output has ended"),
+        (status = 422, description = "its frames are too large"),
+        (status = 429, description = "too many outputs are being looked at"),
+        (status = 500, description = "the device cannot be read"),
+        (status = 503, description = "no frame came in time, or there is no memory for it"),
+    ))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path((name, port, view)): Path<(String, String, String)>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Response, Problem> {
+    let output = Output::find(&app, &name, &port)?;
+    let (view, selects) = find(&output, &view)?;
+    let selected = select(&query, view, &selects)?;
+    let seconds = within(&query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
+    let points = within(&query, "points", &POINTS)?.unwrap_or(DEFAULT_POINTS);
+    let once = asked(&query, "once", "true")?.unwrap_or(false);
+    let bytes = output.port.frame_bytes();
+    let pause = Duration::from_secs_f64(seconds);
+    let watch = Watch::open(&app, output.name, bytes, 1, pause).await?;
+    let made =
+        move |port: &PortType, frame: TapFrame| view.message(port, &frame, &selected, points);
+    if once {
+        return Ok(Json(watch.first(made).await?.0).into_response());
+    }
+    Ok(Sse::new(watch.events("view", made)).keep_alive(KeepAlive::default()).into_response())
+}

@@ -1,0 +1,90 @@
+//! Mean power of each channel.
+
+use super::message::{Drawing, DrawnAs, Series};
+use super::scale::{channel_grid, decibels, reference};
+use super::{Look, Shown, View};
+use fxgraph::PortType;
+
+pub(super) const VIEW: View =
+    View { name: "band_pass", title: "power of each channel", kind: DrawnAs::Lines, shows, draw };
+
+fn shows(port: &PortType) -> Option<Shown> {
+    const SHOWN: Shown = &["channel"];
+    // Channels of a transform that is not finished are none yet.
+    let is_whole = port.axes.iter().all(|axis| axis.name != "unzip" || axis.len == 1);
+    let has = |name| port.axis_len(name).is_some();
+    (has("channel") && !has("baseline") && is_whole).then_some(SHOWN)
+}
+
+fn draw(look: &Look) -> Drawing {
+    let (sums, group) = look.sums("channel", look.points, |value| value.norm_sqr());
+    let (full, unit) = reference(look.port.dtype);
+    let values = sums.into_iter().map(|(sum, count)| decibels(sum / (count as f64 * full)));
+    Drawing {
+        x: Some(channel_grid(look.port, look.len("channel"), group)),
+        series: vec![Series::new("power", unit, values)],
+        ..Drawing::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{drawing, frame, is_near, port, values};
+    use super::*;
+    use fxgraph::{Band, Dtype};
+
+    const AXES: [(&str, usize); 5] =
+        [("heap", 2), ("antenna", 2), ("channel", 32), ("pol", 2), ("spectrum", 4)];
+
+    /// (channel, 0) of antenna 1, polarisation 1; zeros elsewhere; 127 in the second heap.
+    fn payload() -> Vec<u8> {
+        let mut payload = Vec::new();
+        for index in 0..2 * 2 * 32 * 2 * 4 {
+            let (pol, channel) = (index / 4 % 2, index / 8 % 32);
+            let (antenna, heap) = (index / 256 % 2, index / 512);
+            let is_one = antenna == 1 && pol == 1;
+            let value = if is_one { channel } else { 0 };
+            payload.extend([if heap == 1 { 127 } else { value as u8 }, 0]);
+        }
+        payload
+    }
+
+    #[test]
+    fn channels_have_the_power_of_what_arrived() {
+        let mut port = port(Dtype::Ci8, &AXES, &[("heap", 2), ("antenna", 2)], 4096);
+        port.band =
+            Some(Band { channels: 64, first_channel: 32, centre_hz: 1e9, bandwidth_hz: 64e6 });
+        let mut frame = frame(&port, payload());
+        frame.header.validity = vec![1, 1, 1, 0];
+        let one = [("antenna", 1), ("pol", 1)];
+        let drawn = drawing(&VIEW, &port, &frame, &one, 32);
+        let x = drawn.x.as_ref().unwrap();
+        assert_eq!((x.name, x.start, x.step, x.len), ("frequency", 1e9, 1e6, 32));
+        assert_eq!(drawn.series[0].values[0], None, "nothing is no number of decibels");
+        let level = |power: f64| 10.0 * (power / (127.0 * 127.0)).log10();
+        for channel in 1..32 {
+            let found = drawn.series[0].values[channel].unwrap();
+            assert!(is_near(found, level((channel * channel) as f64), 0.01), "{channel}: {found}");
+        }
+        // Two channels a point.
+        let drawn = drawing(&VIEW, &port, &frame, &one, 16);
+        let x = drawn.x.as_ref().unwrap();
+        assert_eq!((x.start, x.step, x.len), (1e9 + 0.5e6, 2e6, 16));
+        let found = values(&drawn, 0);
+        assert!(is_near(found[5], level(110.5), 0.01) && is_near(found[0], level(0.5), 0.01));
+        // Antenna 0 has both heaps, and 0 in one of them.
+        let drawn = drawing(&VIEW, &port, &frame, &[], 16);
+        assert!(values(&drawn, 0).iter().all(|value| is_near(*value, -3.01, 0.01)));
+    }
+
+    #[test]
+    fn channels_without_a_known_frequency_are_counted() {
+        let port = port(Dtype::Cf32, &[("spectrum", 1), ("channel", 100)], &[], 200);
+        let frame = frame(&port, (0..100).flat_map(|_| [1.0_f32, 0.0]).flat_map(f32::to_ne_bytes));
+        let drawn = drawing(&VIEW, &port, &frame, &[], 16);
+        let x = drawn.x.as_ref().unwrap();
+        // Parts of 7, the last of 2.
+        assert_eq!((x.name, x.unit, x.start, x.step, x.len), ("channel", "", 3.0, 7.0, 15));
+        assert!(values(&drawn, 0).iter().all(|value| is_near(*value, 0.0, 0.0)));
+    }
+}

@@ -1,0 +1,65 @@
+//! Mean power of each beam.
+
+use super::message::{Drawing, DrawnAs, Series};
+use super::scale::{decibels, reference};
+use super::{Look, Shown, View};
+use fxgraph::PortType;
+
+pub(super) const VIEW: View =
+    View { name: "beam_power", title: "power of each beam", kind: DrawnAs::Points, shows, draw };
+
+/// More lines in one picture tell nothing; later beams are left out.
+const MOST_BEAMS: usize = 64;
+
+fn shows(port: &PortType) -> Option<Shown> {
+    const SHOWN: Shown = &["beam", "channel", "sample"];
+    port.axis_len("beam").map(|_| SHOWN)
+}
+
+fn draw(look: &Look) -> Drawing {
+    let (sums, _) = look.sums("beam", usize::MAX, |value| value.norm_sqr());
+    let (full, unit) = reference(look.port.dtype);
+    let powers = sums.into_iter().take(MOST_BEAMS).enumerate();
+    let series = powers.map(|(beam, (sum, count))| {
+        Series::new(format!("beam {beam}"), unit, [decibels(sum / (count as f64 * full))])
+    });
+    Drawing { series: series.collect(), ..Drawing::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{drawing, frame, is_near, port};
+    use super::*;
+    use fxgraph::Dtype;
+
+    #[test]
+    fn each_beam_has_its_power() {
+        let axes = [("heap", 2), ("beam", 3), ("channel", 4), ("spectrum", 8)];
+        let port = port(Dtype::Ci8, &axes, &[("heap", 2)], 64);
+        // Beam b is (10 b, 10 b) in the first heap; the second one is lost.
+        let value = |n| if n < 96 { 10 * (n / 32) as u8 } else { 99 };
+        let mut frame = frame(&port, (0..192).flat_map(|n| [value(n); 2]));
+        frame.header.validity[1] = 0;
+        let drawn = drawing(&VIEW, &port, &frame, &[], 16);
+        let names: Vec<&str> = drawn.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["beam 0", "beam 1", "beam 2"]);
+        assert_eq!(drawn.series[0].values, [None]);
+        for beam in [1, 2] {
+            let expected = 10.0 * (200.0 * f64::from(beam * beam) / (127.0 * 127.0)).log10();
+            let found = drawn.series[beam as usize].values[0].unwrap();
+            assert!(is_near(found, expected, 0.01), "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn frames_of_any_size_are_looked_at_in_part() {
+        let axes = [("beam", 2), ("channel", 2048), ("spectrum", 4096)];
+        let port = port(Dtype::Ci4, &axes, &[], 1 << 24);
+        // (1, 0) and (2, 0).
+        let frame = frame(&port, (0..1 << 24).map(|n| if n < 1 << 23 { 0x10 } else { 0x20 }));
+        let drawn = drawing(&VIEW, &port, &frame, &[], 16);
+        let found = [0, 1].map(|beam: usize| drawn.series[beam].values[0].unwrap());
+        let expected = [-16.9, -10.88];
+        assert!(found.iter().zip(expected).all(|(a, b)| is_near(*a, b, 0.01)), "{found:?}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Phase of one baseline, the mean over the channels: it stands still where delays and phases are tracked.
+
+use super::baselines::visibilities;
+use super::message::{Drawing, DrawnAs, Series};
+use super::{Look, View};
+
+pub(super) const VIEW: View = View {
+    name: "fringe",
+    title: "fringe phase of one baseline",
+    kind: DrawnAs::Points,
+    shows: visibilities,
+    draw,
+};
+
+fn draw(look: &Look) -> Drawing {
+    let (sums, _) = look.sums("channel", 1, |value| value);
+    let phases = sums.into_iter().map(|(sum, count)| (sum / count as f64).arg().to_degrees());
+    Drawing { series: vec![Series::new("phase", "deg", phases)], ..Drawing::default() }
+}

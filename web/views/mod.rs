@@ -1,0 +1,128 @@
+//! What a frame looks like: a few thousand numbers out of it, to be drawn.
+//!
+//! Pure functions of what a port carries and the bytes of one frame: no blocks, no HTTP. What nothing
+//! contributed to is left out of every mean, and is `null` where nothing is left.
+//!
+//! # Layout
+//! - [`look`]: one frame, what of it is asked for, and the walk over it
+//! - [`message`]: what is told of it
+//! - [`scale`]: full scale, decibels, frequencies
+//! - one file per view
+
+mod band_pass;
+mod baselines;
+mod beam_power;
+mod fringe;
+mod histogram;
+mod look;
+mod matrix;
+mod message;
+mod scale;
+mod spectrum;
+mod visibility;
+
+#[cfg(test)]
+mod made;
+
+pub(crate) use look::Look;
+pub(crate) use message::{DrawnAs, Message, Selected};
+
+use fxgraph::control::TapFrame;
+use fxgraph::{Axis, PortType};
+use message::Drawing;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Axes along which time goes on: means are taken over them.
+const TIME: [&str; 2] = ["heap", "spectrum"];
+
+/// Points of the longest axis of a view.
+pub(crate) const POINTS: std::ops::RangeInclusive<usize> = 16..=4096;
+
+/// Names of axes.
+type Shown = &'static [&'static str];
+
+/// A way to look at frames.
+pub(crate) struct View {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub kind: DrawnAs,
+    /// The axes that it shows or takes means over, if it can show the port; one index is selected of each other.
+    shows: fn(&PortType) -> Option<Shown>,
+    draw: fn(&Look) -> Drawing,
+}
+
+/// All of them.
+static VIEWS: [View; 7] = [
+    spectrum::VIEW,
+    histogram::VIEW,
+    band_pass::VIEW,
+    visibility::VIEW,
+    matrix::VIEW,
+    fringe::VIEW,
+    beam_power::VIEW,
+];
+
+/// An axis of which one index is looked at.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Select {
+    /// Its name, which is also that of the parameter of the query.
+    #[schema(value_type = String, example = "pol")]
+    pub axis: &'static str,
+    /// Number of elements.
+    pub len: usize,
+    /// The index that is looked at unless another one is asked for.
+    pub default: usize,
+    /// What each index stands for, where it is more than a number: antennas of a baseline (`0-2`),
+    /// polarisations of a product (`01`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+}
+
+impl Select {
+    fn of(axis: &Axis) -> Self {
+        let (names, default) = match axis.name {
+            "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
+            "product" => (baselines::product_names(axis.len), 0),
+            _ => (Vec::new(), 0),
+        };
+        Self { axis: axis.name, len: axis.len, default, names }
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.names.get(index).cloned().unwrap_or_else(|| index.to_string())
+    }
+
+    /// The index itself, told.
+    pub fn at(&self, index: usize) -> Selected {
+        Selected { axis: self.axis, index, name: self.name(index) }
+    }
+}
+
+impl View {
+    /// What a client may select of `port`, slowest first; `None` if it cannot be looked at this way.
+    pub fn selects(&self, port: &PortType) -> Option<Vec<Select>> {
+        let shown = (self.shows)(port)?;
+        let others = port.axes.iter().filter(|axis| {
+            !shown.contains(&axis.name) && !TIME.contains(&axis.name) && axis.len > 0
+        });
+        Some(others.map(Select::of).collect())
+    }
+
+    /// The view of a frame of `port`, with up to `points` points.
+    pub fn message(
+        &self,
+        port: &PortType,
+        frame: &TapFrame,
+        selected: &[Selected],
+        points: usize,
+    ) -> Message {
+        let look = Look::new(port, frame, selected, points);
+        Message::new(self, &look, (self.draw)(&look))
+    }
+}
+
+/// Those that can show `port`, with what a client may select.
+pub(crate) fn of(port: &PortType) -> Vec<(&'static View, Vec<Select>)> {
+    VIEWS.iter().filter_map(|view| Some((view, view.selects(port)?))).collect()
+}

@@ -1,0 +1,71 @@
+//! Full scale, decibels, frequencies.
+
+use super::TIME;
+use super::message::Grid;
+use fxgraph::{Dtype, PortType};
+
+/// Whether elements have a real and an imaginary part.
+pub(super) fn is_complex(dtype: Dtype) -> bool {
+    matches!(
+        dtype,
+        Dtype::Ci4
+            | Dtype::Ci8
+            | Dtype::Ci16
+            | Dtype::Ci32
+            | Dtype::Cf16
+            | Dtype::Cf32
+            | Dtype::Cf64
+    )
+}
+
+/// Bits of an integer, or of each part of a complex one, where they come from a digitiser or a
+/// quantiser; sums have 32 and more.
+pub(super) fn bits(dtype: Dtype) -> Option<u32> {
+    match dtype {
+        Dtype::Packed(bits) => Some(bits.into()),
+        Dtype::I8 | Dtype::Ci8 => Some(8),
+        Dtype::I16 | Dtype::Ci16 => Some(16),
+        Dtype::Ci4 => Some(4),
+        _ => None,
+    }
+}
+
+/// The largest value of integers that are clamped alike on both sides.
+pub(super) fn largest(dtype: Dtype) -> Option<f64> {
+    bits(dtype).map(|bits| f64::from((1_u32 << (bits - 1)) - 1))
+}
+
+/// The power that 0 dB stands for, and the unit: that of a tone of full scale, or 1.
+pub(super) fn reference(dtype: Dtype) -> (f64, &'static str) {
+    match largest(dtype) {
+        Some(largest) if is_complex(dtype) => (largest * largest, "dBFS"),
+        Some(largest) => (largest * largest / 2.0, "dBFS"),
+        None => (1.0, "dB"),
+    }
+}
+
+/// Of a power.
+pub(super) fn decibels(power: f64) -> f64 {
+    10.0 * power.log10()
+}
+
+/// Samples per second along the `sample` axis.
+pub(super) fn sample_rate_hz(port: &PortType) -> f64 {
+    let along = port.axes.iter().filter(|axis| axis.name == "sample" || TIME.contains(&axis.name));
+    let samples: usize = along.map(|axis| axis.len).product();
+    samples as f64 * port.clock.frames_per_second()
+}
+
+/// Where the points of a `channel` axis of `channels` stand that is told in parts of `group` channels: by
+/// frequency if the port says it.
+pub(super) fn channel_grid(port: &PortType, channels: usize, group: usize) -> Grid {
+    let centre = (group - 1) as f64 / 2.0;
+    let len = channels.div_ceil(group);
+    let Some(band) = port.band.filter(|band| band.channels > 0) else {
+        return Grid { name: "channel", unit: "", start: centre, step: group as f64, len };
+    };
+    let width_hz = band.bandwidth_hz / band.channels as f64;
+    let first = band.first_channel as f64 - (band.channels / 2) as f64;
+    let start = band.centre_hz + (first + centre) * width_hz;
+    Grid { name: "frequency", unit: "Hz", start, step: group as f64 * width_hz, len }
+}
