@@ -23,6 +23,7 @@ mod drawing;
 mod failure;
 mod flowgraph;
 mod kernel_folder;
+mod runs;
 mod serve;
 mod shadows;
 mod signals;

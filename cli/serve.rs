@@ -23,6 +23,11 @@ pub struct Serve {
     )]
     listen: Option<SocketAddr>,
 
+    /// Builds and checks everything, starts when that is asked for over HTTP, and is ready to start again
+    /// after each end
+    #[arg(long, requires = "listen")]
+    pub hold: bool,
+
     /// File with a token that clients must send; needed where other machines can reach the address
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,

@@ -4,6 +4,7 @@
 
 mod http;
 mod outputs;
+mod lifecycle;
 mod python;
 mod shadows;
 

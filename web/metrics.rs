@@ -74,8 +74,14 @@ families! {
         "Frames that the queue before an input holds at most.";
 }
 
-const RUN_STATES: [RunState; 5] =
-    [RunState::Starting, RunState::Running, RunState::Draining, RunState::Ended, RunState::Failed];
+const RUN_STATES: [RunState; 6] = [
+    RunState::Prepared,
+    RunState::Starting,
+    RunState::Running,
+    RunState::Draining,
+    RunState::Ended,
+    RunState::Failed,
+];
 const BLOCK_STATES: [BlockState; 4] =
     [BlockState::Starting, BlockState::Running, BlockState::Finished, BlockState::Failed];
 

@@ -194,7 +194,7 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
 fn router(app: App, guard: Guard) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
-        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
+        .allow_methods([Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE])
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, judge};
 use crate::flowgraph::{self, Target};
 use crate::kernel_folder;
+use crate::runs::Runs;
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
@@ -15,10 +16,11 @@ use fxgraph::DeviceName;
 use fxgraph::control::ShadowReport;
 use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::Plan;
-use fxgraph::runtime::{self, BlockStats, EventKind, Options, Prepared, Report, StartError};
+use fxgraph::runtime::{self, BlockStats, EventKind, Options, Report};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs a flowgraph until its sources end, the time is over, or SIGINT or SIGTERM comes
@@ -74,41 +76,48 @@ impl Run {
             line.0.set_message(format!("starting {} blocks", plan.blocks.len()));
             line.0.enable_steady_tick(TICK);
         }
-        let before = Instant::now();
-        let assembly = plan.build().map_err(|error| {
-            Failure::because(&format!("`{}` was not started", plan.name), &error)
-        })?;
-        let not_started = |error: StartError| {
-            Failure::because(&format!("`{}` was not started", plan.name), &error)
-        };
-        let prepared = Prepared::new(assembly).map_err(not_started)?;
-        let control = Control::new(plan.clone(), flowgraph::registry(), prepared.handle());
+        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
+        let mut runs = Runs::new(plan, self.serve.hold)?;
+        let control = runs.control().clone();
         self.serve.allow_recordings(&control)?;
         let _serving = server.map(|server| {
             terminal.note(&format!("serving {}", server.url()));
             server.serve(control.clone())
         });
-        let running = prepared.start(options(&plan)).map_err(not_started)?;
-        shadows::start(&control, terminal);
-        let starting = before.elapsed();
-        let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        watch(&control, self.duration, &signals, progress.as_ref(), terminal);
+        let mut last = None;
+        loop {
+            let told = control.events_since(0).last().map_or(0, |event| event.sequence);
+            let Some(running) = runs.next(&signals, terminal)? else { break };
+            shadows::start(&control, terminal);
+            watch(&control, told, self.duration, &signals, progress.as_ref(), terminal);
+            let report = running.wait();
+            control.finish_recordings();
+            last = Some(Ran {
+                report,
+                plan: control.plan(),
+                starting: runs.starting(),
+                shadows: control.shadows(),
+                is_aborted: was_aborted(&control, told),
+            });
+            runs.ended(&signals, terminal)?;
+        }
         drop(progress);
-        let report = running.wait();
-        control.finish_recordings();
+        let Some(Ran { report, plan, starting, shadows: shadowed, is_aborted }) = last else {
+            return Ok(());
+        };
 
         let verdict = if !report.failures.is_empty() {
             Err(Failure::Failed(report.failures.iter().map(ToString::to_string).collect()))
-        } else if was_aborted(&control) {
+        } else if is_aborted {
             Err(Failure::Interrupted)
         } else {
             Ok(())
         };
         let written = if self.json {
-            terminal.json(&as_json(&plan, &report, &control.shadows()))
+            terminal.json(&as_json(&plan, &report, &shadowed))
         } else if !self.quiet {
             let text = as_text(&plan, &report, starting, terminal);
-            terminal.results(&(text + &shadows::as_text(&control.shadows(), terminal)))
+            terminal.results(&(text + &shadows::as_text(&shadowed, terminal)))
         } else {
             Ok(())
         };
@@ -116,19 +125,30 @@ impl Run {
     }
 }
 
+/// What is left of a run.
+struct Ran {
+    report: Report,
+    /// What ran in the end.
+    plan: Arc<Plan>,
+    starting: Duration,
+    shadows: Vec<ShadowReport>,
+    is_aborted: bool,
+}
+
 /// How the runs of this program go.
 pub fn options(plan: &Plan) -> Options {
     Options { config_id: plan.config_id(), ..Options::default() }
 }
 
-/// Whether somebody ended the run at once, by signals or over HTTP.
-fn was_aborted(control: &Control) -> bool {
-    control.events_since(0).iter().any(|event| event.kind == EventKind::Aborted)
+/// Whether somebody ended the run at once, by signals or over HTTP, after event `told`.
+fn was_aborted(control: &Control, told: u64) -> bool {
+    control.events_since(told).iter().any(|event| event.kind == EventKind::Aborted)
 }
 
-/// Returns when the run has ended.
+/// Returns when the run has ended; tells of what happens after event `told`.
 fn watch(
     control: &Control,
+    mut told: u64,
     duration: Option<Duration>,
     signals: &Signals,
     progress: Option<&ProgressLine>,
@@ -137,7 +157,6 @@ fn watch(
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
-    let mut told = 0;
     while !control.wait_timeout(TICK) {
         for event in control.events_since(told) {
             told = event.sequence;

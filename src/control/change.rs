@@ -104,7 +104,8 @@ impl Change {
     }
 }
 
-fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Difference> {
+/// What is different in `new`.
+pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut compare = |key: String, from: Json, to: Json| {
         if from != to {

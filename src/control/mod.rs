@@ -8,26 +8,32 @@
 //! - [`Change`]: what a change does and how it is made, before it is made
 //! - `swap`: making it
 //! - `shadow`: a second form of a block on the same frames
+//! - `lifecycle`: starts
 //! - `losses`: lost data as events
 //! - `record`: outputs to files, with what came before an event
 //! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
+//! - [`Update`]: a whole flowgraph put in place of the one that runs
 
 mod change;
+mod lifecycle;
 mod losses;
 mod record;
 mod retune;
 mod shadow;
 mod swap;
 mod tap;
+mod update;
 
 pub use crate::flowgraph::Refused;
 pub use change::{Change, Difference, Way};
+pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
 pub use retune::{RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
 pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
+pub use update::{BlockUpdate, Step, Update, UpdateError, Updated};
 
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
@@ -44,7 +50,9 @@ struct Inner {
     /// What runs now.
     plan: RwLock<Arc<Plan>>,
     registry: Registry,
-    run: Handle,
+    /// Its run now; another one after a new start.
+    run: RwLock<Handle>,
+    requests: lifecycle::Requests,
     /// Held while a change is made.
     changing: Mutex<()>,
     /// See [`Control::steady_state_timestamp`].
@@ -56,6 +64,12 @@ struct Inner {
     recorders_made: AtomicU64,
 }
 
+impl Inner {
+    fn run(&self) -> Handle {
+        self.run.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Control {
     /// Control over `run`, a run of `plan` made of the kinds in `registry`.
     #[must_use]
@@ -65,18 +79,18 @@ impl Control {
             telling.tell(EventKind::Recorded, Some(block), text.to_owned());
         });
         run.watch_events(plan.recorders.watcher());
-        let control = Self(Arc::new(Inner {
+        losses::watch(run.clone());
+        Self(Arc::new(Inner {
             plan: RwLock::new(Arc::new(plan)),
             registry,
-            run,
+            run: RwLock::new(run),
+            requests: lifecycle::Requests::default(),
             changing: Mutex::default(),
             steady_state: AtomicU64::new(0),
             shadows: Mutex::default(),
             recordings: OnceLock::new(),
             recorders_made: AtomicU64::new(0),
-        }));
-        losses::watch(control.0.run.clone());
-        control
+        }))
     }
 
     /// The flowgraph that runs: its blocks, where they run and in which form, their ports and
@@ -95,58 +109,58 @@ impl Control {
     /// Where the flowgraph is in its life.
     #[must_use]
     pub fn state(&self) -> RunState {
-        self.0.run.state()
+        self.0.run().state()
     }
 
     /// Figures of every block now, in the order of the plan, then of those that only watch.
     #[must_use]
     pub fn stats(&self) -> Vec<BlockStats> {
-        self.0.run.stats()
+        self.0.run().stats()
     }
 
     /// What went wrong so far, in order.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
-        self.0.run.failures()
+        self.0.run().failures()
     }
 
     /// Time since frames began to move, up to the end.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.0.run.elapsed()
+        self.0.run().elapsed()
     }
 
     /// See [`Handle::events_since`].
     #[must_use]
     pub fn events_since(&self, sequence: u64) -> Vec<Event> {
-        self.0.run.events_since(sequence)
+        self.0.run().events_since(sequence)
     }
 
     /// See [`Handle::wait_events`].
     #[must_use]
     pub fn wait_events(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
-        self.0.run.wait_events(sequence, timeout)
+        self.0.run().wait_events(sequence, timeout)
     }
 
     /// See [`Handle::next_events`].
     pub async fn next_events(&self, sequence: u64) -> Vec<Event> {
-        self.0.run.next_events(sequence).await
+        self.0.run().next_events(sequence).await
     }
 
     /// See [`Handle::request_stop`].
     pub fn request_stop(&self) {
-        self.0.run.request_stop();
+        self.0.run().request_stop();
     }
 
     /// See [`Handle::abort`].
     pub fn abort(&self) {
-        self.0.run.abort();
+        self.0.run().abort();
     }
 
     /// Waits until the flowgraph has ended or `timeout` has passed; `true` if it has ended.
     #[must_use]
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.0.run.wait_timeout(timeout)
+        self.0.run().wait_timeout(timeout)
     }
 }
 

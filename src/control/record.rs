@@ -206,7 +206,7 @@ impl Control {
                     "recorder {name} lost {} frames of `{output}`: the disk is too slow",
                     lost - told
                 );
-                self.0.run.tell(EventKind::Recorded, block.as_deref(), text);
+                self.0.run().tell(EventKind::Recorded, block.as_deref(), text);
                 (told, last) = (lost, Some(Instant::now()));
             }
         }

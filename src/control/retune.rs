@@ -70,6 +70,16 @@ impl Control {
     ) -> Result<Retuned, RetuneError> {
         let deadline = Instant::now() + limit;
         let _only_change = self.begin_change(deadline)?;
+        self.retune_alone(request, at, deadline)
+    }
+
+    /// [`retune`](Self::retune) while no other change is made.
+    pub(super) fn retune_alone(
+        &self,
+        request: &str,
+        at: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Retuned, RetuneError> {
         let plan = self.plan();
         let retuned = plan.retune(&self.0.registry, request).map_err(RetuneError::Refused)?;
         let named: Vec<&PlannedBlock> = retuned
@@ -87,12 +97,12 @@ impl Control {
         let is_named = |block: &&PlannedBlock| named.iter().any(|other| other.name == block.name);
         for block in plan.blocks.iter().filter(|block| !is_named(block)) {
             let config = moment.config(config_id);
-            self.0.run.tell_block(&block.name, move |hosted| hosted.expect(&config));
+            self.0.run().tell_block(&block.name, move |hosted| hosted.expect(&config));
         }
         for (block, values) in retuned.blocks {
             let (change, config) = (moment.change(values), moment.config(config_id));
             let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.0.run.ask(&block, left, move |hosted| {
+            let answer = self.0.run().ask(&block, left, move |hosted| {
                 hosted.block.retune(change)?;
                 hosted.expect(&config);
                 Ok(())
@@ -103,7 +113,7 @@ impl Control {
         for index in named.iter().filter_map(|block| plan.block(&block.name)) {
             let after = &retuned.plan;
             let name = &after.blocks[index].name;
-            self.0.run.set_rebuild(name, |belongings| after.rebuild(index, belongings));
+            self.0.run().set_rebuild(name, |belongings| after.rebuild(index, belongings));
         }
         *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(retuned.plan);
         let before = self.0.steady_state.fetch_max(effective_timestamp, Ordering::AcqRel);
@@ -112,7 +122,7 @@ impl Control {
         let names: Vec<String> = named.iter().map(|block| format!("`{}`", block.name)).collect();
         let text = format!("{} from timestamp {effective_timestamp} on{late}", names.join(", "));
         let only = if let [block] = named.as_slice() { Some(&*block.name) } else { None };
-        self.0.run.tell(EventKind::Retuned, only, text);
+        self.0.run().tell(EventKind::Retuned, only, text);
         Ok(Retuned {
             effective_timestamp,
             is_late,
@@ -128,7 +138,10 @@ impl Control {
     }
 
     /// Keeps other changes off while one is made.
-    fn begin_change(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, RetuneError> {
+    pub(super) fn begin_change(
+        &self,
+        deadline: Instant,
+    ) -> Result<MutexGuard<'_, ()>, RetuneError> {
         loop {
             match self.0.changing.try_lock() {
                 Ok(guard) => return Ok(guard),

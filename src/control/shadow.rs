@@ -67,7 +67,7 @@ impl Control {
             beside_frames(block.ports.outputs[port].frame_bytes()) + 2
         })?;
         let part = change.after.newcomer(index, Waker::default())?;
-        let shadow = self.0.run.shadow(part, FRAME, ends_at_difference)?;
+        let shadow = self.0.run().shadow(part, FRAME, ends_at_difference)?;
         let report = ShadowReport {
             block: change.block.clone(),
             kind: block.kind,
@@ -83,7 +83,7 @@ impl Control {
         Ok(())
     }
 
-    fn locked_shadows(&self) -> MutexGuard<'_, Vec<Shadowed>> {
+    pub(super) fn locked_shadows(&self) -> MutexGuard<'_, Vec<Shadowed>> {
         self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,7 +112,7 @@ impl Control {
         };
         let Some(taken) = taken else { return Ok(None) };
         // Whoever looks at the shadows does not wait for the block.
-        match self.0.run.end_shadow(block, FRAME) {
+        match self.0.run().end_shadow(block, FRAME) {
             // Its tees went with the block.
             Ok(()) | Err(Unanswered::Ended(_)) => {}
             Err(error) => {

@@ -73,6 +73,16 @@ impl Control {
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
         let Ok(_changing) = self.0.changing.try_lock() else { return Err(SwapError::Busy) };
+        self.swap_alone(change, limit, may_hold_up)
+    }
+
+    /// [`swap`](Self::swap) while no other change is made.
+    pub(super) fn swap_alone(
+        &self,
+        change: &Change,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<(), SwapError> {
         if !Arc::ptr_eq(&self.plan(), &change.before) {
             return Err(SwapError::Outdated);
         }
@@ -92,7 +102,7 @@ impl Control {
             Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
             Err(error) => {
                 let text = crate::runtime::with_causes(error);
-                self.0.run.tell(EventKind::NotSwapped, Some(&change.block), text);
+                self.0.run().tell(EventKind::NotSwapped, Some(&change.block), text);
             }
         }
         made
@@ -106,7 +116,7 @@ impl Control {
     ) -> Result<(), SwapError> {
         let deadline = Instant::now() + limit;
         self.check_memory(change)?;
-        let wake = self.0.run.waker(&change.block).unwrap_or_default();
+        let wake = self.0.run().waker(&change.block).unwrap_or_default();
         let lent = self.lend(change, lent_frames, |_| 0)?;
         let terms = Terms {
             config_id: change.after.config_id(),
@@ -122,7 +132,7 @@ impl Control {
                 .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
                 .collect();
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.0.run.exchange(newcomer, Terms { limit: left, ..terms }) {
+            match self.0.run().exchange(newcomer, Terms { limit: left, ..terms }) {
                 Ok(()) => {
                     kept.iter().for_each(|(pool, depth)| pool.shrink(*depth));
                     lent.stay();
@@ -146,10 +156,10 @@ impl Control {
     }
 
     fn replace(&self, change: &Change, ends_first: bool, limit: Duration) -> Result<(), SwapError> {
-        let wake = self.0.run.waker(&change.block).unwrap_or_default();
+        let wake = self.0.run().waker(&change.block).unwrap_or_default();
         let lent = self.lend(change, |_, _| 0, |_| 0)?;
         let part = change.after.newcomer(change.index, wake)?;
-        self.0.run.replace(part, ends_first, limit)?;
+        self.0.run().replace(part, ends_first, limit)?;
         lent.stay();
         Ok(())
     }
@@ -167,7 +177,7 @@ impl Control {
         let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
         let pool = |block: usize, port: usize| {
             let name = &before.blocks[block].name;
-            self.0.run.ask(name, FRAME, move |hosted| hosted.outputs[port].writer.pool())
+            self.0.run().ask(name, FRAME, move |hosted| hosted.outputs[port].writer.pool())
         };
         let block = &after.blocks[change.index];
         for (input, source) in block.inputs.iter().enumerate() {

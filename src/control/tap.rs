@@ -130,8 +130,8 @@ impl Drop for Lent {
 }
 
 impl Place {
-    fn run(&self) -> &Handle {
-        &self.control.0.run
+    fn run(&self) -> Handle {
+        self.control.0.run()
     }
 
     /// Lends buffers to the pool that the output's frames come from now.
@@ -198,7 +198,7 @@ impl Control {
         };
         let writer = TapWriter::new(Arc::clone(&queue), Arc::clone(&lent.pool), decimation);
         let left = deadline.saturating_duration_since(Instant::now());
-        self.0.run.ask(&place.writer.0, left, move |hosted| {
+        self.0.run().ask(&place.writer.0, left, move |hosted| {
             if let Some(output) = hosted.outputs.get_mut(port) {
                 output.writer.taps.push(writer);
             }

@@ -195,7 +195,7 @@ fn arrived(control: &Control) -> u64 {
 }
 
 fn pool_size(control: &Control) -> usize {
-    let pool = control.0.run.ask("a", LIMIT, |hosted| hosted.outputs[0].writer.pool());
+    let pool = control.0.run().ask("a", LIMIT, |hosted| hosted.outputs[0].writer.pool());
     pool.unwrap().unwrap().size()
 }
 

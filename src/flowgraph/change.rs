@@ -249,6 +249,14 @@ impl Plan {
         plan
     }
 
+    /// This plan with what `other` tells of the flowgraph as a whole: its text and its parameters.
+    pub(crate) fn with_head_of(&self, other: &Self) -> Self {
+        let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
+        let mut plan = Self { doc, parameters, ..self.clone() };
+        load::seal(&mut plan);
+        plan
+    }
+
     /// The parameters of the flowgraph, for expressions.
     fn names(&self) -> Names {
         let mut names = Names::default();
@@ -380,9 +388,15 @@ pub(super) fn laid_over(base: Node, over: Node) -> Node {
         return over;
     };
     for (key, node) in changes {
-        entries.retain(|(known, _)| known.text != key.text);
-        if node.value != Value::Null {
-            entries.push((key, node));
+        // In its place: what becomes of a flowgraph does not depend on the order of its changes.
+        let known = entries.iter().position(|(known, _)| known.text == key.text);
+        match known {
+            Some(place) if node.value == Value::Null => {
+                entries.remove(place);
+            }
+            Some(place) => entries[place] = (key, node),
+            None if node.value == Value::Null => {}
+            None => entries.push((key, node)),
         }
     }
     Node::new(Value::Map(entries), over.span)

@@ -54,6 +54,8 @@ pub enum EventKind {
     DataLost,
     /// A recorder has made a recording, or failed.
     Recorded,
+    /// Another flowgraph was to run and could not.
+    NotStarted,
 }
 
 impl EventKind {
@@ -75,6 +77,7 @@ impl EventKind {
             Self::ShadowDiffers => "shadow_differs",
             Self::DataLost => "data_lost",
             Self::Recorded => "recorded",
+            Self::NotStarted => "not_started",
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum State {
 /// Where a run is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
+    /// Everything is built and waits for the start.
+    Prepared,
     /// Blocks open what they need; nothing moves yet.
     Starting,
     /// Frames move.
@@ -38,6 +40,7 @@ impl RunState {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Prepared => "prepared",
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Draining => "draining",

@@ -27,7 +27,9 @@ pub(super) enum Gate {
 /// One run of a flowgraph.
 pub(super) struct Run {
     pub cells: Vec<Arc<Cell>>,
-    pub events: Events,
+    pub events: Arc<Events>,
+    /// Blocks may start.
+    launched: AtomicBool,
     starting: AtomicUsize,
     gate: AtomicU8,
     stopping: AtomicBool,
@@ -181,12 +183,13 @@ impl Cell {
 }
 
 impl Run {
-    pub fn new(cells: Vec<Arc<Cell>>) -> Arc<Self> {
+    pub fn new(cells: Vec<Arc<Cell>>, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
             starting: AtomicUsize::new(cells.len()),
             gate: AtomicU8::new(if cells.is_empty() { Gate::Open } else { Gate::Closed } as u8),
             cells,
-            events: Events::default(),
+            events,
+            launched: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             companions: Mutex::default(),
@@ -223,6 +226,17 @@ impl Run {
             self.gate.store(gate as u8, Ordering::Release);
             self.wake_all();
         }
+    }
+
+    /// Blocks start now.
+    pub fn launch(&self) {
+        self.launched.store(true, Ordering::Release);
+    }
+
+    /// It will never be started.
+    pub fn discard(&self) {
+        lock(&self.ended).get_or_insert(Duration::ZERO);
+        self.end.notify_all();
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -312,6 +326,7 @@ impl Run {
         match (self.is_ended(), self.gate()) {
             (true, _) if self.failures().is_empty() => RunState::Ended,
             (true, _) => RunState::Failed,
+            (false, Gate::Closed) if !self.launched.load(Ordering::Acquire) => RunState::Prepared,
             (false, Gate::Closed) => RunState::Starting,
             (false, Gate::Open) if !self.is_stopping() => RunState::Running,
             (false, _) => RunState::Draining,

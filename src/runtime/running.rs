@@ -2,7 +2,7 @@
 
 use super::assembly::Connection;
 use super::assembly::{Assembly, Options, Rebuild};
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, Events};
 use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
@@ -35,9 +35,23 @@ pub struct Prepared {
 impl Prepared {
     /// A run of `assembly`.
     pub fn new(assembly: Assembly) -> Result<Self, StartError> {
+        Self::with_events(assembly, Arc::default())
+    }
+
+    /// A run of `assembly` after another one, whose events go on.
+    pub fn after(before: &Handle, assembly: Assembly) -> Result<Self, StartError> {
+        Self::with_events(assembly, Arc::clone(&before.run.events))
+    }
+
+    fn with_events(assembly: Assembly, events: Arc<Events>) -> Result<Self, StartError> {
         let connections = assembly.connections()?;
-        let run = Run::new(assembly.parts.iter().map(Cell::new).collect());
+        let run = Run::new(assembly.parts.iter().map(Cell::new).collect(), events);
         Ok(Self { assembly, connections, run })
+    }
+
+    /// Gives the run up; nothing of it was started.
+    pub fn discard(self) {
+        self.run.discard();
     }
 
     /// A handle that sees the run start.
@@ -49,6 +63,7 @@ impl Prepared {
     /// See [`start`].
     pub fn start(self, options: Options) -> Result<Running, StartError> {
         let Self { assembly, connections, run } = self;
+        run.launch();
         let running = Running { handle: Handle { run: Arc::clone(&run) } };
         if assembly.parts.is_empty() {
             run.set_ended(None);

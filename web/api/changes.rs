@@ -7,7 +7,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use fxgraph::control::{Change, Refused, RetuneError, SwapError, Way};
+use fxgraph::control::{Change, Difference, Refused, RetuneError, SwapError, Way};
 use fxgraph::diagnostic::{first, to_json};
 use fxgraph::runtime::{Unanswered, with_causes};
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub(super) struct Retuned {
 
 /// A value that becomes another.
 #[derive(Serialize, ToSchema)]
-struct DifferenceInfo {
+pub(super) struct DifferenceInfo {
     /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
     key: String,
     /// What runs; `null` if it is not set.
@@ -44,6 +44,12 @@ struct DifferenceInfo {
     /// What will run; `null` if it will not be set.
     #[schema(value_type = Value)]
     to: serde_json::Value,
+}
+
+impl From<&Difference> for DifferenceInfo {
+    fn from(Difference { key, from, to }: &Difference) -> Self {
+        Self { key: key.clone(), from: from.clone(), to: to.clone() }
+    }
 }
 
 /// A change of a block.
@@ -69,27 +75,30 @@ pub(super) struct ChangeInfo {
 
 impl ChangeInfo {
     fn of(change: &Change, is_made: bool) -> Self {
-        let (way, restart_because) = match &change.way {
-            Way::Nothing => ("nothing", None),
-            Way::Seamless => ("seamless", None),
-            Way::Held { .. } => ("held", None),
-            Way::Restart(why) => ("restart", Some(why.clone())),
+        let restart_because = match &change.way {
+            Way::Restart(why) => Some(why.clone()),
+            _ => None,
         };
-        let differences = change.differences.iter().map(|difference| DifferenceInfo {
-            key: difference.key.clone(),
-            from: difference.from.clone(),
-            to: difference.to.clone(),
-        });
         let memory = change.memory.iter().map(|(device, bytes)| (device.to_string(), *bytes));
         Self {
             block: change.block.clone(),
-            differences: differences.collect(),
-            way,
+            differences: change.differences.iter().map(Into::into).collect(),
+            way: way_name(&change.way),
             gap: change.way.gap(),
             restart_because,
             memory_bytes: memory.collect(),
             is_made,
         }
+    }
+}
+
+/// The word for a way.
+pub(super) fn way_name(way: &Way) -> &'static str {
+    match way {
+        Way::Nothing => "nothing",
+        Way::Seamless => "seamless",
+        Way::Held { .. } => "held",
+        Way::Restart(_) => "restart",
     }
 }
 
@@ -121,11 +130,16 @@ impl From<SwapError> for Problem {
     }
 }
 
+/// What the body of a request is, as its sender says, in lower case.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    media_type.trim().to_ascii_lowercase()
+}
+
 /// The body of a request as text, if it says that it is JSON.
 pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
-    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case("application/json") {
+    if media_type(headers) != "application/json" {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
             .help("send `Content-Type: application/json`"));
     }

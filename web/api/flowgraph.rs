@@ -1,7 +1,8 @@
-//! The flowgraph as a whole: state, graph, configuration, stop.
+//! The flowgraph as a whole: state, graph, configuration, start and stop.
 
 use super::blocks::{Fault, Look};
 use crate::app::App;
+use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -101,7 +102,7 @@ pub(super) struct FlowgraphPage {
     name: String,
     /// What it is for.
     doc: Option<String>,
-    /// Where it is in its life: starting, running, draining, ended or failed.
+    /// Where it is in its life: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
     /// Time since frames began to move.
@@ -204,7 +205,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
 /// How the flowgraph is, in a few bytes.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// Where it is in its life: starting, running, draining, ended or failed.
+    /// Where it is in its life: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
     /// Number of faults so far.
@@ -228,6 +229,20 @@ impl Health {
     responses((status = 200, description = "it answers", body = Health)))]
 pub(super) async fn health(State(app): State<App>) -> Json<Health> {
     Json(Health::of(&app))
+}
+
+/// Starts a flowgraph that is prepared; one that runs stays as it is
+#[utoipa::path(post, path = "/flowgraph/start", tag = "flowgraph", operation_id = "start",
+    responses(
+        (status = 202, description = "it starts", body = Health),
+        (status = 409, description = "it drains, or has ended for good"),
+    ))]
+pub(super) async fn start(State(app): State<App>) -> Result<(StatusCode, Json<Health>), Problem> {
+    match app.control.request_start() {
+        Ok(()) => Ok((StatusCode::ACCEPTED, Json(Health::of(&app)))),
+        Err(error) => Err(Problem::new(StatusCode::CONFLICT, error.to_string())
+            .help("`fxgraph run --hold` is ready for another start whenever a run has ended")),
+    }
 }
 
 /// Ends the flowgraph: sources finish, what is queued flows to its end

@@ -14,6 +14,7 @@
 //! - [`views`]: what they look like
 //! - [`shadows`]: second forms of blocks on the same frames
 //! - [`types`]: how ports and parameters are told
+//! - [`update`]: another flowgraph in place of the one that runs
 
 mod blocks;
 mod changes;
@@ -28,6 +29,7 @@ mod snapshot;
 mod stream;
 mod types;
 mod views;
+mod update;
 
 use crate::app::App;
 use crate::metrics;
@@ -65,8 +67,9 @@ fn described() -> OpenApiRouter<App> {
     whole.routes(routes!(metrics::get)).nest(
         "/api/v1",
         OpenApiRouter::new()
-            .routes(routes!(flowgraph::get))
+            .routes(routes!(flowgraph::get, update::update))
             .routes(routes!(flowgraph::health))
+            .routes(routes!(flowgraph::start))
             .routes(routes!(flowgraph::stop))
             .routes(routes!(flowgraph::abort))
             .routes(routes!(blocks::list, changes::retune))

@@ -4,6 +4,7 @@ mod kinds;
 mod record;
 mod retune;
 mod shadows;
+mod update;
 
 use super::*;
 use crate::flowgraph::load_text;
@@ -28,7 +29,7 @@ blocks:
     let options = Options { config_id: plan.config_id(), workers: 2 };
     let prepared = Prepared::new(plan.build().unwrap()).unwrap();
     let control = Control::new(plan, registry(), prepared.handle());
-    assert_eq!(control.state(), RunState::Starting);
+    assert_eq!(control.state(), RunState::Prepared);
     let running = prepared.start(options).unwrap();
     (control, running)
 }

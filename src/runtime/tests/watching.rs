@@ -16,7 +16,7 @@ fn a_run_is_seen_from_its_start_to_its_end() {
     net.add("out", &[src], 0, Seen::default().sink());
     let prepared = Prepared::new(net.assembly()).unwrap();
     let handle = prepared.handle();
-    assert_eq!(handle.state(), RunState::Starting);
+    assert_eq!(handle.state(), RunState::Prepared);
     let running = prepared.start(TWO_WORKERS).unwrap();
     assert_eq!(handle.state(), RunState::Running);
     running.request_stop();

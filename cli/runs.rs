@@ -1,0 +1,190 @@
+//! The runs of one `fxgraph run`: one, or one more after each start and each other flowgraph that is
+//! asked for.
+
+use crate::commands::run::options;
+use crate::failure::Failure;
+use crate::flowgraph::registry;
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use fxgraph::Control;
+use fxgraph::control::{NotPrepared, Wanted};
+use fxgraph::flowgraph::Plan;
+use fxgraph::runtime::{Prepared, Running, with_causes};
+use std::time::{Duration, Instant};
+
+/// How often it is looked for signals.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs under one control, one after the other.
+pub struct Runs {
+    control: Control,
+    prepared: Option<Prepared>,
+    /// What ran before, for the case that what is prepared cannot be started.
+    before: Option<Plan>,
+    /// What is prepared waits for its start.
+    waits: bool,
+    /// There may be another run after each.
+    is_held: bool,
+    is_over: bool,
+    /// Time that it took to build and to start.
+    starting: Duration,
+}
+
+impl Runs {
+    /// Builds `plan`. With `is_held` it is started when that is asked for, each time that it has ended.
+    pub fn new(plan: Plan, is_held: bool) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let name = plan.name.clone();
+        let (control, prepared) = Control::prepared(plan, registry())
+            .map_err(|error| Failure::because(&not_started(&name), &error))?;
+        if is_held {
+            control.hold();
+        }
+        let (prepared, starting) = (Some(prepared), began.elapsed());
+        Ok(Self {
+            control,
+            prepared,
+            before: None,
+            is_over: false,
+            waits: is_held,
+            is_held,
+            starting,
+        })
+    }
+
+    /// The handle on whatever runs.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Time that it took to build and to start the last run.
+    pub fn starting(&self) -> Duration {
+        self.starting
+    }
+
+    /// Starts the next run, as soon as that is asked for; `None` if there is none.
+    pub fn next(
+        &mut self,
+        signals: &Signals,
+        terminal: &Terminal,
+    ) -> Result<Option<Running>, Failure> {
+        while !self.is_over {
+            if self.waits {
+                match self.wait(signals) {
+                    None => return Ok(None),
+                    Some(Wanted::Start) => {}
+                    Some(Wanted::Other(plan)) => {
+                        self.go_over(*plan, terminal)?;
+                        continue;
+                    }
+                }
+            }
+            let Some(prepared) = self.take_prepared(terminal)? else { continue };
+            let began = Instant::now();
+            let plan = self.control.plan();
+            match prepared.start(options(&plan)) {
+                Ok(running) => {
+                    self.starting += began.elapsed();
+                    self.before = None;
+                    return Ok(Some(running));
+                }
+                Err(error) => {
+                    let Some(before) = self.before.take() else {
+                        return Err(Failure::because(&not_started(&plan.name), &error));
+                    };
+                    self.tell(&with_causes(&error), terminal);
+                    self.prepare(before)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is prepared, or, if that was the run that has ended, the same anew; `None` if it cannot be
+    /// had now, and another start may be asked for.
+    fn take_prepared(&mut self, terminal: &Terminal) -> Result<Option<Prepared>, Failure> {
+        if self.prepared.is_none()
+            && let Err(error) = self.try_prepare(Plan::clone(&self.control.plan()))
+        {
+            let name = not_started(&self.control.plan().name);
+            if !self.is_held {
+                return Err(Failure::because(&name, &error));
+            }
+            let why = with_causes(&error);
+            self.control.tell_not_started(&why);
+            terminal.note(&format!("{name}: {why}"));
+            self.waits = true;
+        }
+        Ok(self.prepared.take())
+    }
+
+    /// Prepares what follows a run that has ended, if something does. One that is held keeps its figures
+    /// until another start is asked for.
+    pub fn ended(&mut self, signals: &Signals, terminal: &Terminal) -> Result<(), Failure> {
+        if signals.look() > 0 {
+            self.is_over = true;
+            return Ok(());
+        }
+        match self.control.wait_wanted(Duration::ZERO) {
+            Some(Wanted::Other(plan)) => {
+                self.waits = false;
+                self.go_over(*plan, terminal)
+            }
+            wanted => {
+                self.is_over = !self.is_held;
+                self.waits = wanted.is_none();
+                Ok(())
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals) -> Option<Wanted> {
+        while signals.look() == 0 {
+            if let Some(wanted) = self.control.wait_wanted(TICK) {
+                return Some(wanted);
+            }
+        }
+        None
+    }
+
+    /// Prepares `plan`, or, if it cannot be built, what was there before.
+    fn go_over(&mut self, plan: Plan, terminal: &Terminal) -> Result<(), Failure> {
+        // Its sockets, files and memory are free then.
+        if let Some(prepared) = self.prepared.take() {
+            prepared.discard();
+        }
+        let before = Plan::clone(&self.control.plan());
+        match self.try_prepare(plan) {
+            Ok(()) => {
+                self.before = Some(before);
+                Ok(())
+            }
+            Err(error) => {
+                self.tell(&with_causes(&error), terminal);
+                self.prepare(before)
+            }
+        }
+    }
+
+    fn prepare(&mut self, plan: Plan) -> Result<(), Failure> {
+        let name = plan.name.clone();
+        self.try_prepare(plan).map_err(|error| Failure::because(&not_started(&name), &error))
+    }
+
+    fn try_prepare(&mut self, plan: Plan) -> Result<(), NotPrepared> {
+        let began = Instant::now();
+        self.prepared = Some(self.control.prepare(plan)?);
+        self.starting = began.elapsed();
+        Ok(())
+    }
+
+    fn tell(&self, why: &str, terminal: &Terminal) {
+        self.control.tell_not_started(why);
+        terminal
+            .note(&format!("the other flowgraph was not started, the one before is back: {why}"));
+    }
+}
+
+fn not_started(flowgraph: &str) -> String {
+    format!("`{flowgraph}` was not started")
+}

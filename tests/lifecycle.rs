@@ -1,0 +1,99 @@
+//! Starts, stops and other flowgraphs over HTTP.
+
+use super::http::{self, Program, Response};
+use super::{TUNABLE, running};
+use std::process::Command;
+use std::time::Duration;
+
+fn put(program: &Program, query: &str, flowgraph: &str) -> Response {
+    let yaml = [("Content-Type", "application/yaml")];
+    let path = format!("/api/v1/flowgraph{query}");
+    http::request(program.address, "PUT", &path, &yaml, flowgraph.as_bytes())
+}
+
+fn state(program: &Program) -> String {
+    program.get("/api/v1/health").json()["state"].as_str().unwrap().to_owned()
+}
+
+fn wait(program: &Program, wanted: &str) {
+    while state(program) != wanted {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn interrupt(program: Program) {
+    let id = program.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = program.end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_flowgraph_that_is_held_starts_again_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::start(folder.path(), TUNABLE, &["--hold"]);
+    assert_eq!(state(&program), "prepared");
+    assert_eq!(program.get("/api/v1/blocks/source").json()["totals"]["frames_out"], 0);
+    for run in 1..=2 {
+        assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
+        wait(&program, "running");
+        assert_eq!(program.post("/api/v1/flowgraph/start").status, 202, "nothing more to do");
+        assert_eq!(program.post("/api/v1/flowgraph/stop").status, 202);
+        let ended = || {
+            let events = program.get("/api/v1/events").json();
+            let kinds = events["events"].as_array().unwrap().iter().map(|event| &event["kind"]);
+            kinds.filter(|kind| **kind == "ended").count()
+        };
+        while ended() < run {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    interrupt(program);
+}
+
+#[test]
+fn another_flowgraph_takes_over_live_or_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), TUNABLE);
+    let other = TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)");
+    let said = put(&program, "?dry_run=true", &other).json();
+    assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
+    assert_eq!(said["blocks"][1]["way"], "nothing");
+    let made = put(&program, "", &other);
+    assert_eq!(made.status, 200, "{made:?}");
+    assert!(made.json()["effective_timestamp"].as_u64().is_some());
+    let flowgraph = program.get("/api/v1/flowgraph").json();
+    assert_eq!(flowgraph["config_hash"], said["config_hash"]);
+
+    let larger = other.replace("  b: {kind: null_sink, input: source.pol1}\n", "")
+        + "  c: {kind: null_sink, input: source.pol1}\n";
+    let refused = put(&program, "", &larger);
+    assert_eq!(refused.problem(409), "not all of it can change while frames flow");
+    let help = refused.json()["help"].clone();
+    assert_eq!((&help[0], &help[1]), (&"`b`: it is taken away".into(), &"`c`: it is new".into()));
+    put(&program, "", "flowgraph: tunable\nblocks: {source: {kind: nul}}").problem(422);
+    put(&program, "?set=3", &other).problem(400);
+    put(&program, "?set=%7B%22x%22:1%7D", &other).problem(422);
+    assert_eq!(state(&program), "running");
+
+    let accepted = put(&program, "?restart=true", &larger);
+    assert_eq!((accepted.status, &accepted.json()["is_restarting"]), (202, &true.into()));
+    let has_block = || program.get("/api/v1/blocks/c").status == 200;
+    while !has_block() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    wait(&program, "running");
+
+    // What is right and cannot be had when it comes to it: the one before is back.
+    let flawed = format!(
+        "{larger}  d: {{kind: file_sink, input: source.pol1, parameters: {{path: no/such/d.npy}}}}\n"
+    );
+    assert_eq!(put(&program, "?restart=true", &flawed).status, 202);
+    let told = || program.get("/api/v1/events").json()["events"].to_string();
+    while !told().contains("not_started") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    wait(&program, "running");
+    assert!(has_block() && program.get("/api/v1/blocks/d").status == 404);
+    super::stop(program);
+}
