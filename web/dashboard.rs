@@ -94,6 +94,14 @@ pub fn rules(plan: &Plan) -> Value {
                 .to_owned(),
         },
     ];
+    alerts.push(Alert {
+        name: "FxgraphNoMargin",
+        query: format!("{} < 0.1", queries.select(metrics::MARGIN, "")),
+        lasting: "5m",
+        severity: "warning",
+        block: None,
+        summary: format!("flowgraph {name} has less than 10 % of real time to spare"),
+    });
     for block in &plan.blocks {
         let is_source = block.ports.inputs.is_empty();
         let family = if is_source { metrics::OUTPUT_FRAMES } else { metrics::INPUT_FRAMES };
@@ -150,11 +158,18 @@ pub fn grafana(plan: &Plan) -> Value {
         queries.select(metrics::QUEUE, ""),
         queries.select(metrics::QUEUE_CAPACITY, "")
     );
+    let buckets = metrics::LATENCY.name;
+    let latency = format!(
+        "histogram_quantile(0.99, sum by (block, le) (rate({buckets}_bucket{{flowgraph={}}}[1m])))",
+        queries.flowgraph
+    );
     let state = format!("{} == 1", queries.select(metrics::STATE, ""));
     let mut panels = vec![
         Panel::stat("State", &state, "{{state}}", "none"),
         Panel::stat("Running for", &queries.select(metrics::ELAPSED, ""), "", "s"),
         Panel::stat("Configuration", &queries.select(metrics::INFO, ""), "{{config_id}}", "none"),
+        Panel::stat("Deadline margin", &queries.select(metrics::MARGIN, ""), "", "percentunit"),
+        Panel::stat("Limited by", &queries.select(metrics::LIMIT, ""), "{{block}}", "none"),
         Panel::stat("Memory", &queries.select(metrics::MEMORY, ""), "", "bytes"),
         Panel::series(
             "Share of real time",
@@ -165,6 +180,14 @@ pub fn grafana(plan: &Plan) -> Value {
         Panel::series("Frames per second", &frames, of_block, "hertz"),
         Panel::series("Bytes per second", &bytes, of_block, "Bps"),
         Panel::series("Busy", &queries.rate(metrics::BUSY, ""), of_block, "percentunit"),
+        Panel::series(
+            "Waiting for room",
+            &queries.rate(metrics::ROOM_WAIT, ""),
+            of_block,
+            "percentunit",
+        ),
+        Panel::series("Latency of sinks, 99 %", &latency, of_block, "s"),
+        Panel::series("Age of the newest sample", &queries.select(metrics::AGE, ""), of_block, "s"),
         Panel::series("Queues", &fill, "{{block}} {{input}}", "percentunit"),
         Panel::series("Losses per second", &queries.rate(metrics::LOSSES, ""), of_block, "none"),
         Panel::series("Faults", &queries.select(metrics::FAULTS, ""), of_block, "none"),

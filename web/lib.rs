@@ -11,8 +11,9 @@
 //! - `live`: rates between two looks at the figures
 //! - `taps`: frames that run by, for clients that come and go
 //! - `views`: what a frame looks like, in a few thousand numbers
+//! - `verdict`: what limits the flowgraph, and what it has to spare
 //! - `problem`: errors as RFC 9457 problem documents
-//! - `metrics`: figures for Prometheus
+//! - `metrics`, `histogram`: figures for Prometheus
 //! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
 //! - [`guard`], [`tls`]: who may ask, how often, and unheard by others
 //! - `pages`: the page at `/` and the one to try the API
@@ -21,6 +22,7 @@ mod api;
 mod app;
 pub mod dashboard;
 pub mod guard;
+mod histogram;
 mod live;
 mod metrics;
 mod pages;
@@ -29,6 +31,7 @@ pub mod server;
 mod taps;
 pub mod tls;
 mod views;
+mod verdict;
 
 pub use guard::{Token, TokenError};
 pub use server::{BindError, Options, Server, Serving};

@@ -28,13 +28,25 @@ pub(crate) struct Rates {
     pub busy_fraction: f64,
     /// Share of the time its GPU works on its frames.
     pub device_busy_fraction: f64,
+    /// Share of the time it waits for frames; a source: for what it makes them of.
+    pub input_wait_fraction: f64,
+    /// Share of the time it waits for room behind it; near 1 says that it is held up by the others.
+    pub room_wait_fraction: f64,
     /// Frames per second that each input takes.
     #[serde(skip)]
     pub inputs: Vec<f64>,
+    /// Most frames that waited before each input.
+    #[serde(skip)]
+    pub input_peaks: Vec<usize>,
 }
 
 impl Rates {
-    fn between(before: &BlockStats, now: &BlockStats, seconds: f64) -> Self {
+    fn between(
+        before: &BlockStats,
+        now: &BlockStats,
+        seconds: f64,
+        input_peaks: Vec<usize>,
+    ) -> Self {
         // A block that was exchanged counts from zero again.
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let share =
@@ -47,7 +59,10 @@ impl Rates {
             bytes_out_per_second: rate(before.bytes_out, now.bytes_out),
             busy_fraction: share(before.busy, now.busy),
             device_busy_fraction: share(before.device_busy, now.device_busy),
+            input_wait_fraction: share(before.input_wait, now.input_wait),
+            room_wait_fraction: share(before.room_wait, now.room_wait),
             inputs: queues.map(|(before, now)| rate(before.taken, now.taken)).collect(),
+            input_peaks,
         }
     }
 }
@@ -74,9 +89,12 @@ impl Live {
             let seconds = (now.0 - before.0).as_secs_f64();
             let known: HashMap<&str, &BlockStats> =
                 before.1.iter().map(|stats| (stats.name.as_str(), stats)).collect();
+            let mut peaks: HashMap<String, Vec<usize>> =
+                control.take_queue_peaks().into_iter().collect();
             let rates = now.1.iter().filter_map(|stats| {
                 let before = known.get(stats.name.as_str())?;
-                Some((stats.name.clone(), Rates::between(before, stats, seconds)))
+                let peaks = peaks.remove(&stats.name).unwrap_or_default();
+                Some((stats.name.clone(), Rates::between(before, stats, seconds, peaks)))
             });
             let rates = Arc::new(rates.collect());
             *self.0.write().unwrap_or_else(PoisonError::into_inner) = rates;
@@ -104,6 +122,10 @@ mod tests {
             bytes_out: 20 * frames,
             busy: Duration::from_millis(frames),
             device_busy: Duration::ZERO,
+            input_wait: Duration::from_millis(2 * frames),
+            room_wait: Duration::from_millis(3 * frames),
+            newest_timestamp: None,
+            latencies: None,
             works: frames,
             queues: vec![Queue { queued: 0, depth: 4, taken: frames }],
             counters: Vec::new(),
@@ -113,7 +135,7 @@ mod tests {
 
     #[test]
     fn rates_are_differences_over_time_and_never_negative() {
-        let rates = Rates::between(&stats(100), &stats(300), 2.0);
+        let rates = Rates::between(&stats(100), &stats(300), 2.0, vec![3]);
         let expected = Rates {
             frames_in_per_second: 100.0,
             frames_out_per_second: 200.0,
@@ -121,10 +143,13 @@ mod tests {
             bytes_out_per_second: 2000.0,
             busy_fraction: 0.1,
             device_busy_fraction: 0.0,
+            input_wait_fraction: 0.2,
+            room_wait_fraction: 0.3,
             inputs: vec![100.0],
+            input_peaks: vec![3],
         };
         assert_eq!(rates, expected);
-        let exchanged = Rates::between(&stats(300), &stats(0), 1.0);
+        let exchanged = Rates::between(&stats(300), &stats(0), 1.0, Vec::new());
         assert_eq!(exchanged, Rates { inputs: vec![0.0], ..Rates::default() });
     }
 }

@@ -3,6 +3,8 @@
 //! Every scrape reads the figures anew: they are counted by the runtime and by the blocks, not here.
 
 use crate::app::App;
+use crate::histogram::Histograms;
+use crate::verdict;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
@@ -12,6 +14,7 @@ use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
 use prometheus::core::Collector;
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 use std::collections::{BTreeMap, HashMap};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A family of figures. Names are `fxgraph_<noun>_<unit>`, counters end in `_total`; each carries the
 /// label `flowgraph` too.
@@ -64,12 +67,26 @@ families! {
         "Frames per second that the block has to take (a source: push) to keep up with the telescope.";
     BUSY "fxgraph_block_busy_seconds_total" BLOCK,
         "Time that the block worked. More than 0.9 s each second: it limits the flowgraph.";
+    INPUT_WAIT "fxgraph_block_input_wait_seconds_total" BLOCK,
+        "Time that the block waited for frames, a source for what it makes them of. Normal where others limit.";
+    ROOM_WAIT "fxgraph_block_room_wait_seconds_total" BLOCK,
+        "Time that the block waited for room behind it. If it grows, a block downstream is too slow.";
+    AGE "fxgraph_block_sample_age_seconds" BLOCK,
+        "Age of the newest sample that the block has put out (a sink: taken). If it grows, it falls behind.";
+    LATENCY "fxgraph_sink_latency_seconds" BLOCK,
+        "Time from the source's push of a frame's newest sample until the sink is done with the frame.";
+    MARGIN "fxgraph_flowgraph_deadline_margin_ratio" &[],
+        "Share of signal time that the slowest block has to spare. Below 0.1 data will soon be lost.";
+    LIMIT "fxgraph_flowgraph_limit_info" &["block"],
+        "1 for the block that limits the flowgraph, none while the sources do. To be faster, begin there.";
     DEVICE_BUSY "fxgraph_block_device_busy_seconds_total" BLOCK,
         "Time that a GPU worked on the block's frames. All blocks of one GPU have one second each second.";
     LOSSES "fxgraph_block_losses_total" BLOCK,
         "Lost data, all causes together, each in its own unit. If it grows, see the block's counters.";
     QUEUE "fxgraph_queue_frames" &["block", "kind", "device", "input"],
         "Frames that wait before an input. If it is full all the time, the block is too slow.";
+    QUEUE_PEAK "fxgraph_queue_peak_frames" &["block", "kind", "device", "input"],
+        "Most frames that waited before an input in the last second. At capacity now and then: no reserve.";
     QUEUE_CAPACITY "fxgraph_queue_capacity_frames" &["block", "kind", "device", "input"],
         "Frames that the queue before an input holds at most.";
 }
@@ -179,7 +196,8 @@ fn text(app: &App) -> String {
     let page = Page { flowgraph: plan.name.clone(), registry: Registry::new() };
     flowgraph(&page, app, &plan);
     blocks(&page, &rows);
-    queues(&page, &rows);
+    times(&page, app, &plan, &rows);
+    queues(&page, app, &rows);
     counters(&page, &rows);
     // Everything was registered with names and labels that can be written.
     TextEncoder::new().encode_to_string(&page.registry.gather()).unwrap_or_default()
@@ -212,7 +230,7 @@ fn blocks(page: &Page, rows: &[Row]) {
     page.gauge(BLOCK_STATE, states);
     let expected = rows.iter().map(|row| (&row.labels, expected_rate_hertz(row.block)));
     page.gauge(EXPECTED, expected);
-    let counters: [(Family, Figure); 9] = [
+    let counters: [(Family, Figure); 11] = [
         (FAULTS, |stats| stats.faults as f64),
         (RESTARTS, |stats| stats.restarts as f64),
         (WORKS, |stats| stats.works as f64),
@@ -221,6 +239,8 @@ fn blocks(page: &Page, rows: &[Row]) {
         (INPUT_BYTES, |stats| stats.bytes_in as f64),
         (OUTPUT_BYTES, |stats| stats.bytes_out as f64),
         (BUSY, |stats| stats.busy.as_secs_f64()),
+        (INPUT_WAIT, |stats| stats.input_wait.as_secs_f64()),
+        (ROOM_WAIT, |stats| stats.room_wait.as_secs_f64()),
         (LOSSES, |stats| stats.losses() as f64),
     ];
     for (family, figure) in counters {
@@ -231,7 +251,34 @@ fn blocks(page: &Page, rows: &[Row]) {
     page.counter(DEVICE_BUSY, busy);
 }
 
-fn queues(page: &Page, rows: &[Row]) {
+/// How far behind, how late, and what there is to spare.
+fn times(page: &Page, app: &App, plan: &Plan, rows: &[Row]) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let ages =
+        rows.iter().filter_map(|row| Some((&row.labels, sample_age(row.block, row.stats, now)?)));
+    page.gauge(AGE, ages);
+    let latencies =
+        rows.iter().filter_map(|row| Some((&row.labels[..], row.stats.latencies.clone()?)));
+    let options = page.options(LATENCY.name, LATENCY.help);
+    page.add(Histograms::new(options, LATENCY.labels, latencies));
+    let rates = app.live.rates();
+    let known = verdict::known(plan, &rates);
+    let none: [String; 0] = [];
+    let margin = verdict::deadline_margin(&known);
+    page.gauge(MARGIN, margin.map(|margin| (none, margin)).into_iter());
+    let limit = verdict::limit(&known).and_then(|limit| limit.block);
+    page.gauge(LIMIT, limit.map(|block| ([block], 1.0)).into_iter());
+}
+
+/// Age at Unix time `now` of the newest sample that came through a block, in seconds; `None` if it is not
+/// known what time its samples are of.
+pub(crate) fn sample_age(block: &PlannedBlock, stats: &BlockStats, now: f64) -> Option<f64> {
+    let clock = block.ports.outputs.first().or(block.ports.inputs.first())?.clock;
+    let newest = stats.newest_timestamp.filter(|_| clock.sync_time_seconds > 0.0)?;
+    Some(now - clock.sync_time_seconds - newest as f64 / clock.adc_sample_rate_hz)
+}
+
+fn queues(page: &Page, app: &App, rows: &[Row]) {
     let all = || {
         rows.iter().flat_map(|row| {
             let named = row.block.input_names.iter().zip(&row.stats.queues);
@@ -239,6 +286,12 @@ fn queues(page: &Page, rows: &[Row]) {
         })
     };
     page.gauge(QUEUE, all().map(|(labels, queue)| (labels, queue.queued as f64)));
+    let rates = app.live.rates();
+    let peaks = rows.iter().filter_map(|row| {
+        let peaks = &rates.get(&row.block.name)?.input_peaks;
+        Some(row.block.input_names.iter().zip(peaks).map(|(input, peak)| (row.with(input), *peak)))
+    });
+    page.gauge(QUEUE_PEAK, peaks.flatten().map(|(labels, peak)| (labels, peak as f64)));
     page.gauge(QUEUE_CAPACITY, all().map(|(labels, queue)| (labels, queue.depth as f64)));
 }
 
@@ -284,7 +337,8 @@ mod tests {
         for Family { name, help, labels } in FAMILIES {
             assert!(name.starts_with("fxgraph_"), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
-            let units = ["_info", "_state", "_seconds", "_bytes", "_hertz", "_frames", "_total"];
+            let units =
+                ["_info", "_state", "_seconds", "_bytes", "_hertz", "_frames", "_ratio", "_total"];
             assert!(units.iter().any(|unit| name.ends_with(unit)), "{name}");
             assert!(help.len() > 30 && help.ends_with('.'), "{name}: {help}");
             assert!(!labels.contains(&"flowgraph"), "{name}");

@@ -118,6 +118,13 @@ impl Control {
         self.0.run().stats()
     }
 
+    /// Most frames that waited before each input of each block since the last call: for one that looks
+    /// regularly and tells the others.
+    #[must_use]
+    pub fn take_queue_peaks(&self) -> Vec<(String, Vec<usize>)> {
+        self.0.run().take_peaks()
+    }
+
     /// What went wrong so far, in order.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {

@@ -225,7 +225,7 @@ pub(super) fn launch(
     run: &Arc<Run>,
     link: &Arc<Link>,
 ) -> std::io::Result<Arc<Cell>> {
-    let cell = Cell::new(&part);
+    let cell = Cell::new(&part, Instant::now());
     run.add_companion(&cell);
     let occupant = part.occupant();
     let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id);

@@ -13,7 +13,7 @@ use crate::retune::{Coming, ConfigChange};
 use concurrent_queue::ConcurrentQueue;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The queue of one edge.
 pub struct Edge {
@@ -24,6 +24,8 @@ pub struct Edge {
     /// reader stalls neither the writer nor its other readers.
     closed: AtomicBool,
     popped: AtomicU64,
+    /// Most frames that waited at once since somebody looked.
+    peak: AtomicUsize,
     /// Woken by every push and by the end of the stream.
     pub(crate) reader: Waker,
     /// Woken by every pop: wakes coalesce, and waking only a full queue would lose some.
@@ -39,6 +41,7 @@ impl Edge {
             ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             popped: AtomicU64::new(0),
+            peak: AtomicUsize::new(0),
             reader: Waker::default(),
             writer: Waker::default(),
         })
@@ -60,6 +63,11 @@ impl Edge {
     #[must_use]
     pub fn popped(&self) -> u64 {
         self.popped.load(Ordering::Relaxed)
+    }
+
+    /// Most frames that waited at once since the last call.
+    pub(super) fn take_peak(&self) -> usize {
+        self.peak.swap(self.queued(), Ordering::Relaxed)
     }
 
     /// No more frames will come; what is queued is still read.
@@ -95,6 +103,7 @@ impl Edge {
         }
         let refused = self.queue.push(frame).is_err();
         debug_assert!(!refused, "a writer asks for room before it pushes");
+        self.peak.fetch_max(self.queued(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.is_closed() {
             self.discard();
@@ -121,16 +130,29 @@ pub(crate) struct FrameReader {
     taken: u64,
     /// Timestamp of the newest frame that came off the edge.
     newest: Option<u64>,
+    /// Timestamps of the frames that the block took in this turn.
+    turn_times: [u64; TURN as usize],
+    turn_taken: usize,
 }
 
 impl FrameReader {
     pub(crate) fn new(edge: Arc<Edge>) -> Self {
         let front = VecDeque::new();
-        Self { edge, front, tee: None, turn: u32::MAX, taken: 0, newest: None }
+        Self {
+            edge,
+            front,
+            tee: None,
+            turn: u32::MAX,
+            taken: 0,
+            newest: None,
+            turn_times: [0; TURN as usize],
+            turn_taken: 0,
+        }
     }
 
     /// Begins a turn of limited length; without this call there is no limit.
     pub(crate) fn begin_turn(&mut self) {
+        self.turn_taken = 0;
         self.turn = match &self.tee {
             Some(tee) if tee.may_hold_up() => TURN.min(tee.room() as u32),
             _ => TURN,
@@ -151,7 +173,16 @@ impl FrameReader {
         let frame = self.front.pop_front().or_else(|| self.pop_edge())?;
         self.turn -= 1;
         self.taken += 1;
+        if let Some(time) = self.turn_times.get_mut(self.turn_taken) {
+            *time = frame.header().timestamp;
+            self.turn_taken += 1;
+        }
         Some(frame)
+    }
+
+    /// Timestamps of the frames that the block took in this turn.
+    pub(crate) fn turn_times(&self) -> &[u64] {
+        &self.turn_times[..self.turn_taken]
     }
 
     /// Frames that the block took so far.
@@ -322,6 +353,12 @@ impl FrameWriter {
     /// Whether every reader has room, whatever may be pushed in this turn.
     pub(crate) fn readers_have_room(&self) -> bool {
         self.edges.iter().all(|edge| edge.has_room())
+    }
+
+    /// Whether nothing can be pushed now, for want of room or of a buffer.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let has_buffer = || self.pool.as_ref().is_none_or(|pool| pool.available() > 0);
+        !self.readers_have_room() || !has_buffer()
     }
 
     /// Whether there were readers and all are gone; `None` if there never was one.

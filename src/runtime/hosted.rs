@@ -3,6 +3,7 @@
 use super::assembly::PartOutput;
 use super::beside::Beside;
 use super::edge::{Edge, FrameReader, FrameWriter};
+use super::timing::For;
 use crate::block::{Block, BlockError, Input, Io, Next, Output};
 use crate::retune::ConfigChange;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,8 @@ pub struct Hosted {
     pub(super) beside: Option<Beside>,
     /// The block is being exchanged while its queues hold.
     pub(super) is_held: bool,
+    /// The block has ended, and frames that it made still wait for room.
+    pub(super) has_ended: bool,
 }
 
 impl Hosted {
@@ -41,6 +44,7 @@ impl Hosted {
             outputs: outputs.iter().map(writing).collect(),
             beside: None,
             is_held: false,
+            has_ended: false,
         }
     }
 
@@ -53,6 +57,26 @@ impl Hosted {
     pub(super) fn is_abandoned(&self) -> bool {
         let mut written = self.outputs.iter().filter_map(|o| o.writer.is_abandoned()).peekable();
         written.peek().is_some() && written.all(|abandoned| abandoned)
+    }
+
+    /// The block has ended; `false` if frames of it have to go out before.
+    pub(super) fn may_end(&mut self) -> bool {
+        self.has_ended = true;
+        // Nobody takes its place any more.
+        self.beside = None;
+        self.outputs.iter_mut().all(|output| output.writer.push_made_before())
+    }
+
+    /// What the block waits for that has nothing to do; `None` if it is for neither of both: for a device.
+    pub(super) fn waits_for(&self) -> Option<For> {
+        let waits = |input: &Input| input.reader.waits();
+        let is_held_up = self.outputs.iter().any(|output| output.writer.is_held_up());
+        if is_held_up && (self.inputs.is_empty() || self.inputs.iter().any(waits)) {
+            Some(For::Room)
+        } else {
+            let lacks_input = self.inputs.is_empty() || !self.inputs.iter().all(waits);
+            lacks_input.then_some(For::Input)
+        }
     }
 
     pub(super) fn begin_turn(&mut self) {

@@ -13,6 +13,7 @@
 //! - `tally`: what is counted in one place, whichever block is there
 //! - `replace`: the same for blocks without outputs
 //! - `tap`: readers that come and go
+//! - `timing`: where the time of a block goes, and how long frames are under way
 //! - `run`: what the blocks of a run and its handles share
 //! - `fsdr`: the only room that names FutureSDR
 
@@ -34,6 +35,7 @@ pub(crate) mod shadow;
 mod tally;
 pub(crate) mod tap;
 mod tee;
+mod timing;
 
 pub use assembly::{Assembly, OnFault, Options, Part, PartOutput, Rebuild, Thread};
 pub use event::{Event, EventKind};
@@ -44,6 +46,7 @@ pub use report::{
 };
 pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
+pub use timing::{LATENCY_BOUNDS_SECONDS, Latencies};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

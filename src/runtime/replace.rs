@@ -90,7 +90,7 @@ impl Handle {
         let Some(place) = self.run().cell(&name).map(Arc::clone) else {
             return Err(Unanswered::NoSuchBlock(name).into());
         };
-        let aside = Aside { run: self.run(), cell: Cell::new(&part) };
+        let aside = Aside { run: self.run(), cell: Cell::new(&part, Instant::now()) };
         self.run().add_companion(&aside.cell);
         let inputs = part.ports.inputs.len();
         let mut occupant = part.occupant();

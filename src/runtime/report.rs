@@ -1,5 +1,6 @@
 //! What a run says about itself, while it goes on and when it has ended.
 
+use super::timing::Latencies;
 use crate::counter::Named;
 use std::any::Any;
 use std::error::Error;
@@ -88,6 +89,14 @@ pub struct BlockStats {
     pub busy: Duration,
     /// Time that a GPU spent on its frames.
     pub device_busy: Duration,
+    /// Time it waited for frames; a source: for what it makes them of.
+    pub input_wait: Duration,
+    /// Time it waited for room behind it.
+    pub room_wait: Duration,
+    /// Timestamp after the newest sample that it pushed; a block without outputs: that it took.
+    pub newest_timestamp: Option<u64>,
+    /// How long after the sources it was done with frames; for blocks without outputs.
+    pub latencies: Option<Latencies>,
     /// Calls of its `work`.
     pub works: u64,
     /// Queues in front of its inputs, in the order of the ports.

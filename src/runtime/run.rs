@@ -6,8 +6,10 @@ use super::event::{EventKind, Events};
 use super::hosted::Mailbox;
 use super::report::{BlockStats, Failure, Queue, Report, RunState, State, panic_text, with_causes};
 use super::tally::Tally;
+use super::timing::{Latency, Pushes, Waiting};
 use crate::block::BlockError;
 use crate::kind::Waker;
+use crate::port::PortType;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -54,8 +56,16 @@ pub(super) struct Cell {
     arrived: AtomicBool,
     state: AtomicU8,
     inputs: Vec<(Arc<Edge>, u64)>,
-    /// Frames pushed and the bytes of each.
-    outputs: Vec<(AtomicU64, u64)>,
+    outputs: Vec<CellOutput>,
+    /// Samples of a frame of each input.
+    input_samples: Vec<u64>,
+    /// Timestamp after the newest sample that it pushed, or that it took and has no outputs.
+    newest: AtomicU64,
+    /// How long it waited for what.
+    pub waits: Waiting,
+    /// What its frames are made of, for a block without outputs.
+    sources: OnceLock<Vec<Arc<Pushes>>>,
+    latency: Latency,
     busy_nanoseconds: AtomicU64,
     works: AtomicU64,
     faults: AtomicU64,
@@ -64,6 +74,15 @@ pub(super) struct Cell {
     /// When a skipped frame was told of, and how many were not since.
     told: Mutex<Option<(Instant, u64)>>,
     pub tally: Mutex<Tally>,
+}
+
+/// One output port of a block.
+struct CellOutput {
+    pushed: AtomicU64,
+    frame_bytes: u64,
+    frame_samples: u64,
+    /// What a source pushed when.
+    pushes: Option<Arc<Pushes>>,
 }
 
 /// What a block did wrong.
@@ -100,10 +119,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cell {
-    pub fn new(part: &Part) -> Arc<Self> {
+    pub fn new(part: &Part, epoch: Instant) -> Arc<Self> {
         let inputs = part.inputs.iter().cloned();
         let in_bytes = part.ports.inputs.iter().map(|port| port.frame_bytes() as u64);
-        let out_bytes = part.ports.outputs.iter().map(|port| port.frame_bytes() as u64);
+        let is_source = part.inputs.is_empty();
+        let output = |port: &PortType| CellOutput {
+            pushed: AtomicU64::new(0),
+            frame_bytes: port.frame_bytes() as u64,
+            frame_samples: port.clock.samples_per_frame,
+            pushes: is_source.then(Pushes::new),
+        };
         Arc::new(Self {
             name: part.name.clone(),
             wake: part.wake.clone(),
@@ -112,7 +137,17 @@ impl Cell {
             arrived: AtomicBool::new(false),
             state: AtomicU8::new(State::Starting as u8),
             inputs: inputs.zip(in_bytes).collect(),
-            outputs: out_bytes.map(|bytes| (AtomicU64::new(0), bytes)).collect(),
+            outputs: part.ports.outputs.iter().map(output).collect(),
+            input_samples: part
+                .ports
+                .inputs
+                .iter()
+                .map(|port| port.clock.samples_per_frame)
+                .collect(),
+            newest: AtomicU64::new(u64::MAX),
+            waits: Waiting::new(epoch),
+            sources: OnceLock::new(),
+            latency: Latency::default(),
             busy_nanoseconds: AtomicU64::new(0),
             works: AtomicU64::new(0),
             faults: AtomicU64::new(0),
@@ -123,8 +158,45 @@ impl Cell {
         })
     }
 
-    pub fn set_pushed(&self, output: usize, frames: u64) {
-        self.outputs[output].0.store(frames, Ordering::Relaxed);
+    /// The block has pushed `frames` frames so far, the last one of timestamp `last`.
+    pub fn set_pushed(&self, output: usize, frames: u64, last: Option<u64>) {
+        let output = &self.outputs[output];
+        let is_new = output.pushed.swap(frames, Ordering::Relaxed) != frames;
+        let Some(last) = last.filter(|_| is_new) else { return };
+        let until = last.saturating_add(output.frame_samples);
+        self.newest.store(until, Ordering::Relaxed);
+        if let Some(pushes) = &output.pushes {
+            pushes.note(until, self.waits.now());
+        }
+    }
+
+    /// The block, which has no outputs, is done with frames of `input` of these timestamps.
+    pub fn note_done(&self, input: usize, times: &[u64]) {
+        if times.is_empty() {
+            return;
+        }
+        let now = self.waits.now();
+        let sources = self.sources.get().map_or(&[][..], Vec::as_slice);
+        for time in times {
+            let until = time.saturating_add(self.input_samples[input]);
+            self.newest.store(until, Ordering::Relaxed);
+            self.latency.note(sources, until, now);
+        }
+    }
+
+    /// What the block's outputs were pushed when, if it is a source.
+    pub fn pushes(&self) -> impl Iterator<Item = &Arc<Pushes>> {
+        self.outputs.iter().filter_map(|output| output.pushes.as_ref())
+    }
+
+    /// Has the block, which has no outputs, measure how long after `sources` it is.
+    pub fn set_sources(&self, sources: Vec<Arc<Pushes>>) {
+        let _ = self.sources.set(sources);
+    }
+
+    /// Most frames that waited before each input since the last call.
+    pub fn take_peaks(&self) -> Vec<usize> {
+        self.inputs.iter().map(|(edge, _)| edge.take_peak()).collect()
     }
 
     pub fn add_busy(&self, time: Duration) {
@@ -154,7 +226,12 @@ impl Cell {
 
     pub fn stats(&self) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
-        let outs = || self.outputs.iter().map(|(n, bytes)| (n.load(Ordering::Relaxed), *bytes));
+        let outs = || {
+            let pushed = |output: &CellOutput| output.pushed.load(Ordering::Relaxed);
+            self.outputs.iter().map(move |output| (pushed(output), output.frame_bytes))
+        };
+        let [input_wait, room_wait] = self.waits.totals();
+        let newest = self.newest.load(Ordering::Relaxed);
         let queue = |edge: &Edge| Queue {
             queued: edge.queued(),
             depth: edge.depth(),
@@ -174,6 +251,10 @@ impl Cell {
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
             device_busy: Duration::from_nanos(tally.device_nanoseconds()),
+            input_wait,
+            room_wait,
+            newest_timestamp: (newest != u64::MAX).then_some(newest),
+            latencies: self.sources.get().map(|_| self.latency.get()),
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
             counters: tally.list(),
@@ -312,6 +393,11 @@ impl Run {
         let failure = cell.note_fault(fault);
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         self.events.add(EventKind::Restarted, Some(&cell.name), failure.text());
+    }
+
+    /// Most frames that waited before each input of each block since the last call.
+    pub fn take_peaks(&self) -> Vec<(String, Vec<usize>)> {
+        self.cells.iter().map(|cell| (cell.name.clone(), cell.take_peaks())).collect()
     }
 
     pub fn failures(&self) -> Vec<Failure> {

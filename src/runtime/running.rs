@@ -10,11 +10,12 @@ use super::run::{Cell, Gate, Run, lock};
 use super::tally::Occupant;
 use crate::counter::Counters;
 use crate::kind::Waker;
+use crate::port::PortType;
 use crate::summary::Summary;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Starts every block, then lets all of them work. Returns when all have started, or, if one
 /// could not, when all have finished again.
@@ -45,7 +46,10 @@ impl Prepared {
 
     fn with_events(assembly: Assembly, events: Arc<Events>) -> Result<Self, StartError> {
         let connections = assembly.connections()?;
-        let run = Run::new(assembly.parts.iter().map(Cell::new).collect(), events);
+        let epoch = Instant::now();
+        let cells = assembly.parts.iter().map(|part| Cell::new(part, epoch)).collect();
+        let run = Run::new(cells, events);
+        measure_latency(&assembly, &connections, &run);
         Ok(Self { assembly, connections, run })
     }
 
@@ -75,6 +79,31 @@ impl Prepared {
             return Err(StartError::Blocks(run.wait().failures));
         }
         Ok(running)
+    }
+}
+
+/// Has each block without outputs know the sources whose samples come to it and that count them alike.
+fn measure_latency(assembly: &Assembly, connections: &[Connection], run: &Run) {
+    for (sink, part) in assembly.parts.iter().enumerate() {
+        let Some(port) = part.ports.inputs.first().filter(|_| part.outputs.is_empty()) else {
+            continue;
+        };
+        let rate = |port: &PortType| port.clock.adc_sample_rate_hz.to_bits();
+        let mut upstream = vec![sink];
+        let mut next = 0;
+        while let Some(&to) = upstream.get(next) {
+            let before = connections.iter().filter(|c| c.to == to).map(|c| c.from);
+            let before: Vec<usize> = before.filter(|block| !upstream.contains(block)).collect();
+            upstream.extend(before);
+            next += 1;
+        }
+        let counts_alike = |block: &&usize| {
+            let outputs = &assembly.parts[**block].ports.outputs;
+            outputs.iter().all(|output| rate(output) == rate(port))
+        };
+        let sources = upstream.iter().filter(counts_alike);
+        let sources = sources.flat_map(|block| run.cells[*block].pushes().cloned()).collect();
+        run.cells[sink].set_sources(sources);
     }
 }
 
@@ -205,6 +234,11 @@ impl Handle {
     /// See [`Events::watch`](super::event::Events::watch).
     pub(crate) fn watch_events(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
         self.run.events.watch(watch);
+    }
+
+    /// Most frames that waited before each input of each block since the last call.
+    pub(crate) fn take_peaks(&self) -> Vec<(String, Vec<usize>)> {
+        self.run.take_peaks()
     }
 
     /// Adds an event.

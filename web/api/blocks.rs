@@ -3,6 +3,7 @@
 use super::types::Carries;
 use crate::app::App;
 use crate::live::Rates;
+use crate::metrics::sample_age;
 use crate::problem::Problem;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,10 +11,13 @@ use axum::http::StatusCode;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::suggest;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
-use fxgraph::runtime::{BlockStats, Failure, State as BlockState};
+use fxgraph::runtime::{
+    BlockStats, Failure, LATENCY_BOUNDS_SECONDS, Latencies, State as BlockState,
+};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// Why a block failed.
@@ -48,6 +52,10 @@ pub(super) struct Totals {
     works: u64,
     /// Time it spent working.
     busy_seconds: f64,
+    /// Time it waited for frames; a source: for what it makes them of.
+    input_wait_seconds: f64,
+    /// Time it waited for room behind it.
+    room_wait_seconds: f64,
     /// Time that its GPU spent on its frames; `null` on the processor.
     device_busy_seconds: Option<f64>,
     /// Lost data, all causes together, each in its own unit.
@@ -99,6 +107,8 @@ struct InputInfo {
     carries: Carries,
     /// Frames that wait in front of it.
     queued_frames: usize,
+    /// Most frames that waited there in the last second; `null` in the first one.
+    queue_peak_frames: Option<usize>,
     /// Frames that its queue holds at most.
     queue_frames: usize,
     /// Frames it takes per second; `null` in the first second.
@@ -130,6 +140,35 @@ struct CounterInfo {
     help: &'static str,
 }
 
+/// How long frames were under way.
+#[derive(Serialize, ToSchema)]
+struct LatencyInfo {
+    /// Frames that were measured.
+    frames: u64,
+    /// Mean over all of them; `null` without any.
+    mean_seconds: Option<f64>,
+    /// Time within which 99 % of them came, as the bound of a class; `null` if it is beyond the last one.
+    within_seconds: Option<f64>,
+}
+
+impl LatencyInfo {
+    fn of(latencies: &Latencies) -> Self {
+        let frames: u64 = latencies.counts.iter().sum();
+        let mut seen = 0;
+        let class = latencies.counts.iter().position(|count| {
+            seen += count;
+            seen * 100 >= frames * 99
+        });
+        Self {
+            frames,
+            mean_seconds: (frames > 0).then(|| latencies.sum.as_secs_f64() / frames as f64),
+            within_seconds: class
+                .filter(|_| frames > 0)
+                .and_then(|class| LATENCY_BOUNDS_SECONDS.get(class).copied()),
+        }
+    }
+}
+
 /// A block.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BlockPage {
@@ -145,6 +184,12 @@ pub(super) struct BlockPage {
     /// JSON Schema of its parameters, with their texts and limits; `null` for a copy between devices.
     #[schema(value_type = Option<Object>)]
     parameters_schema: Option<serde_json::Value>,
+    /// Timestamp after the newest sample that it put out; a sink: that it took.
+    newest_timestamp: Option<u64>,
+    /// The age of that sample, where it is known what time samples are of.
+    sample_age_seconds: Option<f64>,
+    /// How long frames were under way from the sources, for a sink.
+    latency: Option<LatencyInfo>,
     /// What it counts.
     counters: Vec<CounterInfo>,
     /// What it says for itself.
@@ -191,6 +236,8 @@ impl Look {
                 bytes_out: count(|stats| stats.bytes_out),
                 works: count(|stats| stats.works),
                 busy_seconds: stats.map_or(0.0, |stats| stats.busy.as_secs_f64()),
+                input_wait_seconds: stats.map_or(0.0, |stats| stats.input_wait.as_secs_f64()),
+                room_wait_seconds: stats.map_or(0.0, |stats| stats.room_wait.as_secs_f64()),
                 device_busy_seconds: stats
                     .filter(|_| on_device)
                     .map(|stats| stats.device_busy.as_secs_f64()),
@@ -204,6 +251,7 @@ impl Look {
 
     fn page(&self, app: &App, plan: &Plan, index: usize) -> BlockPage {
         let block = &plan.blocks[index];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let queue = |input: usize| self.stats(block)?.queues.get(input).copied();
         let inputs = block.inputs.iter().zip(&block.ports.inputs).enumerate();
         let outputs = block.ports.outputs.iter().enumerate();
@@ -223,6 +271,9 @@ impl Look {
                     ),
                     carries: carries.into(),
                     queued_frames: queue(input).map_or(0, |queue| queue.queued),
+                    queue_peak_frames: self
+                        .rates(block)
+                        .and_then(|rates| rates.input_peaks.get(input).copied()),
                     queue_frames: queue(input).map_or(block.queue, |queue| queue.depth),
                     frames_per_second: self
                         .rates(block)
@@ -251,6 +302,12 @@ impl Look {
                     help: named.help,
                 })
                 .collect(),
+            newest_timestamp: self.stats(block).and_then(|stats| stats.newest_timestamp),
+            sample_age_seconds: self.stats(block).and_then(|stats| sample_age(block, stats, now)),
+            latency: self
+                .stats(block)
+                .and_then(|stats| stats.latencies.as_ref())
+                .map(LatencyInfo::of),
             text: self.stats(block).map_or_else(String::new, |stats| stats.summary.clone()),
         }
     }

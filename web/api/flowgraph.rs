@@ -3,6 +3,7 @@
 use super::blocks::{Fault, Look};
 use crate::app::App;
 use crate::problem::Problem;
+use crate::verdict::{self, Limit};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -79,6 +80,8 @@ struct EdgeInfo {
     bytes_per_second: Option<f64>,
     /// Frames that wait.
     queued_frames: usize,
+    /// Most frames that waited in the last second; `null` in the first one.
+    queue_peak_frames: Option<usize>,
     /// Frames that the queue holds at most.
     queue_frames: usize,
 }
@@ -119,6 +122,10 @@ pub(super) struct FlowgraphPage {
     version: &'static str,
     /// Its parameters.
     parameters: Vec<ParameterInfo>,
+    /// What limits it; `null` in the first second.
+    limited_by: Option<Limit>,
+    /// Share of signal time that the slowest block has to spare; below zero it cannot keep up with the telescope.
+    deadline_margin_fraction: Option<f64>,
     /// Faults so far, in order.
     faults: Vec<Fault>,
     /// Blocks and edges, with what flows.
@@ -156,6 +163,9 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
             frames_per_second: rate,
             bytes_per_second: rate.map(|rate| rate * port.frame_bytes() as f64),
             queued_frames: queue.map_or(0, |queue| queue.queued),
+            queue_peak_frames: look
+                .rates(block)
+                .and_then(|rates| rates.input_peaks.get(input).copied()),
             queue_frames: queue.map_or(block.queue, |queue| queue.depth),
         }
     });
@@ -180,6 +190,8 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
 pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
     let plan = app.control.plan();
     let graph = graph(&plan, &Look::at(&app));
+    let rates = app.live.rates();
+    let known = verdict::known(&plan, &rates);
     let parameters = plan.parameters.iter().map(|parameter| ParameterInfo {
         name: parameter.name.clone(),
         value: parameter.value.clone(),
@@ -196,6 +208,8 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         steady_state_timestamp: app.control.steady_state_timestamp(),
         version: env!("CARGO_PKG_VERSION"),
         parameters: parameters.collect(),
+        limited_by: verdict::limit(&known),
+        deadline_margin_fraction: verdict::deadline_margin(&known),
         faults: app.control.failures().into_iter().map(Into::into).collect(),
         graph,
         resolved_yaml: plan.resolved_yaml.to_string(),

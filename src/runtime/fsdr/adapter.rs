@@ -13,6 +13,7 @@ use crate::runtime::beside::Turn;
 use crate::runtime::hosted::Hosted;
 use crate::runtime::report::State;
 use crate::runtime::run::{Cell, Fault, Gate, Run};
+use crate::runtime::timing::For;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
@@ -104,7 +105,8 @@ impl Adapter {
 
     fn note_pushed(&self, outputs: &[Output]) {
         for (number, output) in outputs.iter().enumerate() {
-            self.cell.set_pushed(number, output.writer.pushed());
+            let writer = &output.writer;
+            self.cell.set_pushed(number, writer.pushed(), writer.last());
         }
     }
 
@@ -144,6 +146,7 @@ impl Kernel for Adapter {
                 return Ok(());
             }
         }
+        self.cell.waits.end();
         self.share_the_thread().await;
         if !self.obey() {
             io.finished = true;
@@ -156,8 +159,15 @@ impl Kernel for Adapter {
             return Ok(());
         }
         match hosted.settle(run, cell) {
+            Turn::Work if hosted.has_ended => {
+                io.finished = true;
+                return Ok(());
+            }
             Turn::Work if !hosted.is_held => {}
-            Turn::Work | Turn::Hold => return Ok(()),
+            Turn::Work | Turn::Hold => {
+                cell.waits.begin(For::Room);
+                return Ok(());
+            }
             Turn::Lost(fault) => {
                 run.fail(cell, fault);
                 io.finished = true;
@@ -171,6 +181,11 @@ impl Kernel for Adapter {
         cell.count_work();
         if let Some(hosted) = &self.hosted {
             self.note_pushed(&hosted.outputs);
+            if hosted.outputs.is_empty() {
+                for (number, input) in hosted.inputs.iter().enumerate() {
+                    self.cell.note_done(number, input.reader.turn_times());
+                }
+            }
             // Also a block that waits for a time: it may wait for nothing but its next turn.
             io.call_again = hosted.wants_another_turn();
         }
@@ -185,7 +200,12 @@ impl Kernel for Adapter {
             Next::After(time) => io.block_on(async move {
                 Timer::after(time).await;
             }),
-            Next::Finished => io.finished = true,
+            Next::Finished => io.finished = self.hosted.as_mut().is_none_or(Hosted::may_end),
+        }
+        let is_idle = matches!(next, Next::Wait | Next::After(_)) && !io.call_again;
+        let waits_for = self.hosted.as_ref().filter(|_| is_idle).and_then(Hosted::waits_for);
+        if let Some(what) = waits_for {
+            self.cell.waits.begin(what);
         }
         Ok(())
     }

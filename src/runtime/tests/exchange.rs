@@ -1,6 +1,7 @@
 //! Blocks that take each other's places while frames flow.
 
 use super::*;
+use crate::runtime::edge::FrameWriter;
 use crate::runtime::exchange::{NotExchanged, Terms};
 use crate::runtime::{EventKind, Handle};
 use std::time::Instant;
@@ -289,4 +290,54 @@ fn an_exchange_ends_with_the_flowgraph() {
         assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
     });
     assert_eq!(bench.end(), [1]);
+}
+
+#[test]
+fn frames_that_wait_for_room_go_out_before_their_block_ends() {
+    let [is_exchanged, is_open] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    let mut net = Net::default();
+    let (exchanged, open) = (Arc::clone(&is_exchanged), Arc::clone(&is_open));
+    let mut kept = Vec::new();
+    let source = net.add("s", &[], 1, move |io| {
+        if kept.is_empty() {
+            kept.extend((0..5).filter_map(|_| io.outputs[0].take()));
+            io.outputs[0].push(kept.remove(0));
+        }
+        if exchanged.load(Ordering::SeqCst) == 0 {
+            return Ok(Next::Wait);
+        }
+        for (time, mut frame) in (1..).zip(kept.drain(..)) {
+            frame.header_mut().timestamp = time;
+            io.outputs[0].push(frame);
+        }
+        Ok(Next::Finished)
+    });
+    let seen = Seen::default();
+    let mut sink = seen.sink();
+    net.add("o", &[source], 0, move |io| {
+        if open.load(Ordering::SeqCst) == 0 { Ok(Next::Wait) } else { sink(io) }
+    });
+    let running = start(net.assembly(), ONE_WORKER).unwrap();
+    let handle = running.handle();
+    let limit = Duration::from_mins(1);
+    let pushed = |frames: u64| {
+        while handle.stats()[0].frames_out < frames {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    pushed(1);
+    // As if the block had come here in exchange for another, with frames that it took before.
+    let exchange = |hosted: &mut crate::runtime::Hosted| {
+        let writer = &mut hosted.outputs[0].writer;
+        let mut other = FrameWriter::new(Vec::new(), writer.pool(), 7);
+        writer.exchange(&mut other, std::collections::VecDeque::new());
+    };
+    handle.ask("s", limit, exchange).unwrap();
+    is_exchanged.store(1, Ordering::SeqCst);
+    handle.run().cells[0].wake.wake();
+    pushed(DEPTH as u64);
+    is_open.store(1, Ordering::SeqCst);
+    handle.run().cells[1].wake.wake();
+    assert_eq!(ended(running).failures, []);
+    assert_eq!(*seen.0.lock().unwrap(), [0, 1, 2, 3, 4]);
 }

@@ -1,0 +1,124 @@
+//! What limits a flowgraph, and what it has to spare.
+
+use crate::live::Rates;
+use crate::metrics::expected_rate_hertz;
+use fxgraph::flowgraph::{Plan, PlannedBlock};
+use serde::Serialize;
+use std::collections::HashMap;
+use utoipa::ToSchema;
+
+/// A block that works more of the time is the limit.
+const BUSY: f64 = 0.9;
+/// A block that waits for room for more of the time is held up by those behind it.
+const HELD_UP: f64 = 0.1;
+
+/// What limits the flowgraph, by the last second.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Limit {
+    /// Name of the block that limits it; `null` if that is what the sources give.
+    #[schema(example = "f[0].pfb")]
+    pub block: Option<String>,
+    /// In words.
+    #[schema(example = "limited by f[0].pfb, which works 97 % of the time")]
+    pub text: String,
+}
+
+/// What is known of a block.
+pub(crate) struct Known<'a> {
+    name: &'a str,
+    /// Frames that the queues before it hold.
+    queue: usize,
+    /// Share of real time that it does: 1 keeps up with the telescope.
+    real_time: f64,
+    rates: &'a Rates,
+}
+
+/// What is known of all blocks; empty until there are rates.
+pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, Rates>) -> Vec<Known<'a>> {
+    let known = |block: &'a PlannedBlock| {
+        let rates = rates.get(&block.name)?;
+        let is_source = block.ports.inputs.is_empty();
+        let frames =
+            if is_source { rates.frames_out_per_second } else { rates.frames_in_per_second };
+        let real_time = frames / expected_rate_hertz(block);
+        Some(Known { name: &block.name, queue: block.queue, real_time, rates })
+    };
+    plan.blocks.iter().filter_map(known).collect()
+}
+
+impl Known<'_> {
+    /// Share of the time that the block or its device works.
+    fn busy(&self) -> f64 {
+        self.rates.busy_fraction.max(self.rates.device_busy_fraction)
+    }
+
+    /// Whether frames wait before it while there is room behind it.
+    fn holds_up(&self) -> bool {
+        let is_full = self.rates.input_peaks.iter().any(|peak| *peak >= self.queue);
+        is_full && self.rates.room_wait_fraction < HELD_UP
+    }
+}
+
+/// The block that limits the flowgraph: the one that works nearly all of the time, or the one before which
+/// frames wait and behind which there is room. `None` until there are rates.
+pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
+    let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
+    let busiest = blocks.iter().max_by(by_work)?;
+    let of = |block: &Known, why: String| Limit {
+        block: Some(block.name.to_owned()),
+        text: format!("limited by {}{why}", block.name),
+    };
+    if busiest.busy() >= BUSY {
+        let percent = (busiest.busy() * 100.0).round().min(100.0);
+        return Some(of(busiest, format!(", which works {percent} % of the time")));
+    }
+    let held = blocks.iter().filter(|block| block.holds_up()).max_by(by_work);
+    Some(match held {
+        Some(block) => of(block, ": frames wait before it, not behind it".to_owned()),
+        None => Limit { block: None, text: "limited by what the sources give".to_owned() },
+    })
+}
+
+/// Share of signal time that the slowest block has to spare: below zero it cannot keep up with the
+/// telescope. `None` until there are rates.
+pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
+    let moving = blocks.iter().filter(|block| block.real_time > 0.0);
+    let loads = moving.map(|block| block.busy() / block.real_time);
+    loads.max_by(f64::total_cmp).map(|most| 1.0 - most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(busy_fraction: f64, room_wait_fraction: f64, peak: usize) -> Rates {
+        Rates { busy_fraction, room_wait_fraction, input_peaks: vec![peak], ..Rates::default() }
+    }
+
+    fn at_half_rate(rates: &[Rates; 3]) -> Vec<Known<'_>> {
+        let known = |(name, rates)| Known { name, queue: 4, real_time: 0.5, rates };
+        ["s", "f", "o"].into_iter().zip(rates).map(known).collect()
+    }
+
+    #[test]
+    fn the_limit_works_all_the_time_or_has_full_queues_before_it_only() {
+        let limited =
+            |rates: [Rates; 3]| limit(&at_half_rate(&rates)).and_then(|limit| limit.block);
+        let idle = || rates(0.1, 0.0, 1);
+        assert_eq!(limited([idle(), idle(), idle()]), None);
+        assert_eq!(limited([idle(), rates(0.95, 0.0, 4), idle()]).as_deref(), Some("f"));
+        // The queue before `f` is full because that before `o` is.
+        let held_up = rates(0.5, 0.7, 4);
+        assert_eq!(limited([idle(), held_up, rates(0.4, 0.0, 4)]).as_deref(), Some("o"));
+        assert_eq!(limit(&[]), None);
+    }
+
+    #[test]
+    fn the_margin_is_that_of_the_slowest_block() {
+        let rates = [0.1, 0.4, 0.2].map(|busy| rates(busy, 0.0, 0));
+        // At half of real time it works 0.4 of the time: 0.8 of it at full rate.
+        let margin = deadline_margin(&at_half_rate(&rates)).unwrap_or_default();
+        assert!((margin - 0.2).abs() < 1e-9, "{margin}");
+        assert_eq!(deadline_margin(&[]), None);
+    }
+}
