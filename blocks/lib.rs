@@ -17,6 +17,7 @@ pub mod delay;
 pub mod digitiser_simulator;
 pub mod dither;
 pub mod f_engine;
+pub mod fault_injector;
 pub mod fft;
 pub mod file_sink;
 pub mod file_source;
@@ -70,6 +71,7 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<correlator::Correlator>(),
         KindEntry::of::<digitiser_simulator::DigitiserSimulator>(),
         KindEntry::of::<f_engine::FEngine>(),
+        KindEntry::of::<fault_injector::FaultInjector>(),
         KindEntry::of::<fft::Fft>(),
         KindEntry::of::<file_sink::FileSink>(),
         KindEntry::of::<file_source::FileSource>(),

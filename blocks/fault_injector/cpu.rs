@@ -1,0 +1,103 @@
+//! Passing frames on, or not.
+
+use super::{Fault, FaultInjector};
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+use std::time::{Duration, Instant};
+
+/// The running block.
+pub struct Injector {
+    fault: Fault,
+    changes: Changes<Fault>,
+    /// Of these counts it is well again, or not ill yet.
+    until_injected: u64,
+    from_passed: u64,
+    faults: u64,
+    samples_per_frame: u64,
+    stall: Duration,
+    stalled_until: Option<Instant>,
+    passed: Counter,
+    injected: Counter,
+}
+
+impl Injector {
+    /// For a stream of `input`. A block that is made anew goes on with the `counters` of the one before.
+    pub fn new(parameters: &FaultInjector, input: &PortType, counters: &Counters) -> Self {
+        Self {
+            fault: parameters.fault,
+            changes: Changes::default(),
+            until_injected: parameters.faults,
+            from_passed: parameters.after_frames,
+            faults: parameters.faults,
+            samples_per_frame: input.clock.samples_per_frame,
+            stall: Duration::from_secs_f64(parameters.stall_seconds),
+            stalled_until: None,
+            passed: counters.count("frames_passed", "Frames passed on; not a loss."),
+            injected: counters.count(
+                "faults_injected",
+                "Times that it failed or stalled because it was told to: a drill.",
+            ),
+        }
+    }
+
+    /// What happens at the frame of `timestamp`.
+    fn at(&mut self, timestamp: u64) -> Fault {
+        for (_, fault) in self.changes.begin(timestamp, self.samples_per_frame) {
+            self.fault = fault;
+            self.until_injected = self.injected.get() + self.faults;
+            self.from_passed = 0;
+        }
+        let is_due =
+            self.passed.get() >= self.from_passed && self.injected.get() < self.until_injected;
+        if is_due { self.fault } else { Fault::None }
+    }
+}
+
+#[async_trait]
+impl Block for Injector {
+    #[allow(clippy::panic, reason = "that is what it was told to do")]
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        loop {
+            if let Some(until) = self.stalled_until {
+                let left = until.saturating_duration_since(Instant::now());
+                if !left.is_zero() {
+                    return Ok(Next::After(left));
+                }
+                self.stalled_until = None;
+            }
+            if !io.outputs[0].has_room() {
+                return Ok(Next::Wait);
+            }
+            let Some(timestamp) = io.inputs[0].peek().map(|frame| frame.header().timestamp) else {
+                break;
+            };
+            let fault = self.at(timestamp);
+            if fault != Fault::None {
+                self.injected.add(1);
+            }
+            let text = || format!("a fault was injected at the frame of timestamp {timestamp}");
+            match fault {
+                Fault::None => {
+                    if let Some(frame) = io.inputs[0].pop() {
+                        io.outputs[0].pass(frame);
+                        self.passed.add(1);
+                    }
+                }
+                Fault::Error => {
+                    io.inputs[0].pop();
+                    return Err(BlockError::new(text()));
+                }
+                Fault::Panic => {
+                    io.inputs[0].pop();
+                    panic!("{}", text());
+                }
+                Fault::Stall => self.stalled_until = Some(Instant::now() + self.stall),
+            }
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

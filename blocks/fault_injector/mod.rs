@@ -1,0 +1,164 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    At, Block, BlockError, Env, Kind, PortNames, PortPool, PortType, Ports, Refusal, Resources,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A stall lasts no longer, in seconds.
+const MAX_STALL_SECONDS: f64 = 3600.0;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fault {
+    /// Frames pass.
+    #[default]
+    None,
+    /// The block fails, as one does that meets data it cannot use.
+    Error,
+    /// The block panics, as one does that has a fault of its own.
+    Panic,
+    /// No frame passes for a while, as behind a disk or a network that hangs.
+    Stall,
+}
+
+/// Parameters of `fault_injector`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultInjector {
+    /// What happens: none, error, panic or stall; live.
+    #[serde(default)]
+    pub fault: Fault,
+    /// How many frames it happens at.
+    #[serde(default = "one")]
+    pub faults: u64,
+    /// Frames that pass before the first fault, for a `fault` that is given in the file.
+    #[serde(default)]
+    pub after_frames: u64,
+    /// How long no frame passes at a `stall`.
+    #[serde(default = "one_second")]
+    pub stall_seconds: f64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn one_second() -> f64 {
+    1.0
+}
+
+impl Kind for FaultInjector {
+    const NAME: &'static str = "fault_injector";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const LIVE: &'static [&'static str] = &["fault"];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        if !(0.0..=MAX_STALL_SECONDS).contains(&self.stall_seconds) {
+            let message = format!("a stall of {} seconds", self.stall_seconds);
+            return Err(vec![
+                Refusal::new(
+                    codes::PARAMETER_OUT_OF_RANGE,
+                    At::Parameter("stall_seconds"),
+                    message,
+                )
+                .help(format!("give 0 to {MAX_STALL_SECONDS} seconds")),
+            ]);
+        }
+        Ok(inputs.to_vec())
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.fault))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Injector::new(self, &ports.inputs[0], &env.counters)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::runtime::edge::Harness;
+    use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
+
+    fn ports() -> Ports {
+        let clock = Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 };
+        let port = PortType {
+            dtype: Dtype::I8,
+            axes: vec![Axis::new("sample", 8)],
+            clock,
+            band: None,
+            validity: ValidityType { axes: vec![Axis::new("heap", 1)], full: 1 },
+        };
+        Ports { inputs: vec![port.clone()], outputs: vec![port] }
+    }
+
+    fn harness(parameters: &FaultInjector, counters: &Counters) -> Harness {
+        let block = Box::new(cpu::Injector::new(parameters, &ports().inputs[0], counters));
+        let mut harness = Harness::new(block, &ports(), 8).unwrap();
+        for number in 0..4 {
+            harness.send(0, |frame| frame.header_mut().timestamp = 8 * number);
+        }
+        harness
+    }
+
+    fn counts(counters: &Counters) -> Vec<u64> {
+        counters.list().iter().map(|named| named.counter.get()).collect()
+    }
+
+    #[test]
+    fn it_fails_at_as_many_frames_as_it_is_told_to() {
+        let parameters =
+            FaultInjector { fault: Fault::Error, faults: 2, after_frames: 1, stall_seconds: 0.0 };
+        let counters = Counters::default();
+        let mut first = harness(&parameters, &counters);
+        let failed = Harness::block_on(first.run()).unwrap_err();
+        assert_eq!(failed.to_string(), "a fault was injected at the frame of timestamp 8");
+        assert_eq!(counts(&counters), [1, 1]);
+        // The one that is made anew counts on.
+        let mut second = harness(&parameters, &counters);
+        assert!(Harness::block_on(second.run()).is_err());
+        assert_eq!(Harness::block_on(second.run()).unwrap(), Next::Wait);
+        assert_eq!(counts(&counters), [4, 2]);
+    }
+
+    #[test]
+    fn a_stall_holds_frames_and_lets_them_go() {
+        let parameters =
+            FaultInjector { fault: Fault::Stall, faults: 1, after_frames: 2, stall_seconds: 0.02 };
+        let counters = Counters::default();
+        let mut harness = harness(&parameters, &counters);
+        let began = std::time::Instant::now();
+        let Next::After(pause) = Harness::block_on(harness.run()).unwrap() else {
+            panic!("no stall")
+        };
+        assert!(pause <= std::time::Duration::from_millis(20));
+        assert_eq!(counts(&counters), [2, 1]);
+        std::thread::sleep(pause);
+        while counts(&counters)[0] < 4 {
+            Harness::block_on(harness.run()).unwrap();
+        }
+        assert!(began.elapsed().as_secs_f64() >= 0.02);
+        assert_eq!(counts(&counters), [4, 1]);
+    }
+}

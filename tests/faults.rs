@@ -1,0 +1,141 @@
+//! A fault in a running flowgraph, as those see it who watch, and what becomes of it.
+
+use super::http::Program;
+use super::{patch, running, stop};
+use std::process::Command;
+use std::time::Duration;
+
+/// A signal chain with a place for faults.
+fn drilled(policy: &str) -> String {
+    format!(
+        "flowgraph: drilled
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {{adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}}
+  drill: {{kind: fault_injector, input: source.pol0, on_fault: {policy}, parameters: {{stall_seconds: 0.3}}}}
+  f: {{kind: pfb, input: drill, parameters: {{channels: 16, spectra_per_frame: 64}}}}
+  end: {{kind: null_sink, input: source.pol1}}
+  sink: {{kind: null_sink, input: f}}
+"
+    )
+}
+
+fn inject(program: &Program, fault: &str) {
+    let answer =
+        patch(program, "/api/v1/blocks", &format!("{{\"drill\": {{\"fault\": \"{fault}\"}}}}"));
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// Waits for an event; its text.
+fn told(program: &Program, kind: &str) -> String {
+    loop {
+        let events = program.get("/api/v1/events").json();
+        let events = events["events"].as_array().unwrap();
+        if let Some(event) = events.iter().find(|event| event["kind"] == kind) {
+            assert_eq!(event["block"], "drill");
+            return event["text"].as_str().unwrap().to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn figure(program: &Program, name: &str) -> f64 {
+    let metrics = program.get("/metrics").body;
+    let of_drill =
+        |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains("block=\"drill\"");
+    let line = metrics.lines().find(of_drill).unwrap_or_else(|| panic!("no {name}"));
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+fn sink_frames(program: &Program) -> u64 {
+    program.get("/api/v1/blocks/sink").json()["totals"]["frames_in"].as_u64().unwrap()
+}
+
+/// Waits until frames come to the end of the chain that were not there before.
+fn flow(program: &Program) {
+    let before = sink_frames(program);
+    while sink_frames(program) < before + 5 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_fault_that_is_survived_shows_with_its_cause() {
+    for (policy, fault, event, verb) in [
+        ("restart", "error", "restarted", "failed"),
+        ("restart", "panic", "restarted", "panicked"),
+        ("skip", "error", "skipped", "failed"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let program = running(folder.path(), &drilled(policy));
+        inject(&program, fault);
+        let cause = told(&program, event);
+        let expected = format!("{verb}: a fault was injected at the frame of timestamp ");
+        assert!(cause.starts_with(&expected), "{cause}");
+        let block = program.get("/api/v1/blocks/drill").json();
+        assert_eq!((&block["state"], &block["totals"]["faults"]), (&"running".into(), &1.into()));
+        let restarts = u64::from(policy == "restart");
+        assert_eq!(block["totals"]["restarts"], restarts);
+        assert!(cause.ends_with(block["fault"]["cause"].as_str().unwrap()));
+        assert_eq!(block["fault"]["is_panic"], fault == "panic");
+        assert!((figure(&program, "fxgraph_block_faults_total") - 1.0).abs() < 1e-9);
+        let told = figure(&program, "fxgraph_block_restarts_total");
+        assert!((told - restarts as f64).abs() < 1e-9);
+        flow(&program);
+        assert_eq!(program.post("/api/v1/flowgraph/stop").status, 202);
+        let output = program.end();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(&format!("`drill` {cause}; {event}")), "{said}");
+    }
+}
+
+#[test]
+fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    // Held, it can still be asked when it has ended.
+    let program = Program::start(folder.path(), &drilled("stop"), &["--hold"]);
+    let health = || program.get("/api/v1/health").json();
+    let wait = |state: &str| {
+        while health()["state"] != state {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let start = || assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
+    start();
+    wait("running");
+    flow(&program);
+    inject(&program, "error");
+    let cause = told(&program, "fault");
+    wait("failed");
+    let flowgraph = program.get("/api/v1/flowgraph").json();
+    assert_eq!(flowgraph["faults"][0]["block"], "drill");
+    assert!(cause.ends_with(flowgraph["faults"][0]["cause"].as_str().unwrap()));
+    assert_eq!(program.get("/api/v1/blocks/drill").json()["state"], "failed");
+    assert_eq!(program.get("/api/v1/blocks/f").json()["state"], "finished", "it drained");
+    let failed = "fxgraph_flowgraph_state{flowgraph=\"drilled\",state=\"failed\"} 1";
+    assert!(program.get("/metrics").body.contains(failed));
+    // Well again, it would start anew.
+    patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "none"}}"#).problem(409);
+    let id = program.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = program.end();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("`drill` {cause}")), "{said}");
+}
+
+#[test]
+fn a_stall_shows_where_it_is_and_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), &drilled("stop"));
+    inject(&program, "stall");
+    let injected = || figure(&program, "fxgraph_faults_injected_total");
+    while injected() < 1.0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    flow(&program);
+    assert!(figure(&program, "fxgraph_block_faults_total").abs() < 1e-9, "it is no fault");
+    stop(program);
+}
