@@ -110,12 +110,13 @@ impl Piece {
 /// What the model says for one output spectrum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
-    /// Whole samples, rounded half to even.
+    /// Whole samples of the input, rounded half to even.
     pub coarse_samples: i64,
-    /// The rest, -1/2 to 1/2 sample.
+    /// The rest, in samples of a real stream of the same bandwidth: -1/2 to 1/2 of one, or -1 to 1
+    /// if the samples are complex, of which there are half as many.
     pub fine_samples: f64,
-    /// Phase of the centre of the band, in turns (0 to 1), the quarter turns of the coarse delay
-    /// included.
+    /// Phase of the centre of the band, in turns (0 to 1), with the quarter turns of the coarse delay
+    /// if the input is real.
     pub phase_turns: f64,
 }
 
@@ -135,6 +136,8 @@ struct Linear {
 #[derive(Clone, Debug)]
 pub struct DelayModel {
     adc_sample_rate_hz: f64,
+    /// ADC samples from one sample of the input to the next: 1 for a real one, more for a complex one.
+    subsampling: usize,
     /// By the timestamp from which they hold.
     pieces: Vec<Linear>,
 }
@@ -142,14 +145,14 @@ pub struct DelayModel {
 impl DelayModel {
     /// A model without delay.
     #[must_use]
-    pub fn new(adc_sample_rate_hz: f64) -> Self {
-        Self { adc_sample_rate_hz, pieces: Vec::new() }
+    pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
+        Self { adc_sample_rate_hz, subsampling, pieces: Vec::new() }
     }
 
     /// A model of these pieces, queued in order.
     #[must_use]
-    pub fn of(adc_sample_rate_hz: f64, pieces: &[Piece]) -> Self {
-        let mut model = Self::new(adc_sample_rate_hz);
+    pub fn of(adc_sample_rate_hz: f64, subsampling: usize, pieces: &[Piece]) -> Self {
+        let mut model = Self::new(adc_sample_rate_hz, subsampling);
         pieces.iter().for_each(|piece| model.queue(piece));
         model
     }
@@ -214,13 +217,19 @@ impl DelayModel {
         };
         let dt = (t - piece.start) as f64;
         let delay = piece.delay_samples + piece.rate * dt;
-        let coarse = delay.round_ties_even();
-        // A coarse delay of c samples turns the centre of the band by c quarter cycles.
-        let quarter_turns = coarse.rem_euclid(4.0) / 4.0;
+        let subsampling = self.subsampling as f64;
+        let coarse = (delay / subsampling).round_ties_even();
+        let rest = delay - coarse * subsampling;
+        // A coarse delay of c real samples turns the centre of the band by c quarter cycles; complex
+        // ones have their centre at frequency 0, which stands still.
+        let (fine_samples, quarter_turns) = match self.subsampling {
+            1 => (rest, coarse.rem_euclid(4.0) / 4.0),
+            _ => (2.0 * rest / subsampling, 0.0),
+        };
         let phase = piece.phase_turns + piece.phase_turns_per_sample * dt;
         Delay {
             coarse_samples: coarse as i64,
-            fine_samples: delay - coarse,
+            fine_samples,
             phase_turns: (phase.rem_euclid(1.0) + quarter_turns).rem_euclid(1.0),
         }
     }
@@ -236,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_delays_of_a_frame_are_those_of_its_spectra() {
-        let mut model = DelayModel::new(1e9);
+        let mut model = DelayModel::new(1e9, 1);
         model.queue(&piece(100, 7.25));
         model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
         model.queue(&piece(500, 2.5));
@@ -249,7 +258,7 @@ mod tests {
     #[test]
     fn coarse_rounds_half_to_even_and_fine_is_the_rest() {
         for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
-            let got = DelayModel::of(1e9, &[piece(0, delay)]).at(12345);
+            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(12345);
             assert_eq!(got.coarse_samples, coarse, "delay {delay}");
             assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-12);
         }
@@ -258,14 +267,14 @@ mod tests {
     #[test]
     fn each_coarse_sample_turns_the_centre_by_a_quarter() {
         for (delay, turns) in [(1.0, 0.25), (2.0, 0.5), (-1.0, 0.75), (4.0, 0.0), (-6.0, 0.5)] {
-            let got = DelayModel::of(1e9, &[piece(0, delay)]).at(0).phase_turns;
+            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(0).phase_turns;
             assert!((got - turns).abs() < 1e-12, "delay {delay}: {got} turns");
         }
     }
 
     #[test]
     fn pieces_hold_from_their_start_until_the_next() {
-        let model = DelayModel::of(1e9, &[piece(100, 3.0), piece(200, 5.0)]);
+        let model = DelayModel::of(1e9, 1, &[piece(100, 3.0), piece(200, 5.0)]);
         let coarse: Vec<i64> =
             [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
         assert_eq!(coarse, [0, 3, 3, 5, 5]);
@@ -273,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_new_piece_replaces_those_queued_at_or_after_its_start() {
-        let mut model = DelayModel::of(1e9, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
+        let mut model =
+            DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
         model.queue(&piece(200, 7.0));
         assert_eq!(model.at(250).coarse_samples, 7);
         assert_eq!(model.at(350).coarse_samples, 7);
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_model_is_replaced_from_a_timestamp_on_and_keeps_its_own_times() {
-        let mut model = DelayModel::of(1e9, &[piece(100, 1.0), piece(900, 9.0)]);
+        let mut model = DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(900, 9.0)]);
         let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
         model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
         let delays = |model: &DelayModel, times: &[u64]| -> Vec<f64> {
@@ -317,6 +327,7 @@ mod tests {
         let start = 172_800 * 1_712_000_000_u64;
         let model = DelayModel::of(
             rate_hz,
+            1,
             &[Piece {
                 start_samples: start,
                 delay_seconds: Some(1e-6),

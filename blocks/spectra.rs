@@ -1,6 +1,6 @@
 //! The streams of spectra between `pfb`, `fft` and `postproc`.
 
-use fxgraph::{Dtype, PortType};
+use fxgraph::{Band, Dtype, PortType};
 
 /// The lengths of such a stream's axes.
 #[derive(Clone, Copy, Debug)]
@@ -11,48 +11,85 @@ pub struct Shape {
     pub spectra: usize,
     /// Interleaved series that each spectrum is cut into, 1 for none.
     pub unzip: usize,
-    /// Channels of the whole spectrum.
+    /// Channels of the whole spectrum, or those in its middle that are of interest.
     pub channels: usize,
+    /// Channels from one spectrum to the next, as they lie in memory.
+    pub pitch: usize,
+    /// ADC samples from one spectrum to the next.
+    pub step: usize,
+    /// Whether it is the transform of complex samples, of which there are as many as channels.
+    pub is_complex: bool,
 }
 
 impl Shape {
-    /// The shape of filtered samples, if `port` carries such: `f32` \[pol\]\[spectrum\]\[sample\] or
-    /// `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\].
+    /// The shape of filtered samples, if `port` carries such: `f32` or `cf32` \[pol\]\[spectrum\]\[sample\],
+    /// or `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\], where pairs of reals are the complex numbers.
     #[must_use]
     pub fn of_samples(port: &PortType) -> Option<Self> {
-        match (port.dtype, lengths(port).as_slice()) {
-            (Dtype::F32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
-                Some(Self { pols, spectra, unzip: 1, channels: samples / 2 })
-            }
-            (
-                Dtype::Cf32,
-                &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("sample", part)],
-            ) => Some(Self { pols, spectra, unzip, channels: unzip * part }),
-            _ => None,
-        }
+        let (pols, spectra, unzip, channels, is_complex) =
+            match (port.dtype, lengths(port).as_slice()) {
+                (Dtype::F32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
+                    (pols, spectra, 1, samples / 2, false)
+                }
+                (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
+                    (pols, spectra, 1, samples, true)
+                }
+                (
+                    Dtype::Cf32,
+                    &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("sample", part)],
+                ) => (pols, spectra, unzip, unzip * part, false),
+                _ => return None,
+            };
+        let (pitch, step) = (channels, step(port));
+        Some(Self { pols, spectra, unzip, channels, pitch, step, is_complex })
     }
 
     /// The shape of transformed spectra, if `port` carries such: `cf32` \[pol\]\[spectrum\]\[channel\] or
     /// \[pol\]\[spectrum\]\[unzip\]\[channel\].
     #[must_use]
     pub fn of_channels(port: &PortType) -> Option<Self> {
-        match (port.dtype, lengths(port).as_slice()) {
+        let (pols, spectra, unzip, channels) = match (port.dtype, lengths(port).as_slice()) {
             (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("channel", channels)]) => {
-                Some(Self { pols, spectra, unzip: 1, channels })
+                (pols, spectra, 1, channels)
             }
             (
                 Dtype::Cf32,
                 &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("channel", part)],
-            ) => Some(Self { pols, spectra, unzip, channels: unzip * part }),
-            _ => None,
-        }
+            ) => (pols, spectra, unzip, unzip * part),
+            _ => return None,
+        };
+        let step = step(port);
+        // A real spectrum takes 2 N samples; more are those of a part of the band.
+        let (pitch, is_complex) = (channels, step > 2 * channels);
+        Some(Self { pols, spectra, unzip, channels, pitch, step, is_complex })
     }
 
-    /// ADC samples from one spectrum to the next.
+    /// The same, of which only so many channels, those in the middle, are of interest.
     #[must_use]
-    pub fn step(&self) -> usize {
-        2 * self.channels
+    pub fn middle(self, channels: usize) -> Self {
+        Self { channels, ..self }
     }
+
+    /// What of the `band` the channels of interest cover.
+    #[must_use]
+    pub fn band(&self, band: Band) -> Band {
+        if self.channels == self.pitch {
+            return band;
+        }
+        let bandwidth_hz = band.bandwidth_hz * self.channels as f64 / self.pitch as f64;
+        Band { channels: self.channels, bandwidth_hz, ..band }
+    }
+
+    /// The first channel of interest.
+    #[must_use]
+    pub fn first(&self) -> usize {
+        (self.pitch - self.channels) / 2
+    }
+}
+
+/// ADC samples from one spectrum to the next.
+fn step(port: &PortType) -> usize {
+    port.samples_per("spectrum").unwrap_or(0) as usize
 }
 
 fn lengths(port: &PortType) -> Vec<(&'static str, usize)> {

@@ -3,6 +3,8 @@
 //
 // Macros:
 //   CHANNELS          N, a power of two, at least 4
+//   PITCH             channels of the input, a power of two: N, or more, of which those in the middle
+//                     are kept
 //   UNZIP             interleaved series into which each spectrum is cut, 1 for none, at most N/4
 //   POLS              polarisations
 //   SPECTRA_PER_HEAP  spectra that stand next to each other for each channel
@@ -16,11 +18,12 @@
 #include "spectrum_row.cuh"
 #include "types.cuh"
 
-#if !defined(CHANNELS) || !defined(UNZIP) || !defined(POLS) || !defined(SPECTRA_PER_HEAP)
-#error "postproc.cu needs CHANNELS, UNZIP, POLS and SPECTRA_PER_HEAP"
+#if !defined(CHANNELS) || !defined(PITCH) || !defined(UNZIP) || !defined(POLS)
+#error "postproc.cu needs CHANNELS, PITCH, UNZIP and POLS"
 #endif
-#if !defined(BITS) || !defined(K_MAJOR) || !defined(DITHER) || !defined(GAINS)
-#error "postproc.cu needs BITS, K_MAJOR, DITHER and GAINS"
+#if !defined(SPECTRA_PER_HEAP) || !defined(BITS) || !defined(K_MAJOR) || !defined(DITHER) || \
+    !defined(GAINS)
+#error "postproc.cu needs SPECTRA_PER_HEAP, BITS, K_MAJOR, DITHER and GAINS"
 #endif
 #if !defined(THREADS)
 #error "postproc.cu needs THREADS, of a block"
@@ -42,7 +45,7 @@ extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= POLS * per_pol) return;
     const u32 pol = i / per_pol;
-    rows[i] = spectrum_row(CHANNELS, phase_turns[i], fine_delay_samples[i], gains + 2 * pol,
+    rows[i] = spectrum_row(PITCH, phase_turns[i], fine_delay_samples[i], gains + 2 * pol,
                            dither_seed, first_number + i % per_pol, pol);
 }
 
@@ -239,7 +242,7 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
                 static_cast<u64>(pol) * input.per_pol + piece.from + (known - spectra.before);
             const Row row = input.rows[row_index];
             c32 x[AT_ONCE], slopes[AT_ONCE];
-            at.load(input.spectra + row_index * CHANNELS, x);
+            at.load(input.spectra + row_index * PITCH + (PITCH - CHANNELS) / 2, x);
             at.slopes(row.turn, slopes);
             // What is not stored is not counted either.
             const float limit = is_inside ? largest(BITS) : infinity;
@@ -287,7 +290,7 @@ __device__ __forceinline__ void store(u8 *out, const Place &at, const Spectra &s
 
 /// Puts a piece of an input frame into an output frame.
 ///
-///   input       [pol][spectrum][channel N], or [pol][spectrum][unzip][channel N/unzip]
+///   input       [pol][spectrum][channel PITCH], or [pol][spectrum][unzip][channel N/unzip]
 ///   rows        [pol][spectrum] of the input
 ///   gains       [pol][channel N], if they differ from channel to channel
 ///   out         [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum], each value 2 bytes

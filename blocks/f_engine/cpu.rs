@@ -6,6 +6,7 @@ use crate::delay::Delay;
 use crate::fft::cpu::Transform;
 use crate::parallel::Threads;
 use crate::pfb::cpu::{Decoded, Filter, batch, history_samples};
+use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::postproc::Layout;
 use crate::postproc::rotate::{Turn, rotate};
@@ -59,11 +60,12 @@ impl Cpu {
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
         let capacity = history_samples(&sizes, batch);
         let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
+        let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
         let room = vec![Complex32::default(); batch * f_engine.channels];
         let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
-            schedule: Schedule::new(&pfb, ports, batch, capacity, stores, &env.counters),
-            filter: Filter::new(&pfb, batch)?,
+            schedule: Schedule::new(sizes, &ports.inputs, &delays, batch, capacity, stores, count),
+            filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
             transform: Transform::new(f_engine.shape(ports), f_engine.threads)?,
             quantise: Quantise::new(f_engine, ports)?,
             series: room.clone(),

@@ -9,6 +9,7 @@ use crate::gpu::{self, Table};
 use crate::pfb::device_samples;
 use crate::pfb::driver::{Driver, Maker, Stretch};
 use crate::pfb::lending::Lending;
+use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Lane, frame_address};
@@ -76,9 +77,10 @@ impl TwoPass {
     /// The running block.
     pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
-        Driver::new(&pfb, ports, env, |device, sizes| {
-            Self::new(f_engine, ports, env, device, sizes)
-        })
+        let (sizes, delays) = (Sizes::new(&pfb, ports), pfb.delays_of(ports));
+        let count = Count::new(&env.counters);
+        let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
+        Driver::new(sizes, &delays, count, ports, env, make)
     }
 
     fn new(

@@ -14,6 +14,7 @@ use crate::delay::Piece;
 use crate::dither::Dither;
 use crate::fft::Fft;
 use crate::live::Live;
+use crate::pfb::input::digitised_refusals;
 use crate::pfb::{Pfb, Window, device_samples};
 use crate::postproc::{Gains, Layout, Postproc};
 use crate::spectra::Shape;
@@ -128,6 +129,7 @@ impl FEngine {
             layout: self.layout,
             spectra_per_heap: self.spectra_per_heap,
             heaps_per_frame: self.heaps_per_frame,
+            channels: None,
             gains: self.gains.clone(),
             dither: self.dither,
             dither_seed: self.dither_seed,
@@ -143,7 +145,15 @@ impl FEngine {
     /// The shape of the spectra of an output frame.
     fn shape(&self, ports: &Ports) -> Shape {
         let pols = ports.inputs.len();
-        Shape { pols, spectra: self.spectra(), unzip: 1, channels: self.channels }
+        Shape {
+            pols,
+            spectra: self.spectra(),
+            unzip: 1,
+            channels: self.channels,
+            pitch: self.channels,
+            step: 2 * self.channels,
+            is_complex: false,
+        }
     }
 }
 
@@ -173,6 +183,12 @@ impl Kind for FEngine {
     const LIVE: &'static [&'static str] = &["delays", "gains", "dither_seed"];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let inputs_of_adc = inputs.iter().enumerate();
+        let refusals: Vec<_> =
+            inputs_of_adc.flat_map(|(i, input)| digitised_refusals(Self::NAME, i, input)).collect();
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
         // How many spectra stand between the three blocks is nobody's business.
         let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
         let spectra = Fft { threads: self.threads }.ports(&filtered).map_err(in_own_name)?;

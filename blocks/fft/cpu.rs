@@ -15,7 +15,7 @@ pub struct Cpu(Transform);
 pub struct Transform {
     /// Transform of N/unzip complex numbers.
     plan: Arc<dyn rustfft::Fft<f32>>,
-    /// The step to the real transform; with `unzip`, `postproc` does it.
+    /// The step to the real transform, if it is one; with `unzip`, `postproc` does it.
     fixup: Option<RealFixup>,
     threads: Threads,
     scratches: Vec<Scratch>,
@@ -40,13 +40,13 @@ impl Transform {
             Scratch { series: room(plan.len()), library: room(plan.get_outofplace_scratch_len()) };
         Ok(Self {
             plan,
-            fixup: (shape.unzip == 1).then(|| RealFixup::new(shape.channels)),
+            fixup: (shape.unzip == 1 && !shape.is_complex).then(|| RealFixup::new(shape.channels)),
             scratches: vec![scratch; threads.count()],
             threads,
         })
     }
 
-    /// Transforms each of the `series`, of which pairs of reals are the complex numbers
+    /// Transforms each of the `series`. If the samples are real, pairs of them are the complex numbers
     /// z_i = x_{2i} + j x_{2i+1}.
     pub fn run(&mut self, series: &[Complex32], spectra: &mut [Complex32]) {
         let len = self.plan.len();

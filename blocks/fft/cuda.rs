@@ -109,7 +109,7 @@ pub struct Cuda {
     /// First, so that it waits for the GPU before anything else is dropped.
     lane: Lane<(Arc<Frame>, FrameMut)>,
     plan: Plan,
-    /// With `unzip`, `postproc` does it.
+    /// None for complex samples; with `unzip`, `postproc` does it.
     real_spectra: Option<Kernel>,
     shape: Shape,
 }
@@ -120,7 +120,8 @@ impl Cuda {
         let batch = shape.pols * shape.spectra * shape.unzip;
         let plan = Plan::new(shape.channels / shape.unzip, batch, &lane)?;
         let real_spectra =
-            (shape.unzip == 1).then(|| real_spectra(lane.device(), shape)).transpose()?;
+            (shape.unzip == 1 && !shape.is_complex).then(|| real_spectra(lane.device(), shape));
+        let real_spectra = real_spectra.transpose()?;
         Ok(Self { lane, plan, real_spectra, shape })
     }
 

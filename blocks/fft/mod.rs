@@ -47,7 +47,7 @@ impl Kind for Fft {
             None => {
                 let message = format!("`fft` cannot transform `{input}`");
                 refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(
-                    "it takes f32 [pol][spectrum][sample] or cf32 [pol][spectrum][unzip][sample]",
+                    "it takes f32 or cf32 [pol][spectrum][sample], or cf32 [pol][spectrum][unzip][sample]",
                 ));
             }
             Some(shape) if !shape.channels.is_power_of_two() || shape.channels < 4 => {
@@ -66,11 +66,12 @@ impl Kind for Fft {
             *last = Axis::new("channel", shape.channels / shape.unzip);
             last.origin = origin;
         }
+        let rate_hz = input.clock.adc_sample_rate_hz;
         output.band.get_or_insert(Band {
             channels: shape.channels,
             first_channel: 0,
-            centre_hz: input.clock.adc_sample_rate_hz / 4.0,
-            bandwidth_hz: input.clock.adc_sample_rate_hz / 2.0,
+            centre_hz: if shape.is_complex { 0.0 } else { rate_hz / 4.0 },
+            bandwidth_hz: rate_hz * shape.channels as f64 / shape.step.max(1) as f64,
         });
         Ok(vec![output])
     }

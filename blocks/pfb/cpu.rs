@@ -3,7 +3,8 @@
 use super::Pfb;
 use super::fir::{Fir, Scratch};
 use super::history::Move;
-use super::pol::Store;
+use super::input::is_complex;
+use super::pol::{Count, Store};
 use super::power::{Level, Measured, power, summary};
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::packed::Decoder;
@@ -66,38 +67,112 @@ impl Store for Decoded {
     }
 }
 
+/// What a filter takes in.
+pub trait Number: Copy + Into<f32> + Send + Sync {
+    /// What is measured on them: the sum of their squares, and how many are `limit` or more from 0.
+    /// Nothing, where that says nothing of the digitiser.
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
+}
+
+impl Number for i16 {
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured {
+        let (power, clipped) = power(samples, limit, form);
+        Measured { power, samples: samples.len() as u64, clipped }
+    }
+}
+
+impl Number for f32 {
+    fn measured(_samples: &[Self], _limit: i16, _form: Form) -> Measured {
+        Measured::default()
+    }
+}
+
+/// Samples of one polarisation on the processor.
+pub trait Series: Store + Send {
+    /// What they are made of.
+    type Number: Number;
+
+    /// Room for `capacity` samples of `input`.
+    fn with_room(input: &PortType, capacity: usize) -> Self;
+
+    /// The numbers from the sample at `place` on.
+    fn numbers(&self, place: usize) -> &[Self::Number];
+}
+
+impl Series for Decoded {
+    type Number = i16;
+
+    fn with_room(input: &PortType, capacity: usize) -> Self {
+        Self::new(input, capacity)
+    }
+
+    fn numbers(&self, place: usize) -> &[i16] {
+        &self.samples[place..]
+    }
+}
+
+/// Complex samples of one polarisation: \[sample\]\[re, im\].
+pub struct Baseband(Vec<f32>);
+
+impl Series for Baseband {
+    type Number = f32;
+
+    fn with_room(_input: &PortType, capacity: usize) -> Self {
+        Self(vec![0.0; 2 * capacity])
+    }
+
+    fn numbers(&self, place: usize) -> &[f32] {
+        &self.0[2 * place..]
+    }
+}
+
+impl Store for Baseband {
+    fn move_to_front(&mut self, Move { from, samples }: Move) {
+        self.0.copy_within(2 * from..2 * (from + samples), 0);
+    }
+
+    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
+        let samples = &frame.as_slice::<f32>()[2 * first..2 * (first + count)];
+        self.0[2 * at..2 * (at + count)].copy_from_slice(samples);
+    }
+}
+
 /// Working memory of one thread.
 struct Job {
     scratch: Scratch,
-    power: u64,
-    clipped: u64,
+    measured: Measured,
 }
 
 /// The running block.
-pub struct Cpu {
+pub struct Cpu<S> {
     filter: Filter,
-    schedule: Schedule<Decoded>,
+    schedule: Schedule<S>,
     frame: Option<FrameMut>,
     /// Of the output frame, for each polarisation.
     measured: Vec<Measured>,
     /// Of the whole run, for each polarisation.
     levels: Vec<Level>,
     summary: Summary,
+    /// Whether there is anything to say of the digitiser.
+    is_digitised: bool,
 }
 
-impl Cpu {
+impl<S: Series> Cpu<S> {
     pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let sizes = Sizes::new(pfb, ports);
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
         let capacity = history_samples(&sizes, batch);
-        let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
+        let stores = ports.inputs.iter().map(|input| S::with_room(input, capacity));
+        let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
+        let level = |input: &PortType| Level::new(input.dtype.bits().min(16));
         Ok(Self {
-            schedule: Schedule::new(pfb, ports, batch, capacity, stores, &env.counters),
-            filter: Filter::new(pfb, batch)?,
+            schedule: Schedule::new(sizes, &ports.inputs, &delays, batch, capacity, stores, count),
+            filter: Filter::new(pfb, &ports.inputs[0], batch)?,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],
-            levels: ports.inputs.iter().map(|input| Level::new(input.dtype.bits())).collect(),
+            levels: ports.inputs.iter().map(level).collect(),
             summary: env.summary.clone(),
+            is_digitised: !is_complex(&ports.inputs[0]),
         })
     }
 
@@ -106,7 +181,8 @@ impl Cpu {
         let Sizes { step, window, spectra, .. } = self.schedule.sizes;
         let (header, payload) = frame.parts_mut::<f32>();
         let row = p * spectra;
-        let payload = &mut payload[row * step..][..spectra * step];
+        let numbers = self.filter.fir.step();
+        let payload = &mut payload[row * numbers..][..spectra * numbers];
         let validity = &mut header.validity[row..row + spectra];
         loop {
             self.schedule.forget_done(p);
@@ -114,19 +190,19 @@ impl Cpu {
                 return;
             };
             let pol = &self.schedule.pols[p];
-            let out = &mut payload[first * step..][..count * step];
+            let out = &mut payload[first * numbers..][..count * numbers];
             let limit = self.levels[p].limit;
             validity[first..first + count].fill(u32::from(fate == Fate::Whole));
             match fate {
                 Fate::Whole => {
-                    let samples = &pol.store.samples[pol.history.place(from)..];
+                    let samples = pol.store.numbers(pol.history.place(from));
                     self.measured[p].add(self.filter.run(samples, out, limit));
                 }
                 Fate::Ending => {
                     out.fill(0.0);
                     // The last step of each window: adjacent, as the windows are a step apart.
                     let ends = pol.history.place(from + (window - step) as i64);
-                    let samples = &pol.store.samples[ends..][..count * step];
+                    let samples = &pol.store.numbers(ends)[..count * numbers];
                     self.measured[p].add(self.filter.measure(samples, limit));
                 }
                 Fate::Lost => out.fill(0.0),
@@ -143,45 +219,42 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter of `pfb`, for up to `batch` spectra at a time.
-    pub fn new(pfb: &Pfb, batch: usize) -> Result<Self, BlockError> {
+    /// The filter of `pfb` for samples like those of `input`, for up to `batch` spectra at a time.
+    pub fn new(pfb: &Pfb, input: &PortType, batch: usize) -> Result<Self, BlockError> {
         let threads = Threads::new(pfb.threads)?;
-        let weights = super::weights(pfb.step(), pfb.taps, pfb.window, pfb.w_cutoff);
-        let fir = Fir::new(&weights, pfb.step(), pfb.unzip, Form::best());
-        let job =
-            |_| Job { scratch: fir.scratch(batch.div_ceil(threads.count())), power: 0, clipped: 0 };
+        let fir = Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best());
+        let job = |_| Job {
+            scratch: fir.scratch(batch.div_ceil(threads.count())),
+            measured: Measured::default(),
+        };
         let jobs = (0..threads.count()).map(job).collect();
         Ok(Self { fir, threads, jobs })
     }
 
     /// Filters the spectra of `out`, whose first window starts `samples`, and measures them.
-    pub fn run(&mut self, samples: &[i16], out: &mut [f32], limit: i16) -> Measured {
+    pub fn run<T: Number>(&mut self, samples: &[T], out: &mut [f32], limit: i16) -> Measured {
         let Self { fir, threads, jobs } = self;
-        jobs.iter_mut().for_each(|job| (job.power, job.clipped) = (0, 0));
+        jobs.iter_mut().for_each(|job| job.measured = Measured::default());
         let (step, overlap) = (fir.step(), (fir.taps() - 1) * fir.step());
-        let measured = out.len();
         threads.each(out, step, jobs, |first, out, job| {
             let samples = &samples[first * step..];
             fir.run(samples, out, &mut job.scratch);
             // The last step of each window, as in `measure`.
-            (job.power, job.clipped) = power(&samples[overlap..][..out.len()], limit, fir.form());
+            job.measured = T::measured(&samples[overlap..][..out.len()], limit, fir.form());
         });
-        Measured {
-            power: jobs.iter().map(|job| job.power).sum(),
-            samples: measured as u64,
-            clipped: jobs.iter().map(|job| job.clipped).sum(),
-        }
+        let mut measured = Measured::default();
+        jobs.iter().for_each(|job| measured.add(job.measured));
+        measured
     }
 
     /// Measures samples that are not filtered.
-    pub fn measure(&self, samples: &[i16], limit: i16) -> Measured {
-        let (power, clipped) = power(samples, limit, self.fir.form());
-        Measured { power, samples: samples.len() as u64, clipped }
+    pub fn measure<T: Number>(&self, samples: &[T], limit: i16) -> Measured {
+        T::measured(samples, limit, self.fir.form())
     }
 }
 
 #[async_trait]
-impl Block for Cpu {
+impl<S: Series> Block for Cpu<S> {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         match self.schedule.place(io.inputs, |_, _| {}) {
             None => return Ok(Next::Wait),
@@ -200,7 +273,9 @@ impl Block for Cpu {
         }
         if frame.header().validity.contains(&1) {
             self.schedule.annotate(frame.header_mut());
-            self.schedule.annotate_measured(frame.header_mut(), &self.measured);
+            if self.is_digitised {
+                self.schedule.annotate_measured(frame.header_mut(), &self.measured);
+            }
             let measured = self.levels.iter_mut().zip(&self.measured);
             measured.for_each(|(level, measured)| level.add(*measured));
             io.outputs[0].push(frame);

@@ -5,6 +5,7 @@ use super::Pfb;
 use super::device_samples;
 use super::driver::{Driver, Maker, Stretch};
 use super::lending::Lending;
+use super::pol::Count;
 use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Run, Schedule, Sizes};
 use crate::gpu::{self, Table};
@@ -82,7 +83,10 @@ pub struct Filter {
 impl Filter {
     /// The running block.
     pub fn block(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
-        Driver::new(pfb, ports, env, |device, sizes| Self::new(pfb, ports, env, device, sizes))
+        let (sizes, delays) = (Sizes::new(pfb, ports), pfb.delays_of(ports));
+        let count = Count::new(&env.counters);
+        let make = |device: &_, sizes: &_| Self::new(pfb, ports, env, device, sizes);
+        Driver::new(sizes, &delays, count, ports, env, make)
     }
 
     fn new(
@@ -106,7 +110,7 @@ impl Filter {
         let at_once =
             kernel.blocks_per_multiprocessor(threads)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
-        let weights = super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff);
+        let weights = pfb.weights(&ports.inputs[0]);
         let most_entries = pols * sizes.spectra;
         Ok(Self {
             kernel,

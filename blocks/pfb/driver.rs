@@ -1,10 +1,11 @@
 //! What blocks that read digitised samples on a GPU have in common: which samples each output frame
 //! needs and where they lie, and the jobs that make one frame after the other.
 
-use super::Pfb;
 use super::device_samples::{self, DeviceSamples, owes_copies};
 use super::lending::Lending;
+use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::delay::Piece;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
@@ -74,21 +75,23 @@ pub struct Driver<M> {
 }
 
 impl<M: Maker> Driver<M> {
-    /// A block with the schedule of `pfb`, whose frames `make` makes.
+    /// A block with a schedule of these sizes and delays, whose frames `make` makes.
     pub fn new(
-        pfb: &Pfb,
+        sizes: Sizes,
+        delays: &[Vec<Piece>],
+        count: Count,
         ports: &Ports,
         env: &Env,
         make: impl FnOnce(&Arc<Device>, &Sizes) -> Result<M, BlockError>,
     ) -> Result<Self, BlockError> {
         let lane: Lane<Job> = Lane::new(env)?;
-        let sizes = Sizes::new(pfb, ports);
+        let most = sizes.spectra;
         let room = device_samples::capacity(&sizes);
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
         Ok(Self {
             maker: make(lane.device(), &sizes)?,
             samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
-            schedule: Schedule::new(pfb, ports, sizes.spectra, room, stores, &env.counters),
+            schedule: Schedule::new(sizes, &ports.inputs, delays, most, room, stores, count),
             runs: Vec::with_capacity(ports.inputs.len() * sizes.spectra),
             spare: (0..IN_FLIGHT).map(|_| Vec::new()).collect(),
             lane,
@@ -100,7 +103,7 @@ impl<M: Maker> Driver<M> {
         if !owes_copies(&self.schedule) {
             return Ok(());
         }
-        self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
+        self.lane.begin(self.schedule.timestamp())?;
         let mut inputs = self.spare.pop().unwrap_or_default();
         self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
         self.lane.submit(Job { inputs, output: None })
@@ -108,7 +111,7 @@ impl<M: Maker> Driver<M> {
 
     /// Queues the output frame, all of whose runs are known.
     fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
-        let slot = self.lane.begin(self.schedule.frame_start.cast_unsigned())?;
+        let slot = self.lane.begin(self.schedule.timestamp())?;
         let mut inputs = self.spare.pop().unwrap_or_default();
         let most = self.maker.begin(slot, &self.schedule, &self.runs);
         for (pol, run) in self.runs.drain(..) {

@@ -44,7 +44,7 @@ impl Fir {
         Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, lanes, form }
     }
 
-    /// Samples from one spectrum to the next.
+    /// Numbers from one spectrum to the next.
     pub fn step(&self) -> usize {
         self.step
     }
@@ -69,7 +69,7 @@ impl Fir {
     }
 
     /// Filters `out.len() / step` spectra; `samples` starts with the first one's window.
-    pub fn run(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+    pub fn run<T: Copy + Into<f32>>(&self, samples: &[T], out: &mut [f32], scratch: &mut Scratch) {
         match self.form {
             Form::Portable => self.run_portable(samples, out, scratch),
             // SAFETY: a form is chosen only if the processor has it.
@@ -81,29 +81,39 @@ impl Fir {
         }
     }
 
-    fn run_portable(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+    fn run_portable<T: Copy + Into<f32>>(
+        &self,
+        samples: &[T],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         self.run_with(samples, out, scratch, portable);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn run_avx2(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+    fn run_avx2<T: Copy + Into<f32>>(&self, samples: &[T], out: &mut [f32], scratch: &mut Scratch) {
         // SAFETY: `run_with` makes tasks whose slices are long enough.
         self.run_with(samples, out, scratch, |mut task| unsafe { simd::avx2(&mut task) });
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn run_avx512(&self, samples: &[i16], out: &mut [f32], scratch: &mut Scratch) {
+    fn run_avx512<T: Copy + Into<f32>>(
+        &self,
+        samples: &[T],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
         // SAFETY: likewise.
         self.run_with(samples, out, scratch, |mut task| unsafe { simd::avx512(&mut task) });
     }
 
     /// Inlined into each form, so that the copying is compiled for it too.
     #[inline(always)]
-    fn run_with(
+    fn run_with<T: Copy + Into<f32>>(
         &self,
-        samples: &[i16],
+        samples: &[T],
         out: &mut [f32],
         scratch: &mut Scratch,
         columns: impl Fn(Task),
@@ -114,7 +124,7 @@ impl Fir {
         for first in (0..self.step).step_by(width) {
             for (row, to) in tile.chunks_exact_mut(width).enumerate() {
                 let from = &samples[row * self.step + first..][..width];
-                to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from(*from));
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from).into());
             }
             if self.unzip == 1 {
                 self.tile(first, tile, &mut out[first..], self.step, rows, &columns);

@@ -2,6 +2,7 @@
 
 use super::Pfb;
 use super::lending::{Copy, Lending};
+use super::pol::Count;
 use super::power::Measured;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::chain::{self, Digitised, Out, kind, noise};
@@ -35,7 +36,15 @@ impl Configured for Lent {
             bits,
             // Whatever is read before it is written shows.
             histories: vec![vec![0x5a; room / 8 * usize::from(bits)]; ports.inputs.len()],
-            schedule: Schedule::new(pfb, ports, sizes.spectra, room, stores, &env.counters),
+            schedule: Schedule::new(
+                sizes,
+                &ports.inputs,
+                &pfb.delays_of(ports),
+                sizes.spectra,
+                room,
+                stores,
+                Count::new(&env.counters),
+            ),
             runs: Vec::new(),
         }))
     }

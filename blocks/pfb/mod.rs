@@ -7,6 +7,7 @@ pub(crate) mod device_samples;
 pub(crate) mod driver;
 mod fir;
 pub(crate) mod history;
+pub(crate) mod input;
 pub(crate) mod lending;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -21,7 +22,6 @@ mod weights;
 
 use crate::delay::{self, Piece};
 use crate::live::Live;
-use crate::packed::WIDTHS;
 use crate::parallel::refuse_threads;
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
@@ -30,7 +30,7 @@ use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
     PortType, Ports, Refusal, Resources, ValidityType,
 };
-use schedule::Sizes;
+use schedule::{Sizes, subsampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -69,7 +69,8 @@ pub enum Window {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pfb {
-    /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
+    /// Channels of the whole band, a power of two. A spectrum takes twice as many real samples, or as
+    /// many complex ones.
     pub channels: usize,
     /// Taps of the filter: spectra over which a window extends.
     #[serde(default = "default_taps")]
@@ -99,7 +100,7 @@ pub struct Pfb {
     #[serde(default)]
     pub max_delay_seconds: Option<f64>,
     /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
-    /// quarter of the sample rate.
+    /// quarter of the sample rate; complex samples have no default.
     #[serde(default)]
     pub centre_hz: Option<f64>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
@@ -123,9 +124,27 @@ fn default_threads() -> usize {
 }
 
 impl Pfb {
-    /// Samples from one spectrum to the next.
-    fn step(&self) -> usize {
-        self.channels.saturating_mul(2)
+    /// Samples of `input` from one spectrum to the next.
+    fn step(&self, input: &PortType) -> usize {
+        if input::is_complex(input) { self.channels } else { 2 * self.channels }
+    }
+
+    /// Bytes of a filtered spectrum: 2 N real numbers or N complex ones.
+    fn spectrum_bytes(&self) -> usize {
+        self.channels.saturating_mul(size_of::<[f32; 2]>())
+    }
+
+    /// Weights for the samples of `input`, those of complex ones for real and imaginary part each.
+    ///
+    /// Weights of complex samples alternate in sign, which moves the transform by half of the band:
+    /// frequency 0 comes to stand at channel N/2, its place in the order of frequencies.
+    fn weights(&self, input: &PortType) -> Vec<f32> {
+        let weights = weights(self.step(input), self.taps, self.window, self.w_cutoff);
+        if !input::is_complex(input) {
+            return weights;
+        }
+        let alternating = |(i, w): (usize, f32)| if i.is_multiple_of(2) { [w; 2] } else { [-w; 2] };
+        weights.into_iter().enumerate().flat_map(alternating).collect()
     }
 
     fn spectra(&self, pols: usize) -> usize {
@@ -135,7 +154,7 @@ impl Pfb {
 
     /// Spectra of `pols` polarisations that take so many bytes, as far as that many are sensible.
     fn fitting(&self, bytes: usize, pols: usize, sensible: RangeInclusive<usize>) -> usize {
-        let spectrum_bytes = self.step().saturating_mul(size_of::<f32>() * pols).max(1);
+        let spectrum_bytes = self.spectrum_bytes().saturating_mul(pols).max(1);
         (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
     }
 
@@ -162,13 +181,14 @@ impl Pfb {
         self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
     }
 
-    /// Samples that a window may move to either side, a multiple of 8.
-    fn max_delay_samples(&self, clock: &Clock) -> usize {
+    /// Samples of `input` that a window may move to either side, a multiple of 8.
+    fn max_delay_samples(&self, input: &PortType) -> usize {
         let max_delay_seconds = self.max_delay_seconds();
         if max_delay_seconds == 0.0 {
             return 0;
         }
-        let samples = (max_delay_seconds * clock.adc_sample_rate_hz).ceil();
+        let rate_hz = input.clock.adc_sample_rate_hz / subsampling(input) as f64;
+        let samples = (max_delay_seconds * rate_hz).ceil();
         (samples as usize + 1).next_multiple_of(8)
     }
 
@@ -224,8 +244,32 @@ impl Pfb {
         refusals
     }
 
+    /// Refuses what does not go with complex samples.
+    fn baseband_refusals(&self, input: &PortType) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |name, message: &str, help: &str| {
+            let at = At::Parameter(name);
+            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+        };
+        if input::is_complex(input) && self.unzip != 1 {
+            refuse(
+                "unzip",
+                "spectra of complex samples are not cut into series",
+                "leave `unzip` out: their transform needs no step to a real one",
+            );
+        }
+        if input::is_complex(input) && self.centre_hz.is_none() {
+            refuse(
+                "centre_hz",
+                "complex samples do not say where in the band they are from",
+                "give `centre_hz`, the frequency that stands at 0 in them, or that on the sky",
+            );
+        }
+        refusals
+    }
+
     fn frame_refusals(&self, pols: usize) -> Vec<Refusal> {
-        let spectrum_bytes = self.step() * size_of::<f32>() * pols.max(1);
+        let spectrum_bytes = self.spectrum_bytes() * pols.max(1);
         let most = MAX_FRAME_BYTES / spectrum_bytes;
         let spectra = self.spectra(pols);
         if (1..=most).contains(&spectra) {
@@ -278,54 +322,6 @@ fn nearest_powers(value: usize, least: usize, most: usize) -> String {
     }
 }
 
-fn input_refusals(inputs: &[PortType]) -> Vec<Refusal> {
-    let mut refusals = Vec::new();
-    for (i, input) in inputs.iter().enumerate() {
-        let known = matches!(input.dtype, Dtype::Packed(bits) if WIDTHS.contains(&bits));
-        if !known && input.dtype != Dtype::I16 {
-            let message = format!("`pfb` cannot read {} samples", input.dtype);
-            let help = "it takes i16 and packed samples of 2 to 10, 12 or 16 bits (`i10p`)";
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(i), message).help(help));
-        }
-        let samples = input.axis_len("sample").filter(|_| input.axes.len() == 1);
-        let heaps = input.validity.units();
-        match samples {
-            Some(n) if n > 0 && heaps > 0 && n % (8 * heaps) == 0 => {
-                if input.clock.samples_per_frame != n as u64 {
-                    let message = "the frames of `pfb`'s input do not follow each other without gap or overlap";
-                    refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
-                }
-            }
-            Some(n) => refusals.push(
-                Refusal::new(
-                    codes::INPUT_AXIS,
-                    At::InputAxis(i, "sample"),
-                    format!("`pfb` cannot read frames of {n} samples in {heaps} heaps"),
-                )
-                .help("each heap needs a multiple of 8 samples"),
-            ),
-            None => refusals.push(
-                Refusal::new(codes::INPUT_AXIS, At::Input(i), "`pfb` reads one series of samples")
-                    .help("its input needs one axis, `sample`"),
-            ),
-        }
-        let rate_hz = input.clock.adc_sample_rate_hz;
-        if !(rate_hz > 0.0 && rate_hz.is_finite()) {
-            let message = format!("a sample rate of {rate_hz} Hz cannot work");
-            refusals.push(Refusal::new(codes::RATE, At::Input(i), message));
-        }
-        let first = &inputs[0].clock;
-        if rate_hz.to_bits() != first.adc_sample_rate_hz.to_bits()
-            || input.clock.sync_time_seconds.to_bits() != first.sync_time_seconds.to_bits()
-        {
-            let message = "the polarisations have different clocks";
-            let refusal = Refusal::new(codes::INPUTS_DIFFER, At::Input(i), message);
-            refusals.push(refusal.help("both must have one sample rate and one sync time"));
-        }
-    }
-    refusals
-}
-
 impl Kind for Pfb {
     const NAME: &'static str = "pfb";
     const DOC: &'static str = include_str!("README.md");
@@ -347,7 +343,8 @@ impl Kind for Pfb {
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
-        refusals.extend(input_refusals(inputs));
+        refusals.extend(input::refusals(inputs));
+        refusals.extend(self.baseband_refusals(&inputs[0]));
         if refusals.is_empty() {
             refusals.extend(self.frame_refusals(inputs.len()));
             refusals.extend(self.delay_refusals(inputs));
@@ -355,14 +352,19 @@ impl Kind for Pfb {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        let clock = inputs[0].clock;
-        let spectra = self.spectra(inputs.len());
+        let (input, clock) = (&inputs[0], inputs[0].clock);
+        let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
+        let samples_per_frame = (spectra * step * subsampling(input)) as u64;
+        let bandwidth_hz = match subsampling(input) {
+            1 => clock.adc_sample_rate_hz / 2.0,
+            subsampling => clock.adc_sample_rate_hz / subsampling as f64,
+        };
         let pol = Axis::new("pol", inputs.len());
         let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
         let mut axes = vec![pol.clone(), spectrum.clone()];
         let dtype = if self.unzip == 1 {
-            axes.push(Axis::new("sample", self.step()).from_parameter("channels"));
-            Dtype::F32
+            axes.push(Axis::new("sample", step).from_parameter("channels"));
+            if input::is_complex(input) { Dtype::Cf32 } else { Dtype::F32 }
         } else {
             axes.push(Axis::new("unzip", self.unzip).from_parameter("unzip"));
             let part = self.channels / self.unzip;
@@ -372,12 +374,12 @@ impl Kind for Pfb {
         Ok(vec![PortType {
             dtype,
             axes,
-            clock: Clock { samples_per_frame: (spectra * self.step()) as u64, ..clock },
+            clock: Clock { samples_per_frame, ..clock },
             band: Some(Band {
                 channels: self.channels,
                 first_channel: 0,
                 centre_hz: self.centre_hz.unwrap_or(clock.adc_sample_rate_hz / 4.0),
-                bandwidth_hz: clock.adc_sample_rate_hz / 2.0,
+                bandwidth_hz,
             }),
             validity: ValidityType::flags(vec![pol, spectrum]),
         }])
@@ -388,11 +390,13 @@ impl Kind for Pfb {
         let sizes = Sizes::new(self, ports);
         let batch = cpu::batch(sizes.step, sizes.spectra, self.threads);
         let history = cpu::history_samples(&sizes, batch);
-        let Sizes { window, spectra, .. } = sizes;
+        let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
+        let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
+        let weights = 2 * self.channels * self.taps;
         Resources {
-            host_bytes: pols * (2 * history + 32 * spectra) + 4 * window,
+            host_bytes: pols * (sample_bytes * history + 32 * spectra) + 4 * weights,
             holds: vec![1; pols],
-            operations_per_frame: 2.0 * (pols * spectra * window) as f64,
+            operations_per_frame: 2.0 * (pols * spectra * weights) as f64,
             ..Resources::default()
         }
     }
@@ -409,7 +413,10 @@ impl Kind for Pfb {
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         match env.implementation {
             "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
+            _ if input::is_complex(&ports.inputs[0]) => {
+                Ok(Box::new(cpu::Cpu::<cpu::Baseband>::new(self, ports, env)?))
+            }
+            _ => Ok(Box::new(cpu::Cpu::<cpu::Decoded>::new(self, ports, env)?)),
         }
     }
 
@@ -419,7 +426,14 @@ impl Kind for Pfb {
         implementation: &str,
         _gpu: Option<&Properties>,
     ) -> Vec<Refusal> {
-        Vec::from_iter(device_samples::refuse_mixed(ports).filter(|_| implementation != CPU.name))
+        let refusals = device_samples::refuse_mixed(ports).into_iter().chain(
+            input::is_complex(&ports.inputs[0]).then(|| {
+                let message = "on a GPU `pfb` reads real samples only";
+                Refusal::new(codes::IMPLEMENTATION, At::Implementation, message)
+                    .help("use `device: cpu` behind a `ddc`: its samples are few")
+            }),
+        );
+        refusals.filter(|_| implementation != CPU.name).collect()
     }
 
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {

@@ -1,6 +1,7 @@
 //! One polarisation: its delays, and which samples of its input are there.
 
 use super::history::{History, Move};
+use super::schedule::{Sizes, subsampling};
 use crate::delay::{Delay, DelayModel, Piece};
 use fxgraph::{Counter, Counters, Frame, Input, PortType};
 use std::ops::Range;
@@ -32,6 +33,16 @@ impl Count {
                 "samples_clipped",
                 "samples at the limits of the digitiser; lower the level at its input",
             ),
+            ..Self::of_misplaced(counters)
+        }
+    }
+
+    /// Counters of which only that of misplaced frames is shown.
+    pub fn of_misplaced(counters: &Counters) -> Self {
+        Self {
+            spectra_missing: Counter::default(),
+            delays_out_of_range: Counter::default(),
+            samples_clipped: Counter::default(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
                 "input frames that were late or not at a multiple of 8 samples; look for a faulty source",
@@ -54,6 +65,8 @@ pub trait Store {
 /// One polarisation.
 pub struct Pol<S> {
     model: DelayModel,
+    /// ADC samples from one sample to the next: times here are those of samples.
+    subsampling: u64,
     frame_samples: usize,
     heap_samples: usize,
     pub history: History,
@@ -72,17 +85,18 @@ pub struct Pol<S> {
 }
 
 impl<S: Store> Pol<S> {
-    /// A polarisation whose `store` has room for `capacity` samples, and `spectra` to an output
-    /// frame.
+    /// A polarisation whose `store` has room for `capacity` samples.
     pub fn new(
         input: &PortType,
         pieces: &[Piece],
         store: S,
         capacity: usize,
-        spectra: usize,
+        sizes: Sizes,
     ) -> Self {
+        let subsampling = subsampling(input);
         Self {
-            model: DelayModel::of(input.clock.adc_sample_rate_hz, pieces),
+            model: DelayModel::of(input.clock.adc_sample_rate_hz, subsampling, pieces),
+            subsampling: subsampling as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
             history: History::new(capacity, 0),
@@ -92,7 +106,7 @@ impl<S: Store> Pol<S> {
             next_time: 0,
             ended: false,
             done: 0,
-            delays: Vec::with_capacity(spectra),
+            delays: Vec::with_capacity(sizes.spectra),
         }
     }
 
@@ -101,7 +115,8 @@ impl<S: Store> Pol<S> {
         self.model.replace(from, pieces);
     }
 
-    /// Gets ready for an output frame with its first spectrum at `start`.
+    /// Gets ready for an output frame with its first spectrum at timestamp `start`, and the others
+    /// `step` ADC samples apart.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
         self.model.forget_before(start);
@@ -157,7 +172,7 @@ impl<S: Store> Pol<S> {
     fn pending(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
         loop {
             if let Some((frame, consumed)) = &mut self.frame {
-                let start = frame.header().timestamp.cast_signed();
+                let start = (frame.header().timestamp / self.subsampling).cast_signed();
                 let behind = self.history.end() - start;
                 *consumed = (*consumed).max(behind.clamp(0, self.frame_samples as i64) as usize);
                 if *consumed < self.frame_samples {
@@ -171,15 +186,17 @@ impl<S: Store> Pol<S> {
                 self.ended |= ended;
                 return None;
             };
-            let time = frame.header().timestamp;
-            let is_placed =
-                time <= MAX_TIME && time.is_multiple_of(8) && time.cast_signed() >= self.next_time;
+            let timestamp = frame.header().timestamp;
+            let time = (timestamp / self.subsampling).cast_signed();
+            let is_placed = timestamp <= MAX_TIME
+                && timestamp.is_multiple_of(8 * self.subsampling)
+                && time >= self.next_time;
             if !is_placed {
                 count.frames_misplaced.add(1);
                 continue;
             }
-            self.first_time.get_or_insert(time.cast_signed());
-            self.next_time = time.cast_signed() + self.frame_samples as i64;
+            self.first_time.get_or_insert(time);
+            self.next_time = time + self.frame_samples as i64;
             self.frame = Some((frame, 0));
         }
     }

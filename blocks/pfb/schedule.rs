@@ -3,13 +3,16 @@
 use super::Pfb;
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
+use crate::delay::Piece;
 use crate::live::Live;
 use fxgraph::retune::Changes;
-use fxgraph::{Counters, Header, Input, Ports};
+use fxgraph::{Header, Input, PortType, Ports};
 
-/// Sizes of everything.
+/// Sizes of everything, in samples of the input unless said otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
+    /// ADC samples from one sample to the next: 1, or by what the input is subsampled.
+    pub subsampling: usize,
     /// Samples from one spectrum to the next.
     pub step: usize,
     /// Samples of a spectrum's window.
@@ -23,11 +26,14 @@ pub struct Sizes {
 impl Sizes {
     /// Of a block between these ports.
     pub fn new(pfb: &Pfb, ports: &Ports) -> Self {
+        let input = &ports.inputs[0];
+        let step = pfb.step(input);
         Self {
-            step: pfb.step(),
-            window: pfb.step() * pfb.taps,
+            subsampling: subsampling(input),
+            step,
+            window: step * pfb.taps,
             spectra: pfb.spectra(ports.inputs.len()),
-            max_delay: pfb.max_delay_samples(&ports.inputs[0].clock),
+            max_delay: pfb.max_delay_samples(input),
         }
     }
 
@@ -35,6 +41,11 @@ impl Sizes {
     pub fn frame_samples(&self) -> usize {
         (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
     }
+}
+
+/// ADC samples from one sample of the stream to the next.
+pub fn subsampling(input: &PortType) -> usize {
+    input.samples_per("sample").unwrap_or(1) as usize
 }
 
 /// What can be done for a spectrum.
@@ -55,7 +66,7 @@ pub struct Run {
     pub first: usize,
     pub count: usize,
     pub fate: Fate,
-    /// Time of the first sample of the first one's window.
+    /// Time of the first sample of the first one's window, in samples of the input.
     pub from: i64,
 }
 
@@ -73,7 +84,8 @@ pub struct Schedule<S> {
     pub pols: Vec<Pol<S>>,
     /// Most spectra of a run.
     most: usize,
-    /// Timestamp of the output frame, or the earliest that it may have while not `placed`.
+    /// Time of the output frame, or the earliest that it may have while not `placed`; in samples of
+    /// the input.
     pub frame_start: i64,
     placed: bool,
     count: Count,
@@ -82,31 +94,34 @@ pub struct Schedule<S> {
 }
 
 impl<S: Store> Schedule<S> {
-    /// A schedule whose runs have up to `most` spectra and whose stores, one for each input, have
-    /// room for `capacity` samples.
+    /// A schedule of `inputs` with these `delays`. Its runs have up to `most` spectra, and its
+    /// stores, one for each input, have room for `capacity` samples.
     pub fn new(
-        pfb: &Pfb,
-        ports: &Ports,
+        sizes: Sizes,
+        inputs: &[PortType],
+        delays: &[Vec<Piece>],
         most: usize,
         capacity: usize,
         stores: impl IntoIterator<Item = S>,
-        counters: &Counters,
+        count: Count,
     ) -> Self {
-        let sizes = Sizes::new(pfb, ports);
-        let delays = pfb.delays_of(ports);
-        let inputs = ports.inputs.iter().enumerate().zip(stores);
-        let pols = inputs
-            .map(|((i, input), store)| Pol::new(input, &delays[i], store, capacity, sizes.spectra));
-        let pols = pols.collect();
+        let inputs = inputs.iter().zip(delays).zip(stores);
+        let pols =
+            inputs.map(|((input, pieces), store)| Pol::new(input, pieces, store, capacity, sizes));
         Self {
             sizes,
-            pols,
+            pols: pols.collect(),
             most,
             frame_start: 0,
             placed: false,
-            count: Count::new(counters),
+            count,
             changes: Changes::default(),
         }
+    }
+
+    /// Timestamp of the output frame.
+    pub fn timestamp(&self) -> u64 {
+        self.frame_start.cast_unsigned() * self.sizes.subsampling as u64
     }
 
     /// Finds the next output frame that can have a valid spectrum, unless that is done. `None`: not
@@ -124,7 +139,8 @@ impl<S: Store> Schedule<S> {
             return Some(Placed::Nowhere);
         }
         self.placed = true;
-        let (start, step) = (self.frame_start.cast_unsigned(), self.sizes.step as u64);
+        let start = self.timestamp();
+        let step = (self.sizes.step * self.sizes.subsampling) as u64;
         for (from, live) in self.changes.begin(start, step * self.sizes.spectra as u64) {
             match live {
                 Live::Delays(delays) => {
@@ -184,7 +200,7 @@ impl<S: Store> Schedule<S> {
 
     /// The next spectra of polarisation `p`, if their samples are there and the frame has any left.
     pub fn next_run(&mut self, p: usize, input: &mut Input) -> Option<Run> {
-        let Sizes { step, window, spectra, max_delay } = self.sizes;
+        let Sizes { step, window, spectra, max_delay, .. } = self.sizes;
         let pol = &mut self.pols[p];
         let first = pol.done;
         if first == spectra {
@@ -235,7 +251,7 @@ impl<S: Store> Schedule<S> {
 
     /// Writes down when the frame is and the delays of its spectra.
     pub fn annotate(&self, header: &mut Header) {
-        header.timestamp = self.frame_start.cast_unsigned();
+        header.timestamp = self.timestamp();
         let rows = self.pols.len() * self.sizes.spectra;
         let delays = || self.pols.iter().flat_map(|pol| &pol.delays);
         let tables = &mut header.annotations;

@@ -111,11 +111,14 @@ impl Cpu {
     /// Quantises `count` spectra of all polarisations from `first` on.
     fn quantise(&mut self, input: &Frame, first: usize, count: usize) {
         let header = input.header();
-        let step = self.shape.step() as u64;
+        let step = self.shape.step as u64;
         let fine = header.annotations.get("fine_delay_samples");
         let phase = header.annotations.get("phase_turns");
         let spectra: &[Complex32] = input.as_slice();
-        let Shape { channels, spectra: per_pol, .. } = self.shape;
+        let Shape { channels, pitch: stored, spectra: per_pol, .. } = self.shape;
+        let first_channel = self.shape.first();
+        // What of the fine delay's slope over the whole band lies over the channels that are kept.
+        let kept = channels as f64 / stored as f64;
         let geometry = self.geometry;
         let (settings, unzip, clamped) = (&self.settings, &self.unzip, &self.clamped);
         let limit = self.limit;
@@ -125,7 +128,7 @@ impl Cpu {
                 return;
             }
             let index = pol * per_pol + first + row;
-            let mut spectrum = &spectra[index * channels..][..channels];
+            let mut spectrum = &spectra[index * stored + first_channel..][..channels];
             if let Some((unzip, fixup)) = unzip {
                 unzip.combine(spectrum, scratch);
                 fixup.apply(scratch);
@@ -135,7 +138,7 @@ impl Cpu {
             let t = number * step;
             let turn = Turn {
                 phase_turns: phase.get(index).copied().unwrap_or(0.0),
-                fine_delay_samples: fine.get(index).copied().unwrap_or(0.0),
+                fine_delay_samples: fine.get(index).copied().unwrap_or(0.0) * kept,
                 dither_key: settings.dither_key(t, number, pol),
                 limit,
             };
@@ -153,7 +156,7 @@ impl Cpu {
 
     /// Goes over to what holds for the spectra of an input frame.
     fn begin(&mut self, input: &Header) {
-        let samples = self.shape.spectra * self.shape.step();
+        let samples = self.shape.spectra * self.shape.step;
         for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
             self.settings.retune(from, live);
         }

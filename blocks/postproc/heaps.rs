@@ -68,13 +68,13 @@ impl Collector {
 
     /// Number, since sync time, of the first spectrum of a frame.
     pub fn number(&self, frame: &Header) -> u64 {
-        frame.timestamp / self.shape.step() as u64
+        frame.timestamp / self.shape.step as u64
     }
 
     /// Whether an input frame can be used.
     pub fn accept(&mut self, input: &Header) -> bool {
         let number = self.number(input);
-        let is_placed = input.timestamp.is_multiple_of(self.shape.step() as u64);
+        let is_placed = input.timestamp.is_multiple_of(self.shape.step as u64);
         if !is_placed || number < self.next_spectrum {
             self.frames_misplaced.add(1);
             return false;
@@ -97,7 +97,7 @@ impl Collector {
 
     /// Begins an output frame with spectrum number `first`.
     pub fn begin(&self, first: u64, output: &mut Header) {
-        output.timestamp = first * self.shape.step() as u64;
+        output.timestamp = first * self.shape.step as u64;
         output.validity.fill(0);
     }
 

@@ -64,6 +64,9 @@ pub struct Postproc {
     /// Heaps per output frame.
     #[serde(default = "default_heaps_per_frame")]
     pub heaps_per_frame: usize,
+    /// Channels to keep, those in the middle of the band: a power of two. By default all.
+    #[serde(default)]
+    pub channels: Option<usize>,
     /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
     /// one of these or a list of them for each channel.
     #[serde(default)]
@@ -94,6 +97,12 @@ fn default_threads() -> usize {
 }
 
 impl Postproc {
+    /// The shape of the spectra in `input`, if it has any, with the channels that are kept.
+    fn shape(&self, input: &PortType) -> Option<Shape> {
+        let shape = Shape::of_channels(input)?;
+        Some(shape.middle(self.channels.unwrap_or(shape.channels)))
+    }
+
     fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
@@ -131,17 +140,30 @@ impl Postproc {
     fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
         let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
         let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
-        let Shape { pols, channels, .. } = shape;
+        let Shape { pols, channels, pitch, step, .. } = shape;
         if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
             let message = format!("`postproc` cannot work on {channels} channels");
-            let at = At::InputAxis(0, "channel");
+            let at =
+                self.channels.map_or(At::InputAxis(0, "channel"), |_| At::Parameter("channels"));
             let help = "the number of channels must be a power of two, at least 4";
             refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
-        } else if input.clock.samples_per_frame != (shape.spectra * shape.step()) as u64 {
+        } else if channels > pitch || (channels < pitch && shape.unzip > 1) {
+            let at = At::Parameter("channels");
+            let message = format!("{channels} of {pitch} channels cannot be kept");
+            let help = if channels > pitch {
+                format!("up to {pitch} are possible; without `channels` all are kept")
+            } else {
+                "leave `channels` out, or `unzip` of `pfb`".to_owned()
+            };
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            refusals.push(refusal.help(help));
+        } else if step == 0
+            || step % (2 * pitch) != 0
+            || input.clock.samples_per_frame != (shape.spectra * step) as u64
+        {
             let message = format!(
-                "spectra of {channels} channels must be {} samples apart, not {}",
-                shape.step(),
-                input.clock.samples_per_frame / shape.spectra as u64
+                "spectra of {pitch} channels must be {} samples apart, or a multiple of that, not {step}",
+                2 * pitch
             );
             refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
         }
@@ -205,7 +227,7 @@ impl Kind for Postproc {
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = self.parameter_refusals();
         let input = &inputs[0];
-        let shape = Shape::of_channels(input);
+        let shape = self.shape(input);
         match shape {
             None => {
                 let message = format!("`postproc` cannot work on `{input}`");
@@ -222,7 +244,7 @@ impl Kind for Postproc {
         let spectrum =
             Axis::new("spectrum", self.spectra_per_heap).from_parameter("spectra_per_heap");
         let pol = Axis::new("pol", shape.pols);
-        let samples = self.heaps_per_frame * self.spectra_per_heap * shape.step();
+        let samples = self.heaps_per_frame * self.spectra_per_heap * shape.step;
         Ok(vec![PortType {
             dtype: if self.bits == 8 { Dtype::Ci8 } else { Dtype::Ci4 },
             axes: match self.layout {
@@ -230,13 +252,13 @@ impl Kind for Postproc {
                 Layout::KMajor => vec![heap.clone(), channel, pol, spectrum],
             },
             clock: Clock { samples_per_frame: samples as u64, ..input.clock },
-            band: input.band,
+            band: input.band.map(|band| shape.band(band)),
             validity: ValidityType::flags(vec![heap]),
         }])
     }
 
     fn resources(&self, ports: &Ports) -> Resources {
-        let Some(shape) = Shape::of_channels(&ports.inputs[0]) else { return Resources::default() };
+        let Some(shape) = self.shape(&ports.inputs[0]) else { return Resources::default() };
         let values = shape.pols * shape.channels;
         let unzipped = if shape.unzip == 1 { 0 } else { 8 * shape.channels * (shape.unzip + 1) };
         Resources {
@@ -254,7 +276,7 @@ impl Kind for Postproc {
         _running: &Self,
         ports: &Ports,
     ) -> Result<LiveValue, BlockError> {
-        let shape = Shape::of_channels(&ports.inputs[0]).ok_or_else(no_spectra)?;
+        let shape = self.shape(&ports.inputs[0]).ok_or_else(no_spectra)?;
         Ok(Box::new(match parameter {
             "gains" => Live::Gains(self.gains.of_pols(shape.pols, shape.channels)),
             _ => Live::DitherSeed(self.dither_seed),
@@ -262,7 +284,7 @@ impl Kind for Postproc {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = Shape::of_channels(&ports.inputs[0]).ok_or_else(no_spectra)?;
+        let shape = self.shape(&ports.inputs[0]).ok_or_else(no_spectra)?;
         match env.implementation {
             "cuda" => Ok(Box::new(cuda::Cuda::new(self, shape, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, shape, env)?)),
@@ -275,16 +297,16 @@ impl Kind for Postproc {
         implementation: &str,
         _gpu: Option<&Properties>,
     ) -> Vec<Refusal> {
-        let shape = Shape::of_channels(&ports.inputs[0]).filter(|_| implementation != CPU.name);
+        let shape = self.shape(&ports.inputs[0]).filter(|_| implementation != CPU.name);
         Vec::from_iter(shape.and_then(|shape| cuda::refuse_pols(self, shape)))
     }
 
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        let shape = Shape::of_channels(&ports.inputs[0]).filter(|_| implementation != CPU.name);
+        let shape = self.shape(&ports.inputs[0]).filter(|_| implementation != CPU.name);
         shape.map(|shape| cuda::tunable(self, shape))
     }
 
     fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        Shape::of_channels(&ports.inputs[0]).map_or(0, |shape| cuda::device_bytes(self, shape))
+        self.shape(&ports.inputs[0]).map_or(0, |shape| cuda::device_bytes(self, shape))
     }
 }
