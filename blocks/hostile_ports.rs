@@ -2,7 +2,7 @@
 
 use crate::{
     antenna_stack::AntennaStack, beamformer::Beamformer, convert::Convert, correlator::Correlator,
-    f_engine::FEngine, fft::Fft, file_sink::FileSink, frb_beamformer::FrbBeamformer,
+    ddc::Ddc, f_engine::FEngine, fft::Fft, file_sink::FileSink, frb_beamformer::FrbBeamformer,
     fringe_check::FringeCheck, image_sink::ImageSink, pfb::Pfb, pol_aligner::PolAligner,
     postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Packed(10), &["sample"]),
     (Dtype::I16, &["sample"]),
+    (Dtype::Cf32, &["sample"]),
+    (Dtype::Cf32, &["pol", "spectrum", "sample"]),
     (Dtype::F32, &["pol", "spectrum", "sample"]),
     (Dtype::Cf32, &["pol", "spectrum", "unzip", "sample"]),
     (Dtype::Cf32, &["pol", "spectrum", "channel"]),
@@ -72,6 +74,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     let series = if dtype == Dtype::Cf32 { 2 } else { 1 };
                     let of_channels = 2 * len("channel") * len("unzip");
                     let step = match names {
+                        ["sample"] if dtype == Dtype::Cf32 => 2 * len("sample"),
                         ["sample"] => len("sample"),
                         ["spectrum", ..] => len("spectrum") * of_channels,
                         ["pol", "spectrum", "sample" | "unzip", ..] => {
@@ -154,7 +157,7 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 19] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 20] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
@@ -166,6 +169,12 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 19] {
         drive::<Pfb>(
             json!({"channels": 16, "taps": 2, "spectra_per_frame": 4}),
             two(),
+            timestamps,
+            noise,
+        ),
+        drive::<Ddc>(
+            json!({"centre_hz": 2e5, "decimation": 2, "taps": 8, "samples_per_frame": 256}),
+            one(),
             timestamps,
             noise,
         ),
@@ -234,7 +243,7 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 19];
+    let mut taken = [0; 20];
     for _ in 0..3000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {

@@ -13,6 +13,7 @@ mod chain;
 pub mod conformance;
 pub mod convert;
 pub mod correlator;
+pub mod ddc;
 pub mod delay;
 pub mod digitiser_simulator;
 pub mod dither;
@@ -69,6 +70,7 @@ pub fn kinds() -> Vec<KindEntry> {
         KindEntry::of::<beamformer::Beamformer>(),
         KindEntry::of::<convert::Convert>(),
         KindEntry::of::<correlator::Correlator>(),
+        KindEntry::of::<ddc::Ddc>(),
         KindEntry::of::<digitiser_simulator::DigitiserSimulator>(),
         KindEntry::of::<f_engine::FEngine>(),
         KindEntry::of::<fault_injector::FaultInjector>(),

@@ -1,5 +1,6 @@
 //! Parameters of the F-engine's blocks that change while they run.
 
+use crate::ddc::mixer::Mixer;
 use crate::delay::Piece;
 use crate::postproc::rotate::ChannelGains;
 
@@ -11,4 +12,6 @@ pub enum Live {
     Gains(Vec<ChannelGains>),
     /// Seed of the dither.
     DitherSeed(u64),
+    /// Filter around another centre frequency.
+    Mixer(Mixer),
 }

@@ -384,3 +384,44 @@ fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
         assert!(values(&found) == joined(&before, &after, at), "at {at}");
     }
 }
+
+/// Heaps of 256 complex samples.
+fn heaps(subsampling: u64) -> Cut {
+    Box::new(move |frame| {
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let heap = |(n, values): (usize, &[u8])| Spectrum {
+            timestamp: header.timestamp + n as u64 * 256 * subsampling,
+            config_id: header.config_id,
+            is_valid: header.validity[n] > 0,
+            values: values.to_vec(),
+        };
+        payload.chunks_exact(256 * 8).enumerate().map(heap).collect()
+    })
+}
+
+#[test]
+fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
+    let text = |centre_hz: f64| {
+        format!(
+            "flowgraph: g\nblocks:\n  x: {{kind: null_source, parameters: {{dtype: i8p, axes: [\
+             {{name: sample, len: 65536}}], samples_per_frame: 65536, adc_sample_rate_hz: 1.0e+9, \
+             frames: 25, pattern: random}}}}\n  \
+             d: {{kind: ddc, input: x, parameters: {{centre_hz: {centre_hz}, decimation: 2, taps: 8, \
+             samples_per_frame: 1280}}}}\n  end: {{kind: null_sink, input: d}}\n"
+        )
+    };
+    let (old_hz, new_hz) = (251_234_567.0, 260_000_001.0);
+    let whole = |centre_hz| run_to("d", &text(centre_hz), heaps(2), |_| {});
+    let (before, after) = (whole(old_hz), whole(new_hz));
+    for at in [512 * 600, 512 * 600 + 1, 512 * 604 - 1] {
+        let found = run_to("d", &text(old_hz), heaps(2), |control| {
+            let done =
+                control.retune(&format!("d: {{centre_hz: {new_hz}}}"), Some(at), LIMIT).unwrap();
+            assert_eq!((done.effective_timestamp, done.is_late), (at, false));
+            let outside = control.retune("d: {centre_hz: 1.0e+6}", None, LIMIT).unwrap_err();
+            assert!(outside.to_string().contains("does not lie within"), "{outside}");
+        });
+        assert!(values(&found) == joined(&before, &after, at), "at {at}");
+        assert_ne!(values(&found), values(&before));
+    }
+}

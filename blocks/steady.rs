@@ -60,6 +60,27 @@ const F_ENGINE: &str = "
   heaps: {kind: null_sink, input: f_engine}
 ";
 
+/// A narrowband F-engine.
+const NARROWBAND: &str = "
+  source:
+    kind: null_source
+    replicate: 2
+    parameters: {dtype: i10p, axes: [{name: sample, len: 16384}], samples_per_frame: 16384, pattern: random, seed: '${index}'}
+  ddc:
+    kind: ddc
+    replicate: 2
+    input: 'source[${index}]'
+    parameters: {centre_hz: 4.0e+8, decimation: 8, samples_per_frame: 1024}
+  pfb:
+    kind: pfb
+    device: cpu
+    inputs: ['ddc[*]']
+    parameters: {channels: 64, spectra_per_frame: 16, centre_hz: 4.0e+8, delays: [[{delay_samples: 3.2, rate: 2.5e-9}], [{delay_samples: -100.7}]]}
+  fft: {kind: fft, input: pfb}
+  postproc: {kind: postproc, input: fft, parameters: {channels: 32, spectra_per_heap: 16, gains: 0.1}}
+  heaps: {kind: null_sink, input: postproc}
+";
+
 /// Blocks between others that run on the processor.
 const AROUND: &str = "
   source:
@@ -84,6 +105,10 @@ pub fn flowgraphs(device: DeviceName) -> Vec<Steady> {
     };
     let array =
         |form: &&str| steady(&format!("array, correlator {form}"), &ARRAY.replace("FORM", form));
-    let others = [("f_engine", F_ENGINE), ("blocks between others on the processor", AROUND)];
+    let others = [
+        ("f_engine", F_ENGINE),
+        ("narrowband", NARROWBAND),
+        ("blocks between others on the processor", AROUND),
+    ];
     forms.iter().map(array).chain(others.map(|(name, blocks)| steady(name, blocks))).collect()
 }

@@ -111,6 +111,36 @@ fn visibilities_of_halves_agree_with_numpy() {
     assert_eq!(seen, "complex64 (3, 3, 15, 4) True");
 }
 
+const NARROWBAND: &str = "flowgraph: narrowband
+blocks:
+  source:
+    kind: null_source
+    parameters:
+      dtype: i16
+      axes: [{name: sample, len: 16384}]
+      samples_per_frame: 16384
+      # After a day.
+      first_timestamp: 147916800000000
+      frames: 4
+      pattern: random
+      adc_sample_rate_hz: 1712000000
+  ddc: {kind: ddc, input: source, parameters: {centre_hz: 434567891, decimation: 8, samples_per_frame: 1024}}
+  samples: {kind: file_sink, input: source, parameters: {path: samples.npz}}
+  narrowband: {kind: file_sink, input: ddc, parameters: {path: narrowband.npz}}
+";
+
+#[test]
+fn narrowband_samples_after_a_day_agree_with_numpy_and_scipy() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("narrowband.yaml"), NARROWBAND).unwrap();
+    let output = fxgraph(&["run", "narrowband.yaml"], folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let mut check = Command::new(python::python());
+    check.arg(root().join("tests/peers/narrowband.py")).arg(folder.path());
+    let output = check.args(["434567891", "1712000000", "8", "128"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 const TWO_SINKS: &str = "flowgraph: two_sinks
 parameters: {frames: 50}
 blocks:

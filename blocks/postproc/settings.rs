@@ -30,7 +30,7 @@ impl Settings {
             Live::DitherSeed(seed) => {
                 self.dither_seed.iter_mut().for_each(|known| known.set(from, seed));
             }
-            Live::Delays(_) => {}
+            Live::Delays(_) | Live::Mixer(_) => {}
         }
     }
 

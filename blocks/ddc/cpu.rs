@@ -1,0 +1,268 @@
+//! The block on the CPU.
+#![allow(unsafe_code)] // Calls of functions compiled for AVX2 and AVX-512.
+
+use super::mixer::{LANES, Mixer};
+use super::{Ddc, HEAP_SAMPLES};
+use crate::live::Live;
+use crate::parallel::Threads;
+use crate::pfb::cpu::{Decoded, history_samples};
+use crate::pfb::pol::Count;
+use crate::pfb::schedule::{Fate, Placed, Run, Schedule};
+use crate::simd::Form;
+use fxgraph::retune::{Change, Timed};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use num_complex::Complex32;
+
+/// Input samples that are filtered at once by a thread, about.
+const BATCH_SAMPLES: usize = 1 << 16;
+/// Output samples that share each weight read.
+const ROWS: usize = 4;
+
+/// Heaps that are filtered at once.
+fn batch(ddc: &Ddc) -> usize {
+    let sizes = ddc.sizes();
+    let threads = if ddc.threads == 0 { rayon::current_num_threads() } else { ddc.threads };
+    ((BATCH_SAMPLES / sizes.step).max(1) * threads).min(sizes.spectra)
+}
+
+/// Memory that the block takes.
+pub fn host_bytes(ddc: &Ddc) -> usize {
+    let history = history_samples(&ddc.sizes(), batch(ddc));
+    size_of::<i16>() * history + size_of::<f32>() * (ddc.sizes().window + 3 * ddc.taps())
+}
+
+/// The counters of a block: what is lost are heaps of its output.
+pub fn count(env: &Env) -> Count {
+    Count {
+        spectra_missing: env.counters.loss(
+            "heaps_missing",
+            "heaps of 256 output samples that touch missing samples; look for lost heaps upstream",
+        ),
+        ..Count::of_misplaced(&env.counters)
+    }
+}
+
+/// The running block.
+pub struct Cpu {
+    schedule: Schedule<Decoded>,
+    filter: Filter,
+    mixer: Timed<Mixer>,
+    frame: Option<FrameMut>,
+}
+
+impl Cpu {
+    pub fn new(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let (sizes, batch) = (ddc.sizes(), batch(ddc));
+        let capacity = history_samples(&sizes, batch);
+        let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
+        let (inputs, undelayed, count) = (&ports.inputs, [Vec::new()], count(env));
+        Ok(Self {
+            schedule: Schedule::new(sizes, inputs, &undelayed, batch, capacity, stores, count),
+            filter: Filter::new(ddc)?,
+            mixer: Timed::new(ddc.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?),
+            frame: None,
+        })
+    }
+
+    /// Does what there are samples for.
+    fn advance(&mut self, frame: &mut FrameMut, input: &mut Input) {
+        let start = self.schedule.timestamp();
+        let (header, payload) = frame.parts_mut::<Complex32>();
+        loop {
+            self.schedule.forget_done(0);
+            let Some(Run { first, count, fate, from }) = self.schedule.next_run(0, input) else {
+                return;
+            };
+            header.validity[first..first + count].fill(u32::from(fate == Fate::Whole));
+            let out = &mut payload[first * HEAP_SAMPLES..][..count * HEAP_SAMPLES];
+            if fate == Fate::Whole {
+                let pol = &self.schedule.pols[0];
+                let samples = &pol.store.samples[pol.history.place(from)..];
+                let t = start + (first * self.schedule.sizes.step) as u64;
+                self.filter.run(&self.mixer, t, samples, out);
+            } else {
+                out.fill(Complex32::default());
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Self { schedule, mixer, .. } = self;
+        let retune = |from, live| {
+            if let Live::Mixer(new) = live {
+                mixer.set(from, new);
+            }
+        };
+        match schedule.place(io.inputs, retune) {
+            None => return Ok(Next::Wait),
+            Some(Placed::Nowhere) => return Ok(Next::Finished),
+            Some(Placed::Here) => {}
+        }
+        let Some(mut frame) = self.frame.take().or_else(|| io.outputs[0].take()) else {
+            return Ok(Next::Wait);
+        };
+        self.mixer.advance(self.schedule.timestamp());
+        self.advance(&mut frame, &mut io.inputs[0]);
+        if !self.schedule.is_done() {
+            self.frame = Some(frame);
+            return Ok(Next::Wait);
+        }
+        if frame.header().validity.contains(&1) {
+            frame.header_mut().timestamp = self.schedule.timestamp();
+            io.outputs[0].push(frame);
+        } else {
+            // Nothing in it: the frame is used for the next samples.
+            self.frame = Some(frame);
+        }
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.schedule.changes.offer(change)
+    }
+}
+
+/// What makes output samples of input samples.
+pub struct Filter {
+    subsampling: usize,
+    /// Input samples of a heap.
+    window: usize,
+    form: Form,
+    threads: Threads,
+    /// For each thread the samples of a heap, and zeros for the weights beyond the taps.
+    scratches: Vec<Vec<f32>>,
+}
+
+impl Filter {
+    /// The filter of `ddc`.
+    pub fn new(ddc: &Ddc) -> Result<Self, BlockError> {
+        let threads = Threads::new(ddc.threads)?;
+        let window = ddc.sizes().window;
+        Ok(Self {
+            subsampling: ddc.subsampling(),
+            window,
+            form: Form::best(),
+            scratches: vec![vec![0.0; window + LANES]; threads.count()],
+            threads,
+        })
+    }
+
+    /// Makes whole heaps, of which the first one starts with the first of `samples`, at timestamp `t`.
+    pub fn run(&mut self, mixer: &Timed<Mixer>, t: u64, samples: &[i16], out: &mut [Complex32]) {
+        let Self { subsampling, window, form, threads, scratches } = self;
+        threads.each(out, HEAP_SAMPLES, scratches, |first, out, scratch| {
+            for (n, out) in out.chunks_exact_mut(HEAP_SAMPLES).enumerate() {
+                let begins = (first + n) * HEAP_SAMPLES * *subsampling;
+                let t = t + begins as u64;
+                let mixer = mixer.at(t);
+                let samples = &samples[begins..][..*window];
+                scratch.iter_mut().zip(samples).for_each(|(to, from)| *to = f32::from(*from));
+                filter(scratch, mixer.weights(), *subsampling, out, *form);
+                mixer.turn(t, out);
+            }
+        });
+    }
+}
+
+/// out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g.
+fn filter(x: &[f32], g: (&[f32], &[f32]), subsampling: usize, out: &mut [Complex32], form: Form) {
+    match form {
+        Form::Portable => filter_any::<false>(x, g, subsampling, out),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { filter_avx2(x, g, subsampling, out) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { filter_avx512(x, g, subsampling, out) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn filter_avx2(x: &[f32], g: (&[f32], &[f32]), subsampling: usize, out: &mut [Complex32]) {
+    filter_any::<true>(x, g, subsampling, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,fma")]
+fn filter_avx512(x: &[f32], g: (&[f32], &[f32]), subsampling: usize, out: &mut [Complex32]) {
+    filter_any::<true>(x, g, subsampling, out);
+}
+
+/// With sums in so many lanes, of which the compiler makes vectors.
+#[inline(always)]
+fn filter_any<const FUSED: bool>(
+    x: &[f32],
+    (re, im): (&[f32], &[f32]),
+    subsampling: usize,
+    out: &mut [Complex32],
+) {
+    for (n, out) in out.chunks_exact_mut(ROWS).enumerate() {
+        let mut sums = [[[0.0_f32; LANES]; 2]; ROWS];
+        for (k, (re, im)) in re.chunks_exact(LANES).zip(im.chunks_exact(LANES)).enumerate() {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = &x[(n * ROWS + row) * subsampling + k * LANES..][..LANES];
+                for l in 0..LANES {
+                    sums[0][l] = multiply_add::<FUSED>(x[l], re[l], sums[0][l]);
+                    sums[1][l] = multiply_add::<FUSED>(x[l], im[l], sums[1][l]);
+                }
+            }
+        }
+        for (out, [re, im]) in out.iter_mut().zip(&sums) {
+            *out = Complex32::new(total(re), total(im));
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    // Without an instruction for it the fused form is a slow function.
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// The sum of all lanes, in pairs.
+#[inline(always)]
+fn total(lanes: &[f32; LANES]) -> f32 {
+    let mut lanes = *lanes;
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            lanes[l] += lanes[l + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_filters_like_the_portable_one() {
+        let mut random = Random::new(4);
+        let mut values =
+            |len: usize| -> Vec<f32> { (0..len).map(|_| random.normal_pair()[0] as f32).collect() };
+        for (subsampling, taps) in [(2, 32), (8, 128), (10, 160), (64, 1024)] {
+            let (x, re, im) = (values(63 * subsampling + taps), values(taps), values(taps));
+            let run = |form| {
+                let mut out = vec![Complex32::default(); 64];
+                filter(&x, (&re, &im), subsampling, &mut out, form);
+                out
+            };
+            let expected = run(Form::Portable);
+            for form in Form::available() {
+                let close = |(a, b): (&Complex32, &Complex32)| (a - b).norm() < 1e-5 * taps as f32;
+                assert!(
+                    run(form).iter().zip(&expected).all(close),
+                    "{form:?} {subsampling} {taps}"
+                );
+            }
+        }
+    }
+}
