@@ -64,7 +64,7 @@ fn filters_are_as_good_as_those_of_scipy() {
 fn filters_of_all_sizes_can_be_designed() {
     for mode in [Mode::Discard, Mode::NoDiscard] {
         for subsampling in [2, 4, 6, 10, 12, 16] {
-            for per_sample in [1, 3, 8, 12, 16, 20] {
+            for per_sample in [1, 3, 8, 12, 16] {
                 for pass in [0.5, 0.75, 0.9] {
                     let taps = subsampling * per_sample;
                     let low_pass = LowPass { pass, ..low_pass(mode, subsampling, taps) };
