@@ -47,6 +47,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
         while ended() < run {
             std::thread::sleep(Duration::from_millis(20));
         }
+        wait(&program, "ended");
     }
     interrupt(program);
 }
@@ -84,9 +85,9 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     }
     wait(&program, "running");
 
-    // What is right and cannot be had when it comes to it: the one before is back.
+    // What is right and cannot be had when it comes to it, a file in a file: the one before is back.
     let flawed = format!(
-        "{larger}  d: {{kind: file_sink, input: source.pol1, parameters: {{path: no/such/d.npy}}}}\n"
+        "{larger}  d: {{kind: file_sink, input: source.pol1, parameters: {{path: flowgraph.yaml/d.npy}}}}\n"
     );
     assert_eq!(put(&program, "?restart=true", &flawed).status, 202);
     let told = || program.get("/api/v1/events").json()["events"].to_string();

@@ -63,6 +63,8 @@ fn a_running_flowgraph_is_told_and_stopped() {
     assert!(flowgraph["resolved_yaml"].as_str().unwrap().contains("len: 4096"));
     let edge = &flowgraph["graph"]["edges"][0];
     assert_eq!((&edge["from"], &edge["to"]), (&"source".into(), &"sink".into()));
+    assert!(flowgraph["limited_by"]["text"].as_str().unwrap().starts_with("limited by "));
+    assert!(flowgraph["deadline_margin_fraction"].as_f64().unwrap() < 1.0);
     let rate = edge["frames_per_second"].as_f64().unwrap();
     assert!(rate > 0.0);
     assert_eq!(edge["bytes_per_second"], rate * 4096.0);
@@ -74,6 +76,9 @@ fn a_running_flowgraph_is_told_and_stopped() {
     assert_eq!(sink["inputs"][0]["from"], "source.output");
     assert_eq!(sink["inputs"][0]["carries"]["frame_bytes"], 4096);
     assert_eq!(sink["counters"][0]["name"], "frames_dropped_here");
+    assert!(sink["latency"]["frames"].as_u64().unwrap() > 0);
+    assert!(sink["latency"]["mean_seconds"].as_f64().unwrap() < 10.0);
+    assert!(sink["newest_timestamp"].as_u64().unwrap() > 0);
     assert_eq!(sink["parameters_schema"]["type"], "object");
     let kinds = program.get("/api/v1/kinds").json();
     assert!(kinds.as_array().unwrap().iter().any(|kind| kind["kind"] == "null_sink"));
@@ -584,14 +589,21 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
     let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
-    // Every query is about figures that there are.
+    // Every query is about figures that there are, now or at other times.
+    const NOW_AND_THEN: [&str; 3] = [
+        "fxgraph_block_sample_age_seconds",
+        "fxgraph_flowgraph_deadline_margin_ratio",
+        "fxgraph_flowgraph_limit_info",
+    ];
     let program = running(folder.path(), ENDLESS);
     let (_, types) = scrape(&program);
     for panel in panels {
         let query = panel["targets"][0]["expr"].as_str().unwrap();
         for word in query.split(|c: char| !c.is_alphanumeric() && c != '_') {
             let family = word.trim_end_matches("_bucket");
-            let is_known = !word.starts_with("fxgraph_") || types.contains_key(family);
+            let is_known = !word.starts_with("fxgraph_")
+                || types.contains_key(family)
+                || NOW_AND_THEN.contains(&family);
             assert!(is_known, "{word} in {query}");
         }
     }

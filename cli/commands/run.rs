@@ -157,7 +157,7 @@ fn watch(
     let start = Instant::now();
     let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
-    while !control.wait_timeout(TICK) {
+    let mut tell = || {
         for event in control.events_since(told) {
             told = event.sequence;
             // Faults that the run does not survive are told with the results.
@@ -167,6 +167,9 @@ fn watch(
                 terminal.note(&format!("`{block}` {}; {}", event.text, event.kind.name()));
             }
         }
+    };
+    while !control.wait_timeout(TICK) {
+        tell();
         let signals = signals.look();
         if signals > stopped {
             stopped = signals;
@@ -190,6 +193,8 @@ fn watch(
             }
         }
     }
+    // What happened since the last look.
+    tell();
 }
 
 /// Frames and bytes that went into blocks, and what was lost.
