@@ -2,6 +2,9 @@
 
 mod cpu;
 mod sky;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 use crate::parallel::{refuse_threads, threads_for};
 use fxgraph::diagnostic::codes;
