@@ -22,6 +22,8 @@ struct Sizes {
     f_engine_log2_samples: u32,
     /// Samples of a correlator's frame.
     correlator_spectra: usize,
+    /// Spectra of a frame of feeds of cylinders: a multiple of 384.
+    frb_spectra: usize,
     /// Bytes of the frames of copies and transpositions.
     copy_bytes: usize,
 }
@@ -29,12 +31,18 @@ struct Sizes {
 impl Sizes {
     fn on(device: DeviceName) -> Self {
         match device {
-            DeviceName::Cpu => {
-                Self { f_engine_log2_samples: 21, correlator_spectra: 256, copy_bytes: 1 << 24 }
-            }
-            DeviceName::Cuda(_) => {
-                Self { f_engine_log2_samples: 26, correlator_spectra: 8192, copy_bytes: 1 << 30 }
-            }
+            DeviceName::Cpu => Self {
+                f_engine_log2_samples: 21,
+                correlator_spectra: 256,
+                frb_spectra: 384,
+                copy_bytes: 1 << 24,
+            },
+            DeviceName::Cuda(_) => Self {
+                f_engine_log2_samples: 26,
+                correlator_spectra: 8192,
+                frb_spectra: 8448,
+                copy_bytes: 1 << 30,
+            },
         }
     }
 }
@@ -69,6 +77,11 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     }
     for beams in [4, 16, 64] {
         all.push(beamformer(device, &sizes, beams));
+    }
+    for implementation in forms(device, &["tensor_core", "fp32"]) {
+        for stages in FRB_STAGES {
+            all.push(frb_beamformer(device, &sizes, implementation, stages));
+        }
     }
     for (dtype, bytes) in [("i8", 1), ("i16", 2), ("f32", 4), ("cf32", 8), ("cf64", 16)] {
         all.push(transpose(device, &sizes, dtype, bytes));
@@ -252,6 +265,46 @@ fn beamformer(device: DeviceName, sizes: &Sizes, beams: usize) -> Benchmark {
     );
     Benchmark {
         name: format!("beamformer, 80 antennas, {beams} beams"),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
+    }
+}
+
+/// What is done, the type of the voltages, and the parameters.
+const FRB_STAGES: [(&str, &str, &str); 3] = [
+    ("first transform alone", "cf16", "north_south: {points: 512}, voltages: cf16"),
+    (
+        "clamped beams of single cylinders",
+        "ci4",
+        "north_south: {points: 512}, clamp: {beams: 256}, voltages: cf16",
+    ),
+    (
+        "all stages",
+        "ci4",
+        "east_west: {}, north_south: {points: 512}, clamp: {beams: 256}, upchannelise: 128, integrate: \
+         {channels: 8, spectra: 3}",
+    ),
+];
+
+/// 4 cylinders of 256 feeds in 16 channels: 128 transforms of feeds for each spectrum.
+fn frb_beamformer(
+    device: DeviceName,
+    sizes: &Sizes,
+    implementation: &str,
+    (stages, dtype, parameters): (&str, &str, &str),
+) -> Benchmark {
+    let spectra = sizes.frb_spectra;
+    let samples = 2048 * spectra;
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: {dtype}, axes: [{{name: spectrum, len: \
+         {spectra}}}, {{name: channel, len: 16}}, {{name: pol, len: 2}}, {{name: east_west, len: 4}}, {{name: \
+         north_south, len: 256}}], samples_per_frame: {samples}, pattern: random, band: {{channels: 1024, \
+         first_channel: 500, centre_hz: 600.0e+6, bandwidth_hz: 400.0e+6}}}}\n  \
+         block: {{kind: frb_beamformer, queue: 1, implementation: {implementation}, input: source, \
+         parameters: {{{parameters}}}}}\n  sink: {{kind: null_sink, input: block}}\n"
+    );
+    Benchmark {
+        name: format!("frb_beamformer {implementation}, {stages}"),
         flowgraph: flowgraph(device, &blocks),
         blocks: &["block"],
     }

@@ -89,6 +89,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         crate::correlator::conformance::cases,
         crate::f_engine::conformance::cases,
         crate::fft::conformance::cases,
+        crate::frb_beamformer::conformance::cases,
         crate::gnss_correlator::conformance::cases,
         crate::null_sink::conformance::cases,
         crate::null_source::conformance::cases,

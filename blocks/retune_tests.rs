@@ -425,3 +425,44 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
         assert_ne!(values(&found), values(&before));
     }
 }
+
+#[test]
+fn gains_of_feeds_hold_from_their_spectrum_on() {
+    let (spectra, step) = (64, 32);
+    let text = |gains: &str| {
+        format!(
+            "flowgraph: frb\nblocks:\n  x: {{kind: null_source, parameters: {{dtype: ci8, axes: [\
+             {{name: spectrum, len: {spectra}}}, {{name: channel, len: 2}}, {{name: pol, len: 2}}, \
+             {{name: east_west, len: 2}}, {{name: north_south, len: 4}}], samples_per_frame: {}, \
+             frames: 40, pattern: random}}}}\n  \
+             b: {{kind: frb_beamformer, input: x, parameters: {{{gains}, north_south: {{points: 8}}}}}}\n  \
+             end: {{kind: null_sink, input: b}}\n",
+            spectra * step
+        )
+    };
+    let cut = || -> Cut {
+        Box::new(move |frame| {
+            let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+            let rows = payload.chunks_exact(payload.len() / spectra).enumerate();
+            let spectrum = |(n, row): (usize, &[u8])| Spectrum {
+                timestamp: header.timestamp + (n * step) as u64,
+                config_id: header.config_id,
+                is_valid: header.validity[0] == 1,
+                values: row.to_vec(),
+            };
+            rows.map(spectrum).collect()
+        })
+    };
+    let old = "gains: 1.5";
+    let new = "gains: [[1, 2, 3, 4, 5, 6, 7, 8], [8, 7, {im: 6}, 5, 4, 3, 2, 1]]";
+    let whole = |gains| run_to("b", &text(gains), cut(), |_| {});
+    let (before, after) = (whole(old), whole(new));
+    // Not where a spectrum or a frame begins.
+    let at = 45_003;
+    let found = run_to("b", &text(old), cut(), |control| {
+        let done = control.retune(&format!("{{b: {{{new}}}}}"), Some(at), LIMIT).unwrap();
+        assert_eq!(done.effective_timestamp, at);
+        control.retune("{b: {gains: [[1, 2], [3, 4]]}}", None, LIMIT).unwrap_err();
+    });
+    assert!(values(&found) == joined(&before, &after, at));
+}

@@ -26,6 +26,38 @@ __device__ __forceinline__ u32 subtract_halves(u32 a, u32 b) {
     return difference;
 }
 
+/// a + b, both halves.
+__device__ __forceinline__ u32 add_halves(u32 a, u32 b) {
+    u32 sum;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
+/// -a, both halves.
+__device__ __forceinline__ u32 negate_halves(u32 a) {
+    u32 negative;
+    asm("neg.f16x2 %0, %1;" : "=r"(negative) : "r"(a));
+    return negative;
+}
+
+/// a b, both halves.
+__device__ __forceinline__ u32 times_halves(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+/// a b + c, both halves, rounded once.
+__device__ __forceinline__ u32 fma_halves(u32 a, u32 b, u32 c) {
+    u32 sum;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+
+/// The lower half of a word in both halves, and the upper one.
+__device__ __forceinline__ u32 both_lower(u32 a) { return __byte_perm(a, a, 0x1010); }
+__device__ __forceinline__ u32 both_upper(u32 a) { return __byte_perm(a, a, 0x3232); }
+
 /// Adds the products over 16 halves of 16 rows with 8 columns. Lane l holds halves 2 (l % 4), + 1 of
 /// row l / 4 (a[0]) and row l / 4 + 8 (a[1]), those 8 halves on (a[2], a[3]), and the same halves
 /// of column l / 4 (b0, b1). Of the sums it holds columns 2 (l % 4), + 1 of row l / 4 and then of

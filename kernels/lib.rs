@@ -43,6 +43,7 @@ pub const HEADERS: &[Source] = &[
     Source { name: "f_engine_filter.cuh", text: include_str!("f_engine_filter.cuh") },
     Source { name: "f_engine_finish.cuh", text: include_str!("f_engine_finish.cuh") },
     Source { name: "f_engine_measure.cuh", text: include_str!("f_engine_measure.cuh") },
+    Source { name: "frb_fft.cuh", text: include_str!("frb_fft.cuh") },
     Source { name: "half_matrix.cuh", text: include_str!("half_matrix.cuh") },
     Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
     Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },

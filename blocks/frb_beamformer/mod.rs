@@ -1,19 +1,29 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod form_tests;
+mod fp32;
 mod gains;
+mod matrix;
+mod phases;
 mod sizes;
 mod sky;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use crate::gpu::Table;
 use crate::parallel::{refuse_threads, threads_for};
+use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Block, BlockError, Counter, Counters, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources,
+    At, Block, BlockError, CPU, Counter, Counters, Env, Implementation, Kind, PortNames, PortType,
+    Ports, Refusal, Resources,
 };
 use gains::Gains;
 use num_complex::Complex32;
@@ -137,7 +147,12 @@ struct Stages {
     points: Option<usize>,
     /// Index of the point that each beam takes, `[channel][beam]`; empty if all points are beams.
     index_map: Vec<u32>,
+    /// Whether voltages are put out in half precision.
+    halves: bool,
 }
+
+/// The form on matrix units.
+const TENSOR_CORE: &str = "tensor_core";
 
 impl FrbBeamformer {
     fn stages(&self, input: &PortType) -> Result<Stages, Vec<Refusal>> {
@@ -161,6 +176,7 @@ impl FrbBeamformer {
                 }
                 _ => Vec::new(),
             },
+            halves: self.voltages == Voltages::Cf16,
             sizes,
         })
     }
@@ -240,6 +256,11 @@ impl Kind for FrbBeamformer {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda(TENSOR_CORE, "on matrix units, in half precision"),
+        Implementation::cuda("fp32", "plainly, in single precision"),
+    ];
     const LIVE: &'static [&'static str] = &["gains"];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -260,6 +281,24 @@ impl Kind for FrbBeamformer {
         }
     }
 
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        match self.stages(&ports.inputs[0]) {
+            Ok(stages) if implementation == TENSOR_CORE => matrix::refusals(&stages, gpu),
+            Ok(stages) if implementation != CPU.name => fp32::refusals(&stages),
+            _ => Vec::new(),
+        }
+    }
+
+    fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize {
+        let Ok(stages) = self.stages(&ports.inputs[0]) else { return 0 };
+        let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
+        units
+            + match implementation {
+                TENSOR_CORE => matrix::device_bytes(&stages),
+                _ => fp32::device_bytes(&stages),
+            }
+    }
+
     fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
         Ok(Box::new(self.gains.clone()))
     }
@@ -268,6 +307,9 @@ impl Kind for FrbBeamformer {
         let stages = self
             .stages(&ports.inputs[0])
             .map_err(|_| BlockError::new("these stages do not fit the input"))?;
+        if env.implementation != CPU.name {
+            return Ok(Box::new(cuda::Cuda::new(&stages, &self.gains, env)?));
+        }
         let threads = threads_for(self.threads, self.operations(&stages.sizes));
         Ok(Box::new(cpu::Cpu::new(stages, self.gains.clone(), &ports.outputs[0], threads, env)?))
     }

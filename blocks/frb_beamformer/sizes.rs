@@ -10,7 +10,7 @@ const AXES: [&str; 5] = ["spectrum", "channel", "pol", "east_west", "north_south
 const DTYPES: [Dtype; 3] = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
 /// More points or beams are a mistake.
 const MOST: usize = 1 << 16;
-/// A larger output frame is a mistake.
+/// More for beams or factors is a mistake.
 const MOST_BYTES: usize = 1 << 36;
 
 /// Sizes of the stream on its way through the stages.
@@ -151,11 +151,17 @@ impl Sizes {
             samples_per_spectrum: input.clock.samples_per_frame / spectra as u64,
             dtype: input.dtype,
         };
-        let bytes = [sizes.spectra, sizes.channels, sizes.pols, sizes.rows, sizes.row_beams, 8]
-            .iter()
-            .try_fold(1_usize, |bytes, len| bytes.checked_mul(*len));
-        if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
-            let message = "the beams of a frame take more than 64 GiB";
+        let Self { channels, pols, cylinders, rows, row_beams, .. } = sizes;
+        // Beams in between, and what feeds are weighted with.
+        let tables =
+            [[spectra, channels, pols, rows, row_beams], [channels, pols, rows, cylinders, feeds]];
+        let fits = |table: &[usize; 5]| {
+            let bytes = table.iter().try_fold(8_usize, |bytes, len| bytes.checked_mul(*len));
+            bytes.is_some_and(|bytes| bytes <= MOST_BYTES)
+        };
+        if !tables.iter().all(fits) {
+            let message =
+                "the beams of a frame, or the factors of its feeds, take more than 64 GiB";
             return Err(vec![
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
                     .help("shorter frames, or fewer channels in each of several blocks"),

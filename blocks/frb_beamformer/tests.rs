@@ -15,21 +15,21 @@ const BAND: Band =
 
 /// A small array.
 #[derive(Clone, Copy)]
-struct Array {
-    dtype: Dtype,
-    spectra: usize,
-    channels: usize,
-    cylinders: usize,
-    feeds: usize,
+pub struct Array {
+    pub dtype: Dtype,
+    pub spectra: usize,
+    pub channels: usize,
+    pub cylinders: usize,
+    pub feeds: usize,
     /// Lengths of the axes of validity.
-    units: [usize; 2],
+    pub units: [usize; 2],
 }
 
-const SMALL: Array =
+pub const SMALL: Array =
     Array { dtype: Dtype::Ci8, spectra: 16, channels: 2, cylinders: 3, feeds: 12, units: [16, 2] };
 
 impl Array {
-    fn port(&self) -> PortType {
+    pub fn port(&self) -> PortType {
         let axes = [
             ("spectrum", self.spectra),
             ("channel", self.channels),
