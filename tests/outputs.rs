@@ -234,3 +234,20 @@ fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
     assert_eq!(result["blocks"][1]["drops"], 0);
     assert_eq!(result["failures"], serde_json::json!([]));
 }
+
+#[test]
+fn several_views_come_as_one_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), TONE);
+    let wanted =
+        "view=source/pol0/spectrum%3Fpoints%3D16&view=f/output/band_pass%3Fpoints%3D16%26pol%3D1";
+    let told: Vec<Value> = follow(&program, &format!("/api/v1/views?{wanted}")).take(12).collect();
+    let of = |index| told.iter().filter(move |message| message["index"] == index);
+    assert!(of(0).count() > 0 && of(0).all(|message| message["view"] == "spectrum"));
+    assert!(of(1).count() > 0 && of(1).all(|message| message["selected"][0]["index"] == 1));
+    for wrong in ["", "?view=source/pol0", "?view=f/output/band_pass%3Fpol%3D2", "?views=1"] {
+        program.get(&format!("/api/v1/views{wrong}")).problem(400);
+    }
+    program.get("/api/v1/views?view=source/pol0/spektrum").problem(404);
+    stop(program);
+}

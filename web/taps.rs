@@ -165,14 +165,16 @@ impl Watch {
     }
 
     /// What `made` makes of frame after frame, as server-sent events called `name`, to the end of the output. An event
-    /// called `problem` says why there are no more, if the output did not end.
+    /// called `problem` says why there are no more, if the output did not end. With `index` all of them carry it.
     pub fn events<T: Serialize + 'static>(
         self,
         name: &'static str,
+        index: Option<usize>,
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
     ) -> impl Stream<Item = Result<Event, axum::Error>> {
         let told = move |port: &PortType, frame: TapFrame| {
-            Event::default().event(name).json_data(made(port, frame))
+            let told = Indexed { index, told: made(port, frame) };
+            Event::default().event(name).json_data(told)
         };
         stream::unfold(Some(self), move |watch| {
             let told = told.clone();
@@ -180,12 +182,22 @@ impl Watch {
                 match watch?.next(told).await {
                     Ok(taken) => taken.map(|(event, watch)| (event, Some(watch))),
                     Err(problem) => {
-                        Some((Event::default().event("problem").json_data(problem), None))
+                        let told = Indexed { index, told: problem };
+                        Some((Event::default().event("problem").json_data(told), None))
                     }
                 }
             }
         })
     }
+}
+
+/// Something of one of several streams.
+#[derive(Serialize)]
+struct Indexed<T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(flatten)]
+    told: T,
 }
 
 /// The run has ended, and with it the threads that wait for blocks.

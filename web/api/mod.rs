@@ -83,6 +83,7 @@ fn described() -> OpenApiRouter<App> {
             .routes(routes!(recordings::get, recordings::delete))
             .routes(routes!(recordings::trigger))
             .routes(routes!(recordings::stop))
+            .routes(routes!(views::follow))
             .routes(routes!(shadows::list))
             .routes(routes!(shadows::get, shadows::start, shadows::end))
             .routes(routes!(shadows::first_difference))

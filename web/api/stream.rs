@@ -70,5 +70,5 @@ pub(super) async fn get(
         header: Snapshot::of(output.name.clone(), port, &frame.header),
         npy: BASE64_STANDARD.encode(frame.to_npy(port)),
     };
-    Ok(Sse::new(watch.events("frame", made)).keep_alive(KeepAlive::default()).into_response())
+    Ok(Sse::new(watch.events("frame", None, made)).keep_alive(KeepAlive::default()).into_response())
 }

@@ -11,6 +11,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::select_all;
 use fxgraph::PortType;
 use fxgraph::control::TapFrame;
 use fxgraph::diagnostic::suggest;
@@ -147,19 +148,75 @@ pub(super) async fn get(
     Path((name, port, view)): Path<(String, String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Problem> {
-    let output = Output::find(&app, &name, &port)?;
-    let (view, selects) = find(&output, &view)?;
-    let selected = select(&query, view, &selects)?;
-    let seconds = within(&query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
-    let points = within(&query, "points", &POINTS)?.unwrap_or(DEFAULT_POINTS);
     let once = asked(&query, "once", "true")?.unwrap_or(false);
-    let bytes = output.port.frame_bytes();
-    let pause = Duration::from_secs_f64(seconds);
-    let watch = Watch::open(&app, output.name, bytes, 1, pause).await?;
-    let made =
-        move |port: &PortType, frame: TapFrame| view.message(port, &frame, &selected, points);
+    let (watch, made) = open(&app, [&name, &port, &view], &query).await?;
     if once {
         return Ok(Json(watch.first(made).await?.0).into_response());
     }
-    Ok(Sse::new(watch.events("view", made)).keep_alive(KeepAlive::default()).into_response())
+    let events = watch.events("view", None, made);
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// A tap of the output that a view is of, and what the view makes of its frames.
+async fn open(
+    app: &App,
+    [name, port, view]: [&str; 3],
+    query: &HashMap<String, String>,
+) -> Result<(Watch, impl Fn(&PortType, TapFrame) -> Message + Clone + use<>), Problem> {
+    let output = Output::find(app, name, port)?;
+    let (view, selects) = find(&output, view)?;
+    let selected = select(query, view, &selects)?;
+    let seconds = within(query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
+    let points = within(query, "points", &POINTS)?.unwrap_or(DEFAULT_POINTS);
+    let bytes = output.port.frame_bytes();
+    let pause = Duration::from_secs_f64(seconds);
+    let watch = Watch::open(app, output.name, bytes, 1, pause).await?;
+    let made =
+        move |port: &PortType, frame: TapFrame| view.message(port, &frame, &selected, points);
+    Ok((watch, made))
+}
+
+/// Several views as one stream, for clients that open few connections, like browsers
+#[utoipa::path(get, path = "/views", tag = "blocks", operation_id = "follow_views",
+    params(("view" = Vec<String>, Query, example = json!(["source/output/spectrum?points=512"]),
+        description = "`block/output/view`, with the query that it has by itself; each once or more")),
+    responses(
+        (status = 200, description = "the events of each, whose data carry the `index` of the view that they are of",
+            content((Message = "text/event-stream"))),
+        (status = 400, description = "no view is asked for, or one wrongly"),
+        (status = 404, description = "there is no such output, or it has no such view"),
+        (status = 409, description = "an output has ended"),
+        (status = 422, description = "its frames are too large"),
+        (status = 429, description = "too many outputs are being looked at"),
+        (status = 503, description = "a block does not answer, or there is no memory for its frames"),
+    ))]
+pub(super) async fn follow(
+    State(app): State<App>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Response, Problem> {
+    let wrong = |detail: String| {
+        Problem::new(StatusCode::BAD_REQUEST, detail).help(
+            "give `view=block/output/view`, with `?` in it percent-encoded if a query follows",
+        )
+    };
+    if query.is_empty() {
+        return Err(wrong("no view is asked for".to_owned()));
+    }
+    let mut streams = Vec::new();
+    for (index, (key, asked)) in query.iter().enumerate() {
+        if key != "view" {
+            return Err(wrong(format!("nothing is called `{key}` here")));
+        }
+        let (path, own) = asked.split_once('?').unwrap_or((asked, ""));
+        let &[name, port, view] = path.split('/').collect::<Vec<_>>().as_slice() else {
+            return Err(wrong(format!("`{path}` names no view")));
+        };
+        let own = format!("/?{own}").parse().ok().and_then(|uri| Query::try_from_uri(&uri).ok());
+        let Some(Query(own)) = own else {
+            return Err(wrong(format!("the query of `{asked}` cannot be read")));
+        };
+        let (watch, made) = open(&app, [name, port, view], &own).await?;
+        streams.push(Box::pin(watch.events("view", Some(index), made)));
+    }
+    Ok(Sse::new(select_all(streams)).keep_alive(KeepAlive::default()).into_response())
 }
