@@ -1,0 +1,64 @@
+//! The page of a running flowgraph in a browser, as users meet it: Debian's Chromium, driven by Playwright.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[allow(dead_code)]
+mod http;
+mod python;
+
+use http::Program;
+use std::path::Path;
+use std::process::Command;
+
+/// One antenna's F-engine, in real time; polarisation 1 ends on a full disk.
+const FLOWGRAPH: &str = "flowgraph: bench
+doc: One antenna in real time.
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 131072, paced: true, signals: wgn(0.1)}
+  f: {kind: pfb, input: source.pol0, parameters: {channels: 64, taps: 16, spectra_per_frame: 256}}
+  fft: {kind: fft, input: f}
+  gain: {kind: postproc, input: fft, parameters: {gains: 0.2}}
+  end: {kind: null_sink, input: gain}
+  disk: {kind: file_sink, input: source.pol1, on_fault: skip, parameters: {path: full.npy}}
+";
+
+/// Runs the part `part` of `tests/page/` against `program`; all of its output is shown if it fails.
+fn browse(program: &Program, part: &str, folder: &Path) {
+    let python = python::environment("tests-playwright", "tests/playwright.txt").unwrap();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page");
+    let output = Command::new(python)
+        .arg(scripts.join(format!("{part}.py")))
+        .arg(format!("http://{}", program.address))
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let said =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}", said.join("\n"));
+}
+
+#[test]
+fn the_page_shows_a_flowgraph_and_changes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // Every write to it fails, as on a disk that is full.
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let program = Program::start(folder.path(), FLOWGRAPH, &[]);
+    browse(&program, "observe", folder.path());
+    let parameters =
+        |block| program.get(&format!("/api/v1/blocks/{block}")).json()["parameters"].clone();
+    assert_eq!(parameters("f")["taps"], 8);
+    assert_eq!(parameters("gain")["gains"], 0.4);
+    browse(&program, "stop", folder.path());
+    assert!(program.end().status.success());
+}
+
+#[test]
+fn the_page_asks_for_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();
+    let program = Program::start(folder.path(), FLOWGRAPH, &["--token-file", "token"]);
+    browse(&program, "ask_token", folder.path());
+}

@@ -1,0 +1,38 @@
+"""A browser, and the page of a flowgraph in it."""
+
+import shutil
+import sys
+from contextlib import contextmanager
+
+from playwright.sync_api import expect, sync_playwright
+
+# The machine may be busy with other tests.
+LIMIT_MS = 120_000
+expect.set_options(timeout=LIMIT_MS)
+
+
+@contextmanager
+def browser():
+    path = shutil.which("chromium") or sys.exit("the tests of the page need Debian's package `chromium`")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, timeout=LIMIT_MS)
+        yield chromium
+        chromium.close()
+
+
+class Watched:
+    """A page with what it said on its console, what it threw, and whom it asked besides its own server."""
+
+    def __init__(self, chromium, address, **options):
+        self.context = chromium.new_context(viewport={"width": 1280, "height": 800}, **options)
+        self.context.set_default_timeout(LIMIT_MS)
+        self.page = self.context.new_page()
+        self.errors, self.elsewhere = [], []
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: None if request.url.startswith(address) else self.elsewhere.append(request.url))
+        self.page.goto(address)
+
+    def quiet(self):
+        assert not self.errors, self.errors
+        assert not self.elsewhere, self.elsewhere
