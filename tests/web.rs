@@ -456,7 +456,7 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     let python = python::environment("tests-schemathesis", "tests/schemathesis.txt").unwrap();
     let output = Command::new(python.with_file_name("schemathesis"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", program.address)])
-        // These end the run, and this one does not end before it.
+        // These end the run, or do not end before it.
         .args(["--exclude-path-regex", "/(stop|abort|stream|v1/views)$"])
         .args(["--max-examples=10", "--request-timeout=30", "--rate-limit=50/s", "--no-color"])
         // What is right by its form may name blocks that there are not.
