@@ -4,8 +4,8 @@
 
 mod faults;
 mod http;
-mod outputs;
 mod lifecycle;
+mod outputs;
 mod python;
 mod shadows;
 

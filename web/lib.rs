@@ -30,8 +30,8 @@ mod problem;
 pub mod server;
 mod taps;
 pub mod tls;
-mod views;
 mod verdict;
+mod views;
 
 pub use guard::{Token, TokenError};
 pub use server::{BindError, Options, Server, Serving};

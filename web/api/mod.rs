@@ -28,8 +28,8 @@ mod shadows;
 mod snapshot;
 mod stream;
 mod types;
-mod views;
 mod update;
+mod views;
 
 use crate::app::App;
 use crate::metrics;
