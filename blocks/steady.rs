@@ -81,6 +81,33 @@ const NARROWBAND: &str = "
   heaps: {kind: null_sink, input: postproc}
 ";
 
+/// Feeds of cylinders to points on the sky.
+const CYLINDERS: &str = "
+  source:
+    kind: null_source
+    parameters:
+      dtype: ci4
+      axes: [{name: spectrum, len: 8}, {name: channel, len: 2}, {name: pol, len: 2}, {name: east_west, len: 4}, {name: north_south, len: 256}]
+      samples_per_frame: 32
+      pattern: random
+  beamformer: {kind: frb_beamformer, input: source, parameters: {north_south: {points: 512}}}
+  points: {kind: null_sink, input: beamformer}
+";
+
+/// Satellites of two systems.
+const SATELLITES: &str = "
+  source:
+    kind: null_source
+    parameters: {dtype: ci16, axes: [{name: sample, len: 40000}], samples_per_frame: 40000, adc_sample_rate_hz: 10.0e+6, pattern: random}
+  correlator:
+    kind: gnss_correlator
+    input: source
+    parameters:
+      satellites: [{system: gps_l1_ca, prn: 7, doppler_hz: 1200}, {system: galileo_e1b, prn: 11, doppler_hz: -2500}]
+      taps_chips: [0.5, 0, -0.5]
+  sums: {kind: null_sink, input: correlator}
+";
+
 /// Blocks between others that run on the processor.
 const AROUND: &str = "
   source:
@@ -108,6 +135,8 @@ pub fn flowgraphs(device: DeviceName) -> Vec<Steady> {
     let others = [
         ("f_engine", F_ENGINE),
         ("narrowband", NARROWBAND),
+        ("cylinders", CYLINDERS),
+        ("satellites", SATELLITES),
         ("blocks between others on the processor", AROUND),
     ];
     forms.iter().map(array).chain(others.map(|(name, blocks)| steady(name, blocks))).collect()

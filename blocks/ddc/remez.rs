@@ -254,8 +254,9 @@ mod tests {
             }
         }
         let largest = extremes.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-        // Between the points of the filter's grid they may be a little larger.
-        extremes.retain(|error| error.abs() > 0.98 * largest);
+        // Between the points of the filter's grid they may be larger: by 4.4 % with 21 taps, as those
+        // of SciPy's filter are on a grid as dense.
+        extremes.retain(|error| error.abs() > 0.95 * largest);
         let smallest = extremes.iter().fold(largest, |a, b| a.min(b.abs()));
         (extremes.len(), largest, smallest)
     }

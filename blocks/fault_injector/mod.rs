@@ -149,7 +149,7 @@ mod tests {
         let counters = Counters::default();
         let mut harness = harness(&parameters, &counters);
         let began = std::time::Instant::now();
-        let Next::After(pause) = Harness::block_on(harness.run()).unwrap() else {
+        let Next::After(pause) = Harness::block_on(harness.step()).unwrap() else {
             panic!("no stall")
         };
         assert!(pause <= std::time::Duration::from_millis(20));

@@ -254,7 +254,7 @@ blocks:
     };
     let skip = OnFault::Skip;
     let changed = parameters("parameters: {taps: \"${2 * taps}\"}");
-    assert_eq!(changed, (r#"{"window":"hann","taps":32}"#.to_owned(), skip, "filter"));
+    assert_eq!(changed, (r#"{"taps":32,"window":"hann"}"#.to_owned(), skip, "filter"));
     let changed = parameters("{\"parameters\": {\"window\": null}, \"on_fault\": \"stop\"}");
     assert_eq!(changed, (r#"{"taps":16}"#.to_owned(), OnFault::Stop, "filter"));
     assert_eq!(parameters("kind: pass"), ("{}".to_owned(), skip, "pass"));
