@@ -8,7 +8,7 @@
 use std::f64::consts::PI;
 
 /// Points of the grid for each coefficient of P.
-const DENSITY: usize = 16;
+const DENSITY: usize = 32;
 /// The exchange ends when the largest error is this little above that of the extrema, or so small that
 /// nobody could tell.
 const TOLERANCE: f64 = 1e-5;
@@ -254,9 +254,8 @@ mod tests {
             }
         }
         let largest = extremes.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-        // Between the points of the filter's grid they may be larger: by 4.4 % with 21 taps, as those
-        // of SciPy's filter are on a grid as dense.
-        extremes.retain(|error| error.abs() > 0.95 * largest);
+        // Between the points of the filter's grid they may be a little larger.
+        extremes.retain(|error| error.abs() > 0.98 * largest);
         let smallest = extremes.iter().fold(largest, |a, b| a.min(b.abs()));
         (extremes.len(), largest, smallest)
     }
