@@ -1,4 +1,4 @@
-//! Edited kernels for a running flowgraph.
+//! Folders with edited kernels.
 
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Device, Program};
@@ -12,6 +12,12 @@ use std::time::{Duration, SystemTime};
 
 /// How often the folder is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
+
+/// A folder that exists, from the command line.
+pub fn parse(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_dir() { Ok(folder) } else { Err("there is no such folder".to_owned()) }
+}
 
 /// A thread that looks at a folder until it is dropped.
 pub struct Watch {

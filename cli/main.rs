@@ -8,7 +8,7 @@
 //! - [`flowgraph`]: loads a file or shows what is wrong with it
 //! - [`client`]: speaking with a running flowgraph
 //! - [`assignment`]: `name=value` on the command line
-//! - [`kernel_folder`]: edited kernels for a running flowgraph
+//! - [`kernel_folder`]: folders with edited kernels
 //! - [`serve`]: serving a running flowgraph over HTTP
 //! - [`tuning`]: the file of measurements that kernels are cut by
 //! - [`signals`]: SIGINT and SIGTERM

@@ -39,7 +39,7 @@ pub struct Run {
 
     /// Folder with edited GPU kernels, which replace those of the same file name; a file that is
     /// changed there while the flowgraph runs is taken over if it compiles
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
     kernels: Option<PathBuf>,
 
     /// File of measurements that `fxgraph tune` wrote

@@ -3,7 +3,6 @@
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
 use fxgraph::{DeviceName, Registry};
-use fxgraph_blocks::benchmarks::Benchmark;
 use std::time::{Duration, Instant};
 
 /// Time to begin with the first frame, which may mean compiling kernels.
@@ -39,18 +38,9 @@ impl Measured {
     }
 }
 
-/// Runs `benchmark` for `time`.
-pub fn measure(
-    benchmark: &Benchmark,
-    registry: &Registry,
-    time: Duration,
-) -> Result<Measured, String> {
-    measure_plan(&plan(&benchmark.flowgraph, registry)?, benchmark.blocks, time)
-}
-
 /// What is in this text.
 pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
-    load_text("bench.yaml", flowgraph, &[], registry).result.map_err(|problems| {
+    load_text("flowgraph.yaml", flowgraph, &[], registry).result.map_err(|problems| {
         let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
         messages.join("; ")
     })

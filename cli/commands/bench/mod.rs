@@ -6,15 +6,17 @@ mod peaks;
 use crate::commands::conformance::BUILD;
 use crate::failure::{Failure, judge};
 use crate::flowgraph;
+use crate::kernel_folder;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
-use fxgraph::DeviceName;
-use fxgraph_blocks::benchmarks::benchmarks;
+use fxgraph::{DeviceName, Registry};
+use fxgraph_blocks::benchmarks::{Benchmark, benchmarks};
 use measure::Measured;
 use peaks::Peaks;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Measures blocks and flowgraphs on this machine
@@ -36,6 +38,10 @@ pub struct Bench {
     /// How long to measure each, after a warm-up of a third of that
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1500ms")]
     time: Duration,
+
+    /// Folder with edited GPU kernels, which replace those of the same file name
+    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    kernels: Option<PathBuf>,
 
     /// Writes JSON
     #[arg(long)]
@@ -69,7 +75,7 @@ impl Bench {
             if let Some(line) = terminal.progress() {
                 line.0.set_message(benchmark.name.clone());
             }
-            let measured = measure::measure(&benchmark, &registry, self.time);
+            let measured = self.measure(&benchmark, &registry);
             results.push((benchmark.name, measured));
         }
         let bad = results.iter().any(|(_, result)| result.is_err());
@@ -91,6 +97,12 @@ impl Bench {
             (false, false) => Ok(()),
         };
         judge(verdict, written, terminal)
+    }
+
+    fn measure(&self, benchmark: &Benchmark, registry: &Registry) -> Result<Measured, String> {
+        let mut plan = plan(&benchmark.flowgraph, registry)?;
+        plan.kernel_folder.clone_from(&self.kernels);
+        measure_plan(&plan, benchmark.blocks, self.time)
     }
 }
 

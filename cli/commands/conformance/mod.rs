@@ -6,6 +6,7 @@ mod steady;
 
 use crate::failure::{Failure, judge};
 use crate::flowgraph;
+use crate::kernel_folder;
 use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
@@ -15,6 +16,7 @@ use fxgraph::cuda::{self, Device};
 use fxgraph_blocks::conformance::{Case, cases};
 use fxgraph_blocks::steady::{Steady, flowgraphs};
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,9 +35,8 @@ pub struct Conformance {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Time after which a case that has not ended fails
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
-    timeout: Duration,
+    #[command(flatten)]
+    settings: Settings,
 
     /// Cases that run at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -48,6 +49,18 @@ pub struct Conformance {
     /// Runs this case alone, in this process
     #[arg(long, hide = true, value_name = "NUMBER")]
     case: Option<usize>,
+}
+
+/// What every case is run with.
+#[derive(Debug, clap::Args)]
+struct Settings {
+    /// Time after which a case that has not ended fails
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
+    timeout: Duration,
+
+    /// Folder with edited GPU kernels, which replace those of the same file name
+    #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
+    kernels: Option<PathBuf>,
 }
 
 fn parse_gpu(text: &str) -> Result<DeviceName, String> {
@@ -81,11 +94,11 @@ impl Trial {
         }
     }
 
-    fn run(&self, timeout: Duration) -> Result<String, String> {
+    fn run(&self, settings: &Settings) -> Result<String, String> {
         let registry = flowgraph::registry();
         match self {
-            Self::Compared(case) => run::alone(case, &registry, timeout),
-            Self::Steady(steady) => steady::run(steady, &registry, timeout),
+            Self::Compared(case) => run::alone(case, &registry, settings),
+            Self::Steady(steady) => steady::run(steady, &registry, settings),
         }
     }
 }
@@ -106,7 +119,7 @@ impl Conformance {
         let all = Trial::all(self.device);
         if let Some(number) = self.case {
             let trial = all.get(number).ok_or_else(|| Failure::failed("no such case"))?;
-            let said = trial.run(self.timeout);
+            let said = trial.run(&self.settings);
             return said.map_err(Failure::failed).and_then(|text| terminal.results(&text));
         }
         let failed = |error: cuda::CudaError| Failure::failed(error.to_string());
@@ -152,7 +165,7 @@ impl Conformance {
                         && signals.look() == 0
                     {
                         let began = Instant::now();
-                        let result = run::apart(*number, self.device, self.timeout);
+                        let result = run::apart(*number, self.device, &self.settings);
                         let outcome = Outcome { name: trial.name(), result, took: began.elapsed() };
                         let mut all = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         all.push((*number, outcome));

@@ -1,26 +1,31 @@
 //! Running one case.
 
+use super::Settings;
 use super::compare::{Recorder, compare};
-use fxgraph::flowgraph::{Plan, Probe, load_text};
+use crate::commands::bench;
+use fxgraph::flowgraph::{Plan, Probe};
 use fxgraph::runtime::{self, with_causes};
 use fxgraph::{DeviceName, Registry};
 use fxgraph_blocks::conformance::Case;
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs the case of this number in another process of this program.
-pub fn apart(number: usize, device: DeviceName, timeout: Duration) -> Result<String, String> {
+pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<String, String> {
+    let Settings { timeout, kernels } = settings;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program)
         .args(["conformance", "--device", &device.to_string(), "--case", &number.to_string()])
         .args(["--timeout", &format!("{}s", timeout.as_secs().max(1))])
+        .args(kernels.iter().flat_map(|folder| [OsStr::new("--kernels"), folder.as_os_str()]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
     // It ends by itself at the timeout, unless the driver hangs.
-    let deadline = Instant::now() + timeout + Duration::from_secs(20);
+    let deadline = Instant::now() + *timeout + Duration::from_secs(20);
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if Instant::now() > deadline {
             let _ = child.kill();
@@ -35,16 +40,15 @@ pub fn apart(number: usize, device: DeviceName, timeout: Duration) -> Result<Str
 }
 
 /// The flowgraph of a case.
-pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
-    load_text("conformance.yaml", flowgraph, &[], registry).result.map_err(|problems| {
-        let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
-        messages.join("; ")
-    })
+pub fn plan(flowgraph: &str, registry: &Registry, settings: &Settings) -> Result<Plan, String> {
+    let mut plan = bench::plan(flowgraph, registry)?;
+    plan.kernel_folder.clone_from(&settings.kernels);
+    Ok(plan)
 }
 
 /// Runs `case` in this process: the largest differences in words, or what is wrong.
-pub fn alone(case: &Case, registry: &Registry, timeout: Duration) -> Result<String, String> {
-    let plan = plan(&case.flowgraph, registry)?;
+pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<String, String> {
+    let plan = plan(&case.flowgraph, registry, settings)?;
     let block = |name: &str| plan.block(name).ok_or_else(|| format!("there is no block `{name}`"));
     let (cpu, gpu) = (block("cpu")?, block("gpu")?);
     let ports = &plan.blocks[cpu].ports.outputs;
@@ -65,8 +69,8 @@ pub fn alone(case: &Case, registry: &Registry, timeout: Duration) -> Result<Stri
     let assembly = plan.build_with(probes).map_err(|error| with_causes(&error))?;
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
-    if !running.wait_timeout(timeout) {
-        return Err(format!("it did not end within {} s", timeout.as_secs()));
+    if !running.wait_timeout(settings.timeout) {
+        return Err(format!("it did not end within {} s", settings.timeout.as_secs()));
     }
     let report = running.wait();
     if let Some(failure) = report.failures.first() {

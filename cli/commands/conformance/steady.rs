@@ -1,5 +1,6 @@
 //! Frames that flow while nothing else happens.
 
+use super::Settings;
 use super::run::plan;
 use fxgraph::Registry;
 use fxgraph::cuda::{self, Calls};
@@ -14,8 +15,9 @@ const FRAMES: u64 = 2000;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Runs a flowgraph for a while: that nothing was allocated on a device nor waited for, or what was.
-pub fn run(steady: &Steady, registry: &Registry, timeout: Duration) -> Result<String, String> {
-    let assembly = plan(&steady.flowgraph, registry)?.build();
+pub fn run(steady: &Steady, registry: &Registry, settings: &Settings) -> Result<String, String> {
+    let timeout = settings.timeout;
+    let assembly = plan(&steady.flowgraph, registry, settings)?.build();
     let assembly = assembly.map_err(|error| with_causes(&error))?;
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
