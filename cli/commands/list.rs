@@ -286,6 +286,27 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_tells_each_kind_and_its_forms() {
+        let readme = include_str!("../../README.md");
+        let (_, table) = readme.split_once("| kind | what it is |").unwrap();
+        let (table, _) = table.split_once("\n\n").unwrap();
+        let mut told: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
+        told.sort_unstable();
+        let registry = flowgraph::registry();
+        assert_eq!(told.len(), registry.iter().count());
+        for (kind, line) in registry.iter().zip(told) {
+            let on = |device: &str| {
+                let forms = kind.implementations.iter().filter(|form| form.device == device);
+                let names: Vec<String> = forms.map(|form| format!("`{}`", form.name)).collect();
+                if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+            };
+            let begin = format!("| [`{0}`](blocks/{0}/README.md) | ", kind.name);
+            let end = format!(" | {} | {} |", on("cpu"), on("cuda"));
+            assert!(line.starts_with(&begin) && line.ends_with(&end), "{begin}...{end}\n{line}");
+        }
+    }
+
+    #[test]
     fn parameters_are_told_with_type_default_and_nesting() {
         let schema = schemars::schema_for!(Outer).to_value();
         let all = parameters(&schema);
