@@ -104,7 +104,7 @@ impl Runs {
     /// had now, and another start may be asked for.
     fn take_prepared(&mut self, terminal: &Terminal) -> Result<Option<Prepared>, Failure> {
         if self.prepared.is_none()
-            && let Err(error) = self.try_prepare(Plan::clone(&self.control.plan()))
+            && let Err(error) = self.try_prepare(Plan::clone(&self.control.settled_plan()))
         {
             let name = not_started(&self.control.plan().name);
             if !self.is_held {
@@ -153,7 +153,7 @@ impl Runs {
         if let Some(prepared) = self.prepared.take() {
             prepared.discard();
         }
-        let before = Plan::clone(&self.control.plan());
+        let before = Plan::clone(&self.control.settled_plan());
         match self.try_prepare(plan) {
             Ok(()) => {
                 self.before = Some(before);

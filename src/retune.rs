@@ -5,11 +5,13 @@
 //! is decided, and every block goes over to its values at that timestamp. [`Changes`] keeps what a
 //! block was offered until then; [`Timed`] is a value that changes, also within a frame.
 
+mod moment;
+
+pub(crate) use moment::{Known, Undecided, When};
+
 use crate::block::BlockError;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The value of a parameter as a running block wants it, made off the data path.
 pub type LiveValue = Box<dyn Any + Send>;
@@ -18,78 +20,11 @@ pub type LiveValue = Box<dyn Any + Send>;
 pub const MAX_TIMESTAMP: u64 = 1 << 62;
 
 /// Values that a block keeps for later at most.
-const MAX_QUEUED: usize = 256;
-
-/// When a change takes effect: a timestamp that all blocks it concerns agree on.
-///
-/// While it is open it holds how far they have come, afterwards what was decided: one atomic number,
-/// so that no block begins to work on what lies behind the timestamp before it knows of it.
-#[derive(Debug, Default)]
-struct Moment(AtomicU64);
-
-const DECIDED: u64 = 1 << 63;
-const NEVER: u64 = u64::MAX;
-
-/// What a block knows of a moment.
-enum Known {
-    Open,
-    From(u64),
-    Never,
-}
-
-impl Moment {
-    /// A block begins to work on what lies before timestamp `until`.
-    fn begin(&self, until: u64) -> Known {
-        // What is decided is larger than any timestamp and stays.
-        match self.0.fetch_max(until.min(MAX_TIMESTAMP), Ordering::AcqRel) {
-            NEVER => Known::Never,
-            decided if decided & DECIDED != 0 => Known::From(decided & !DECIDED),
-            _ => Known::Open,
-        }
-    }
-
-    fn is_never(&self) -> bool {
-        self.0.load(Ordering::Acquire) == NEVER
-    }
-}
-
-/// A moment before it is decided. Dropped, it is one that never comes: what was offered is void.
-pub(crate) struct Undecided(Arc<Moment>);
-
-impl Undecided {
-    pub fn new() -> Self {
-        Self(Arc::default())
-    }
-
-    /// A change at this moment.
-    pub fn change(&self, values: Vec<(&'static str, LiveValue)>) -> Change {
-        Change { moment: Arc::clone(&self.0), values }
-    }
-
-    /// The identity of frames made from this moment on.
-    pub fn config(&self, config_id: u64) -> ConfigChange {
-        ConfigChange { moment: Arc::clone(&self.0), config_id }
-    }
-
-    /// Decides: `at`, or what the blocks have begun already ends, if that is later.
-    pub fn decide(self, at: u64) -> u64 {
-        let latest = |begun: u64| begun.max(at);
-        let decide = |begun| Some(latest(begun) | DECIDED);
-        let begun = (self.0.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, decide);
-        begun.map_or(at, latest)
-    }
-}
-
-impl Drop for Undecided {
-    fn drop(&mut self) {
-        let give_up = |state: u64| (state & DECIDED == 0).then_some(NEVER);
-        let _ = (self.0.0).fetch_update(Ordering::AcqRel, Ordering::Acquire, give_up);
-    }
-}
+pub(crate) const MAX_QUEUED: usize = 256;
 
 /// New values of a running block's parameters, all from one moment on.
 pub struct Change {
-    moment: Arc<Moment>,
+    when: When,
     values: Vec<(&'static str, LiveValue)>,
 }
 
@@ -103,14 +38,14 @@ impl Change {
 /// The new `config_id` of a block's frames, from the first one that starts at the moment or later.
 #[derive(Clone)]
 pub(crate) struct ConfigChange {
-    moment: Arc<Moment>,
+    when: When,
     config_id: u64,
 }
 
 impl ConfigChange {
     /// Whether it has come for a frame that starts at `timestamp`.
     pub fn at(&self, timestamp: u64) -> Coming {
-        match self.moment.begin(0) {
+        match self.when.begin(0) {
             Known::From(at) if at <= timestamp => Coming::Now(self.config_id),
             Known::From(_) | Known::Open => Coming::Later,
             Known::Never => Coming::Never,
@@ -127,7 +62,7 @@ pub(crate) enum Coming {
 }
 
 struct Queued<V> {
-    moment: Arc<Moment>,
+    when: When,
     /// Once it is known.
     from: Option<u64>,
     parameter: &'static str,
@@ -153,8 +88,8 @@ impl<V: 'static> Changes<V> {
     /// Keeps `change` for its moment: what [`Block::retune`](crate::Block::retune) does. Refused if
     /// too much is kept already.
     pub fn offer(&mut self, change: Change) -> Result<(), BlockError> {
-        self.queued.retain(|queued| !queued.moment.is_never());
-        let Change { moment, values } = change;
+        self.queued.retain(|queued| queued.when.known() != Known::Never);
+        let Change { when, values } = change;
         if self.queued.len() + values.len() > MAX_QUEUED {
             let text = format!("it keeps {} values for later already", self.queued.len());
             return Err(BlockError::new(text));
@@ -165,14 +100,9 @@ impl<V: 'static> Changes<V> {
                 let text = format!("`{parameter}` is not one of its live parameters");
                 return Err(BlockError::new(text));
             };
-            typed.push(Queued {
-                moment: Arc::clone(&moment),
-                from: None,
-                parameter,
-                value: *value,
-            });
+            typed.push(Queued { when: when.clone(), from: None, parameter, value: *value });
         }
-        moment.begin(self.begun);
+        when.begin(self.begun);
         self.queued.append(&mut typed);
         Ok(())
     }
@@ -199,7 +129,7 @@ impl<V: 'static> Changes<V> {
         let mut has_heard = false;
         self.queued.retain_mut(|queued| {
             if queued.from.is_none() {
-                match queued.moment.begin(self.begun) {
+                match queued.when.begin(self.begun) {
                     Known::From(from) => queued.from = Some(from),
                     Known::Open => return true,
                     Known::Never => return false,
@@ -272,7 +202,7 @@ mod tests {
     use super::*;
 
     fn change(moment: &Undecided, parameter: &'static str, value: i32) -> Change {
-        moment.change(vec![(parameter, Box::new(value))])
+        moment.when().change(vec![(parameter, Box::new(value))])
     }
 
     fn begin(changes: &mut Changes<i32>, until: u64) -> Vec<(u64, i32)> {
@@ -341,7 +271,7 @@ mod tests {
         }
         let refused = changes.offer(change(&moment, "gain", 1)).unwrap_err();
         assert_eq!(refused.to_string(), "it keeps 256 values for later already");
-        let other = Undecided::new().change(vec![("gain", Box::new("loud"))]);
+        let other = Undecided::new().when().change(vec![("gain", Box::new("loud"))]);
         let refused = Changes::<i32>::default().offer(other).unwrap_err();
         assert_eq!(refused.to_string(), "`gain` is not one of its live parameters");
     }

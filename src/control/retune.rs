@@ -3,9 +3,9 @@
 use super::Control;
 use crate::block::BlockError;
 use crate::diagnostic::{Diagnostic, codes};
-use crate::flowgraph::{PlannedBlock, Refused, Sources};
+use crate::flowgraph::{Plan, PlannedBlock, Refused, Sources};
 use crate::port::Clock;
-use crate::retune::{MAX_TIMESTAMP, Undecided};
+use crate::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
 use crate::runtime::{EventKind, Unanswered, with_causes};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
@@ -80,8 +80,10 @@ impl Control {
         at: Option<u64>,
         deadline: Instant,
     ) -> Result<Retuned, RetuneError> {
-        let plan = self.plan();
-        let retuned = plan.retune(&self.0.registry, request).map_err(RetuneError::Refused)?;
+        let plan = self.settled_plan();
+        let moment = Undecided::new();
+        let retuned =
+            plan.retune(&self.0.registry, request, moment.when()).map_err(RetuneError::Refused)?;
         let named: Vec<&PlannedBlock> = retuned
             .blocks
             .iter()
@@ -92,29 +94,19 @@ impl Control {
             return Err(RetuneError::Refused(refused));
         }
         let config_id = retuned.plan.config_id();
-        let moment = Undecided::new();
         // Blocks that do not change make frames of another flowgraph too.
         let is_named = |block: &&PlannedBlock| named.iter().any(|other| other.name == block.name);
         for block in plan.blocks.iter().filter(|block| !is_named(block)) {
-            let config = moment.config(config_id);
+            let config = moment.when().config(config_id);
             self.0.run().tell_block(&block.name, move |hosted| hosted.expect(&config));
         }
-        for (block, values) in retuned.blocks {
-            let (change, config) = (moment.change(values), moment.config(config_id));
-            let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.0.run().ask(&block, left, move |hosted| {
-                hosted.block.retune(change)?;
-                hosted.expect(&config);
-                Ok(())
-            })?;
-            answer.map_err(|source| RetuneError::Block { block, source })?;
+        // First, so that one that is built anew before the decision knows of the offer too.
+        self.rebuild_as(&retuned.plan, &named);
+        if let Err(error) = self.offer(retuned.blocks, moment.when(), config_id, deadline) {
+            self.rebuild_as(&plan, &named);
+            return Err(error);
         }
         let effective_timestamp = moment.decide(at.unwrap_or_default());
-        for index in named.iter().filter_map(|block| plan.block(&block.name)) {
-            let after = &retuned.plan;
-            let name = &after.blocks[index].name;
-            self.0.run().set_rebuild(name, |belongings| after.rebuild(index, belongings));
-        }
         *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(retuned.plan);
         let before = self.0.steady_state.fetch_max(effective_timestamp, Ordering::AcqRel);
         let is_late = at.is_some_and(|at| at < effective_timestamp);
@@ -129,6 +121,53 @@ impl Control {
             steady_state_timestamp: before.max(effective_timestamp),
             config_id,
         })
+    }
+
+    /// Offers blocks their new values.
+    fn offer(
+        &self,
+        blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
+        when: &When,
+        config_id: u64,
+        deadline: Instant,
+    ) -> Result<(), RetuneError> {
+        for (block, values) in blocks {
+            let (change, config) = (when.change(values), when.config(config_id));
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = self.0.run().ask(&block, left, move |hosted| {
+                hosted.block.retune(change)?;
+                hosted.expect(&config);
+                Ok(())
+            })?;
+            answer.map_err(|source| RetuneError::Block { block, source })?;
+        }
+        Ok(())
+    }
+
+    /// Has those of `blocks` that are built anew be as they are in `plan`.
+    fn rebuild_as(&self, plan: &Plan, blocks: &[&PlannedBlock]) {
+        for block in blocks {
+            let Some(index) = plan.block(&block.name) else { continue };
+            self.0.run().set_rebuild(&block.name, |belongings| plan.rebuild(index, belongings));
+        }
+    }
+
+    /// The flowgraph that runs, as it is to be started anew: live values that have come hold from the
+    /// start, those that wait for their timestamps still wait.
+    #[must_use]
+    pub fn settled_plan(&self) -> Arc<Plan> {
+        let plan = self.plan();
+        if plan.blocks.iter().all(|block| block.pending.is_empty()) {
+            return plan;
+        }
+        let mut settled = Plan::clone(&plan);
+        for stats in self.stats() {
+            let block = settled.blocks.iter_mut().find(|block| block.name == stats.name);
+            if let (Some(block), Some(newest)) = (block, stats.newest_timestamp) {
+                block.pending.settle(newest);
+            }
+        }
+        Arc::new(settled)
     }
 
     /// What blocks make from this timestamp on reflects every change that was made so far.

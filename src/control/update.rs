@@ -3,6 +3,7 @@
 use super::change::differences;
 use super::{Change, Control, Difference, RetuneError, Retuned, SwapError, Way};
 use crate::flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_text};
+use crate::retune::Undecided;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -191,7 +192,8 @@ impl Control {
         let Some(changed) = differences.iter().map(parameter).collect::<Option<Map<_, _>>>() else {
             return false;
         };
-        plan.retune(self.registry(), &json!({ &block.name: changed }).to_string()).is_ok()
+        let request = json!({ &block.name: changed }).to_string();
+        plan.retune(self.registry(), &request, Undecided::new().when()).is_ok()
     }
 
     /// Makes an update while frames flow, all of it or nothing: blocks are swapped one after the other, and
@@ -261,7 +263,12 @@ impl Control {
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
         // It was checked with the update, and nobody else changes the flowgraph meanwhile.
-        let change = self.change(&old.name, &form(old, new)).map_err(|_| SwapError::Outdated)?;
+        let mut change =
+            self.change(&old.name, &form(old, new)).map_err(|_| SwapError::Outdated)?;
+        if !new.pending.is_empty() {
+            // One that is put back waits for what it waited for.
+            change.after.blocks[change.index].pending.clone_from(&new.pending);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         self.swap_alone(&change, change.usual_limit().min(left), may_hold_up)
     }

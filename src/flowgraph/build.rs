@@ -1,5 +1,6 @@
 //! From a plan to blocks, pools and edges that the runtime can start.
 
+use super::pending::Pending;
 use super::{Plan, PlannedBlock, transfers};
 use crate::block::{Block, BlockError};
 use crate::counter::Counters;
@@ -220,7 +221,7 @@ impl Plan {
     /// `block`, built and without edges, which `wake` wakes.
     fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
         let env = self.env(block, wake)?;
-        let built = guarded(block.configured.as_ref(), &block.ports, &env)
+        let built = guarded(block.configured.as_ref(), &block.pending, &block.ports, &env)
             .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
         Ok(Part {
             name: block.name.clone(),
@@ -259,7 +260,8 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
     if block.configured.cannot_restart().is_some() {
         return None;
     }
-    let (configured, ports) = (Arc::clone(&block.configured), block.ports.clone());
+    let (configured, pending) = (Arc::clone(&block.configured), block.pending.clone());
+    let ports = block.ports.clone();
     Some(Arc::new(move || {
         if let Some(device) = &env.device {
             // A fault that killed the device's context shows in whatever is asked of it.
@@ -269,16 +271,17 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
                     .because(error)
             })?;
         }
-        guarded(configured.as_ref(), &ports, &env)
+        guarded(configured.as_ref(), &pending, &ports, &env)
     }))
 }
 
 fn guarded(
     configured: &dyn Configured,
+    pending: &Pending,
     ports: &Ports,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
-    catch_unwind(AssertUnwindSafe(|| configured.build(ports, env))).unwrap_or_else(|cause| {
-        Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref()))))
-    })
+    catch_unwind(AssertUnwindSafe(|| pending.build(configured, ports, env))).unwrap_or_else(
+        |cause| Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref())))),
+    )
 }

@@ -3,6 +3,7 @@
 use super::document::{Document, Entry, What, entry, map, unknown_key};
 use super::expand::{Expansion, Instance};
 use super::parse::parse;
+use super::pending::Pending;
 use super::place::Wanted;
 use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
@@ -205,8 +206,20 @@ impl Plan {
         let planned: Vec<Option<PlannedBlock>> = self.blocks.iter().cloned().map(Some).collect();
         let new = check::plan_block(&instance, &configured, &feeds, &planned, &[], problems)?;
         problems.extend(check::impossible_policy(&instance, configured.as_ref()));
+        // Another kind has other parameters, which hold at once.
+        let pending = if kind.name == old_kind.name {
+            block.pending.of_form(block, &new, kind)
+        } else {
+            Some(Pending::default())
+        };
+        let Some(pending) = pending else {
+            let message = format!("`{name}` waits for values that do not fit this form of it");
+            let help = "give the live parameters of which a change waits values of its own";
+            problems.push(refusal(message, start, help));
+            return None;
+        };
         // The place in the file stays that of the block.
-        Some(PlannedBlock { span: block.span, shadow: block.shadow.clone(), ..new })
+        Some(PlannedBlock { span: block.span, shadow: block.shadow.clone(), pending, ..new })
     }
 
     /// This plan with `new` in place of block `index`.

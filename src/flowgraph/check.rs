@@ -2,6 +2,7 @@
 
 use super::expand::Instance;
 use super::order::Order;
+use super::pending::Pending;
 use super::place::Placement;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
@@ -239,6 +240,7 @@ pub(super) fn plan_block(
         templates: instance.templates.clone(),
         parameters: parameters.unwrap_or_default(),
         configured: Arc::clone(configured),
+        pending: Pending::default(),
         resources,
         ports,
         input_names,

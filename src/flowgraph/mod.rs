@@ -14,6 +14,7 @@ mod load;
 mod order;
 mod parameters;
 mod parse;
+mod pending;
 mod place;
 mod plan;
 pub(crate) mod request;

@@ -4,6 +4,7 @@ use crate::cuda::Tuning;
 use crate::cuda::transfer::Transfer;
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+use crate::flowgraph::pending::Pending;
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::kind::{Configured, PortPool, Ports, Resources};
 use crate::recording::Recorders;
@@ -25,6 +26,8 @@ pub struct PlannedBlock {
     pub parameters: serde_json::Value,
     /// Its parameters, read.
     pub configured: Arc<dyn Configured>,
+    /// Live values that hold from moments on; `parameters` and `configured` have them already.
+    pub(crate) pending: Pending,
     /// What its ports carry.
     pub ports: Ports,
     /// Names of its inputs.

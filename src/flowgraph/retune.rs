@@ -5,11 +5,12 @@ use super::check::{configure, refusal};
 use super::document::wrong_type;
 use super::load::seal;
 use super::parse::parse;
+use super::pending::Form;
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources};
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
 use crate::kind::{At, Configured, KindEntry, Ports, Registry, Resources};
-use crate::retune::LiveValue;
+use crate::retune::{LiveValue, MAX_QUEUED, When};
 use std::sync::Arc;
 
 /// What a text that asks for a change is called in its diagnostics.
@@ -33,14 +34,19 @@ pub(crate) struct Retuned {
 
 impl Plan {
     /// This plan with the parameters in `request`, a mapping (YAML or JSON) of names of blocks to
-    /// those of their parameters that change.
-    pub(crate) fn retune(&self, registry: &Registry, request: &str) -> Result<Retuned, Refused> {
+    /// those of their parameters that change at `when`.
+    pub(crate) fn retune(
+        &self,
+        registry: &Registry,
+        request: &str,
+        when: &When,
+    ) -> Result<Retuned, Refused> {
         let mut sources = Sources::default();
         let file = sources.add(REQUEST, request);
         let mut problems = Vec::new();
         let request = parse(file, sources.get(file).map_or("", |source| &source.text));
         let retuned = match request {
-            Ok(node) => self.with_parameters(registry, &node, &mut sources, &mut problems),
+            Ok(node) => self.with_parameters(registry, &node, when, &mut sources, &mut problems),
             Err(more) => {
                 problems = more;
                 None
@@ -56,6 +62,7 @@ impl Plan {
         &self,
         registry: &Registry,
         request: &Node,
+        when: &When,
         sources: &mut Sources,
         problems: &mut Vec<Diagnostic>,
     ) -> Option<Retuned> {
@@ -83,9 +90,16 @@ impl Plan {
                 continue;
             };
             let values = live_values(configured.as_ref(), running, kind, &given, problems);
+            if !running.pending.has_room(values.len()) {
+                problems.push(too_many(running, key));
+                continue;
+            }
+            let names = values.iter().map(|(name, _)| *name).collect();
+            let form = Form { parameters: parameters.value.to_json(), configured };
             let block = &mut plan.blocks[index];
-            block.parameters = parameters.value.to_json();
-            block.configured = configured;
+            (block.parameters, block.configured) =
+                (form.parameters.clone(), Arc::clone(&form.configured));
+            block.pending = running.pending.with(running, when, names, form);
             blocks.push((key.text.clone(), values));
         }
         if blocks.is_empty() && problems.is_empty() {
@@ -131,6 +145,13 @@ fn may_change(
     };
     let entries = entries.iter().filter(may_change).cloned().collect();
     Some(Node::new(Value::Map(entries), given.span))
+}
+
+fn too_many(running: &PlannedBlock, key: &Key) -> Diagnostic {
+    let message = format!("`{}` keeps {MAX_QUEUED} values for later already", running.name);
+    Diagnostic::error(codes::CHANGE, key.span, message)
+        .label("no more of them")
+        .help("wait for the timestamps of some of them, or change parameters at once")
 }
 
 fn not_live(kind: &KindEntry, name: &Key) -> Diagnostic {
@@ -238,28 +259,29 @@ mod tests {
     }
 
     fn refused(request: &str) -> String {
-        let refused = plan(0.5).retune(&registry(), request).err().unwrap();
+        let refused = plan(0.5).retune(&registry(), request, &When::default()).err().unwrap();
         render_all(&refused.problems, &refused.sources, Style::Plain)
     }
 
     #[test]
     fn a_plan_with_other_parameters_is_that_of_the_file_that_has_them() {
-        let retuned =
-            plan(0.5).retune(&registry(), "{\"s[0]\": {level: 2}, \"s[1]\": {level: 2.0}}");
+        let retune = |plan: &Plan, request| plan.retune(&registry(), request, &When::default());
+        let retuned = retune(&plan(0.5), "{\"s[0]\": {level: 2}, \"s[1]\": {level: 2.0}}");
         let Retuned { plan: changed, blocks } = retuned.unwrap();
         assert_eq!(changed.blocks[0].parameters, serde_json::json!({"level": 2}));
         let names: Vec<_> = blocks.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["s[0]", "s[1]"]);
         let value = blocks[1].1[0].1.downcast_ref::<f64>().copied();
         assert_eq!((blocks[1].1[0].0, value), ("level", Some(2.0)));
-        let back = changed.retune(&registry(), "{\"s[0]\": {level: 2.0}}").unwrap().plan;
+        let back = retune(&changed, "{\"s[0]\": {level: 2.0}}").unwrap().plan;
         assert_eq!(back.config_hash, plan(2.0).config_hash);
         assert_ne!(back.config_hash, plan(0.5).config_hash);
     }
 
     #[test]
     fn all_parameters_of_a_block_may_be_handed_back() {
-        let retuned = plan(0.5).retune(&registry(), "f: {taps: 16}\ns[1]: {level: 0.5}\n").unwrap();
+        let request = "f: {taps: 16}\ns[1]: {level: 0.5}\n";
+        let retuned = plan(0.5).retune(&registry(), request, &When::default()).unwrap();
         assert_eq!(retuned.plan.config_hash, plan(0.5).config_hash);
         assert_eq!(retuned.blocks[0].1.len(), 0);
         assert_eq!(retuned.blocks[1].1.len(), 1);

@@ -1,6 +1,7 @@
 //! Uploads and downloads, where an edge crosses between host and device.
 
 use super::PlannedBlock;
+use super::pending::Pending;
 use crate::cuda::transfer::Transfer;
 use crate::device::DeviceName;
 use crate::kind::{Configured, Ports};
@@ -100,6 +101,7 @@ fn transfer(
         parameters: serde_json::Value::Object(serde_json::Map::new()),
         resources: way.resources(&ports),
         configured: Arc::new(way),
+        pending: Pending::default(),
         ports,
         input_names: vec!["input".to_owned()],
         output_names: vec!["output".to_owned()],

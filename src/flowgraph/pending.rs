@@ -1,0 +1,175 @@
+//! Live values that wait for their timestamps, kept for whatever block comes into the place: one that is
+//! built anew after a fault, or that is swapped in, goes over to them as the one before it would have.
+
+use super::parse::parse;
+use super::{PlannedBlock, check};
+use crate::block::{Block, BlockError};
+use crate::diagnostic::Span;
+use crate::kind::{Configured, Env, KindEntry, Ports};
+use crate::retune::{Known, MAX_QUEUED, When};
+use serde_json::Value as Json;
+use std::sync::Arc;
+
+/// Parameters of a block, as given and read.
+#[derive(Clone)]
+pub(super) struct Form {
+    pub parameters: Json,
+    pub configured: Arc<dyn Configured>,
+}
+
+impl Form {
+    /// `parameters` read for the place of `block`; nothing if they do not fit there.
+    fn read(kind: &KindEntry, block: &PlannedBlock, parameters: Json) -> Option<Self> {
+        let node = parse(0, &parameters.to_string()).ok()?;
+        let nowhere = Span { file: 0, start: 0, end: 0 };
+        let configured = check::configure(kind, block.implementation, &node, nowhere).ok()?;
+        let outputs = configured.ports(&block.ports.inputs).ok()?;
+        let fits = outputs == block.ports.outputs;
+        fits.then(|| Self { parameters, configured: Arc::from(configured) })
+    }
+}
+
+/// Live values of a block that hold from moments on; the block's parameters are those that hold
+/// after all of them.
+#[derive(Clone, Default)]
+pub struct Pending {
+    /// The parameters before any of the changes.
+    base: Option<Form>,
+    /// In the order in which they were made.
+    changes: Vec<PendingChange>,
+}
+
+/// Values that hold from one moment on.
+#[derive(Clone)]
+struct PendingChange {
+    when: When,
+    /// The live parameters that change.
+    names: Vec<&'static str>,
+    /// The parameters with the values.
+    form: Form,
+}
+
+impl PendingChange {
+    /// The timestamp, once it is decided.
+    fn from(&self) -> Option<u64> {
+        match self.when.known() {
+            Known::From(from) => Some(from),
+            Known::Open | Known::Never => None,
+        }
+    }
+}
+
+impl Pending {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Whether `more` values may wait too.
+    pub(super) fn has_room(&self, more: usize) -> bool {
+        let waiting: usize = self.changes.iter().map(|change| change.names.len()).sum();
+        waiting + more <= MAX_QUEUED
+    }
+
+    /// These, and the parameters `names` of `block`, which have the values of `form` from `when` on.
+    pub(super) fn with(
+        &self,
+        block: &PlannedBlock,
+        when: &When,
+        names: Vec<&'static str>,
+        form: Form,
+    ) -> Self {
+        let mut pending = self.clone();
+        if !names.is_empty() {
+            pending.base.get_or_insert_with(|| Form {
+                parameters: block.parameters.clone(),
+                configured: Arc::clone(&block.configured),
+            });
+            pending.changes.push(PendingChange { when: when.clone(), names, form });
+        }
+        pending
+    }
+
+    /// Forgets what waits no longer when the block has made everything before timestamp `newest`.
+    pub(crate) fn settle(&mut self, newest: u64) {
+        self.changes.retain(|change| change.when.known() != Known::Never);
+        for change in &mut self.changes {
+            if change.from().is_some_and(|from| from <= newest) {
+                // For whoever begins at another time: this is how it was.
+                change.when = When::at(0);
+            }
+        }
+        for index in 0..self.changes.len() {
+            let (known, later) = self.changes.split_at_mut(index + 1);
+            let change = &mut known[index];
+            let Some(from) = change.from() else { continue };
+            // A later word on a parameter replaces what was to come from there on.
+            let replaces = |later: &PendingChange, name: &&'static str| {
+                later.names.contains(name) && later.from().is_some_and(|earlier| earlier <= from)
+            };
+            change.names.retain(|name| !later.iter().any(|later| replaces(later, name)));
+        }
+        self.changes.retain(|change| !change.names.is_empty());
+        if self.changes.iter().all(|change| change.from() == Some(0)) {
+            *self = Self::default();
+        }
+    }
+
+    /// What of it `new`, another form of the block `old` and of the same `kind`, waits for too: not for
+    /// parameters that it gives another value. Nothing if values do not fit the new form.
+    pub(super) fn of_form(
+        &self,
+        old: &PlannedBlock,
+        new: &PlannedBlock,
+        kind: &KindEntry,
+    ) -> Option<Self> {
+        let Some(base) = &self.base else { return Some(Self::default()) };
+        let is_kept = |name: &&'static str| new.parameters.get(name) == old.parameters.get(name);
+        let with = |names: &[&'static str], form: &Form| {
+            let mut parameters = new.parameters.clone();
+            if let Some(all) = parameters.as_object_mut() {
+                for &name in names {
+                    match form.parameters.get(name) {
+                        Some(value) => all.insert(name.to_owned(), value.clone()),
+                        None => all.remove(name),
+                    };
+                }
+            }
+            Form::read(kind, new, parameters)
+        };
+        let mut pending = Self::default();
+        let mut changing = Vec::new();
+        for change in &self.changes {
+            let names: Vec<_> = change.names.iter().copied().filter(is_kept).collect();
+            if names.is_empty() {
+                continue;
+            }
+            changing.extend(&names);
+            let form = with(&names, &change.form)?;
+            pending.changes.push(PendingChange { when: change.when.clone(), names, form });
+        }
+        if !changing.is_empty() {
+            pending.base = Some(with(&changing, base)?);
+        }
+        Some(pending)
+    }
+
+    /// The block with the parameters `newest`, which goes over to the changes at their moments.
+    pub(super) fn build(
+        &self,
+        newest: &dyn Configured,
+        ports: &Ports,
+        env: &Env,
+    ) -> Result<Box<dyn Block>, BlockError> {
+        let base = self.base.as_ref().map_or(newest, |base| base.configured.as_ref());
+        let mut block = base.build(ports, env)?;
+        for PendingChange { when, names, form } in &self.changes {
+            let mut values = Vec::with_capacity(names.len());
+            for name in names {
+                values.push((*name, form.configured.live_value(name, base, ports)?));
+            }
+            block.retune(when.change(values))?;
+        }
+        Ok(block)
+    }
+}
