@@ -96,8 +96,14 @@ impl Codes {
                 let entries = replica.entries().iter().cycle().take(row);
                 bytes.extend(entries.map(|entry| (i16::from(*entry) - i16::from(least)) as u8));
             }
-            let last = last_tap(parameters);
-            let places = parameters.taps_chips.iter().map(|chips| phase::tap(chips - last, first));
+            // Differences of what the definition adds, so that no tap is rounded another time.
+            let wrap = (first.entries().len() as u128) << phase::CODE_FRACTION_BITS;
+            let tap = |chips: f64| u128::from(phase::tap(chips, first));
+            let last = tap(last_tap(parameters));
+            let places = parameters
+                .taps_chips
+                .iter()
+                .map(|chips| ((tap(*chips) + wrap - last) % wrap) as u64);
             ahead.extend(places);
             offsets.push((-i16::from(least)) as u32);
             known.push((system, begin, row, least));
@@ -283,6 +289,26 @@ mod tests {
                 sum.sum::<Complex64>() * scale
             })
             .collect()
+    }
+
+    #[test]
+    fn taps_are_those_of_the_definition_to_the_last_bit() {
+        let taps_chips: Vec<f64> = (0..8).map(|tap| 0.5 - 0.37 * f64::from(tap)).collect();
+        let kind: GnssCorrelator = serde_json::from_value(serde_json::json!({
+            "satellites": [{"system": "gps_l1_ca", "prn": 1}, {"system": "galileo_e1b", "prn": 1}],
+            "taps_chips": taps_chips,
+        }))
+        .unwrap();
+        let (_, codes) = Codes::new(&kind, taps_chips.len(), 64);
+        let mut ahead =
+            codes.common.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        for channel in kind.channels(6e6).unwrap() {
+            let last = codes.describe(&channel, 0, (0, 100, 4))[9];
+            for tap in &channel.taps {
+                let sum = u128::from(last) + u128::from(ahead.next().unwrap());
+                assert_eq!(sum % u128::from(channel.nco.code_wrap), u128::from(*tap));
+            }
+        }
     }
 
     #[test]
