@@ -1,10 +1,11 @@
-// The filter of a polyphase filter bank on packed samples, and what is measured on them.
+// The filter of a polyphase filter bank on packed samples, with what is measured on them, and on complex
+// samples in single precision.
 //
 // Macros:
-//   CHANNELS  N, a power of two, at least 4; a spectrum takes 2 N samples
+//   CHANNELS  N, a power of two, at least 4; a spectrum takes 2 N samples, or N complex ones: 2 N numbers
 //   TAPS      taps of the filter, 1 .. 64
 //   UNZIP     interleaved complex series into which each spectrum is cut, 1 for none
-//   BITS      bits of a sample: 2 .. 10, 12, 16
+//   BITS      bits of a sample: 2 .. 10, 12, 16; 32 for the real and imaginary parts of complex ones
 //   NATIVE    1 for 16-bit integers of the machine, 0 for packed samples
 #include "packed.cuh"
 #include "types.cuh"
@@ -40,10 +41,14 @@ struct Run {
 };
 
 constexpr int STEP = 2 * CHANNELS;
-/// Adjacent samples of a spectrum that a thread filters: their weights and their windows are in
+/// Whether samples are a digitiser's: only those are measured.
+constexpr bool IS_DIGITISED = BITS < 32;
+/// Adjacent numbers of a spectrum that a thread filters: their weights and their windows are in
 /// registers.
 constexpr int COLUMNS = TAPS <= 32 ? 2 : 1;
-/// Bits of a row of STEP samples.
+/// What numbers are divided by when they are decoded.
+constexpr float FULL = IS_DIGITISED ? 1ull << BITS : 1;
+/// Bits of a row of STEP numbers.
 constexpr u32 ROW_BITS = STEP * BITS;
 /// Rows are read this far ahead.
 constexpr int MAX_AHEAD = 8;
@@ -60,7 +65,8 @@ constexpr int AHEAD = largest_divisor(GROUP, MAX_AHEAD);
 
 /// Sums of the squares of a group of rows are exact in single precision up to 2^24; 32 bits are
 /// enough for up to 12 bits (64 2^22 < 2^32).
-constexpr bool IS_EXACT_IN_SINGLE = (static_cast<u64>(GROUP * COLUMNS) << (2 * BITS - 2)) <= 1 << 24;
+constexpr bool IS_EXACT_IN_SINGLE =
+    IS_DIGITISED && (static_cast<u64>(GROUP * COLUMNS) << (2 * BITS - 2)) <= 1 << 24;
 template <bool IS_EXACT, bool IS_WIDE> struct Sum { using type = float; };
 template <> struct Sum<false, false> { using type = u32; };
 template <> struct Sum<false, true> { using type = u64; };
@@ -85,7 +91,23 @@ struct Column {
     __device__ __forceinline__ uint2 load(u32 row) const {
         const u64 bit = static_cast<u64>(row) * ROW_BITS + (ROW_BITS % 32 == 0 ? 0 : shift);
         const u32 *at = words + (bit >> 5);
+        if constexpr (!IS_DIGITISED && COLUMNS == 1) return {__ldg(at), 0};
+        if constexpr (!IS_DIGITISED) return __ldg(reinterpret_cast<const uint2 *>(at));
         return {__ldg(at), __ldg(at + 1)};
+    }
+
+    /// What was loaded of a row as numbers: integers divided by 2^BITS. Also the bits, if they are packed.
+    __device__ __forceinline__ u32 decode(uint2 loaded, u32 row, float (&to)[COLUMNS]) const {
+        if constexpr (IS_DIGITISED) {
+            const u32 top = bits(loaded, row);
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) to[c] = sample_fraction<BITS>(top, c);
+            return top;
+        } else {
+            to[0] = __uint_as_float(loaded.x);
+            if constexpr (COLUMNS == 2) to[1] = __uint_as_float(loaded.y);
+            return 0;
+        }
     }
 
     /// The bits of the row's samples, the first one's on top.
@@ -102,25 +124,27 @@ struct Measured {
 
     /// `bits` hold the samples `x` 2^BITS.
     __device__ __forceinline__ void add(u32 bits, const float (&x)[COLUMNS]) {
-        constexpr float limit = static_cast<float>((1 << (BITS - 1)) - 1) / (1u << BITS);
+        if constexpr (IS_DIGITISED) {
+            constexpr float limit = ((1ull << (BITS - 1)) - 1.0f) / (1ull << BITS);
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            if constexpr (IS_EXACT_IN_SINGLE) {
-                of_group += x[c] * x[c];
-            } else {
-                const i32 integer = sample<BITS>(bits, c);
-                of_group += static_cast<u32>(integer * integer);
+            for (int c = 0; c < COLUMNS; c++) {
+                if constexpr (IS_EXACT_IN_SINGLE) {
+                    of_group += x[c] * x[c];
+                } else {
+                    const i32 integer = sample<BITS>(bits, c);
+                    of_group += static_cast<u32>(integer * integer);
+                }
+                // All bits set, or none: -1 or 0.
+                i32 is_clipped;
+                asm("set.ge.u32.f32 %0, %1, %2;" : "=r"(is_clipped) : "f"(fabsf(x[c])), "f"(limit));
+                clipped -= is_clipped;
             }
-            // All bits set, or none: -1 or 0.
-            i32 is_clipped;
-            asm("set.ge.u32.f32 %0, %1, %2;" : "=r"(is_clipped) : "f"(fabsf(x[c])), "f"(limit));
-            clipped -= is_clipped;
         }
     }
 
     __device__ __forceinline__ void end_of_group() {
         if constexpr (IS_EXACT_IN_SINGLE) {
-            constexpr float scale = static_cast<float>(1u << BITS) * static_cast<float>(1u << BITS);
+            constexpr float scale = FULL * FULL;
             power += static_cast<u32>(of_group * scale);
         } else {
             power += of_group;
@@ -130,13 +154,15 @@ struct Measured {
 
     /// Adds the sums of the block to `totals` [power, clipped].
     __device__ void total(u64 *totals) {
-        for (int other = 16; other > 0; other /= 2) {
-            power += __shfl_xor_sync(0xffffffff, power, other);
-            clipped += __shfl_xor_sync(0xffffffff, clipped, other);
-        }
-        if (threadIdx.x % 32 == 0) {
-            atomicAdd(totals, power);
-            atomicAdd(totals + 1, static_cast<u64>(clipped));
+        if constexpr (IS_DIGITISED) {
+            for (int other = 16; other > 0; other /= 2) {
+                power += __shfl_xor_sync(0xffffffff, power, other);
+                clipped += __shfl_xor_sync(0xffffffff, clipped, other);
+            }
+            if (threadIdx.x % 32 == 0) {
+                atomicAdd(totals, power);
+                atomicAdd(totals + 1, static_cast<u64>(clipped));
+            }
         }
     }
 };
@@ -167,17 +193,14 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
     for (int t = 0; t < TAPS; t++) {
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-            // Samples are decoded divided by 2^BITS.
-            w[t][c] = weights[t * STEP + c] * static_cast<float>(1u << BITS);
+            w[t][c] = weights[t * STEP + c] * FULL;
         }
     }
     const u32 rows = count + TAPS - 1;
     // Row r is in place r % TAPS of x; before it is decoded, in place r % AHEAD of `ahead`.
     uint2 ahead[AHEAD] = {};
     auto decode = [&](u32 row, int of_ahead, float(&to)[COLUMNS], bool has_ahead) {
-        const u32 bits = column.bits(ahead[of_ahead], row);
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) to[c] = sample_fraction<BITS>(bits, c);
+        const u32 bits = column.decode(ahead[of_ahead], row, to);
         if (has_ahead) ahead[of_ahead] = column.load(row + AHEAD);
         return bits;
     };
@@ -225,7 +248,7 @@ __device__ void filter(Column column, u32 count, const float *weights, float *ou
 /// Filters runs of spectra and measures their samples.
 ///
 ///   runs      [run]
-///   weights   [tap][sample 2N]
+///   weights   [tap][number 2N]
 ///   out       [pol][spectrum][sample 2N], or [pol][spectrum][unzip][sample N/unzip][re, im]
 ///   totals    [pol][power, clipped]: sum of the squares, and number of samples at the limits, of the
 ///             last 2N samples of each window; added to what is there
@@ -247,12 +270,11 @@ pfb(const Run *__restrict__ runs, const float *__restrict__ weights, float *__re
             const float zeros[COLUMNS] = {};
             for (u32 n = 0; n < run.count; n++, to += STEP) {
                 store(to, zeros);
-                if (run.what == MEASURE) {
+                if (IS_DIGITISED && run.what == MEASURE) {
                     Column at_row = column;
                     at_row.advance(n);
-                    const u32 bits = at_row.bits(at_row.load(0), 0);
                     float x[COLUMNS];
-                    for (int c = 0; c < COLUMNS; c++) x[c] = sample_fraction<BITS>(bits, c);
+                    const u32 bits = at_row.decode(at_row.load(0), 0, x);
                     measured.add(bits, x);
                     measured.end_of_group();
                 }

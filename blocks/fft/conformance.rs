@@ -7,7 +7,7 @@ use serde_json::json;
 /// The cases, with the form on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
-    // Polarisations, spectra, series, channels.
+    // Polarisations, spectra, series or 0 for complex samples, channels.
     let shapes = [
         (1, 3, 1, 4),
         (2, 16, 1, 64),
@@ -16,6 +16,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         (2, 16, 1, 8192),
         (1, 9, 1, 32768),
         (1, 1, 1, 1 << 20),
+        (2, 11, 0, 64),
+        (2, 16, 0, 2048),
+        (1, 3, 0, 1 << 16),
         (1, 7, 2, 8),
         (2, 16, 2, 4096),
         (2, 5, 4, 8192),
@@ -25,18 +28,22 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |(pols, spectra, unzip, channels): (usize, usize, usize, usize)| {
         let axis = |name: &str, len: usize| json!({"name": name, "len": len});
         let (pol, spectrum) = (axis("pol", pols), axis("spectrum", spectra));
-        let (dtype, axes) = if unzip == 1 {
-            ("f32", vec![pol.clone(), spectrum.clone(), axis("sample", 2 * channels)])
-        } else {
-            let series = [axis("unzip", unzip), axis("sample", channels / unzip)];
-            ("cf32", [vec![pol.clone(), spectrum.clone()], series.to_vec()].concat())
+        let (dtype, series) = match unzip {
+            0 => ("cf32", vec![axis("sample", channels)]),
+            1 => ("f32", vec![axis("sample", 2 * channels)]),
+            _ => ("cf32", vec![axis("unzip", unzip), axis("sample", channels / unzip)]),
         };
+        let axes = [vec![pol.clone(), spectrum.clone()], series].concat();
         let source = json!({
             "dtype": dtype, "axes": axes, "validity_axes": [pol, spectrum],
             "samples_per_frame": 2 * channels * spectra, "frames": 5, "pattern": "random",
         });
         let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
-        let name = format!("{channels} channels of {unzip} series, {pols} x {spectra} spectra");
+        let of = match unzip {
+            0 => "complex samples".to_owned(),
+            _ => format!("{unzip} series"),
+        };
+        let name = format!("{channels} channels of {of}, {pols} x {spectra} spectra");
         // Two libraries' rounding errors.
         let tolerance = Tolerance::floating(2e-6);
         Case::new(("fft", "cuda"), name, &json!({}), (&upstream, &["source"]), tolerance, device)

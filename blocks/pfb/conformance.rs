@@ -11,6 +11,8 @@ const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
 /// Frames of random samples.
 struct Source {
     dtype: String,
+    /// ADC samples from one sample to the next.
+    subsampling: usize,
     frame_samples: usize,
     heaps: usize,
     first: usize,
@@ -19,7 +21,7 @@ struct Source {
 
 impl Source {
     fn new(dtype: &str, frame_samples: usize, frames: usize) -> Self {
-        Self { dtype: dtype.to_owned(), frame_samples, heaps: 4, first: 0, frames }
+        Self { dtype: dtype.to_owned(), subsampling: 1, frame_samples, heaps: 4, first: 0, frames }
     }
 
     /// The sources of two polarisations, of which the other one begins and ends in between.
@@ -28,8 +30,8 @@ impl Source {
             let parameters = json!({
                 "dtype": self.dtype, "axes": [{"name": "sample", "len": self.frame_samples}],
                 "validity_axes": [{"name": "heap", "len": self.heaps}],
-                "samples_per_frame": self.frame_samples,
-                "first_timestamp": self.frame_samples * (self.first + late),
+                "samples_per_frame": self.frame_samples * self.subsampling,
+                "first_timestamp": self.frame_samples * self.subsampling * (self.first + late),
                 "frames": self.frames - 2 * late, "pattern": "random", "seed": pol,
             });
             format!("pol{pol}: {{kind: null_source, parameters: {parameters}}}\n")
@@ -96,6 +98,18 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let name = format!(
             "frames of {frame_samples} samples and of {spectra} spectra, one polarisation late"
         );
+        cases.push(case(name, &source, 2, BOTH, &parameters, device));
+    }
+    for (channels, taps, spectra, subsampling) in
+        [(4, 16, 100, 2), (64, 4, 24, 8), (1024, 16, 33, 16), (2048, 33, 16, 8), (64, 64, 70, 64)]
+    {
+        let frame_samples = (16 * channels).max(1 << 10);
+        let source = Source { subsampling, first: 1, ..Source::new("cf32", frame_samples, 12) };
+        let parameters = json!({
+            "channels": channels, "taps": taps, "spectra_per_frame": spectra, "delays": delays(),
+            "max_delay_seconds": 1e-6, "centre_hz": 4e8,
+        });
+        let name = format!("{channels} channels of complex samples, {taps} taps");
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
     let source = Source::new("i12p", 1 << 14, 8);

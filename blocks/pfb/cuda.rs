@@ -4,6 +4,7 @@
 use super::Pfb;
 use super::device_samples;
 use super::driver::{Driver, Maker, Stretch};
+use super::input::is_complex;
 use super::lending::Lending;
 use super::pol::Count;
 use super::power::{Level, Measured, summary};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 const THREADS: [usize; 3] = [128, 64, 256];
 /// Most taps with which a thread filters two samples of a spectrum, not one.
 const MOST_TAPS_OF_TWO: usize = 32;
+/// Bits of the real or imaginary part of a complex sample.
+const PART_BITS: usize = 32;
 
 /// Adjacent spectra of one polarisation, as `pfb.cu` wants them.
 #[repr(C)]
@@ -39,20 +42,20 @@ pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
     let sizes = Sizes::new(pfb, ports);
     let samples = device_samples::device_bytes(&sizes, ports);
     let entries = Table::<Entry>::device_bytes(ports.inputs.len() * sizes.spectra);
-    samples + entries + size_of::<f32>() * sizes.window
+    samples + entries + size_of::<f32>() * 2 * pfb.channels * pfb.taps
 }
 
 /// The kernel, with the ways to cut it.
 pub fn tunable(pfb: &Pfb, ports: &Ports) -> Tunable {
-    let input = ports.inputs[0].dtype;
+    let input = &ports.inputs[0];
     Tunable {
         program: "pfb.cu",
         shape: gpu::numbers([
             ("CHANNELS", pfb.channels),
             ("TAPS", pfb.taps),
             ("UNZIP", pfb.unzip),
-            ("BITS", input.bits()),
-            ("NATIVE", usize::from(input == Dtype::I16)),
+            ("BITS", if is_complex(input) { PART_BITS } else { input.dtype.bits() }),
+            ("NATIVE", usize::from(input.dtype == Dtype::I16)),
         ]),
         ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
     }
@@ -63,8 +66,8 @@ pub struct Filter {
     kernel: Kernel,
     /// Of a block.
     threads: usize,
-    /// Samples that a thread filters of each spectrum.
-    columns: usize,
+    /// Blocks that filter the numbers of a spectrum.
+    blocks_of_spectrum: usize,
     /// Spectra that a block of threads does one after the other.
     most: usize,
     weights: DeviceArray<f32>,
@@ -75,7 +78,7 @@ pub struct Filter {
     totals: Table<u64>,
     /// For each slot and polarisation, but for what the GPU counts.
     measured: Vec<Vec<Measured>>,
-    /// Of the whole run, for each polarisation.
+    /// Of the whole run, for each polarisation that is digitised.
     levels: Vec<Level>,
     summary: Summary,
 }
@@ -103,7 +106,7 @@ impl Filter {
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
         let kernel = program.kernel("pfb", 0)?;
         let columns = if pfb.taps <= MOST_TAPS_OF_TWO { 2 } else { 1 };
-        let blocks_of_spectrum = (sizes.step / columns).div_ceil(threads);
+        let blocks_of_spectrum = (2 * pfb.channels / columns).div_ceil(threads);
         // As many blocks as run at once, so that no multiprocessor waits for the others at the end;
         // but as a block begins by reading all but one of its first window's rows, not less work
         // than that.
@@ -111,18 +114,19 @@ impl Filter {
             kernel.blocks_per_multiprocessor(threads)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
         let weights = pfb.weights(&ports.inputs[0]);
+        let digitised = ports.inputs.iter().filter(|input| !is_complex(input));
         let most_entries = pols * sizes.spectra;
         Ok(Self {
             kernel,
             threads,
-            columns,
+            blocks_of_spectrum,
             most: in_turn.max(pfb.taps),
             weights: DeviceArray::from_slice(device, &weights)?,
             entries: Table::new(device, most_entries)?,
             count: 0,
             totals: Table::new(device, 2 * pols)?,
             measured: gpu::for_each_slot(|| Ok(vec![Measured::default(); pols]))?,
-            levels: ports.inputs.iter().map(|input| Level::new(input.dtype.bits())).collect(),
+            levels: digitised.map(|input| Level::new(input.dtype.bits())).collect(),
             summary: env.summary.clone(),
         })
     }
@@ -161,8 +165,7 @@ impl Maker for Filter {
         output: &mut FrameMut,
     ) -> Result<(), BlockError> {
         schedule.annotate(output.header_mut());
-        let blocks = (schedule.sizes.step / self.columns).div_ceil(self.threads);
-        let grid = Grid::new([blocks, self.count, 1], self.threads);
+        let grid = Grid::new([self.blocks_of_spectrum, self.count, 1], self.threads);
         lane.tables();
         self.entries.send(lane, slot, 0..self.count)?;
         self.totals.clear(lane, slot)?;
@@ -180,6 +183,9 @@ impl Maker for Filter {
     }
 
     fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool {
+        if self.levels.is_empty() {
+            return true;
+        }
         let measured = &mut self.measured[slot];
         let totals = self.totals.host(slot).chunks_exact(2);
         for ((measured, totals), level) in measured.iter_mut().zip(totals).zip(&mut self.levels) {

@@ -426,14 +426,8 @@ impl Kind for Pfb {
         implementation: &str,
         _gpu: Option<&Properties>,
     ) -> Vec<Refusal> {
-        let refusals = device_samples::refuse_mixed(ports).into_iter().chain(
-            input::is_complex(&ports.inputs[0]).then(|| {
-                let message = "on a GPU `pfb` reads real samples only";
-                Refusal::new(codes::IMPLEMENTATION, At::Implementation, message)
-                    .help("use `device: cpu` behind a `ddc`: its samples are few")
-            }),
-        );
-        refusals.filter(|_| implementation != CPU.name).collect()
+        let refusal = device_samples::refuse_mixed(ports);
+        refusal.into_iter().filter(|_| implementation != CPU.name).collect()
     }
 
     fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {

@@ -58,6 +58,14 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let parameters = json!({"gains": [each, 60], "spectra_per_heap": 32});
         cases.push(random(name, (2, 32, unzip, 128), &parameters, device));
     }
+    for (kept, layout) in [(64, "standard"), (4, "k_major")] {
+        let name = format!("{kept} of 128 channels, {layout}");
+        let parameters = json!({"channels": kept, "spectra_per_heap": 32, "layout": layout, "gains": gain(8, 1)});
+        cases.push(random(name, (2, 40, 1, 128), &parameters, device));
+    }
+    for decimation in [8, 16] {
+        cases.push(narrowband(decimation, device));
+    }
     for (unzip, late) in [(1, 0), (1, 1), (2, 0), (2, 1), (8, 1)] {
         cases.push(delayed(unzip, late, device));
     }
@@ -95,6 +103,38 @@ fn random(
     let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
     let inputs: (&str, &[&str]) = (&upstream, &["source"]);
     Case::new(("postproc", "cuda"), name, parameters, inputs, Tolerance::QUANTISED, device)
+}
+
+/// What `ddc`, `pfb` and `fft` make of noise, with delays that step, of which the middle is kept.
+fn narrowband(decimation: usize, device: DeviceName) -> Case {
+    let digitiser = json!({
+        "signals": "wgn(0.2); wgn(0.3)", "samples_per_frame": 1 << 14, "seed": 3,
+        "period_samples": 1 << 16, "frames": 32,
+    });
+    let ddc =
+        json!({"centre_hz": 434_567_891, "decimation": decimation, "samples_per_frame": 1024});
+    let delays = json!([
+        [{"delay_samples": 3.3, "rate": 2.5e-9, "phase_rate_radians_per_second": 49}],
+        [{"delay_samples": -9.7, "phase_radians": 2}, {"start_samples": 123_456, "delay_samples": 40.45}],
+    ]);
+    let pfb = json!({
+        "channels": 128, "delays": delays, "spectra_per_frame": 40, "centre_hz": 434_567_891,
+    });
+    let upstream = format!(
+        "digitiser: {{kind: digitiser_simulator, parameters: {digitiser}}}\n\
+         ddc0: {{kind: ddc, input: digitiser.pol0, parameters: {ddc}}}\n\
+         ddc1: {{kind: ddc, input: digitiser.pol1, parameters: {ddc}}}\n\
+         pfb: {{kind: pfb, inputs: [ddc0, ddc1], parameters: {pfb}}}\n\
+         fft: {{kind: fft, input: pfb}}\n"
+    );
+    Case::new(
+        ("postproc", "cuda"),
+        format!("the middle of a band made {decimation} times narrower"),
+        &json!({"channels": 64, "spectra_per_heap": 32, "gains": 0.3}),
+        (&upstream, &["fft"]),
+        Tolerance::QUANTISED,
+        device,
+    )
 }
 
 /// What `pfb` and `fft` make of noise, with delays that step; the other polarisation begins `late`
