@@ -20,6 +20,8 @@ pub struct Benchmark {
 struct Sizes {
     /// Binary logarithm of the samples that an F-engine's frame has.
     f_engine_log2_samples: u32,
+    /// The same for narrowband frames, which take a GPU less time.
+    ddc_log2_samples: u32,
     /// Samples of a correlator's frame.
     correlator_spectra: usize,
     /// Spectra of a frame of feeds of cylinders: a multiple of 384.
@@ -33,12 +35,14 @@ impl Sizes {
         match device {
             DeviceName::Cpu => Self {
                 f_engine_log2_samples: 21,
+                ddc_log2_samples: 21,
                 correlator_spectra: 256,
                 frb_spectra: 384,
                 copy_bytes: 1 << 24,
             },
             DeviceName::Cuda(_) => Self {
                 f_engine_log2_samples: 26,
+                ddc_log2_samples: 28,
                 correlator_spectra: 8192,
                 frb_spectra: 8448,
                 copy_bytes: 1 << 30,
@@ -60,6 +64,9 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     }
     for channels in [1024, 4096, 8192, 32768] {
         all.push(f_engine(device, &sizes, channels));
+    }
+    for decimation in [8, 16] {
+        all.push(ddc(device, &sizes, decimation));
     }
     for implementation in forms(device, &["hopper", "tensor_core"]) {
         for (antennas, channels) in [(64, 256), (80, 256), (256, 128), (512, 64)] {
@@ -204,6 +211,23 @@ fn three_blocks(device: DeviceName, sizes: &Sizes, channels: usize) -> Benchmark
         name: format!("pfb, fft, postproc, {channels} channels"),
         flowgraph: flowgraph(device, &blocks),
         blocks: &["pfb", "fft", "postproc"],
+    }
+}
+
+/// One polarisation: each has a block of its own.
+fn ddc(device: DeviceName, sizes: &Sizes, decimation: usize) -> Benchmark {
+    let samples = 1_usize << sizes.ddc_log2_samples;
+    let blocks = format!(
+        "  source:\n    kind: null_source\n    parameters: {{dtype: i10p, axes: [{{name: sample, len: \
+         {samples}}}], samples_per_frame: {samples}, pattern: random, adc_sample_rate_hz: 1.712e+9}}\n  \
+         block: {{kind: ddc, queue: 1, input: source, parameters: {{centre_hz: 4.0e+8, decimation: \
+         {decimation}, samples_per_frame: {}}}}}\n  sink: {{kind: null_sink, input: block}}\n",
+        samples / decimation
+    );
+    Benchmark {
+        name: format!("ddc, subsampling {decimation}, {} taps", 16 * decimation),
+        flowgraph: flowgraph(device, &blocks),
+        blocks: &["block"],
     }
 }
 

@@ -87,6 +87,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         crate::beamformer::conformance::cases,
         crate::convert::conformance::cases,
         crate::correlator::conformance::cases,
+        crate::ddc::conformance::cases,
         crate::f_engine::conformance::cases,
         crate::fft::conformance::cases,
         crate::frb_beamformer::conformance::cases,

@@ -15,6 +15,13 @@ __device__ __forceinline__ void store_shared(u32 to, int4 value) {
                  : "memory");
 }
 
+/// Copies 4 bytes; without `present` it writes zeros and reads nothing.
+__device__ __forceinline__ void cp_async4(u32 to, const void* from, bool present) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+                 "r"(present ? 4 : 0)
+                 : "memory");
+}
+
 /// Copies 16 bytes past the first-level cache; without `present` it writes zeros and reads nothing.
 __device__ __forceinline__ void cp_async16(u32 to, const void* from, bool present) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),

@@ -48,6 +48,7 @@ pub const HEADERS: &[Source] = &[
     Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
     Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
     Source { name: "packed.cuh", text: include_str!("packed.cuh") },
+    Source { name: "packed_halves.cuh", text: include_str!("packed_halves.cuh") },
     Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
     Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
     Source { name: "real_fft.cuh", text: include_str!("real_fft.cuh") },

@@ -19,18 +19,20 @@ template <int width> __device__ __forceinline__ i32 sample(u32 bits, int i) {
     return (i32)(bits << (i * width)) >> (32 - width);
 }
 
+/// (bits & mask) ^ flip in one instruction, which it would not be if it were written as that.
+__device__ __forceinline__ u32 mask_and_flip(u32 bits, u32 mask, u32 flip) {
+    u32 flipped;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(flipped) : "r"(bits), "r"(mask), "r"(flip));
+    return flipped;
+}
+
 /// A sample divided by 2^width, exactly and without the slow conversion. Its top bit is bit 22 of
 /// `placed`: with its sign changed, so that it counts up from 0, it is the fraction of a number
 /// between 1 and 2.
 template <int width> __device__ __forceinline__ float placed_fraction(u32 placed) {
     constexpr u32 fraction = ((1u << width) - 1) << (23 - width);
     constexpr u32 sign_and_one = 1u << 22 | 0x3f800000;
-    // One instruction, if not written as two: (placed & fraction) ^ sign_and_one.
-    u32 between_1_and_2;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
-        : "=r"(between_1_and_2)
-        : "r"(placed), "r"(fraction), "r"(sign_and_one));
-    return __uint_as_float(between_1_and_2) - 1.5f;
+    return __uint_as_float(mask_and_flip(placed, fraction, sign_and_one)) - 1.5f;
 }
 
 /// The same of sample `i` of those at the top of `bits`.

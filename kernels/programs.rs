@@ -79,6 +79,17 @@ pub const PROGRAMS: &[Program] = &[
             "SAMPLE_BITS=16 TILE_ROWS=128 STAGES=6",
         ],
     },
+    Program {
+        source: source!("ddc.cu"),
+        needs: Needs::Ampere,
+        cases: &[
+            "SUBSAMPLING=2 TAPS=2 BITS=2 NATIVE=0 ROW=256 WARPS=4",
+            "SUBSAMPLING=8 TAPS=128 BITS=10 NATIVE=0 ROW=256 WARPS=4",
+            "SUBSAMPLING=16 TAPS=256 BITS=10 NATIVE=0 ROW=128 WARPS=4",
+            "SUBSAMPLING=10 TAPS=75 BITS=12 NATIVE=0 ROW=64 WARPS=4",
+            "SUBSAMPLING=64 TAPS=1280 BITS=16 NATIVE=1 ROW=64 WARPS=4",
+        ],
+    },
     Program { source: source!("matrix_peak.cu"), needs: Needs::Ampere, cases: &[""] },
     Program { source: source!("matrix_peak_hopper.cu"), needs: Needs::Hopper, cases: &[""] },
     Program {

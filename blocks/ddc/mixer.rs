@@ -83,6 +83,12 @@ impl Mixer {
         }
     }
 
+    /// The frequency of the oscillator.
+    #[must_use]
+    pub fn frequency(&self) -> Frequency {
+        self.frequency
+    }
+
     /// Real and imaginary parts of g, for each tap, and zeros up to a multiple of [`LANES`].
     #[must_use]
     pub fn weights(&self) -> (&[f32], &[f32]) {

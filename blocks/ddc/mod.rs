@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
+pub mod conformance;
 mod cpu;
+mod cuda;
 pub(crate) mod mixer;
 pub mod remez;
 #[cfg(test)]
@@ -12,6 +14,7 @@ use crate::live::Live;
 use crate::parallel::refuse_threads;
 use crate::pfb::input::digitised_refusals;
 use crate::pfb::schedule::Sizes;
+use fxgraph::cuda::Tunable;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
@@ -32,6 +35,8 @@ pub const MAX_SUBSAMPLING: usize = 64;
 pub const MAX_TAPS_PER_SAMPLE: usize = 20;
 /// Output samples of a frame of the default size: half a MiB, which stays in the caches of a core.
 const FRAME_SAMPLES: usize = 1 << 16;
+/// The same on a GPU, for which less is not worth the launch.
+const GPU_FRAME_SAMPLES: usize = 1 << 21;
 /// Most output samples of a frame.
 const MAX_FRAME_SAMPLES: usize = 1 << 28;
 /// Part of the band that passes in the mode `no_discard` unless the parameters say otherwise.
@@ -122,15 +127,19 @@ impl Ddc {
         }
     }
 
-    fn mixer(&self, rate_hz: f64) -> Result<Mixer, BlockError> {
+    /// The weights of the low-pass filter.
+    fn weights(&self, rate_hz: f64) -> Result<Vec<f64>, BlockError> {
         let low_pass = self.low_pass(rate_hz);
-        let weights = low_pass.weights().ok_or_else(|| {
+        low_pass.weights().ok_or_else(|| {
             BlockError::new(format!(
                 "no filter of {} taps for these bands can be computed; give it other `taps`, or another `pass_weight`",
                 low_pass.taps
             ))
-        })?;
-        Ok(Mixer::new(&weights, low_pass.subsampling, self.centre_hz, rate_hz))
+        })
+    }
+
+    fn mixer(&self, rate_hz: f64) -> Result<Mixer, BlockError> {
+        Ok(Mixer::new(&self.weights(rate_hz)?, self.subsampling(), self.centre_hz, rate_hz))
     }
 
     /// Sizes in which a heap of output samples stands for a spectrum.
@@ -243,9 +252,17 @@ impl Kind for Ddc {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] = &[CPU];
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "products of matrices of halves on tensor cores")];
 
     const LIVE: &'static [&'static str] = &["centre_hz"];
+
+    fn suited_to(mut self, implementation: &str) -> Self {
+        if implementation != CPU.name {
+            self.samples_per_frame.get_or_insert(GPU_FRAME_SAMPLES);
+        }
+        self
+    }
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let input = &inputs[0];
@@ -289,6 +306,17 @@ impl Kind for Ddc {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Cpu::new(self, ports, env)?))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Converter::block(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
+        }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        (implementation != CPU.name).then(|| cuda::tunable(self, ports))
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(self, ports)
     }
 }

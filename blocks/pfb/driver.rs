@@ -6,6 +6,7 @@ use super::lending::Lending;
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::delay::Piece;
+use crate::live::Live;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
@@ -28,6 +29,13 @@ pub struct Stretch {
 /// What a block makes of the samples. While the GPU makes one frame the next are begun: each has a
 /// slot, which those in flight do not share.
 pub trait Maker: Send {
+    /// Live parameters that it takes besides the delays, which are the schedule's.
+    const LIVE: &'static [&'static str] = &[];
+
+    /// `live`, a value of one of those, holds from timestamp `from` on, which lies before the end of the next
+    /// output frame.
+    fn retune(&mut self, _from: u64, _live: Live) {}
+
     /// Begins the output frame of a slot, which these runs make; how many spectra a stretch may
     /// have.
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize;
@@ -158,7 +166,8 @@ impl<M: Maker> Block for Driver<M> {
         if !self.lane.has_room() {
             return Ok(Next::Wait);
         }
-        match self.schedule.place(io.inputs, |_, _| {}) {
+        let Self { schedule, maker, .. } = self;
+        match schedule.place(io.inputs, |from, live| maker.retune(from, live)) {
             Some(Placed::Here) => self.schedule.reserve_frame(),
             Some(Placed::Nowhere) if self.lane.is_idle() => return Ok(Next::Finished),
             Some(Placed::Nowhere) | None => return Ok(Next::Wait),
@@ -185,7 +194,8 @@ impl<M: Maker> Block for Driver<M> {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        if let Some(fixed) = change.parameters().find(|parameter| *parameter != "delays") {
+        let is_fixed = |parameter: &&str| *parameter != "delays" && !M::LIVE.contains(parameter);
+        if let Some(fixed) = change.parameters().find(is_fixed) {
             let text = format!(
                 "on a GPU its `{fixed}` cannot change while it runs; swap the block for one with the other value"
             );

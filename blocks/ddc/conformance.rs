@@ -1,0 +1,71 @@
+//! Cases that hold the form for a GPU to the definition.
+
+use crate::conformance::{Case, Tolerance};
+use crate::packed::WIDTHS;
+use fxgraph::DeviceName;
+use serde_json::{Value, json};
+
+/// Relative rms error of sums of a few hundred products in single precision.
+const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
+
+fn case(
+    name: impl Into<String>,
+    (dtype, frame_samples, frames): (&str, usize, usize),
+    parameters: &Value,
+    device: DeviceName,
+) -> Case {
+    let source = json!({
+        "dtype": dtype, "axes": [{"name": "sample", "len": frame_samples}],
+        "validity_axes": [{"name": "heap", "len": 4}], "samples_per_frame": frame_samples,
+        "first_timestamp": frame_samples * ((1 << 30) + 3), "frames": frames, "pattern": "random",
+        "adc_sample_rate_hz": 1.712e9,
+    });
+    let upstream = format!("source: {{kind: null_source, parameters: {source}}}\n");
+    Case::new(("ddc", "cuda"), name, parameters, (&upstream, &["source"]), TOLERANCE, device)
+}
+
+/// The cases, with the form on `device`.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let types = WIDTHS.iter().map(|bits| format!("i{bits}p")).chain(["i16".to_owned()]);
+    for dtype in types {
+        let parameters =
+            json!({"centre_hz": 434_567_891, "decimation": 8, "samples_per_frame": 4096});
+        let source = (dtype.as_str(), 1 << 14, 16);
+        cases.push(case(format!("{dtype} samples"), source, &parameters, device));
+    }
+    for (mode, decimation, taps) in [
+        ("discard", 2, 32),
+        ("discard", 4, 64),
+        ("discard", 6, 61),
+        ("discard", 10, 75),
+        ("discard", 16, 256),
+        ("discard", 32, 512),
+        ("discard", 64, 1024),
+        ("no_discard", 1, 2),
+        ("no_discard", 4, 128),
+        ("no_discard", 8, 256),
+    ] {
+        let parameters = json!({
+            "centre_hz": if decimation == 1 { 428_000_000 } else { 434_567_891 },
+            "decimation": decimation, "mode": mode, "taps": taps, "samples_per_frame": 1280,
+        });
+        let name = format!("{mode}, decimation {decimation}, {taps} taps");
+        cases.push(case(name, ("i10p", 1 << 16, 16), &parameters, device));
+    }
+    for (frame_samples, samples) in [(1024, 2048), (1 << 13, 256), (1 << 18, 1 << 16)] {
+        let parameters = json!({"centre_hz": 2e8, "decimation": 8, "samples_per_frame": samples});
+        let name = format!("frames of {frame_samples} samples and of {samples}");
+        let source = ("i10p", frame_samples, (1 << 19) / frame_samples + 8);
+        cases.push(case(name, source, &parameters, device));
+    }
+    // So large that the kernel's rows are longer.
+    for log2_samples in [22, 23] {
+        let parameters =
+            json!({"centre_hz": 3e8, "decimation": 2, "samples_per_frame": 1 << log2_samples});
+        let name = format!("frames of 2^{log2_samples}");
+        cases.push(case(name, ("i10p", 1 << 22, 10), &parameters, device));
+    }
+    cases
+}
