@@ -3,16 +3,19 @@
 // A channel is one satellite over one epoch. All phases are whole numbers: code 16.48 entries, carrier 2^-64 turns.
 //
 // Parameters: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats), `ANTENNAS` and `ANTENNAS_AT_ONCE`,
-// a divisor; `TAPS`; `SYSTEMS` of satellites; `EPOCHS`, `SATELLITES` and `SATELLITES_AT_ONCE` of a thread; `ROW`, samples of an antenna's row;
-// `GROUP`, samples of a thread, a power of two; `SUFFIX`, whether no code changes twice within a group; `THREADS`, `BLOCKS`
-// that a multiprocessor is to hold, `ROUNDS` of groups of a block, `WINDOW` bytes of each code that it needs.
+// a divisor; `TAPS` and, for each of the `SYSTEMS` of satellites, `TAP_PHASES`, how far each tap is before the last one, and in
+// `OFFSETS` what the entries of its codes are larger by; `EPOCHS`, `SATELLITES` and `SATELLITES_AT_ONCE` of a thread; `ROW`, samples
+// of an antenna's row; `GROUP`, samples of a thread, a power of two; `SUFFIX`, whether no code changes twice within a group;
+// `THREADS`, `BLOCKS` that a multiprocessor is to hold, `ROUNDS` of groups of a block, `WINDOW` bytes of each code that it needs;
+// `CHANNELS_AS_ARGUMENT`, whether the channels come with the launch, not from memory.
 //
 // A block takes a run of samples and some satellites, grid: x run, y epoch and satellites, z antennas. Each thread
-// multiplies a group of neighbouring samples by rotors that are the same for all groups, sums them with each tap's code, and turns
-// the sums by the exact phase of the group's first sample: nothing drifts.
+// multiplies a group of samples by rotors that are the same for all groups, sums them with each tap's code, and turns
+// the sums by the exact phase of the group's first sample: nothing drifts. Taps that are whole entries apart share the phase.
 //
-// With `SUFFIX` the sum of a tap is ca S_0 + (cb - ca) S_k, where S_k is the sum from sample k on, at which the code
-// changes from ca to cb: the cost of taps does not grow with the samples. The S_k lie in the thread's own column of shared memory.
+// With `SUFFIX` a group is neighbouring samples, and the sum of a tap is ca S_0 + (cb - ca) S_k, where S_k is the sum from sample k on, at
+// which the code changes from ca to cb: the cost of taps does not grow with the samples. The S_k lie in the thread's own column of
+// shared memory. Otherwise the lanes of a warp have neighbouring samples, whose entries lie in few banks.
 //
 // Entries of a code are bytes >= 0. Taken as the bits of a float, v is the denormal v 2^-149, which the multiplier
 // takes as it comes; samples are scaled by 2^90 to meet it. The offset that makes entries positive is taken off the sums.
@@ -21,12 +24,20 @@
 
 constexpr u32 VALUES = ANTENNAS_AT_ONCE * TAPS;
 constexpr u32 WARPS = THREADS / 32;
+/// Sums of a block, real and imaginary parts.
+constexpr u32 SUMS = 2 * SATELLITES_AT_ONCE * VALUES;
+static_assert(SUMS <= THREADS, "each sum has a thread");
 /// Samples of a warp's round, and of a block.
 constexpr u32 WARP_SAMPLES = 32 * GROUP;
 constexpr u32 BLOCK_SAMPLES = THREADS * GROUP * ROUNDS;
 constexpr u32 SAMPLE_BYTES = 2 * COMPONENT_BYTES;
 /// Copies of 16 bytes that make a thread's group.
 constexpr u32 COPIES = GROUP * SAMPLE_BYTES / 16;
+static_assert(COPIES == 1 || COPIES == 2 || COPIES == 4 || COPIES == 8, "lanes side by side use different banks");
+/// Samples that lie between those of a thread: with `SUFFIX` they are neighbours, else those of the lanes are, whose
+/// entries then lie in few banks.
+constexpr u32 STRIDE = SUFFIX ? 1 : 32;
+constexpr u32 LANE_STRIDE = SUFFIX ? GROUP : 1;
 constexpr float SAMPLE_SCALE = 1.2379400392853803e27f; // 2^90
 /// What `SAMPLE_SCALE`, the bytes as denormals and the integers' places make together.
 constexpr double SUM_SCALE =
@@ -36,11 +47,11 @@ constexpr u32 FRACTION = 48;
 constexpr u64 FRACTION_MASK = (1ull << FRACTION) - 1;
 
 /// One satellite over one epoch; phases are those of the sample `first`.
-struct Channel {
+struct __align__(8) Channel {
     u64 code, code_step, carrier, carrier_step;
     /// Where its code begins in the table of codes.
     u64 replica;
-    /// Entries of its code, and its place in `Systems`.
+    /// Entries of its code, and the number of its system.
     u32 length, system;
     double scale;
     /// A sample that lies on 16 bytes, in the row; samples from there to the epoch's first and to its end.
@@ -49,12 +60,41 @@ struct Channel {
     u64 last_tap;
 };
 
-/// What the satellites of a system have in common.
-struct Systems {
-    /// Offset of each tap against the last one.
-    u64 taps[SYSTEMS][TAPS];
-    /// What the entries of the codes are larger by.
-    u32 offsets[SYSTEMS];
+__device__ constexpr u64 AHEAD[SYSTEMS][TAPS] = {TAP_PHASES};
+__device__ constexpr u32 LARGER[SYSTEMS] = {OFFSETS};
+
+/// Whether two taps are whole entries apart in all systems: both meet the code's changes at the same samples.
+constexpr bool are_alike(u32 l, u32 m) {
+    for (u32 s = 0; s < SYSTEMS; s++)
+        if ((AHEAD[s][l] - AHEAD[s][m]) & FRACTION_MASK) return false;
+    return true;
+}
+/// Of each tap the first one that is alike.
+struct Leaders {
+    u32 of[TAPS];
+};
+constexpr Leaders leaders() {
+    Leaders leaders = {};
+    for (u32 l = 0; l < TAPS; l++)
+        while (!are_alike(l, leaders.of[l])) leaders.of[l]++;
+    return leaders;
+}
+__device__ constexpr Leaders LEADERS = leaders();
+
+#if CHANNELS_AS_ARGUMENT
+struct Channels {
+    Channel list[EPOCHS * SATELLITES];
+};
+#endif
+
+/// A satellite's phases at a block's first sample, and what its group needs.
+struct __align__(16) Signal {
+    /// The code's counts from the begin of its window on.
+    u64 code, code_step, carrier, carrier_step;
+    /// floor(2^(32 + shift) / step) of the code's step in units of 2^-32, rounded up.
+    u32 reciprocal, shift, system;
+    /// Where its window begins in the table of codes.
+    u32 window;
 };
 
 /// exp(-2 pi i phase / 2^64) of the upper 32 bits of a phase, by the hardware's functions.
@@ -82,6 +122,18 @@ __device__ __forceinline__ c32 sample(const u32* words, u32 k) {
 #endif
 }
 
+/// A sample that was copied as it is.
+__device__ __forceinline__ c32 sample_at(const u8* from) {
+#if COMPONENT_BYTES == 1
+    u32 word = *(const u16*)from;
+    return sample(&word, 0);
+#elif COMPONENT_BYTES == 2
+    return sample((const u32*)from, 0);
+#else
+    return *(const c32*)from;
+#endif
+}
+
 /// Copies 16 bytes past the first-level cache, of which only `present` are there; the others become zero.
 __device__ __forceinline__ void copy16(u32 to, const void* from, u32 present) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(present)
@@ -90,22 +142,35 @@ __device__ __forceinline__ void copy16(u32 to, const void* from, u32 present) {
 
 /// Where copy `j` of lane `row`'s group lies, so that lanes side by side use different banks.
 __device__ __forceinline__ u32 place(u32 row, u32 j) {
-    return COPIES > 1 ? row * COPIES + (j ^ (row / (8 / COPIES) & (COPIES - 1))) : row;
+    return SUFFIX && COPIES > 1 ? row * COPIES + (j ^ (row / (8 / COPIES) & (COPIES - 1)))
+                                : row * COPIES + j;
+}
+
+/// Adds to a counter; what the block did before is seen by the block that finds the last count.
+__device__ __forceinline__ u32 count(u32* counter) {
+    u32 before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gnss_correlate(const u8* __restrict__ samples, const u8* __restrict__ replicas,
-                   const Channel* __restrict__ channels, const __grid_constant__ Systems systems,
-                   float* __restrict__ partial, u32* __restrict__ tickets,
-                   c32* __restrict__ sums) {
+#if CHANNELS_AS_ARGUMENT
+                   const __grid_constant__ Channels table,
+#else
+                   const Channel* __restrict__ table,
+#endif
+                   float* __restrict__ partial, u32* __restrict__ tickets, c32* __restrict__ sums) {
     constexpr u32 S = SATELLITES_AT_ONCE, A = ANTENNAS_AT_ONCE, G = GROUP;
     constexpr u32 SETS = (SATELLITES + S - 1) / S;
     extern __shared__ __align__(16) u8 shared[];
     u8* windows = shared;
     uint4* staged = (uint4*)(shared + S * WINDOW);
-    c32* suffixes = (c32*)(staged + 2 * A * COPIES * THREADS);
-    __shared__ c32 rotors[S * G];
-    __shared__ float reduced[2 * S * VALUES][WARPS];
+    c32* suffixes = (c32*)(staged + A * COPIES * THREADS);
+    __shared__ __align__(16) c32 rotors[S * G];
+    __shared__ Signal signals[S];
+    __shared__ float reduced[SUMS][WARPS];
+    __shared__ double totals[THREADS];
     __shared__ bool is_last;
 
     const u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -113,70 +178,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const u32 antenna = blockIdx.z * A;
     // The last satellite stands in for those that there are not.
     auto channel = [&](u32 s) -> const Channel& {
-        return channels[epoch * SATELLITES + min(set * S + s, SATELLITES - 1u)];
+        u32 number = epoch * SATELLITES + min(set * S + s, SATELLITES - 1u);
+#if CHANNELS_AS_ARGUMENT
+        return table.list[number];
+#else
+        return table[number];
+#endif
     };
     const u32 block_first = blockIdx.x * BLOCK_SAMPLES;
     const u32 begin = channel(0).begin, end = channel(0).end, row_first = channel(0).first;
 
-    u64 code[S], code_step[S], carrier[S], carrier_step[S];
-    u32 system[S];
-    c32 acc[S][A][TAPS];
-#pragma unroll
-    for (u32 s = 0; s < S; s++) {
-        const Channel& c = channel(s);
-        system[s] = SYSTEMS == 1 ? 0 : c.system;
-        code_step[s] = c.code_step;
-        carrier_step[s] = c.carrier_step;
-        carrier[s] = c.carrier + block_first * c.carrier_step;
-        // The block's first entry of the tap that is behind: 128 bits, then modulo the code's length.
-        u64 low = block_first * c.code_step, high = __umul64hi(block_first, c.code_step);
-        u64 entries = (high << (64 - FRACTION)) + (low >> FRACTION);
-        u64 fraction = (low & FRACTION_MASK) + (c.code & FRACTION_MASK) + (c.last_tap & FRACTION_MASK);
-        entries += (c.code >> FRACTION) + (c.last_tap >> FRACTION) + (fraction >> FRACTION);
-        u32 entry = (u32)(entries % c.length);
-        // Whole vectors are copied: what comes before the entry is skipped.
-        u32 skipped = entry & 15;
-        code[s] = (fraction & FRACTION_MASK) + ((u64)skipped << FRACTION);
-        const uint4* from = (const uint4*)(replicas + c.replica + (entry - skipped));
-        uint4* to = (uint4*)(windows + s * WINDOW);
-        for (u32 i = thread; i < WINDOW / 16; i += THREADS) to[i] = __ldg(from + i);
-#pragma unroll
-        for (u32 a = 0; a < A; a++)
-#pragma unroll
-            for (u32 l = 0; l < TAPS; l++) acc[s][a][l] = {0, 0};
-    }
-    for (u32 i = thread; i < S * G; i += THREADS)
-        rotors[i] = SAMPLE_SCALE * exact_rotor(channel(i / G).carrier_step * (i % G));
-#if SUFFIX
-    u32 reciprocal[S], shift[S];
-#pragma unroll
-    for (u32 s = 0; s < S; s++) {
-        // floor(2^(32 + b) / step), b = floor(log2 step), of the step's upper 32 bits rounded up.
-        u32 step = (u32)(code_step[s] >> 16) + 1;
-        shift[s] = 31 - __clz(step);
-        reciprocal[s] = (u32)min(0xffffffffull, (1ull << (32 + shift[s])) / step);
-    }
-#pragma unroll
-    for (u32 a = 0; a < A; a++) suffixes[(a * (G + 1) + G) * THREADS + thread] = {0, 0};
-#endif
-
-    // A warp copies for itself: round r+1 comes in while r is worked on.
+    // A warp copies for itself: the next round comes in while one is worked on.
     auto fetch = [&](u32 round) {
         u32 at = block_first + round * THREADS * G + warp * WARP_SAMPLES;
+        u32 to = shared_address(staged + warp * 32 * COPIES);
 #pragma unroll
         for (u32 a = 0; a < A; a++) {
-            u64 row = (u64)(antenna + a) * ROW;
-            const u8* from = samples + (row + row_first + at) * SAMPLE_BYTES;
+            const u8* row = samples + ((u64)(antenna + a) * ROW + row_first + at) * SAMPLE_BYTES;
             // What is left of the row: nothing beyond it is touched.
-            i64 left = ((i64)ROW - row_first - at) * SAMPLE_BYTES;
+            u32 left = ROW - min(row_first + at, (u32)ROW);
 #pragma unroll
             for (u32 i = 0; i < COPIES; i++) {
                 u32 copy = i * 32 + lane;
-                i64 present = min(max(left - (i64)copy * 16, 0ll), 16ll);
-                u32 to = (round % 2 * A + a) * COPIES * THREADS + warp * 32 * COPIES;
-                const u8* source = present > 0 ? from + copy * 16 : samples;
-                copy16(shared_address(staged + to + place(copy / COPIES, copy % COPIES)), source,
-                       (u32)present);
+                u32 place_at = to + 16 * (a * COPIES * THREADS + place(copy / COPIES, copy % COPIES));
+                if (left >= WARP_SAMPLES) {
+                    cp_async16(place_at, row + copy * 16, true);
+                } else {
+                    u32 bytes = left * SAMPLE_BYTES;
+                    u32 present = bytes > copy * 16 ? min(bytes - copy * 16, 16u) : 0;
+                    copy16(place_at, present ? row + copy * 16 : samples, present);
+                }
             }
         }
         cp_async_commit();
@@ -185,30 +216,80 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         return round < ROUNDS && block_first + round * THREADS * G + warp * WARP_SAMPLES < end;
     };
     if (is_due(0)) fetch(0);
+
+    if (thread < S) {
+        const Channel& c = channel(thread);
+        // The block's first entry of the tap that is behind: 128 bits, then modulo the code's length.
+        u64 low = block_first * c.code_step, high = __umul64hi(block_first, c.code_step);
+        u64 entries = (high << (64 - FRACTION)) + (low >> FRACTION);
+        u64 fraction = (low & FRACTION_MASK) + (c.code & FRACTION_MASK) + (c.last_tap & FRACTION_MASK);
+        entries += (c.code >> FRACTION) + (c.last_tap >> FRACTION) + (fraction >> FRACTION);
+        u32 entry = (u32)(entries % c.length);
+        // Whole vectors are copied: what comes before the entry is skipped.
+        u32 skipped = entry & 15;
+        u32 step = (u32)(c.code_step >> 16) + 1, shift = 31 - __clz(step);
+        signals[thread] = {
+            (fraction & FRACTION_MASK) + ((u64)skipped << FRACTION),
+            c.code_step,
+            c.carrier + block_first * c.carrier_step,
+            c.carrier_step,
+            (u32)min(0xffffffffull, (1ull << (32 + shift)) / step),
+            shift,
+            SYSTEMS == 1 ? 0 : c.system,
+            (u32)c.replica + entry - skipped,
+        };
+    }
+    for (u32 i = thread; i < S * G; i += THREADS)
+        rotors[i] = SAMPLE_SCALE * exact_rotor(channel(i / G).carrier_step * (i % G * STRIDE));
+#if SUFFIX
+#pragma unroll
+    for (u32 a = 0; a < A; a++) suffixes[(a * (G + 1) + G) * THREADS + thread] = {0, 0};
+#endif
+    __syncthreads();
+    for (u32 i = thread; i < S * (WINDOW / 16); i += THREADS) {
+        u32 s = i / (WINDOW / 16);
+        const uint4* from = (const uint4*)(replicas + signals[s].window);
+        ((uint4*)windows)[i] = __ldg(from + i % (WINDOW / 16));
+    }
+    c32 acc[S][A][TAPS];
+#pragma unroll
+    for (u32 s = 0; s < S; s++)
+#pragma unroll
+        for (u32 a = 0; a < A; a++)
+#pragma unroll
+            for (u32 l = 0; l < TAPS; l++) acc[s][a][l] = {0, 0};
     __syncthreads();
 
+#pragma unroll 1
     for (u32 round = 0; is_due(round); round++) {
         // From the block's first sample.
-        const u32 warp_at = round * THREADS * G + warp * WARP_SAMPLES, at = warp_at + lane * G;
+        const u32 warp_at = round * THREADS * G + warp * WARP_SAMPLES, at = warp_at + lane * LANE_STRIDE;
         cp_async_wait<0>();
         __syncwarp();
         c32 x[A][G];
 #pragma unroll
         for (u32 a = 0; a < A; a++) {
+            const uint4* from = staged + (a * THREADS + warp * 32) * COPIES;
+#if SUFFIX
             u32 words[COPIES * 4];
-            u32 from = (round % 2 * A + a) * COPIES * THREADS + warp * 32 * COPIES;
 #pragma unroll
             for (u32 j = 0; j < COPIES; j++)
-                *reinterpret_cast<uint4*>(words + 4 * j) = staged[from + place(lane, j)];
+                *reinterpret_cast<uint4*>(words + 4 * j) = from[place(lane, j)];
 #pragma unroll
             for (u32 k = 0; k < G; k++) x[a][k] = sample(words, k);
+#else
+#pragma unroll
+            for (u32 k = 0; k < G; k++) x[a][k] = sample_at((const u8*)from + (k * 32 + lane) * SAMPLE_BYTES);
+#endif
         }
+        // All lanes have read.
+        __syncwarp();
         if (is_due(round + 1)) fetch(round + 1);
         u32 first = block_first + warp_at;
         if (first < begin || first + WARP_SAMPLES > end) {
 #pragma unroll
             for (u32 k = 0; k < G; k++) {
-                u32 n = block_first + at + k;
+                u32 n = block_first + at + k * STRIDE;
                 if (n < begin || n >= end) {
 #pragma unroll
                     for (u32 a = 0; a < A; a++) x[a][k] = {0, 0};
@@ -217,73 +298,95 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
 #pragma unroll
         for (u32 s = 0; s < S; s++) {
-            const c32 turn = rotor(carrier[s] + at * carrier_step[s]);
-            const u64 phase = code[s] + at * code_step[s];
+            const Signal signal = signals[s];
+            const c32 turn = rotor(signal.carrier + at * signal.carrier_step);
+            const u64 phase = signal.code + at * signal.code_step;
             const u8* window = windows + s * WINDOW;
-            const u64* taps = systems.taps[system[s]];
-            const float offset = __uint_as_float(systems.offsets[system[s]]);
+            const u64* taps = AHEAD[signal.system];
+            const float offset = __uint_as_float(LARGER[signal.system]);
+            // Two at a time.
+            const float4* pairs = (const float4*)(rotors + s * G);
 #if SUFFIX
-            c32 total[A];
+            c32 total[A], sum[A];
             c32* column = suffixes + thread;
 #pragma unroll
-            for (u32 a = 0; a < A; a++) {
-                c32 sum = {0, 0};
+            for (u32 a = 0; a < A; a++) sum[a] = {0, 0};
 #pragma unroll
-                for (u32 k = G - 1; k > 0; k--) {
-                    sum = fma(x[a][k], rotors[s * G + k], sum);
-                    column[(a * (G + 1) + k) * THREADS] = sum;
+            for (u32 pair = G / 2; pair-- > 0;) {
+                const float4 two = pairs[pair];
+#pragma unroll
+                for (u32 a = 0; a < A; a++) {
+                    sum[a] = fma(x[a][2 * pair + 1], {two.z, two.w}, sum[a]);
+                    column[(a * (G + 1) + 2 * pair + 1) * THREADS] = sum[a];
+                    if (pair == 0) {
+                        total[a] = sum[a] + SAMPLE_SCALE * x[a][0];
+                    } else {
+                        sum[a] = fma(x[a][2 * pair], {two.x, two.y}, sum[a]);
+                        column[(a * (G + 1) + 2 * pair) * THREADS] = sum[a];
+                    }
                 }
-                total[a] = sum + SAMPLE_SCALE * x[a][0];
             }
+            c32 later[TAPS][A];
 #pragma unroll
             for (u32 l = 0; l < TAPS; l++) {
-                u64 p = phase + taps[l];
+                const u64 p = phase + taps[l];
                 const u8* entry = window + (u32)(p >> FRACTION);
                 float ca = __uint_as_float((u32)entry[0]);
                 float change = __uint_as_float((u32)entry[1]) - ca;
                 ca -= offset;
-                // The first sample beyond the entry: floor((2^48 - 1 - fraction) / step), or one less, and one.
-                u64 left = ~p & FRACTION_MASK;
-                u32 k = __umulhi((u32)(left >> 16), reciprocal[s]) >> shift[s];
-                k = min(k, G);
-                k += (k + 1) * code_step[s] <= left;
-                k = min(k + 1, G);
+                if (LEADERS.of[l] == l) {
+                    // The first sample beyond the entry: floor((2^48 - 1 - fraction) / step), or one less, and one.
+                    u32 k = (__umulhi(~(u32)(p >> 16), signal.reciprocal) >> signal.shift) + 1;
+                    u64 there = (p & FRACTION_MASK) + k * signal.code_step;
+                    k = min(k + 1 - (u32)(there >> FRACTION), G);
+#pragma unroll
+                    for (u32 a = 0; a < A; a++) later[l][a] = column[(a * (G + 1) + k) * THREADS];
+                }
 #pragma unroll
                 for (u32 a = 0; a < A; a++) {
-                    c32 later = column[(a * (G + 1) + k) * THREADS];
-                    c32 sum = ca * total[a] + change * later;
-                    acc[s][a][l] = fma(sum, turn, acc[s][a][l]);
+                    c32 of_tap = ca * total[a] + change * later[LEADERS.of[l]][a];
+                    acc[s][a][l] = fma(of_tap, turn, acc[s][a][l]);
                 }
             }
 #else
-            c32 mixed[A][G], total[A];
+            c32 mixed[A][G], sum[TAPS][A];
 #pragma unroll
             for (u32 a = 0; a < A; a++) {
-                total[a] = {0, 0};
+                c32 total = {0, 0};
 #pragma unroll
-                for (u32 k = 0; k < G; k++) {
-                    mixed[a][k] = k == 0 ? SAMPLE_SCALE * x[a][k] : x[a][k] * rotors[s * G + k];
-                    total[a] = total[a] + mixed[a][k];
+                for (u32 pair = 0; pair < G / 2; pair++) {
+                    const float4 two = pairs[pair];
+                    mixed[a][2 * pair] = pair == 0 ? SAMPLE_SCALE * x[a][0] : x[a][2 * pair] * c32{two.x, two.y};
+                    mixed[a][2 * pair + 1] = x[a][2 * pair + 1] * c32{two.z, two.w};
+                    total = total + mixed[a][2 * pair] + mixed[a][2 * pair + 1];
                 }
-                total[a] = -offset * total[a];
+                total = -offset * total;
+#pragma unroll
+                for (u32 l = 0; l < TAPS; l++) sum[l][a] = total;
             }
 #pragma unroll
-            for (u32 l = 0; l < TAPS; l++) {
-                u64 p = phase + taps[l];
-                c32 sum[A];
-#pragma unroll
-                for (u32 a = 0; a < A; a++) sum[a] = total[a];
+            for (u32 m = 0; m < TAPS; m++) {
+                if (LEADERS.of[m] != m) continue;
+                u64 p = phase + taps[m];
 #pragma unroll
                 for (u32 k = 0; k < G; k++) {
-                    float value = __uint_as_float((u32)window[(u32)(p >> FRACTION)]);
-                    p += code_step[s];
+                    const u8* entry = window + (u32)(p >> FRACTION);
 #pragma unroll
-                    for (u32 a = 0; a < A; a++)
-                        sum[a] = {fmaf(value, mixed[a][k].x, sum[a].x), fmaf(value, mixed[a][k].y, sum[a].y)};
+                    for (u32 l = m; l < TAPS; l++) {
+                        if (LEADERS.of[l] != m) continue;
+                        float value = __uint_as_float((u32)entry[(i32)((i64)(taps[l] - taps[m]) >> FRACTION)]);
+#pragma unroll
+                        for (u32 a = 0; a < A; a++)
+                            sum[l][a] = {fmaf(value, mixed[a][k].x, sum[l][a].x),
+                                         fmaf(value, mixed[a][k].y, sum[l][a].y)};
+                    }
+                    p += STRIDE * signal.code_step;
                 }
-#pragma unroll
-                for (u32 a = 0; a < A; a++) acc[s][a][l] = fma(sum[a], turn, acc[s][a][l]);
             }
+#pragma unroll
+            for (u32 l = 0; l < TAPS; l++)
+#pragma unroll
+                for (u32 a = 0; a < A; a++) acc[s][a][l] = fma(sum[l][a], turn, acc[s][a][l]);
 #endif
         }
     }
@@ -314,30 +417,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         outputs[row * 2 * TAPS + value % (2 * VALUES)] = (float)(sum * channel(s).scale * SUM_SCALE);
     };
     const u32 blocks = gridDim.x, task = blockIdx.z * gridDim.y + blockIdx.y;
-    for (u32 value = thread; value < 2 * S * VALUES; value += THREADS) {
+    float* parts = partial + (u64)task * blocks * SUMS;
+    if (thread < SUMS) {
         float sum = 0;
 #pragma unroll
-        for (u32 w = 0; w < WARPS; w++) sum += reduced[value][w];
-        if (blocks == 1) {
-            write(value, sum);
-        } else {
-            __stcg(partial + ((u64)task * 2 * S * VALUES + value) * blocks + blockIdx.x, sum);
-            __threadfence();
-        }
+        for (u32 w = 0; w < WARPS; w++) sum += reduced[thread][w];
+        if (blocks == 1)
+            write(thread, sum);
+        else
+            __stcg(parts + blockIdx.x * SUMS + thread, sum);
     }
     if (blocks == 1) return;
     __syncthreads();
-    if (thread == 0) is_last = atomicAdd(tickets + task, 1) == blocks - 1;
+    if (thread == 0) is_last = count(tickets + task) == blocks - 1;
     __syncthreads();
     if (!is_last) return;
-    __threadfence();
-    for (u32 value = warp; value < 2 * S * VALUES; value += WARPS) {
-        const float* parts = partial + ((u64)task * 2 * S * VALUES + value) * blocks;
-        double sum = 0;
-        for (u32 i = lane; i < blocks; i += 32) sum += __ldcg(parts + i);
+    // Threads share the blocks, so that many loads are under way.
+    constexpr u32 SHARES = THREADS / SUMS;
+    double total = 0;
+    if (thread < SHARES * SUMS) {
+#pragma unroll 8
+        for (u32 i = thread / SUMS; i < blocks; i += SHARES) total += __ldcg(parts + i * SUMS + thread % SUMS);
+    }
+    totals[thread] = total;
+    __syncthreads();
+    if (thread < SUMS) {
+        total = 0;
 #pragma unroll
-        for (u32 half = 16; half; half /= 2) sum += __shfl_xor_sync(~0u, sum, half);
-        if (lane == 0) write(value, sum);
+        for (u32 share = 0; share < SHARES; share++) total += totals[share * SUMS + thread];
+        write(thread, total);
     }
     // For the next launch.
     if (thread == 0) tickets[task] = 0;

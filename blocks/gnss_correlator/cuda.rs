@@ -5,7 +5,7 @@ use super::geometry::{Geometry, THREADS, alignment};
 use super::{Channel, Counts, GnssCorrelator, Shape};
 use crate::gnss::{Replica, System, phase};
 use crate::gpu::{self, Table};
-use fxgraph::cuda::{Arg, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
+use fxgraph::cuda::{Arg, Defines, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
 use std::sync::Arc;
@@ -25,7 +25,9 @@ pub(super) struct Cuda {
     /// All codes of all systems, each as long again as a block reads.
     replicas: DeviceArray<u8>,
     /// `Channel` of each epoch and satellite.
-    table: Table<u64>,
+    words: Vec<u64>,
+    /// The same on the device, unless they are few: then they go with the launch, which costs no copy.
+    table: Option<Table<u64>>,
     /// `[task][value][run]`, and how many runs of each task are done.
     partial: DeviceArray<f32>,
     tickets: DeviceArray<u32>,
@@ -38,8 +40,8 @@ struct Codes {
     systems: Vec<(System, usize, usize, i8)>,
     /// Offset of the tap that is behind all others, in chips.
     last_chips: f64,
-    /// `Systems` of the kernel.
-    common: Vec<u8>,
+    /// `[system][tap]`: how far each tap is before that one, as a phase of the code.
+    ahead: Vec<u64>,
 }
 
 /// Systems of the satellites, each once.
@@ -65,6 +67,16 @@ fn row_bytes(replica: &Replica, window: usize) -> usize {
     (replica.entries().len() + window).next_multiple_of(16)
 }
 
+/// Words of the channels of a frame.
+fn channel_words(shape: &Shape) -> usize {
+    shape.epochs * shape.satellites * CHANNEL_WORDS
+}
+
+/// Whether so many words of channels are an argument of the launch: of its 4 KiB the addresses take 40 bytes.
+fn is_argument(words: usize) -> bool {
+    words <= (4096 - 40) / 8
+}
+
 /// Bytes of the block's own arrays.
 pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
     const MANY_MULTIPROCESSORS: usize = 256;
@@ -75,7 +87,8 @@ pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize 
     };
     let codes: usize = systems(parameters).into_iter().map(of_system).sum();
     let [runs, sets, antennas] = geometry.blocks(shape);
-    let table = Table::<u64>::device_bytes(shape.epochs * shape.satellites * CHANNEL_WORDS);
+    let words = channel_words(shape);
+    let table = if is_argument(words) { 0 } else { Table::<u64>::device_bytes(words) };
     codes + table + 4 * sets * antennas * (1 + geometry.values(shape) * runs)
 }
 
@@ -84,7 +97,7 @@ impl Codes {
     fn new(parameters: &GnssCorrelator, taps: usize, window: usize) -> (Vec<u8>, Self) {
         let mut bytes = Vec::new();
         let mut known = Vec::new();
-        let (mut offsets, mut ahead) = (Vec::new(), Vec::new());
+        let mut ahead = Vec::new();
         for system in systems(parameters) {
             let begin = bytes.len();
             let replicas = (1..=system.last_prn()).filter_map(|prn| Replica::new(system, prn));
@@ -105,14 +118,21 @@ impl Codes {
                 .iter()
                 .map(|chips| ((tap(*chips) + wrap - last) % wrap) as u64);
             ahead.extend(places);
-            offsets.push((-i16::from(least)) as u32);
             known.push((system, begin, row, least));
         }
         debug_assert_eq!(ahead.len(), taps * known.len());
-        let mut common: Vec<u8> = ahead.iter().flat_map(|ahead| ahead.to_le_bytes()).collect();
-        common.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
-        common.resize(common.len().next_multiple_of(8), 0);
-        (bytes, Self { systems: known, last_chips: last_tap(parameters), common })
+        (bytes, Self { systems: known, last_chips: last_tap(parameters), ahead })
+    }
+
+    /// The kernel's parameters that are made of them.
+    fn defines(&self) -> Defines {
+        let phases = self.ahead.iter().map(|ahead| format!("{ahead:#x}")).collect::<Vec<_>>();
+        let offsets = self.systems.iter().map(|(.., least)| (-i16::from(*least)).to_string());
+        vec![
+            ("SYSTEMS", self.systems.len().to_string()),
+            ("TAP_PHASES", phases.join(",")),
+            ("OFFSETS", offsets.collect::<Vec<_>>().join(",")),
+        ]
     }
 
     /// The kernel's `Channel` of a satellite whose epoch begins at sample `start` of the frame.
@@ -156,7 +176,10 @@ impl Cuda {
         let device = lane.device();
         let geometry = geometry(parameters, &shape, device.properties().multiprocessors);
         let (bytes, codes) = Codes::new(parameters, shape.taps, geometry.window);
-        let defines = geometry.defines(&shape, codes.systems.len());
+        let words = channel_words(&shape);
+        let mut defines = geometry.defines(&shape);
+        defines.push(("CHANNELS_AS_ARGUMENT", u8::from(is_argument(words)).to_string()));
+        defines.extend(codes.defines());
         let program = gpu::program(device, "gnss_correlator.cu", defines)?;
         let blocks = geometry.blocks(&shape);
         let [runs, sets, antennas] = blocks;
@@ -165,7 +188,8 @@ impl Cuda {
             kernel: program.kernel("gnss_correlate", geometry.shared_bytes(&shape))?,
             grid: Grid::new(blocks, THREADS),
             replicas: DeviceArray::from_slice(device, &bytes)?,
-            table: Table::new(device, shape.epochs * shape.satellites * CHANNEL_WORDS)?,
+            table: if is_argument(words) { None } else { Some(Table::new(device, words)?) },
+            words: vec![0; words],
             partial: DeviceArray::new(device, tasks * geometry.values(&shape) * runs)?,
             tickets: DeviceArray::zeros(device, tasks)?,
             lane,
@@ -183,10 +207,8 @@ impl Cuda {
         for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
             self.channels.set(from, channels);
         }
-        let slot = self.lane.begin(start)?;
         let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
-        let rows =
-            self.table.host_mut(slot).chunks_exact_mut(self.shape.satellites * CHANNEL_WORDS);
+        let rows = self.words.chunks_exact_mut(self.shape.satellites * CHANNEL_WORDS);
         for (epoch, row) in rows.enumerate() {
             let timestamp = start.saturating_add((epoch * len) as u64);
             self.channels.advance(timestamp);
@@ -196,20 +218,23 @@ impl Cuda {
                 words.copy_from_slice(&self.codes.describe(channel, timestamp, place));
             }
         }
+        let slot = self.lane.begin(start)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.lane.tables();
-        self.table.send(
-            &self.lane,
-            slot,
-            0..self.shape.epochs * self.shape.satellites * CHANNEL_WORDS,
-        )?;
-        self.lane.work()?;
+        let channels = match &mut self.table {
+            Some(table) => {
+                table.host_mut(slot).copy_from_slice(&self.words);
+                self.lane.tables();
+                table.send(&self.lane, slot, 0..self.words.len())?;
+                self.lane.work()?;
+                table.address(slot).into()
+            }
+            None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
+        };
         let arguments = [
             from.into(),
             self.replicas.address().into(),
-            self.table.address(slot).into(),
-            Arg::Bytes(&self.codes.common),
+            channels,
             self.partial.address().into(),
             self.tickets.address().into(),
             to.into(),
@@ -266,20 +291,19 @@ mod tests {
 
     /// What the kernel is to make of the words of a channel, in double precision.
     fn interpret(words: &[u64], codes: &[u8], all: &Codes, samples: &[[i16; 2]]) -> Vec<Complex64> {
-        let (taps, common) = (3, &all.common);
-        let word = |at: usize| u64::from_le_bytes(common[8 * at..][..8].try_into().unwrap());
+        let taps = 3;
         let (length, system) = (words[5] & 0xffff_ffff, (words[5] >> 32) as usize);
         let (first, begin, end) = (words[7] & 0xffff_ffff, words[7] >> 32, words[8] & 0xffff_ffff);
-        let offset = common[8 * taps * all.systems.len() + 4 * system];
+        let offset = -f64::from(all.systems[system].3);
         let scale = f64::from_bits(words[6]);
         (0..taps)
             .map(|tap| {
-                let ahead = i128::from(words[9]) + i128::from(word(system * taps + tap));
+                let ahead = i128::from(words[9]) + i128::from(all.ahead[system * taps + tap]);
                 let sum = (begin..end).map(|n| {
                     let phase = i128::from(words[0]) + i128::from(words[1]) * i128::from(n) + ahead;
                     let wrap = i128::from(length) << CODE_FRACTION_BITS;
                     let entry = phase.rem_euclid(wrap) as u64 / ENTRY;
-                    let value = f64::from(codes[(words[4] + entry) as usize]) - f64::from(offset);
+                    let value = f64::from(codes[(words[4] + entry) as usize]) - offset;
                     let turns =
                         words[2].wrapping_add(words[3].wrapping_mul(n)) as f64 / 2.0_f64.powi(64);
                     let [re, im] = samples[(first + n) as usize].map(f64::from);
@@ -300,12 +324,11 @@ mod tests {
         }))
         .unwrap();
         let (_, codes) = Codes::new(&kind, taps_chips.len(), 64);
-        let mut ahead =
-            codes.common.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let mut ahead = codes.ahead.iter();
         for channel in kind.channels(6e6).unwrap() {
             let last = codes.describe(&channel, 0, (0, 100, 4))[9];
             for tap in &channel.taps {
-                let sum = u128::from(last) + u128::from(ahead.next().unwrap());
+                let sum = u128::from(last) + u128::from(*ahead.next().unwrap());
                 assert_eq!(sum % u128::from(channel.nco.code_wrap), u128::from(*tap));
             }
         }

@@ -11,8 +11,12 @@ use fxgraph::{Dtype, diagnostic::codes};
 pub const THREADS: usize = 128;
 /// Most taps: their sums stay in registers.
 pub const MAX_TAPS: usize = 8;
-/// Entries of codes that a block keeps, of all its satellites together.
-const WINDOW_BYTES: usize = 16 << 10;
+/// Entries of codes that a block keeps, of all its satellites together, and of one of them: phases within a block
+/// have 16 bits before the point.
+const WINDOW_BYTES: usize = 36 << 10;
+const MOST_WINDOW_BYTES: usize = 30 << 10;
+/// Most rounds that are worth a longer block.
+const MAX_ROUNDS: usize = 512;
 /// Blocks in y that a grid may have.
 const MAX_BLOCKS: usize = 65_535;
 
@@ -50,6 +54,18 @@ fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
     CHIP_RATE_HZ * per_chip * stretch / rate_hz
 }
 
+/// The time of `blocks` blocks that a multiprocessor gets, of which it holds `resident` at once, each with
+/// so much `work`: one for a group of samples and one for each satellite of it.
+///
+/// A block's own work takes a quarter of its time, so that four share a multiprocessor's pipes, but each group of them comes to its
+/// first sum and to its last only after some memory latencies. Fitted to an H200.
+fn time(blocks: usize, resident: usize, work: usize) -> f64 {
+    const LATENCIES: f64 = 8.0;
+    const SHARE: f64 = 0.25;
+    let waves = blocks.div_ceil(resident) as f64;
+    blocks as f64 * work as f64 * SHARE + waves * (LATENCIES + work as f64)
+}
+
 impl Geometry {
     /// For satellites of `systems`, taps that are `span_chips` apart in all, and a GPU of so many multiprocessors.
     pub fn new(
@@ -67,29 +83,44 @@ impl Geometry {
         let most = if shape.samples.dtype == Dtype::Cf32 { 2 } else { 4 };
         let antennas_at_once = (1..=most).rev().find(|n| antennas.is_multiple_of(*n)).unwrap_or(1);
         let is_one = antennas_at_once == 1;
-        let group = if is_one { 16 } else { 8 };
-        let suffix = group as f64 * step < 1.0;
         let few_taps = shape.taps <= 3;
-        let (most, resident) = match (suffix, is_one) {
-            (true, true) => (if few_taps { 4 } else { 2 }, 4),
-            (true, false) => (if few_taps { 2 } else { 1 }, if few_taps { 3 } else { 2 }),
-            (false, true) => (if few_taps { 2 } else { 1 }, 3),
-            (false, false) => (1, 2),
+        let is_float = shape.samples.dtype == Dtype::Cf32;
+        let groups: &[usize] = match (is_one, few_taps && !is_float) {
+            (true, true) => &[32, 16],
+            (true, false) => &[16],
+            (false, _) => &[8],
         };
-        let satellites_at_once =
-            [4, 2, 1].into_iter().find(|n| *n <= most && *n <= shape.satellites);
-        let satellites_at_once = satellites_at_once.unwrap_or(1);
-        let sets = shape.satellites.div_ceil(satellites_at_once);
-        let tasks = shape.epochs * sets * (antennas / antennas_at_once);
+        // The longer a group, the less the taps cost, as long as its code changes once at most.
+        let suffix_group = groups.iter().copied().find(|group| *group as f64 * step < 1.0);
+        let suffix = suffix_group.is_some();
+        let group = suffix_group.unwrap_or(if is_one { 16 } else { 8 });
+        // What the registers allow: satellites at once, and blocks of a multiprocessor.
+        let choices: &[(usize, usize)] = match (suffix, is_one) {
+            (true, true) if few_taps => &[(4, 4), (2, 4), (1, 4)],
+            (true, true) => &[(2, 4), (1, 4)],
+            (true, false) if few_taps => &[(2, 3), (1, 3)],
+            (false, true) if few_taps => &[(2, 4), (1, 6)],
+            (false, true) => &[(1, 3)],
+            (_, false) => &[(1, 2)],
+        };
         let samples = shape.samples_per_epoch() + alignment(shape) - 1;
         let all_rounds = samples.div_ceil(THREADS * group);
-        // Blocks that share an epoch pay for a second sum: no more of them than fill the GPU once.
-        let wanted = (multiprocessors * resident / tasks.max(1)).max(1);
         let span = span_chips * per_chip as f64;
-        let room = (WINDOW_BYTES / satellites_at_once) as f64 - span;
         let of_round = (THREADS * group) as f64 * step;
-        let fitting = ((room / of_round) as usize).max(1);
-        let rounds = all_rounds.div_ceil(wanted).min(fitting);
+        let cuts = choices.iter().flat_map(|&(satellites_at_once, resident)| {
+            let room = (WINDOW_BYTES / satellites_at_once).min(MOST_WINDOW_BYTES) as f64 - span;
+            let fitting = ((room / of_round) as usize).clamp(1, MAX_ROUNDS);
+            (1..=all_rounds.min(fitting)).map(move |rounds| (satellites_at_once, resident, rounds))
+        });
+        let cost = |&(satellites_at_once, resident, rounds): &(usize, usize, usize)| {
+            let sets = shape.satellites.div_ceil(satellites_at_once);
+            let tasks = shape.epochs * sets * (antennas / antennas_at_once);
+            let blocks = tasks * all_rounds.div_ceil(rounds);
+            let most = blocks.div_ceil(multiprocessors.max(1));
+            time(most, resident, rounds * (1 + satellites_at_once))
+        };
+        let best = cuts.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let (satellites_at_once, resident, rounds) = best.unwrap_or((1, 1, 1));
         // One entry for each end, one that a change leads to, and what lies before it in its 16 bytes.
         let window = (of_round * rounds as f64 + span).ceil() as usize + 3 + 15;
         Self {
@@ -118,17 +149,16 @@ impl Geometry {
     pub fn shared_bytes(&self, shape: &Shape) -> usize {
         let group_bytes = self.group * shape.samples.dtype.bytes(1);
         let suffixes = if self.suffix { 8 * (self.group + 1) } else { 0 };
-        let of_thread = self.antennas_at_once * (2 * group_bytes + suffixes);
+        let of_thread = self.antennas_at_once * (group_bytes + suffixes);
         self.satellites_at_once * self.window + THREADS * of_thread
     }
 
-    pub fn defines(&self, shape: &Shape, systems: usize) -> Defines {
+    pub fn defines(&self, shape: &Shape) -> Defines {
         crate::gpu::numbers([
             ("COMPONENT_BYTES", component_bytes(shape)),
             ("ANTENNAS", shape.samples.antennas),
             ("ANTENNAS_AT_ONCE", self.antennas_at_once),
             ("TAPS", shape.taps),
-            ("SYSTEMS", systems),
             ("EPOCHS", shape.epochs),
             ("SATELLITES", shape.satellites),
             ("SATELLITES_AT_ONCE", self.satellites_at_once),
