@@ -113,6 +113,16 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// Whether `text` is the name of a block as a flowgraph that is written out has it: `f[0].pfb`.
+pub(super) fn is_full_name(text: &str) -> bool {
+    text.split('.').all(|part| match part.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
+        Some((name, index)) => {
+            is_name(name) && index.parse::<usize>().is_ok_and(|parsed| parsed.to_string() == index)
+        }
+        None => is_name(part),
+    })
+}
+
 /// Whether `key` may be a name; complains if not.
 fn name(key: &Key, problems: &mut Problems) -> bool {
     let good = is_name(&key.text);
@@ -148,7 +158,7 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
             }
             "device" if is_main => document.device = Some(node.clone()),
             "flowgraph" if is_main => document.name = text(node, problems),
-            "blocks" if is_main => document.blocks = entries(node, problems),
+            "blocks" if is_main => document.blocks = entries(node, is_full_name, problems),
             "tests" if is_main => document.tests = list(node, problems).to_vec(),
             other => {
                 let mut problem = unknown_key(key, known);
@@ -256,7 +266,7 @@ fn template(key: &Key, node: &Node, problems: &mut Problems) -> Template {
                 }
             }
             "parameters" => template.parameters = declarations(node, problems),
-            "blocks" => template.blocks = entries(node, problems),
+            "blocks" => template.blocks = entries(node, is_name, problems),
             "outputs" => {
                 for (key, node) in map(node, problems) {
                     if name(key, problems) && text(node, problems).is_some() {
@@ -284,11 +294,11 @@ pub(super) fn doubled(what: &str, key: &Key, first: Span) -> Diagnostic {
         .note(first, "first here")
 }
 
-fn entries(node: &Node, problems: &mut Problems) -> Vec<Entry> {
+fn entries(node: &Node, is_named: fn(&str) -> bool, problems: &mut Problems) -> Vec<Entry> {
     let entries = map(node, problems);
     let mut good = Vec::new();
     for (key, node) in entries {
-        if name(key, problems) {
+        if is_named(&key.text) || name(key, problems) {
             good.push(entry(key, node, problems));
         }
     }

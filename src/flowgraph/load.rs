@@ -1,13 +1,13 @@
 //! All steps in order.
 
-use super::document::Document;
+use super::document::{Document, doubled};
 use super::expand::{Expansion, Instance};
 use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
-use super::value::{Node, Value};
+use super::value::{Key, Node, Value};
 use super::{Loaded, Sources, check, include, test_read, transfers};
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
 use crate::recording::Recorders;
@@ -82,6 +82,7 @@ fn plan(
     let mut expansion = Expansion::new(registry, ground, document, problems);
     expansion.run(document, &names);
     let (blocks, scopes) = (expansion.blocks, expansion.scopes);
+    named_twice(&blocks, problems);
     let feeds = Resolver::new(&blocks, &scopes, &budget, problems).run();
     let shadows: Vec<(usize, Node, Option<Node>)> = blocks
         .iter()
@@ -195,6 +196,17 @@ fn tests(
     tests
 }
 
+/// Complains about a block that stands in the file by the full name of one that a template or `replicate` makes.
+fn named_twice(instances: &[Instance<'_>], problems: &mut Vec<Diagnostic>) {
+    let mut seen = HashMap::new();
+    for block in instances {
+        if let Some(first) = seen.insert(&block.name, block.key) {
+            let key = Key { text: block.name.clone(), span: block.key };
+            problems.push(doubled("block", &key, first));
+        }
+    }
+}
+
 /// Complains about sockets and files that two blocks claim.
 fn claimed_twice(
     planned: &[Option<PlannedBlock>],
@@ -271,10 +283,16 @@ pub(super) fn seal(plan: &mut Plan) {
     plan.resolved_yaml = Arc::from(resolved);
 }
 
-/// The flowgraph as it runs: everything computed, nothing defaulted away.
+/// The flowgraph as it runs: everything computed, nothing defaulted away. It is a flowgraph that is read like any
+/// other, and comes to the same.
 fn resolved(plan: &Plan) -> Json {
+    let value = |parameter: &ParameterInfo| match plainly(&parameter.value) {
+        // A mapping that stands there alone declares the parameter.
+        mapping @ Json::Object(_) => json!({ "default": mapping }),
+        other => other,
+    };
     let parameters: Map<String, Json> =
-        plan.parameters.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
+        plan.parameters.iter().map(|p| (p.name.clone(), value(p))).collect();
     let blocks: Map<String, Json> = plan
         .blocks
         .iter()
@@ -300,7 +318,7 @@ fn resolved(plan: &Plan) -> Json {
             let mut value = json!({
                 "kind": block.kind,
                 "inputs": inputs,
-                "parameters": block.parameters,
+                "parameters": plainly(&block.parameters),
                 "thread": thread,
                 "queue": block.queue,
                 "device": block.device.to_string(),
@@ -308,10 +326,23 @@ fn resolved(plan: &Plan) -> Json {
                 "on_fault": block.on_fault.name(),
             });
             if let Some(shadow) = &block.shadow {
-                value["shadow"] = shadow.clone();
+                value["shadow"] = plainly(shadow);
             }
             (block.name.clone(), value)
         })
         .collect();
     json!({ "flowgraph": plan.name, "parameters": parameters, "blocks": blocks })
+}
+
+/// `value` with texts in which nothing is an expression.
+fn plainly(value: &Json) -> Json {
+    match value {
+        Json::String(text) => json!(text.replace("${", "$${")),
+        Json::Array(items) => items.iter().map(plainly).collect(),
+        Json::Object(entries) => {
+            let entry = |(key, value): (&String, &Json)| (key.clone(), plainly(value));
+            Json::Object(entries.iter().map(entry).collect())
+        }
+        other => other.clone(),
+    }
 }

@@ -119,11 +119,28 @@ fn means_may_be_taken_over_some_of_the_elements() {
 }
 
 #[test]
-fn what_is_resolved_is_a_flowgraph_of_its_own_blocks() {
-    let plan = plan(ARRAY, &[]);
-    let read: serde_yaml::Value = serde_yaml::from_str(&plan.resolved_yaml).unwrap();
+fn what_is_resolved_is_a_flowgraph_that_resolves_to_itself() {
+    let written = plan(ARRAY, &[]);
+    let read: serde_yaml::Value = serde_yaml::from_str(&written.resolved_yaml).unwrap();
     assert_eq!(read["blocks"]["f[1].filter"]["parameters"]["taps"], 32);
     assert_eq!(read["blocks"]["out"]["inputs"][0], "stack.output");
+    let again = plan(&written.resolved_yaml, &[]);
+    assert_eq!(again.resolved_yaml, written.resolved_yaml);
+    let odd = r#"{flowgraph: g, parameters: {site: {default: {east: 1}}, text: "$${x}"}, blocks: {a: {kind: source}}}"#;
+    let odd = plan(odd, &[]);
+    let again = plan(&odd.resolved_yaml, &[]);
+    assert_eq!(again.parameters[1].value, "${x}");
+    assert_eq!(again.resolved_yaml, odd.resolved_yaml);
+}
+
+#[test]
+fn a_full_name_belongs_to_one_block() {
+    let text = ARRAY.replace("  out: {", "  \"dig[2]\": {kind: source}\n  out: {");
+    let problems = load_text("array.yaml", &text, &[], &registry()).result.err().unwrap();
+    assert!(problems.iter().any(|one| one.message == "the block `dig[2]` is given twice"));
+    let text = ARRAY.replace("  out: {", "  \"dig[02]\": {kind: source}\n  out: {");
+    let problems = load_text("array.yaml", &text, &[], &registry()).result.err().unwrap();
+    assert!(problems.iter().any(|one| one.message == "`dig[02]` is not a name"));
 }
 
 #[test]

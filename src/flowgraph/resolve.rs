@@ -43,6 +43,18 @@ fn parse(text: &str) -> Option<Reference<'_>> {
     (is_name(name) && port.is_none_or(is_name)).then_some(Reference { name, index, port })
 }
 
+/// A reference to a block that stands in `scope` by its full name: `f[0].pfb`, with `.port` or without.
+fn written_out<'t>(text: &'t str, scope: &Scope) -> Option<Reference<'t>> {
+    let stands_here =
+        |name: &str| !is_name(name) && scope.members.iter().any(|m| m.key.text == name);
+    let of = |name, port| Reference { name, index: None, port };
+    if stands_here(text) {
+        return Some(of(text, None));
+    }
+    let (name, port) = text.rsplit_once('.')?;
+    (stands_here(name) && is_name(port)).then(|| of(name, Some(port)))
+}
+
 /// Names of the outputs of a kind, as far as they are known before its parameters.
 fn known_ports(names: PortNames) -> Vec<String> {
     match names {
@@ -189,7 +201,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
 
     /// What one reference in `scope` means.
     pub(super) fn reference(&mut self, text: &str, span: Span, scope: usize) -> Option<Vec<Feed>> {
-        let Some(reference) = parse(text) else {
+        let here = &self.scopes[scope];
+        let Some(reference) = written_out(text, here).or_else(|| parse(text)) else {
             self.problems.push(
                 Diagnostic::error(codes::WRONG_TYPE, span, format!("`{text}` is not a reference"))
                     .label("cannot be read")
@@ -197,7 +210,6 @@ impl<'a, 'r> Resolver<'a, 'r> {
             );
             return None;
         };
-        let here = &self.scopes[scope];
         if let Some(input) = here.inputs.iter().position(|key| key.text == reference.name) {
             if reference.index.is_some() || reference.port.is_some() {
                 let message = format!("`{}` is an input of the template", reference.name);

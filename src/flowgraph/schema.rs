@@ -6,6 +6,8 @@ use serde_json::{Map, Value as Json, json};
 
 /// What names look like.
 const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+/// Of a block as a flowgraph that is written out has it: `f[0].pfb`.
+const FULL_NAME: &str = r"^[A-Za-z_][A-Za-z0-9_]*(\[(0|[1-9][0-9]*)\])?(\.[A-Za-z_][A-Za-z0-9_]*(\[(0|[1-9][0-9]*)\])?)*$";
 /// A text that is one expression.
 const EXPRESSION: &str = "^\\$\\{.*\\}$";
 
@@ -22,7 +24,6 @@ pub fn schema(registry: &Registry) -> Json {
     }
     definitions.insert("parameter".to_owned(), parameter());
     definitions.insert("block".to_owned(), block(registry));
-    definitions.insert("blocks".to_owned(), named(&json!({ "$ref": "#/$defs/block" })));
     definitions.insert("template".to_owned(), template());
     definitions.insert("test".to_owned(), test());
     let text = json!({ "type": "string" });
@@ -36,9 +37,9 @@ pub fn schema(registry: &Registry) -> Json {
             "device": device(),
             "include": { "type": ["array", "null"], "items": text,
                 "description": "files with templates and parameters, relative to this one" },
-            "parameters": named(&json!({ "$ref": "#/$defs/parameter" })),
-            "templates": named(&json!({ "$ref": "#/$defs/template" })),
-            "blocks": { "$ref": "#/$defs/blocks" },
+            "parameters": named(NAME, &json!({ "$ref": "#/$defs/parameter" })),
+            "templates": named(NAME, &json!({ "$ref": "#/$defs/template" })),
+            "blocks": named(FULL_NAME, &json!({ "$ref": "#/$defs/block" })),
             "tests": { "type": ["array", "null"], "items": { "$ref": "#/$defs/test" } },
         },
         // A file without `flowgraph` is one that others include.
@@ -51,10 +52,10 @@ pub fn schema(registry: &Registry) -> Json {
     })
 }
 
-fn named(value: &Json) -> Json {
+fn named(pattern: &str, value: &Json) -> Json {
     json!({
         "type": ["object", "null"],
-        "propertyNames": { "pattern": NAME },
+        "propertyNames": { "pattern": pattern },
         "additionalProperties": value,
     })
 }
@@ -160,9 +161,9 @@ fn template() -> Json {
         "properties": {
             "doc": { "type": "string" },
             "inputs": { "type": ["array", "null"], "items": { "type": "string", "pattern": NAME } },
-            "parameters": named(&json!({ "$ref": "#/$defs/parameter" })),
-            "blocks": { "$ref": "#/$defs/blocks" },
-            "outputs": named(&json!({ "type": "string" })),
+            "parameters": named(NAME, &json!({ "$ref": "#/$defs/parameter" })),
+            "blocks": named(NAME, &json!({ "$ref": "#/$defs/block" })),
+            "outputs": named(NAME, &json!({ "type": "string" })),
         },
         "additionalProperties": false,
     })
