@@ -212,7 +212,7 @@ pub enum Unanswered {
     #[error("`{0}` has ended")]
     Ended(String),
     /// The block works on a frame for longer than the time limit.
-    #[error("`{block}` did not come to the end of a frame within {} s", limit.as_secs_f64())]
+    #[error("`{block}` did not come to the end of a frame within {} s", (limit.as_secs_f64() * 1e3).round() / 1e3)]
     Busy {
         /// Name of the block.
         block: String,
