@@ -24,13 +24,21 @@ pub struct Axis {
     pub len: usize,
     /// Where the length was decided.
     pub origin: Origin,
+    /// What each index stands for, where elements are no points of one scale but different things; or none.
+    pub labels: &'static [&'static str],
 }
 
 impl Axis {
     /// An axis of `len` elements.
     #[must_use]
     pub const fn new(name: &'static str, len: usize) -> Self {
-        Self { name, len, origin: Origin::Unknown }
+        Self { name, len, origin: Origin::Unknown, labels: &[] }
+    }
+
+    /// An axis of one element for each of `labels`, which say what it is.
+    #[must_use]
+    pub const fn labelled(name: &'static str, labels: &'static [&'static str]) -> Self {
+        Self { labels, ..Self::new(name, labels.len()) }
     }
 
     /// The same axis, its length decided by `parameter` of the block that declares it.

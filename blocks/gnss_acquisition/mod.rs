@@ -18,10 +18,13 @@ use schemars::JsonSchema;
 use search::Grid;
 use serde::Deserialize;
 
+/// What the numbers of a satellite in the output are, in their order.
+pub const LABELS: [&str; 6] =
+    ["system", "satellite", "statistic", "threshold", "doppler_hz", "code_phase_chips"];
 /// Numbers of a satellite in the output.
-pub const VALUES: usize = 6;
+pub const VALUES: usize = LABELS.len();
 
-/// What a search found; the order of the numbers in the output.
+/// What a search found; in the order of [`LABELS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acquired {
     /// The signal.
@@ -176,7 +179,7 @@ impl Kind for GnssAcquisition {
             dtype: Dtype::F64,
             axes: vec![
                 Axis::new("satellite", self.satellites.len()).from_parameter("satellites"),
-                Axis::new("value", VALUES),
+                Axis::labelled("value", &LABELS),
             ],
             clock: inputs[0].clock,
             band: None,

@@ -15,8 +15,21 @@ use fxgraph::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// What the numbers of a satellite in the output are, in their order.
+pub const LABELS: [&str; 10] = [
+    "system",
+    "satellite",
+    "is_locked",
+    "cn0_db_hz",
+    "doppler_hz",
+    "code_phase_chips",
+    "carrier_phase_turns",
+    "prompt_real",
+    "prompt_imaginary",
+    "periods",
+];
 /// Numbers of a satellite in the output.
-pub const VALUES: usize = 10;
+pub const VALUES: usize = LABELS.len();
 
 /// Parameters of `gnss_tracker`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -113,7 +126,7 @@ impl Kind for GnssTracker {
         }
         Ok(vec![PortType {
             dtype: Dtype::F64,
-            axes: vec![inputs[1].axes[0].clone(), Axis::new("value", VALUES)],
+            axes: vec![inputs[1].axes[0].clone(), Axis::labelled("value", &LABELS)],
             clock: inputs[0].clock,
             band: None,
             validity: ValidityType::flags(vec![]),

@@ -13,10 +13,14 @@ pub(super) struct AxisInfo {
     name: &'static str,
     /// Number of elements.
     len: usize,
+    /// What each element is, where they are different things.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    labels: &'static [&'static str],
 }
 
 fn axes(axes: &[Axis]) -> Vec<AxisInfo> {
-    axes.iter().map(|axis| AxisInfo { name: axis.name, len: axis.len }).collect()
+    let info = |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: axis.labels };
+    axes.iter().map(info).collect()
 }
 
 /// Frequencies of the `channel` axis.

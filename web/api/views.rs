@@ -130,6 +130,8 @@ fn select(
         ("baseline" = Option<usize>, Query, description = "index of the baseline, likewise"),
         ("product" = Option<usize>, Query,
             description = "index of the product of polarisations, likewise"),
+        ("value" = Option<usize>, Query,
+            description = "index of what was measured of a satellite, likewise"),
     ),
     responses(
         (status = 200, description = "each message as the `data` of an event `view`, to the end of the \

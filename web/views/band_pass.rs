@@ -1,7 +1,7 @@
 //! Mean power of each channel.
 
 use super::message::{Drawing, DrawnAs, Series};
-use super::scale::{channel_grid, decibels, reference};
+use super::scale::{Power, channel_grid, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
 
@@ -17,12 +17,12 @@ fn shows(port: &PortType) -> Option<Shown> {
 }
 
 fn draw(look: &Look) -> Drawing {
-    let (sums, group) = look.sums("channel", look.points, |value| value.norm_sqr());
-    let (full, unit) = reference(look.port.dtype);
-    let values = sums.into_iter().map(|(sum, count)| decibels(sum / (count as f64 * full)));
+    let power = Power::of(look.port);
+    let (sums, group) = look.sums("channel", look.points, power.of);
+    let values = sums.into_iter().map(|(sum, count)| decibels(sum / (count as f64 * power.full)));
     Drawing {
         x: Some(channel_grid(look.port, look.len("channel"), group)),
-        series: vec![Series::new("power", unit, values)],
+        series: vec![Series::new("power", power.unit, values)],
         ..Drawing::default()
     }
 }
@@ -75,6 +75,14 @@ mod tests {
         // Antenna 0 has both heaps, and 0 in one of them.
         let drawn = drawing(&VIEW, &port, &frame, &[], 16);
         assert!(values(&drawn, 0).iter().all(|value| is_near(*value, -3.01, 0.01)));
+    }
+
+    #[test]
+    fn intensities_are_powers_already() {
+        let port = port(Dtype::F32, &[("spectrum", 2), ("channel", 16)], &[], 32);
+        let frame = frame(&port, (0..32).flat_map(|_| 1000.0_f32.to_ne_bytes()));
+        let drawn = drawing(&VIEW, &port, &frame, &[], 16);
+        assert!(values(&drawn, 0).iter().all(|value| is_near(*value, 30.0, 0.0)));
     }
 
     #[test]

@@ -1,27 +1,27 @@
 //! Mean power of each beam.
 
 use super::message::{Drawing, DrawnAs, Series};
-use super::scale::{decibels, reference};
+use super::scale::{Power, decibels};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
 
 pub(super) const VIEW: View =
     View { name: "beam_power", title: "power of each beam", kind: DrawnAs::Points, shows, draw };
 
-/// More lines in one picture tell nothing; later beams are left out.
-const MOST_BEAMS: usize = 64;
+/// More lines in one picture tell nothing.
+pub(super) const MOST_BEAMS: usize = 64;
 
 fn shows(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["beam", "channel", "sample"];
-    port.axis_len("beam").map(|_| SHOWN)
+    port.axis_len("beam").filter(|beams| *beams <= MOST_BEAMS).map(|_| SHOWN)
 }
 
 fn draw(look: &Look) -> Drawing {
-    let (sums, _) = look.sums("beam", usize::MAX, |value| value.norm_sqr());
-    let (full, unit) = reference(look.port.dtype);
-    let powers = sums.into_iter().take(MOST_BEAMS).enumerate();
-    let series = powers.map(|(beam, (sum, count))| {
-        Series::new(format!("beam {beam}"), unit, [decibels(sum / (count as f64 * full))])
+    let power = Power::of(look.port);
+    let (sums, _) = look.sums("beam", usize::MAX, power.of);
+    let series = sums.into_iter().enumerate().map(|(beam, (sum, count))| {
+        let mean = sum / (count as f64 * power.full);
+        Series::new(format!("beam {beam}"), power.unit, [decibels(mean)])
     });
     Drawing { series: series.collect(), ..Drawing::default() }
 }

@@ -8,13 +8,8 @@ use fxgraph::PortType;
 use fxgraph::elements::Pick;
 use num_complex::Complex;
 
-pub(super) const VIEW: View = View {
-    name: "matrix",
-    title: "visibilities of all pairs of antennas",
-    kind: DrawnAs::Matrix,
-    shows,
-    draw,
-};
+pub(super) const VIEW: View =
+    View { name: "matrix", title: "correlation matrix", kind: DrawnAs::Matrix, shows, draw };
 
 /// More antennas would make messages of more than a megabyte.
 const MOST_ANTENNAS: usize = 256;

@@ -12,6 +12,7 @@
 mod band_pass;
 mod baselines;
 mod beam_power;
+mod beams;
 mod fringe;
 mod histogram;
 mod look;
@@ -19,6 +20,8 @@ mod matrix;
 mod message;
 mod scale;
 mod spectrum;
+mod taps;
+mod values;
 mod visibility;
 
 #[cfg(test)]
@@ -34,10 +37,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// Axes along which time goes on: means are taken over them.
-const TIME: [&str; 2] = ["heap", "spectrum"];
+const TIME: [&str; 3] = ["heap", "spectrum", "epoch"];
 
 /// Points of the longest axis of a view.
 pub(crate) const POINTS: std::ops::RangeInclusive<usize> = 16..=4096;
+
+/// Labels of what one wants to see first.
+const TELLING: [&str; 2] = ["cn0_db_hz", "statistic"];
 
 /// Names of axes.
 type Shown = &'static [&'static str];
@@ -53,7 +59,7 @@ pub(crate) struct View {
 }
 
 /// All of them.
-static VIEWS: [View; 7] = [
+static VIEWS: [View; 10] = [
     spectrum::VIEW,
     histogram::VIEW,
     band_pass::VIEW,
@@ -61,6 +67,9 @@ static VIEWS: [View; 7] = [
     matrix::VIEW,
     fringe::VIEW,
     beam_power::VIEW,
+    beams::VIEW,
+    taps::VIEW,
+    values::VIEW,
 ];
 
 /// An axis of which one index is looked at.
@@ -74,7 +83,7 @@ pub(crate) struct Select {
     /// The index that is looked at unless another one is asked for.
     pub default: usize,
     /// What each index stands for, where it is more than a number: antennas of a baseline (`0-2`),
-    /// polarisations of a product (`01`).
+    /// polarisations of a product (`01`), or a label that the port gives.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -84,7 +93,11 @@ impl Select {
         let (names, default) = match axis.name {
             "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
             "product" => (baselines::product_names(axis.len), 0),
-            _ => (Vec::new(), 0),
+            _ => {
+                let telling = axis.labels.iter().position(|label| TELLING.contains(label));
+                let labels = axis.labels.iter().map(|label| (*label).to_owned());
+                (labels.collect(), telling.unwrap_or(0))
+            }
         };
         Self { axis: axis.name, len: axis.len, default, names }
     }

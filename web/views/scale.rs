@@ -3,6 +3,7 @@
 use super::TIME;
 use super::message::Grid;
 use fxgraph::{Dtype, PortType};
+use num_complex::Complex;
 
 /// Whether elements have a real and an imaginary part.
 pub(super) fn is_complex(dtype: Dtype) -> bool {
@@ -41,6 +42,26 @@ pub(super) fn reference(dtype: Dtype) -> (f64, &'static str) {
         Some(largest) if is_complex(dtype) => (largest * largest, "dBFS"),
         Some(largest) => (largest * largest / 2.0, "dBFS"),
         None => (1.0, "dB"),
+    }
+}
+
+/// How elements of a port tell of power.
+pub(super) struct Power {
+    /// The power of an element.
+    pub of: fn(Complex<f64>) -> f64,
+    /// That which 0 dB stands for.
+    pub full: f64,
+    pub unit: &'static str,
+}
+
+impl Power {
+    /// Elements are voltages, but real ones of channels, which are intensities.
+    pub fn of(port: &PortType) -> Self {
+        if !is_complex(port.dtype) && port.axis_len("channel").is_some() {
+            return Self { of: |intensity| intensity.re, full: 1.0, unit: "dB" };
+        }
+        let (full, unit) = reference(port.dtype);
+        Self { of: |voltage| voltage.norm_sqr(), full, unit }
     }
 }
 
