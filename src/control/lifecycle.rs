@@ -61,11 +61,12 @@ impl Requests {
 impl Control {
     /// Asks for the start of a flowgraph that is prepared; one that runs stays as it is.
     pub fn request_start(&self) -> Result<(), NotStartable> {
-        let is_held = self.0.requests.is_held.load(Ordering::Acquire);
         match self.state() {
             RunState::Starting | RunState::Running => {}
             RunState::Draining => return Err(NotStartable::Draining),
-            RunState::Ended | RunState::Failed if !is_held => return Err(NotStartable::Over),
+            RunState::Ended | RunState::Failed if !self.is_held() => {
+                return Err(NotStartable::Over);
+            }
             RunState::Prepared | RunState::Ended | RunState::Failed => {
                 self.0.requests.ask(Wanted::Start);
             }
@@ -85,6 +86,12 @@ impl Control {
     /// Says that another run is prepared whenever one has ended. By the owner of the run.
     pub fn hold(&self) {
         self.0.requests.is_held.store(true, Ordering::Release);
+    }
+
+    /// Whether the flowgraph can be started again when it has ended.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.requests.is_held.load(Ordering::Acquire)
     }
 
     /// What is asked for, if something is within `timeout`. By the owner of the run.

@@ -93,6 +93,8 @@ pub(super) struct BlockSummary {
     totals: Totals,
     /// What it does now; `null` in the first second.
     rates: Option<Rates>,
+    /// How long frames were under way from the sources, for a sink.
+    latency: Option<LatencyInfo>,
 }
 
 /// An input with its queue.
@@ -188,8 +190,6 @@ pub(super) struct BlockPage {
     newest_timestamp: Option<u64>,
     /// The age of that sample, where it is known what time samples are of.
     sample_age_seconds: Option<f64>,
-    /// How long frames were under way from the sources, for a sink.
-    latency: Option<LatencyInfo>,
     /// What it counts.
     counters: Vec<CounterInfo>,
     /// What it says for itself.
@@ -246,6 +246,7 @@ impl Look {
                 restarts: count(|stats| stats.restarts),
             },
             rates: self.rates(block).cloned(),
+            latency: stats.and_then(|stats| stats.latencies.as_ref()).map(LatencyInfo::of),
         }
     }
 
@@ -304,10 +305,6 @@ impl Look {
                 .collect(),
             newest_timestamp: self.stats(block).and_then(|stats| stats.newest_timestamp),
             sample_age_seconds: self.stats(block).and_then(|stats| sample_age(block, stats, now)),
-            latency: self
-                .stats(block)
-                .and_then(|stats| stats.latencies.as_ref())
-                .map(LatencyInfo::of),
             text: self.stats(block).map_or_else(String::new, |stats| stats.summary.clone()),
         }
     }

@@ -108,6 +108,8 @@ pub(super) struct FlowgraphPage {
     /// Where it is in its life: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
+    /// Whether it can be started again when it has ended, as with `fxgraph run --hold`.
+    is_held: bool,
     /// Time since frames began to move.
     elapsed_seconds: f64,
     /// What frame headers carry to say which configuration made them, in hexadecimal.
@@ -202,6 +204,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         name: plan.name.clone(),
         doc: plan.doc.clone(),
         state: app.control.state().name(),
+        is_held: app.control.is_held(),
         elapsed_seconds: app.control.elapsed().as_secs_f64(),
         config_id: format!("{:016x}", plan.config_id()),
         config_hash: plan.config_hash.clone(),
