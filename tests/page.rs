@@ -44,14 +44,22 @@ fn the_page_shows_a_flowgraph_and_changes_it() {
     let folder = tempfile::tempdir().unwrap();
     // Every write to it fails, as on a disk that is full.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
-    let program = Program::start(folder.path(), FLOWGRAPH, &[]);
+    let program = Program::start(folder.path(), FLOWGRAPH, &["--recordings", "recordings"]);
     browse(&program, "observe", folder.path());
     let parameters =
         |block| program.get(&format!("/api/v1/blocks/{block}")).json()["parameters"].clone();
-    assert_eq!(parameters("f")["taps"], 8);
-    assert_eq!(parameters("gain")["gains"], 0.4);
+    assert_eq!(parameters("f")["taps"], 4);
+    assert_eq!(parameters("gain")["gains"], 0.3);
     browse(&program, "stop", folder.path());
     assert!(program.end().status.success());
+}
+
+#[test]
+fn the_page_starts_what_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let program = Program::start(folder.path(), FLOWGRAPH, &["--hold"]);
+    browse(&program, "hold", folder.path());
 }
 
 #[test]

@@ -17,8 +17,9 @@ macro_rules! files {
 }
 
 /// The files of the page; a test holds them to the folder.
-const FILES: [(&str, &str); 36] = files![
+const FILES: [(&str, &str); 42] = files![
     "api.js",
+    "block.js",
     "board.js",
     "card.js",
     "dialog.js",
@@ -32,7 +33,6 @@ const FILES: [(&str, &str); 36] = files![
     "icon.svg",
     "index.html",
     "layout.js",
-    "limit.js",
     "log.js",
     "main.js",
     "markdown.js",
@@ -44,7 +44,10 @@ const FILES: [(&str, &str); 36] = files![
     "plots/matrix.js",
     "plots/trend.js",
     "plots/waterfall.js",
+    "record.js",
+    "recorders.js",
     "request.js",
+    "shadow.js",
     "style/base.css",
     "style/board.css",
     "style/graph.css",
@@ -54,6 +57,9 @@ const FILES: [(&str, &str); 36] = files![
     "swap.js",
     "theme.js",
     "themes.js",
+    "update.js",
+    "variant.js",
+    "whole.js",
 ];
 
 /// Libraries of others that the page uses, as they came, with their licences.

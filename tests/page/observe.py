@@ -1,4 +1,5 @@
-"""An operator looks at a flowgraph, changes a gain, swaps a block, and finds a fault."""
+"""An operator looks at a flowgraph, changes a gain, swaps a block, compares another, records an output, changes the whole
+flowgraph, and finds a fault."""
 
 import math
 import statistics
@@ -27,9 +28,14 @@ def opens_and_shows(watched):
     # What flows is told, and moves.
     flows = page.locator('.edge[data-rate]:not([data-rate=""]):not([data-rate="0"])')
     expect(flows).to_have_count(len(BLOCKS) - 1)
-    expect(page.locator('[data-figure="real time"]')).to_contain_text("%")
+    for figure, unit in [("real time", "%"), ("margin", "%"), ("latency", "s")]:
+        expect(page.locator(f'[data-figure="{figure}"]')).to_contain_text(unit)
     node(page, "f").click()
-    so_far = page.locator("#panel .tiles > div").filter(has_text="frames in").locator(".more")
+    tile = lambda name: page.locator("#panel .tiles > div").filter(has_text=name)
+    expect(tile("works").locator(".more")).to_contain_text("a frame")
+    for name in ["waits for frames", "waits for room"]:
+        expect(tile(name)).to_contain_text("%")
+    so_far = tile("frames in").locator(".more")
     before = so_far.inner_text()
     expect(so_far).not_to_have_text(before)
     watched.quiet()
@@ -90,6 +96,85 @@ def a_block_is_swapped(page):
     expect(page.locator('#log li[data-kind="swapped"]')).to_contain_text("f")
 
 
+def a_block_is_compared_with_another_form(page):
+    node(page, "f").click()
+    tab(page, "shadow")
+    verdict = page.locator("#panel .verdict")
+    page.get_by_role("button", name="Start shadow").click()
+    expect(verdict).to_contain_text("bit for bit the same")
+    expect(node(page, "f").locator(".marks")).to_contain_text("shadow")
+    page.get_by_role("button", name="Stop shadow").click()
+    expect(page.locator("#panel .outcome")).to_contain_text("bit for bit the same")
+    parameters = page.get_by_label("parameters, JSON")
+    parameters.fill(parameters.input_value().replace('"taps": 8', '"taps": 16'))
+    page.get_by_label("stop at the first frame that differs").check()
+    page.get_by_role("button", name="Start shadow").click()
+    expect(verdict).to_have_text("1 of 1 frames differ.")
+    expect(page.locator("#panel .sides")).to_contain_text("taps")
+    expect(page.locator('#log li[data-kind="shadow_differs"]')).to_contain_text("f")
+    arrays = []
+    for side in ["block", "shadow"]:
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"{side} .npy").click()
+        arrays.append(download.value.path().read_bytes())
+    assert all(array.startswith(b"\x93NUMPY") for array in arrays) and arrays[0] != arrays[1]
+    page.get_by_role("button", name="Stop shadow").click()
+    expect(page.get_by_role("button", name="Start shadow")).to_be_visible()
+
+
+def an_output_is_recorded(page):
+    node(page, "gain").click()
+    tab(page, "record")
+    field = page.locator('.field[data-parameter="before_seconds"]')
+    field.get_by_role("textbox").fill("-1")
+    record = page.locator("form").get_by_role("button", name="Record")
+    record.click()
+    expect(field.locator(".problem")).to_have_text("-1 s are no time")
+    field.get_by_role("textbox").fill("0.5")
+    page.get_by_label("trigger").fill("request")
+    record.click()
+    recorder = page.locator(".recorder")
+    expect(recorder).to_have_attribute("data-state", "waiting")
+    expect(node(page, "gain").locator(".marks")).to_contain_text("rec")
+    recorder.get_by_role("button", name="Trigger").click()
+    expect(recorder.locator("li")).to_contain_text("a request")
+    recorder.get_by_role("button", name="Stop").click()
+    expect(recorder).to_have_attribute("data-state", "ended")
+    expect(page.locator('#log li[data-kind="recorded"]')).to_contain_text("gain")
+    page.get_by_role("button", name="Flowgraph", exact=True).click()
+    tab(page, "recorders")
+    expect(recorder.locator("code")).to_contain_text("recordings/gain_output")
+
+
+def the_whole_flowgraph_is_changed(page):
+    page.get_by_role("button", name="Flowgraph", exact=True).click()
+    tab(page, "change")
+    text = page.get_by_label("flowgraph, YAML")
+    outcome = page.locator("#panel .outcome")
+    check = page.get_by_role("button", name="Check", exact=True)
+    apply = page.get_by_role("button", name="Apply")
+    as_it_runs = text.input_value()
+    check.click()
+    expect(outcome).to_contain_text("Nothing is different")
+    expect(apply).to_be_disabled()
+    text.fill(as_it_runs.replace("kind: fft", "kind: ftt"))
+    check.click()
+    expect(outcome).to_contain_text("there is no kind `ftt`")
+    page.get_by_role("button", name="line").click()
+    expect(text).to_be_focused()
+    assert text.evaluate("text => text.value.slice(text.selectionStart, text.selectionEnd)") == "ftt"
+    text.fill(as_it_runs.replace("taps: 8", "taps: 4").replace("gains: 0.4", "gains: 0.3"))
+    check.click()
+    plan = outcome.locator(".plan tbody")
+    expect(plan.filter(has_text="seamless")).to_contain_text("parameters.taps: 8 → 4")
+    expect(plan.filter(has_text="retune")).to_contain_text("parameters.gains: 0.4 → 0.3")
+    apply.click()
+    expect(outcome).to_contain_text("It is changed. Live parameters hold from timestamp")
+    text.fill(as_it_runs.replace("channels: 64", "channels: 32"))
+    check.click()
+    expect(page.get_by_role("button", name="Drain and start anew")).to_be_enabled()
+
+
 def a_fault_shows_with_its_cause(page):
     cause = "cannot write full.npy: No space left on device"
     row = page.locator('#log li.fault[data-kind="skipped"]').first
@@ -132,14 +217,20 @@ def colours_follow_the_system_and_the_switch(page):
 def nothing_is_wider_than_a_phone(page):
     page.set_viewport_size({"width": 400, "height": 800})
     node(page, "gain").click()
-    for name in ["figures", "parameters", "swap", "about"]:
-        tab(page, name)
-        page.wait_for_function("document.querySelector('#tab-body').childElementCount > 0")
-        wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert wide[0] <= wide[1], (name, wide)
+    all_tabs_fit(page)
+    page.get_by_role("button", name="Flowgraph", exact=True).click()
+    expect(page.get_by_role("tab", name="state")).to_be_visible()
+    all_tabs_fit(page)
     page.set_viewport_size({"width": 1280, "height": 800})
     page.keyboard.press("Escape")
 
+
+def all_tabs_fit(page):
+    for one in page.get_by_role("tab").all():
+        one.click()
+        page.wait_for_function("document.querySelector('#tab-body').childElementCount > 0")
+        wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], (one.inner_text(), wide)
 
 with browser() as chromium:
     watched = Watched(chromium, ADDRESS)
@@ -148,6 +239,9 @@ with browser() as chromium:
     a_gain_changes_what_is_plotted(page)
     a_refused_value_says_why_at_its_field(page)
     a_block_is_swapped(page)
+    a_block_is_compared_with_another_form(page)
+    an_output_is_recorded(page)
+    the_whole_flowgraph_is_changed(page)
     a_fault_shows_with_its_cause(page)
     the_keyboard_leads_everywhere(page)
     colours_follow_the_system_and_the_switch(page)

@@ -1,7 +1,10 @@
 // Asks the REST API, and follows its streams of events.
 
+import { save } from "./dom.js";
+
 const TOKEN = "fxgraph-token";
 const ROOT = "/api/v1";
+const JSON_HEADERS = { "Content-Type": "application/json" };
 
 /// What the server says is wrong: a problem document (RFC 9457).
 export class Problem extends Error {
@@ -45,11 +48,28 @@ export async function request(path, options = {}) {
 
 export const ask = async (path, options) => (await request(path, options)).json();
 
-/// Sends `text`, which is JSON.
-export const patch = (path, text) =>
-  ask(path, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: text });
+/// Sends `body`, which is JSON.
+export const patch = (path, body) =>
+  ask(path, { method: "PATCH", headers: JSON_HEADERS, body });
 
-export const post = (path) => ask(path, { method: "POST" });
+/// Sends `body`, which is JSON, or nothing.
+export const post = (path, body) =>
+  ask(path, { method: "POST", ...(body !== undefined && { headers: JSON_HEADERS, body }) });
+
+/// Sends `body`, which is YAML.
+export const put = (path, body) => ask(path, { method: "PUT", headers: { "Content-Type": "application/yaml" }, body });
+
+export const remove = (path) => ask(path, { method: "DELETE" });
+
+/// Saves what is at `path`, an array for NumPy, as `name` with its timestamp.
+export async function download(path, name) {
+  const response = await request(path);
+  save(await response.blob(), `${name}.${response.headers.get("fxgraph-timestamp")}.npy`);
+}
+
+/// The same of the next frame of an output.
+export const downloadFrame = (block, port) =>
+  download(`${output(block, port)}/snapshot?format=npy&max_bytes=${1 << 28}`, `${block}.${port}`);
 
 const pause = (milliseconds, signal) =>
   new Promise((done) => {

@@ -7,9 +7,12 @@ import { short } from "./format.js";
 
 const SETTLE_MS = 150;
 const MOST = 16;
+const FLOWS = new Set(["starting", "running", "draining"]);
 
-/// What the page of a flowgraph begins with, as far as there is such an output: the first of each.
-const FIRST = ["spectrum", "band_pass", "visibility", "matrix"];
+/// What the page of a flowgraph begins with, as far as there is such an output.
+const FIRST = ["spectrum", "band_pass", "visibility", "matrix", "beams", "taps", "values"];
+/// Those of which the last one tells most.
+const LAST = new Set(["band_pass", "values"]);
 
 export class Board {
   #cards = [];
@@ -17,6 +20,7 @@ export class Board {
   #name = null;
   #outputs = [];
   #stream = null;
+  #flows = true;
   #timer = 0;
 
   constructor() {
@@ -36,8 +40,13 @@ export class Board {
     document.addEventListener("visibilitychange", () => this.#changed());
   }
 
-  /// Takes over which outputs `flowgraph` has.
+  /// Takes over which outputs `flowgraph` has, and whether frames flow.
   async show(flowgraph) {
+    const flows = FLOWS.has(flowgraph.state);
+    if (flows !== this.#flows) {
+      this.#flows = flows;
+      this.#changed();
+    }
     const outputs = [...new Set(flowgraph.graph.edges.map((edge) => JSON.stringify([edge.from, edge.output])))];
     if (outputs.join() === this.#outputs.join()) return;
     this.#outputs = outputs;
@@ -118,8 +127,9 @@ export class Board {
       // Replicas show the same.
       if (/\[[1-9]\d*\]/.test(block)) continue;
       for (const view of await this.#viewsOf(block, port).catch(() => [])) {
-        // A band-pass is best seen as far down as it goes: after gains and quantisation.
-        if (!found.has(view.name) || view.name === "band_pass") found.set(view.name, { block, port, view: view.name });
+        // A band-pass is best seen as far down as it goes, after gains and quantisation, but that of an input, not of a beam.
+        const isBetter = LAST.has(view.name) && view.selects.every(({ axis }) => axis !== "beam");
+        if (!found.has(view.name) || isBetter) found.set(view.name, { block, port, view: view.name });
       }
     }
     return FIRST.map((name) => found.get(name)).filter(Boolean);
@@ -139,7 +149,8 @@ export class Board {
   #open() {
     this.#stream?.abort();
     this.#stream = null;
-    const isPaused = document.hidden || this.pauseButton.getAttribute("aria-pressed") === "true";
+    this.#note("");
+    const isPaused = document.hidden || !this.#flows || this.pauseButton.getAttribute("aria-pressed") === "true";
     const moving = isPaused ? [] : this.#cards.filter((card) => card.moves);
     if (moving.length === 0) return;
     this.#stream = new AbortController();
@@ -149,7 +160,6 @@ export class Board {
       onEvent: (name, data) => moving[data.index].take(name, data),
       onProblem: (problem) => this.#note([problem.message, ...problem.help].join("; ")),
     });
-    this.#note("");
   }
 
   #note(text) {

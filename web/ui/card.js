@@ -30,11 +30,10 @@ export class Card {
     this.caption = h("figcaption", {}, "waiting for a frame");
     const title = `${spec.block}.${spec.port}`;
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
-      h("div", { class: "bar" },
-        h("h3", {}, view.title, " ", h("span", {}, title)),
+      h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.pause,
+        button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame, for NumPy", () => this.#npy()),
         button("✕", "take this plot off", () => (this.plot.close(), this.element.remove(), onClose()))),
-      h("div", { class: "bar controls" }, axes, shows || "", h("span", { class: "space" }),
-        this.pause, button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame, for NumPy", () => this.#npy())),
+      h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || ""),
       this.plot.element, this.caption);
   }
 
@@ -117,8 +116,7 @@ export class Card {
 
   async #npy() {
     try {
-      const response = await api.request(`${api.output(this.block, this.port)}/snapshot?format=npy&max_bytes=${1 << 28}`);
-      save(await response.blob(), `${this.block}.${this.port}.${response.headers.get("fxgraph-timestamp")}.npy`);
+      await api.downloadFrame(this.block, this.port);
     } catch (error) {
       this.caption.textContent = error.message;
     }

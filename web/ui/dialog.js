@@ -25,6 +25,15 @@ export async function confirm(title, text, action) {
   return (await show(dialog)) === "yes";
 }
 
+/// Has the user take note of `text`.
+export function tell(title, text) {
+  return show(h("dialog", { "aria-labelledby": "dialog-title" },
+    h("form", { method: "dialog" },
+      h("h2", { id: "dialog-title" }, title),
+      h("p", {}, text),
+      h("div", { class: "actions" }, h("button", { class: "primary", autofocus: true }, "Close")))));
+}
+
 /// The token that the server asks for.
 export async function askToken() {
   const input = h("input", { type: "password", autocomplete: "off", required: true, pattern: "[!-~]+", autofocus: true, id: "token" });

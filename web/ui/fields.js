@@ -110,18 +110,20 @@ function textual(id, schema, value) {
   return { input, write, read: () => input.value };
 }
 
-/// Whatever else there is, as JSON.
+/// Whatever else there is, as JSON; a word that the schema knows may stand without quotes.
 function structured(id, schema, value) {
-  const input = h("textarea", { id, spellcheck: "false", class: "mono" });
+  const words = (schema.oneOf ?? []).map((option) => option.const).filter(Boolean);
+  const input = h("textarea", { id, spellcheck: "false", class: "mono", placeholder: words.length > 0 && `${words.join(", ")}, or JSON` });
   const write = (now) => {
     const shown = now === undefined ? schema.default : now;
-    const short = shown === undefined ? "" : JSON.stringify(shown);
+    const short = shown === undefined ? "" : words.includes(shown) ? shown : JSON.stringify(shown);
     input.value = short.length > 60 ? JSON.stringify(shown, null, 1) : short;
     input.rows = Math.min(8, input.value.split("\n").length);
   };
   write(value);
   const read = () => {
     const text = input.value.trim();
+    if (words.includes(text)) return text;
     try {
       return JSON.parse(text);
     } catch {

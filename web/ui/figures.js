@@ -1,21 +1,51 @@
 // What a block does and carries, in figures.
 
-import { h } from "./dom.js";
+import * as api from "./api.js";
+import { h, morph } from "./dom.js";
 import * as format from "./format.js";
 
-/// The figures of `page`, a block as REST tells it, as elements.
-export function figures(page) {
+/// The figures of `page`, a block as REST tells it: `{ element, show(page) }`; `onPlot(port)` is asked for a plot of an
+/// output.
+export function figures(page, onPlot) {
+  const element = h("div", { onclick: (event) => click(event, page.name, onPlot) });
+  const show = (now) => morph(element, told(now));
+  show(page);
+  return { element, show };
+}
+
+async function click({ target }, name, onPlot) {
+  const button = target.closest("button");
+  const { do: action, port } = button?.dataset ?? {};
+  if (action === "plot") return onPlot(port);
+  if (action !== "save") return;
+  button.disabled = true;
+  try {
+    await api.downloadFrame(name, port);
+    button.title = "";
+  } catch (error) {
+    button.title = error.message;
+    button.textContent = "not saved";
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function told(page) {
   const { rates, totals } = page;
-  const perFrame = (busy) => format.seconds(totals.works > 0 && busy !== null ? busy / totals.works : null);
+  const share = (name) => (rates ? format.percent(rates[name]) : "-");
+  const flow = (name, total) => tile(name, rates && total ? format.frames(rates[`frames_${name.split(" ")[1]}_per_second`]) : "-", `${format.count(total)} so far`);
   return [
     h("dl", { class: "tiles" },
-      tile("frames in", rates && totals.frames_in ? format.frames(rates.frames_in_per_second) : "-", `${format.count(totals.frames_in)} so far`),
-      tile("frames out", rates && totals.frames_out ? format.frames(rates.frames_out_per_second) : "-", `${format.count(totals.frames_out)} so far`),
-      tile("busy", rates ? format.percent(rates.busy_fraction) : "-", `${perFrame(totals.busy_seconds)} a call`),
-      totals.device_busy_seconds !== null &&
-        tile("kernels", rates ? format.percent(rates.device_busy_fraction) : "-", `${perFrame(totals.device_busy_seconds)} a call`),
-      tile("data in", rates ? format.bits(rates.bytes_in_per_second) : "-", format.si(totals.bytes_in, "B")),
-      tile("data out", rates ? format.bits(rates.bytes_out_per_second) : "-", format.si(totals.bytes_out, "B")),
+      page.inputs.length > 0 && flow("frames in", totals.frames_in),
+      page.outputs.length > 0 && flow("frames out", totals.frames_out),
+      page.inputs.length > 0 && tile("data in", rates ? format.bits(rates.bytes_in_per_second) : "-", format.si(totals.bytes_in, "B")),
+      page.outputs.length > 0 && tile("data out", rates ? format.bits(rates.bytes_out_per_second) : "-", format.si(totals.bytes_out, "B")),
+      tile("works", share("busy_fraction"), perFrame(page, "busy")),
+      totals.device_busy_seconds !== null && tile("kernels", share("device_busy_fraction"), perFrame(page, "device_busy")),
+      tile(page.inputs.length > 0 ? "waits for frames" : "waits for data", share("input_wait_fraction"), "in front of it"),
+      tile("waits for room", share("room_wait_fraction"), "held up by those behind", rates?.room_wait_fraction > 0.1 ? "warn" : ""),
+      page.latency && tile("latency", `≤ ${format.seconds(page.latency.within_seconds)}`, `99 %; mean ${format.seconds(page.latency.mean_seconds)}`),
+      page.sample_age_seconds !== null && tile("age of samples", format.seconds(page.sample_age_seconds), "the newest of them"),
       tile("lost", format.count(totals.losses), `${format.count(totals.faults)} faults`, totals.losses ? "bad" : "")),
     page.text && h("pre", {}, page.text),
     page.outputs.length > 0 && h("h3", {}, "Outputs"),
@@ -36,7 +66,14 @@ export function figures(page) {
   ];
 }
 
-function tile(name, value, more, level = "") {
+/// The time that a frame takes, as of the last second: of each input one, or of each output of a source.
+function perFrame({ rates, inputs, outputs }, what) {
+  if (!rates) return "";
+  const frames = inputs.length > 0 ? rates.frames_in_per_second / inputs.length : rates.frames_out_per_second / Math.max(1, outputs.length);
+  return frames > 0 ? `${format.seconds(rates[`${what}_fraction`] / frames)} a frame` : "";
+}
+
+export function tile(name, value, more, level = "") {
   return h("div", { class: level }, h("dt", {}, name), h("dd", {}, value), h("dd", { class: "more" }, more));
 }
 

@@ -15,6 +15,15 @@ export function si(value, unit) {
   return `${value < 0 ? "-" : ""}${left.toFixed(digits)} ${PREFIXES[power]}${unit}`.trim();
 }
 
+/// `values`, each `step` from the next, all with the prefix of the largest and digits enough to tell them apart.
+export function ticks(values, step, unit) {
+  const largest = Math.max(...values.map(Math.abs));
+  const power = unit === "" && largest < 10_000 ? 0 : Math.min(PREFIXES.length - 1, Math.max(0, Math.floor(Math.log10(largest || 1) / 3)));
+  const scale = 1000 ** power;
+  const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9)));
+  return values.map((value) => `${(value / scale).toFixed(digits)} ${PREFIXES[power]}${unit}`.trim());
+}
+
 export const bits = (bytesPerSecond) => si(bytesPerSecond === null ? null : 8 * bytesPerSecond, "b/s");
 export const frames = (perSecond) => si(perSecond, "fr/s");
 export const count = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
@@ -23,6 +32,9 @@ export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return "-";
   return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
+
+/// A deadline margin: share of signal time, or, of a block that is much too slow, how many times too slow.
+export const margin = (share) => (share !== null && share < -1 ? `${si(1 - share, "")}× too slow` : percent(share));
 
 export function seconds(time) {
   if (time === null || time === undefined) return "-";

@@ -8,8 +8,12 @@ import { layout } from "./layout.js";
 const WIDTH = 172;
 const HEIGHT = 46;
 const GAP = { x: 18, y: 34 };
-const MARGIN = 10;
+const MARGIN = { x: 10, top: 18, bottom: 10 };
+/// Of a name that fit into a node.
+const CHARACTERS = 19;
 const SMALLEST_SCALE = 0.72;
+/// States of a recorder that works.
+const MARKED = new Set(["waiting", "recording"]);
 const MARKS = { running: "●", starting: "○", finished: "✓", failed: "✕" };
 
 export class Graph {
@@ -17,6 +21,7 @@ export class Graph {
   #graph = null;
   #figures = new Map();
   #limit = null;
+  #marks = new Map();
   #selected = null;
   #focused = null;
   #folded = { nodes: [], edges: [] };
@@ -41,11 +46,15 @@ export class Graph {
     new ResizeObserver(() => this.#graph && this.draw()).observe(this.box.parentElement);
   }
 
-  /// Shows the graph of `flowgraph`, with the figures of `blocks`; `limit` is the name of the block that limits it.
-  show(flowgraph, blocks, limit) {
+  /// Shows the graph of a flowgraph with the figures of its blocks, and which have shadows and recorders.
+  show({ flowgraph, blocks, shadows, recorders }) {
     this.#graph = flowgraph.graph;
     this.#figures = new Map(blocks.map((block) => [block.name, block]));
-    this.#limit = limit;
+    this.#limit = flowgraph.limited_by?.block;
+    this.#marks = new Map(blocks.map(({ name }) => [name, [
+      recorders.some((one) => one.output?.startsWith(`${name}.`) && MARKED.has(one.state)) && "rec",
+      shadows.some((one) => one.block === name && !one.ended) && "shadow",
+    ].filter(Boolean)]));
     this.draw();
   }
 
@@ -65,8 +74,8 @@ export class Graph {
     const key = JSON.stringify([folded.nodes.map((node) => node.key), folded.edges.map((edge) => edge.key)]);
     if (key !== this.#drawn.key) this.#drawn = { key, ...layout(folded.nodes, folded.edges) };
     const { columns, rows } = this.#drawn;
-    const width = columns * (WIDTH + GAP.x) - GAP.x + 2 * MARGIN;
-    const height = rows * (HEIGHT + GAP.y) - GAP.y + 2 * MARGIN;
+    const width = columns * (WIDTH + GAP.x) - GAP.x + 2 * MARGIN.x;
+    const height = rows * (HEIGHT + GAP.y) - GAP.y + MARGIN.top + MARGIN.bottom;
     const scale = Math.max(SMALLEST_SCALE, Math.min(1, (this.box.clientWidth - 2) / width));
     if (!folded.nodes.some((node) => node.key === this.#focused)) this.#focused = folded.nodes[0]?.key;
     morph(this.box, [
@@ -85,7 +94,7 @@ export class Graph {
   }
 
   #corner({ column, row }) {
-    return { x: MARGIN + column * (WIDTH + GAP.x), y: MARGIN + row * (HEIGHT + GAP.y) };
+    return { x: MARGIN.x + column * (WIDTH + GAP.x), y: MARGIN.top + row * (HEIGHT + GAP.y) };
   }
 
   #node(node) {
@@ -95,14 +104,18 @@ export class Graph {
     const figures = names.map((name) => this.#figures.get(name)).filter(Boolean);
     const sum = (name) => figures.reduce((all, block) => all + block.totals[name], 0);
     const [losses, faults] = [sum("losses"), sum("faults")];
+    const held = Math.max(0, ...figures.map((block) => block.rates?.room_wait_fraction ?? 0));
+    const marks = [...new Set(names.flatMap((name) => this.#marks.get(name) ?? []))];
     const trouble = losses ? `${format.si(losses, "")} lost` : faults ? `${format.si(faults, "")} faults` : "";
     const times = node.members.length > 1 ? ` ×${node.members.length}` : "";
     const prefix = node.name.slice(0, node.name.lastIndexOf(".") + 1);
-    const name = node.name.slice(prefix.length);
+    const name = clip(node.name.slice(prefix.length), prefix ? 13 : CHARACTERS - times.length);
+    const room = Math.max(4, CHARACTERS - times.length - name.length);
     const classes = ["node", node.state, node.device.startsWith("cuda") ? "gpu" : "cpu",
       limits && "limits", names.includes(this.#selected) && "selected"];
     const said = [node.name, node.members.length > 1 && `${node.members.length} replicas`, node.kind, `on ${node.device}`,
-      node.state, `busy ${format.percent(node.busy)}`, limits && "limits the flowgraph", trouble];
+      node.state, `busy ${format.percent(node.busy)}`, `held up ${format.percent(held)}`, limits && "limits the flowgraph", trouble, ...marks];
+    const length = (share) => ((WIDTH - 23) * Math.max(0, Math.min(1, share))).toFixed(1);
     return s("g", {
       class: classes.filter(Boolean).join(" "), transform: `translate(${x} ${y})`, role: "button", "data-key": node.key, "data-names": JSON.stringify(names),
       tabindex: node.key === this.#focused ? 0 : -1, "aria-label": said.filter(Boolean).join(", "),
@@ -110,12 +123,14 @@ export class Graph {
       node.members.length > 1 && s("rect", { class: "behind", x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 6 }),
       s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 6 }),
       s("path", { class: "stripe", d: `M6 0 h-1 a5 5 0 0 0 -5 5 v${HEIGHT - 10} a5 5 0 0 0 5 5 h1 z` }),
-      s("text", { class: "name", x: 14, y: 18 }, s("tspan", { class: "prefix" }, clip(prefix, 8)), s("tspan", {}, clip(name, prefix ? 13 : 19)), s("tspan", { class: "times" }, times)),
+      s("text", { class: "name", x: 14, y: 18 }, s("tspan", { class: "prefix" }, clipStart(prefix, room)), s("tspan", {}, name), s("tspan", { class: "times" }, times)),
       s("text", { class: "mark", x: WIDTH - 9, y: 18, "text-anchor": "end" }, MARKS[node.state] ?? ""),
       s("text", { class: trouble ? "kind trouble" : "kind", x: 14, y: 33 }, trouble || clip(node.kind, 19)),
       s("text", { class: "busy", x: WIDTH - 9, y: 33, "text-anchor": "end" }, format.percent(node.busy)),
       s("rect", { class: "load", x: 14, y: HEIGHT - 7, width: WIDTH - 23, height: 3, rx: 1.5 }),
-      s("rect", { class: "loaded", x: 14, y: HEIGHT - 7, width: ((WIDTH - 23) * Math.min(1, node.busy)).toFixed(1), height: 3, rx: 1.5 }),
+      s("rect", { class: "loaded", x: 14, y: HEIGHT - 7, width: length(node.busy), height: 3, rx: 1.5 }),
+      s("rect", { class: "held", x: 14 + Number(length(node.busy)), y: HEIGHT - 7, width: length(Math.min(held, 1 - node.busy)), height: 3, rx: 1.5 }),
+      marks.length > 0 && s("text", { class: "marks", x: 8, y: -4 }, marks.map((mark) => s("tspan", { class: mark }, `● ${mark} `))),
       limits && s("text", { class: "limit", x: WIDTH - 8, y: -4, "text-anchor": "end" }, "limits"));
   }
 
@@ -137,7 +152,7 @@ export class Graph {
     const rates = edge.members.map((one) => this.unit.value === "bits" ? one.bytes_per_second : one.frames_per_second);
     const rate = rates.includes(null) ? null : rates.reduce((sum, one) => sum + one, 0);
     const text = this.unit.value === "bits" ? format.bits(rate) : format.frames(rate);
-    const label = { x: (start.x + (bends.length ? middle(this.#corner(bends[0])).x : end.x)) / 2, y: start.y + GAP.y / 2 };
+    const label = { x: (start.x + (bends.length ? middle(this.#corner(bends[0])).x : end.x)) / 2, y: start.y + GAP.y / 2 - 5 };
     const title = edge.members.slice(0, 8).map((one) =>
       `${one.from}.${one.output} → ${one.to}.${one.input}: ${one.carries}; ${format.frames(one.frames_per_second)} of ` +
       `${format.frames(one.expected_frames_per_second)}; queue ${one.queued_frames}/${one.queue_frames}`).join("\n");
@@ -189,6 +204,7 @@ export class Graph {
   }
 }
 
+const clipStart = (text, length) => (text.length > length ? `…${text.slice(1 - length)}` : text);
 const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 function curve(from, to) {

@@ -1,34 +1,46 @@
 // Puts the page together: looks at the flowgraph once a second, and tells its parts.
 
 import * as api from "./api.js";
+import { Block } from "./block.js";
 import { Board } from "./board.js";
-import { askToken } from "./dialog.js";
+import { askToken, tell } from "./dialog.js";
 import { at, h } from "./dom.js";
 import { Graph } from "./graph.js";
 import * as header from "./header.js";
-import { limit } from "./limit.js";
 import { Log } from "./log.js";
 import { Panel } from "./panel.js";
 import { offerThemes } from "./themes.js";
+import { Whole } from "./whole.js";
 
 const INTERVAL_MS = 1000;
 const forever = new AbortController().signal;
 
 api.onToken(askToken);
 offerThemes(at("theme"));
-header.listen((error) => alarm(error.message));
+const refuse = (error) => tell("It was not done", [error.message, ...(error.help ?? [])].join("; "));
+header.listen(refuse);
 
 const board = new Board();
 const panel = new Panel({
-  onPlot: (block, port) => board.offer(block, port),
   onSelect: (name) => graph.select(name),
   onClose() {
     graph.select(null);
     graph.focus();
   },
 });
-const graph = new Graph((names) => panel.open(names).catch((error) => alarm(error.message)));
+const graph = new Graph((replicas) => openBlock(replicas));
+at("whole").addEventListener("click", () => open(new Whole((block, tab) => openBlock([block], block, tab))));
+
+function open(subject, tab) {
+  panel.open(subject, tab).catch(refuse);
+}
+
+function openBlock(replicas, name = replicas[0], tab = undefined) {
+  open(new Block(replicas, name, { onPlot: (block, port) => board.offer(block, port), onOpen: openBlock }), tab);
+}
+
 let hasEnded = false;
+let isLost = false;
 let elapsed = 0;
 
 const log = new Log((event) => {
@@ -44,24 +56,25 @@ function alarm(text) {
 function showFaults(faults) {
   at("faults").hidden = faults.length === 0;
   at("faults").replaceChildren(...faults.slice(-5).map((fault) =>
-    h("p", {}, h("button", { type: "button", onclick: () => panel.open([fault.block]) }, fault.block), ` ${fault.is_panic ? "panicked" : "failed"}: ${fault.cause}`)));
+    h("p", {}, h("button", { type: "button", onclick: () => openBlock([fault.block]) }, fault.block), ` ${fault.is_panic ? "panicked" : "failed"}: ${fault.cause}`)));
 }
 
 let shownFaults = "";
 
 async function look() {
-  const [flowgraph, blocks] = await Promise.all([api.ask("/flowgraph"), api.ask("/blocks")]);
+  const [flowgraph, blocks, shadows, recorders] = await Promise.all(["/flowgraph", "/blocks", "/shadows", "/recorders"].map((path) => api.ask(path)));
   // Another run answers at this address: nothing that the page knows is of it.
-  if (flowgraph.elapsed_seconds < elapsed || hasEnded) return location.reload();
+  if (flowgraph.elapsed_seconds < elapsed || (hasEnded && isLost)) return location.reload();
+  isLost = false;
+  hasEnded &&= !["starting", "running"].includes(flowgraph.state);
   elapsed = flowgraph.elapsed_seconds;
-  const limiting = limit(flowgraph);
-  header.show(flowgraph, blocks, limiting);
-  graph.show(flowgraph, blocks, limiting?.name);
+  header.show(flowgraph, blocks);
+  graph.show({ flowgraph, blocks, shadows, recorders });
   board.show(flowgraph);
   const faults = JSON.stringify(flowgraph.faults);
   if (faults !== shownFaults) showFaults(flowgraph.faults);
   shownFaults = faults;
-  await panel.refresh();
+  await panel.refresh({ flowgraph, blocks, shadows, recorders });
 }
 
 async function watch() {
@@ -71,6 +84,7 @@ async function watch() {
       document.body.classList.remove("stale");
       alarm("");
     } catch (error) {
+      isLost = true;
       document.body.classList.add("stale");
       header.showState(hasEnded ? "ended" : "lost");
       if (hasEnded) alarm("The flowgraph has ended. The page goes on when another one answers here.");

@@ -1,168 +1,120 @@
-// One block: its figures, ports, parameters, swap and page.
+// What stands beside the plots: one subject, a block or the flowgraph, in tabs.
 
-import * as api from "./api.js";
-import { at, h, morph, save } from "./dom.js";
-import { figures } from "./figures.js";
-import * as format from "./format.js";
-import { markdown } from "./markdown.js";
-import { parameters } from "./parameters.js";
-import { swap } from "./swap.js";
+import { at, h, morph } from "./dom.js";
 
-const TABS = ["figures", "parameters", "swap", "about"];
-
+/// A subject is what a panel tells of:
+/// - `tabs`: names of its tabs, and `block`, its name if it is one
+/// - `load(now)`: takes over what `now` says, a look at all there is; gives `false` if it is not there any more, and
+///   `"other"` if what its tabs showed is of something else
+/// - `title()`, `line()`, `alert()`: elements of the head
+/// - `tab(name)`: `{ element, show() }` or a promise of it; `show` is called after each `load`
 export class Panel {
-  #page = null;
-  #tab = "figures";
-  #replicas = [];
-  #form = null;
+  #subject = null;
+  #now = null;
+  #tab = null;
+  #shown = null;
   #opened = 0;
 
-  /// `onPlot(block, port)` is asked for a plot; `onClose()` hears that nothing is open any more.
-  constructor({ onPlot, onClose, onSelect }) {
-    Object.assign(this, { onPlot, onClose, onSelect });
+  /// `onSelect(block)` hears which block is open; `onClose()`, that nothing is any more.
+  constructor({ onSelect, onClose }) {
+    Object.assign(this, { onSelect, onClose });
     this.element = at("panel");
     this.element.addEventListener("keydown", (event) => this.#key(event));
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.#page && !document.querySelector("dialog[open]")) this.close();
+    this.element.addEventListener("click", ({ target }) => {
+      const button = target.closest("button");
+      if (button?.dataset.tab) this.#show(button.dataset.tab);
+      else if (button?.dataset.do === "close") this.close();
     });
-    this.element.addEventListener("click", (event) => this.#click(event));
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.#subject && !document.querySelector("dialog[open]")) this.close();
+    });
   }
 
-  get name() {
-    return this.#page?.name ?? null;
-  }
-
-  /// Opens the block called `name`, one of `replicas`.
-  async open(replicas, name = replicas[0]) {
+  /// Opens `subject`, at `tab` if it is said.
+  async open(subject, tab) {
     const opened = (this.#opened += 1);
-    const page = await api.ask(api.block(name));
-    if (opened !== this.#opened) return;
-    this.#page = page;
-    this.#replicas = replicas;
+    if ((await subject.load(this.#now)) === false || opened !== this.#opened) return;
+    this.#subject = subject;
     this.#build();
-    this.onSelect(name);
-    this.element.querySelector('[role="tab"][aria-selected="true"]').focus();
+    this.onSelect(subject.block ?? null);
+    // Another tab may have been chosen meanwhile.
+    const wanted = tab ?? this.#tab;
+    await this.#show(subject.tabs.includes(wanted) ? wanted : subject.tabs[0]);
+    if (opened === this.#opened) this.element.querySelector('[role="tab"][aria-selected="true"]').focus();
   }
 
   close() {
     this.#opened += 1;
-    this.#page = null;
+    this.#subject = null;
     this.element.hidden = true;
     document.body.classList.remove("with-panel");
     this.onClose();
   }
 
-  /// Brings what it shows up to date.
-  async refresh() {
-    if (!this.#page) return;
+  /// Brings what it shows up to date with `now`.
+  async refresh(now) {
+    this.#now = now;
+    if (!this.#subject) return;
     const opened = this.#opened;
-    const page = await api.ask(api.block(this.#page.name)).catch((error) => {
-      if (error instanceof api.Problem) return null;
-      throw error;
-    });
+    const state = await this.#subject.load(now);
     if (opened !== this.#opened) return;
-    // It is not there any more.
-    if (!page) return this.close();
-    const isOther = page.kind !== this.#page.kind || page.implementation !== this.#page.implementation;
-    this.#page = page;
+    if (state === false) return this.close();
     this.#head();
-    morph(this.figures, figures(page));
-    if (isOther && this.#tab !== "swap") return this.#show(this.#tab);
-    this.#form?.show?.(page);
+    // A swap tells what came of it.
+    if (state === "other" && this.#tab !== "swap") return this.#show(this.#tab);
+    this.#shown?.show?.();
   }
 
   #build() {
-    this.figures = h("div", {});
     this.title = h("h2", { id: "panel-title" });
     this.line = h("p", { class: "line" });
-    this.fault = h("div", { class: "fault", role: "alert" });
+    this.alert = h("div", { class: "fault", role: "alert" });
     this.body = h("div", { role: "tabpanel", id: "tab-body", tabindex: 0 });
-    const pick = this.#replicas.length > 1 && h("select", {
-      "aria-label": "replica", onchange: (event) => this.open(this.#replicas, event.target.value),
-    }, this.#replicas.map((name) => h("option", { value: name, selected: name === this.#page.name }, name)));
     this.element.replaceChildren(
-      h("div", { class: "bar" }, this.title, pick || "", h("button", { type: "button", class: "quiet", "data-do": "close", "aria-label": "close the panel", title: "close (Escape)" }, "✕")),
-      this.line, this.fault,
-      h("div", { role: "tablist", "aria-label": "about this block" }, TABS.map((tab) =>
+      h("div", { class: "bar" }, this.title, this.#subject.pick ?? "", h("button", { type: "button", class: "quiet", "data-do": "close", "aria-label": "close the panel", title: "close (Escape)" }, "✕")),
+      this.line, this.alert,
+      h("div", { role: "tablist", "aria-labelledby": "panel-title" }, this.#subject.tabs.map((tab) =>
         h("button", { type: "button", role: "tab", id: `tab-${tab}`, "data-tab": tab, "aria-controls": "tab-body" }, tab))),
       this.body);
     this.element.hidden = false;
     document.body.classList.add("with-panel");
     this.#head();
-    morph(this.figures, figures(this.#page));
-    this.#show(this.#tab);
   }
 
   #head() {
-    const page = this.#page;
-    morph(this.title, [page.name]);
-    morph(this.line, [
-      h("span", { class: `state ${page.state}` }, page.state), " ", page.kind, " · ", page.implementation, " on ", page.device,
-      ` · on fault: ${page.on_fault}`,
-    ]);
-    const fault = page.fault;
-    this.fault.hidden = !fault;
-    morph(this.fault, fault ? [
-      h("strong", {}, fault.is_panic ? "It panicked, a fault of the program: " : "It failed: "), fault.cause,
-      page.totals.restarts > 0 && ` (${format.count(page.totals.restarts)} restarts so far)`,
-    ] : []);
+    morph(this.title, this.#subject.title());
+    morph(this.line, this.#subject.line());
+    const alert = this.#subject.alert();
+    this.alert.hidden = alert.length === 0;
+    morph(this.alert, alert);
   }
 
   async #show(tab) {
     this.#tab = tab;
-    this.#form = null;
+    this.#shown = null;
     for (const element of this.element.querySelectorAll('[role="tab"]')) {
       const isChosen = element.dataset.tab === tab;
       element.setAttribute("aria-selected", isChosen);
       element.tabIndex = isChosen ? 0 : -1;
       if (isChosen) this.body.setAttribute("aria-labelledby", element.id);
     }
-    const page = this.#page;
-    const fill = (element) => this.#tab === tab && this.#page?.name === page.name && this.body.replaceChildren(element);
-    if (tab === "figures") return fill(this.figures);
-    if (tab === "parameters") {
-      this.#form = parameters(page, this.#replicas);
-      return fill(this.#form.element);
-    }
-    fill(h("p", { class: "note" }, "…"));
+    const subject = this.#subject;
+    let shown;
     try {
-      if (tab === "swap") return fill((await swap(page)).element);
-      const kind = await api.ask(`/kinds/${encodeURIComponent(page.kind)}`);
-      return fill(markdown(kind.doc));
+      shown = await subject.tab(tab);
     } catch (error) {
-      return fill(h("p", { class: "problem" }, error.message));
+      shown = { element: h("p", { class: "problem" }, error.message) };
     }
-  }
-
-  #click({ target }) {
-    const button = target.closest("button");
-    if (!button || !this.#page) return;
-    const { tab, port } = button.dataset;
-    const action = button.dataset.do;
-    if (tab) this.#show(tab);
-    else if (action === "close") this.close();
-    else if (action === "plot") this.onPlot(this.#page.name, port);
-    else if (action === "save") this.#save(button, port);
-  }
-
-  async #save(button, port) {
-    button.disabled = true;
-    try {
-      const response = await api.request(`${api.output(this.#page.name, port)}/snapshot?format=npy&max_bytes=${1 << 28}`);
-      save(await response.blob(), `${this.#page.name}.${port}.${response.headers.get("fxgraph-timestamp")}.npy`);
-      button.title = "";
-    } catch (error) {
-      button.title = error.message;
-      button.textContent = "not saved";
-    } finally {
-      button.disabled = false;
-    }
+    if (this.#tab !== tab || this.#subject !== subject) return;
+    this.#shown = shown;
+    this.body.replaceChildren(shown.element);
   }
 
   #key(event) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.target.getAttribute("role") !== "tab") return;
-    const next = TABS[(TABS.indexOf(this.#tab) + step + TABS.length) % TABS.length];
+    const { tabs } = this.#subject;
+    const next = tabs[(tabs.indexOf(this.#tab) + step + tabs.length) % tabs.length];
     this.#show(next);
     at(`tab-${next}`).focus();
   }

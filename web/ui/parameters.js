@@ -46,8 +46,8 @@ export function parameters(page, replicas) {
     }
     if (unread.length) return showProblems(unread);
     if (Object.keys(values).length === 0) return say("nothing is different from what is in force", false);
-    const names = all.checked ? replicas : [page.name];
-    const { text, places } = oneValueALine(Object.fromEntries(names.map((name) => [name, values])));
+    const blocks = all.checked ? replicas : [page.name];
+    const { text, names } = oneValueALine(Object.fromEntries(blocks.map((name) => [name, values])), 2);
     const when = at.value.trim() === "" ? "" : `?at=${encodeURIComponent(at.value.trim())}`;
     send.disabled = true;
     say("…", false);
@@ -57,7 +57,7 @@ export function parameters(page, replicas) {
       const late = answer.is_late ? "; that time had passed, so as soon as it could be" : "";
       say(`in force from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
     } catch (error) {
-      showProblems(told(error, places));
+      showProblems(told(error, names));
     } finally {
       send.disabled = false;
       // A button that was disabled has lost it.

@@ -1,31 +1,38 @@
-// Bodies of requests, written so that what is wrong with them can be told at the field it came from.
+// Bodies of requests, written so that what is wrong with them can be told at the field it came from, and what is told.
 
-/// JSON of `{ block: { name: value } }` with one value a line, and which `{ block, name }` stands on each line (from 1).
-export function oneValueALine(changes) {
-  const lines = ["{"];
-  const places = [null];
-  const blocks = Object.entries(changes);
-  blocks.forEach(([block, values], index) => {
-    lines.push(`${JSON.stringify(block)}: {`);
-    places.push(null);
-    const entries = Object.entries(values);
-    entries.forEach(([name, value], number) => {
-      lines.push(`${JSON.stringify(name)}: ${JSON.stringify(value)}${number < entries.length - 1 ? "," : ""}`);
-      places.push({ block, name });
-    });
-    lines.push(index < blocks.length - 1 ? "}," : "}");
-    places.push(null);
-  });
-  lines.push("}");
-  return { text: lines.join("\n"), places };
+import { h } from "./dom.js";
+
+/// JSON of `object` with one value a line, objects written out down to `depth`; and the name of the value on each line
+/// (from 1), `null` where there is none.
+export function oneValueALine(object, depth = 1) {
+  const lines = [];
+  const names = [];
+  const put = (text, name = null) => (lines.push(text), names.push(name));
+  const write = (value, depth, before, after, name) => {
+    if (depth === 0) return put(`${before}${JSON.stringify(value)}${after}`, name);
+    const entries = Object.entries(value);
+    put(`${before}{`);
+    entries.forEach(([key, one], index) => write(one, depth - 1, `${JSON.stringify(key)}: `, index < entries.length - 1 ? "," : "", key));
+    put(`}${after}`);
+  };
+  write(object, depth, "", "", null);
+  return { text: lines.join("\n"), names };
 }
 
 /// What a problem says, as `{ name, text }`: `name` of the value that it is about, if it points at one.
-export function told(problem, places) {
-  const diagnostics = problem.diagnostics?.filter((one) => one.severity === "error") ?? [];
-  if (diagnostics.length === 0) return [{ name: null, text: [problem.message, ...(problem.help ?? [])].join("; ") }];
-  return diagnostics.map((one) => ({
-    name: (one.place?.file === "request" ? places[one.place.line - 1]?.name : null) ?? null,
-    text: [one.message, ...one.help].join("; "),
-  }));
+export function told(problem, names) {
+  return reasons(problem).map(({ text, place }) => ({ name: (place?.file === "request" && names[place.line - 1]) || null, text }));
 }
+
+/// What a problem says, as `{ text, place }`: `place` in what was sent, or `null`.
+export function reasons(problem) {
+  const diagnostics = problem.diagnostics?.filter((one) => one.severity === "error") ?? [];
+  if (diagnostics.length === 0) return [{ text: [problem.message, ...(problem.help ?? [])].join("; "), place: null }];
+  return diagnostics.map((one) => ({ text: [one.message, ...one.help].join("; "), place: one.place ?? null }));
+}
+
+/// A problem as elements below `title`.
+export const refusal = (title, problem) => [
+  h("p", { class: "problem" }, title),
+  h("ul", { class: "problem" }, reasons(problem).map(({ text }) => h("li", {}, text))),
+];

@@ -2,7 +2,7 @@
 
 import uPlot from "../vendor/uPlot-1.6.32/uPlot.esm.js";
 import { h, morph } from "../dom.js";
-import { si } from "../format.js";
+import { si, ticks } from "../format.js";
 import { colour, forgetTheme, onTheme, series as seriesColour } from "../themes.js";
 
 const FONT = "11px system-ui, sans-serif";
@@ -58,9 +58,8 @@ export class Chart {
       legend: { show: false }, hooks: { setCursor: [() => this.#key()] },
       scales: { x: { time: false }, y: { range: isAngle ? [-180, 180] : (_, low, high) => this.scale(low, high) } },
       axes: [
-        { ...axis, size: 26, values: (_, ticks) => ticks.map((tick) => this.#place(tick)) },
-        { ...axis, size: 48, label: undefined, ...(isAngle && { splits: () => [-180, -90, 0, 90, 180] }),
-          values: (_, ticks) => ticks.map((tick) => (Math.abs(tick) >= 10_000 ? si(tick, "") : String(Number(tick.toPrecision(4))))) },
+        { ...axis, size: 26, space: 72, values: (_, places, index, space, step) => ticks(places, step, this.#x.unit) },
+        { ...axis, size: 48, ...(isAngle && { splits: () => [-180, -90, 0, 90, 180] }), values: (_, values, index, space, step) => ticks(values, step, "") },
       ],
       series: [
         {},

@@ -4,18 +4,21 @@ import { h } from "../dom.js";
 import { Chart } from "./chart.js";
 import { Waterfall } from "./waterfall.js";
 
-const WATERFALLS = new Set(["spectrum", "band_pass"]);
+/// Views that have a waterfall, and the range of its colours at least: means over a frame of beams scatter little.
+const RANGES_DB = { spectrum: 6, band_pass: 6, beams: 1.5 };
 
 export class Lines {
   #charts = [];
   #units = "";
-  #waterfall = new Waterfall();
-  points = 512;
+  #waterfall;
 
   constructor(view, shows) {
     this.view = view;
+    // Beams are looked for one by one.
+    this.points = view.name === "beams" ? 1024 : 512;
     this.element = h("div", { class: "canvas" });
-    if (!WATERFALLS.has(view.name)) {
+    this.#waterfall = new Waterfall(RANGES_DB[view.name]);
+    if (!(view.name in RANGES_DB)) {
       this.shows = "line";
       return;
     }

@@ -5,7 +5,7 @@ import { colour, forgetTheme, onTheme } from "../themes.js";
 import { paint, paintAngle, stops } from "./colourmap.js";
 
 const MARGIN = 26;
-const TOP = 6;
+const TOP = 20;
 
 export class Matrix {
   #message = null;
@@ -67,6 +67,8 @@ export class Matrix {
     context.drawImage(small, MARGIN, TOP, inner, inner);
     context.fillStyle = colour("muted");
     context.font = "11px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.fillText(`${name} (${unit})`, MARGIN, 12);
     const every = Math.ceil(rows.len / 8);
     for (let index = 0; index < rows.len; index += every) {
       const middle = (index + 0.5) * (inner / rows.len);
@@ -75,10 +77,10 @@ export class Matrix {
       context.textAlign = "center";
       context.fillText(index, MARGIN + middle, TOP + inner + 13);
     }
-    this.#scale(context, { left: MARGIN, top: TOP + inner + 20, width: inner, low, high, name, unit, isAngle, stops: stops(isAngle) });
+    this.#scale(context, { left: MARGIN, top: TOP + inner + 20, width: inner, low, high, colours: stops(isAngle) });
   }
 
-  #scale(context, { left, top, width, low, high, name, unit, stops: colours }) {
+  #scale(context, { left, top, width, low, high, colours }) {
     const gradient = context.createLinearGradient(left, 0, left + width, 0);
     colours.forEach((one, index) => gradient.addColorStop(index / (colours.length - 1), one));
     context.fillStyle = gradient;
@@ -86,10 +88,8 @@ export class Matrix {
     context.fillStyle = colour("muted");
     context.textAlign = "left";
     context.fillText(`${Number(low.toPrecision(4))}`, left, top + 17);
-    context.textAlign = "center";
-    context.fillText(name, left + width / 2, top + 17);
     context.textAlign = "right";
-    context.fillText(`${Number(high.toPrecision(4))} ${unit}`, left + width, top + 17);
+    context.fillText(`${Number(high.toPrecision(4))}`, left + width, top + 17);
   }
 
   #point(event) {

@@ -4,12 +4,13 @@ import { h } from "../dom.js";
 import { paint } from "./colourmap.js";
 
 const ROWS = 100;
-const LEAST_RANGE_DB = 6;
 
 export class Waterfall {
   #rows = [];
 
-  constructor() {
+  /// Noise alone is not to look like a signal: colours reach over `leastRangeDb` at least.
+  constructor(leastRangeDb) {
+    this.leastRangeDb = leastRangeDb;
     this.element = h("div", { class: "waterfall" });
     this.canvas = h("canvas", { role: "img", "aria-label": "waterfall: the newest spectrum on top" });
     this.scale = h("p", { class: "scale" });
@@ -37,15 +38,27 @@ export class Waterfall {
     if (known.length === 0) return;
     // The few outermost values would take the colours of all others.
     const [low, most] = [0.02, 0.995].map((share) => known[Math.floor(share * (known.length - 1))]);
-    // Noise alone is not to look like a signal.
-    const high = Math.max(most, low + LEAST_RANGE_DB);
-    if (this.canvas.width !== width) Object.assign(this.canvas, { width, height: ROWS });
+    const high = Math.max(most, low + this.leastRangeDb);
+    const columns = Math.max(1, Math.min(width, Math.round(this.canvas.clientWidth * devicePixelRatio)));
+    if (this.canvas.width !== columns) Object.assign(this.canvas, { width: columns, height: ROWS });
     const context = this.canvas.getContext("2d");
-    const image = context.createImageData(width, ROWS);
-    this.#rows.forEach((row, index) => row.forEach((value, column) => {
-      if (value !== null) paint(image.data, 4 * (index * width + column), (value - low) / (high - low));
-    }));
+    const image = context.createImageData(columns, ROWS);
+    this.#rows.forEach((row, index) => {
+      for (let column = 0; column < columns; column += 1) {
+        const value = largest(row, Math.floor(column * width / columns), Math.floor((column + 1) * width / columns));
+        if (value !== null) paint(image.data, 4 * (index * columns + column), (value - low) / (high - low));
+      }
+    });
     context.putImageData(image, 0, 0);
     this.scale.textContent = `${low.toFixed(1)} … ${high.toFixed(1)} dB`;
   }
+}
+
+/// The largest of the values from `start` up to `end`, so that a narrow line is seen on few pixels; `null` if there is none.
+function largest(values, start, end) {
+  let most = null;
+  for (let index = start; index < end; index += 1) {
+    if (values[index] !== null && (most === null || values[index] > most)) most = values[index];
+  }
+  return most;
 }

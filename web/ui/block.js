@@ -1,0 +1,71 @@
+// A block as the subject of the panel.
+
+import * as api from "./api.js";
+import { h } from "./dom.js";
+import { figures } from "./figures.js";
+import * as format from "./format.js";
+import { markdown } from "./markdown.js";
+import { parameters } from "./parameters.js";
+import { record } from "./record.js";
+import { shadow } from "./shadow.js";
+import { swap } from "./swap.js";
+
+/// The block called `name`, one of `replicas`. `onPlot(block, port)` is asked for a plot, `onOpen(replicas, name)` for another
+/// replica.
+export class Block {
+  #page = null;
+
+  constructor(replicas, name, { onPlot, onOpen }) {
+    Object.assign(this, { replicas, block: name, onPlot });
+    this.pick = replicas.length > 1 && h("select", { "aria-label": "replica", onchange: (event) => onOpen(replicas, event.target.value) },
+      replicas.map((one) => h("option", { value: one, selected: one === name }, one)));
+  }
+
+  get tabs() {
+    return ["figures", "parameters", "swap", "shadow", this.#page.outputs.length > 0 && "record", "about"].filter(Boolean);
+  }
+
+  async load(now) {
+    const page = await api.ask(api.block(this.block)).catch((error) => {
+      if (error instanceof api.Problem && error.status === 404) return null;
+      throw error;
+    });
+    if (!page) return false;
+    const before = this.#page;
+    page.shadow = now.shadows.find((one) => one.block === page.name) ?? null;
+    page.recorders = now.recorders.filter((one) => page.outputs.some(({ name }) => one.output === `${page.name}.${name}`));
+    this.#page = page;
+    return before && (page.kind !== before.kind || page.implementation !== before.implementation) ? "other" : "same";
+  }
+
+  title() {
+    return [this.#page.name];
+  }
+
+  line() {
+    const page = this.#page;
+    return [h("span", { class: `state ${page.state}` }, page.state), " ", page.kind, " · ", page.implementation, " on ", page.device, ` · on fault: ${page.on_fault}`];
+  }
+
+  alert() {
+    const { fault, totals } = this.#page;
+    if (!fault) return [];
+    return [
+      h("strong", {}, fault.is_panic ? "It panicked, a fault of the program: " : "It failed: "), fault.cause,
+      totals.restarts > 0 && ` (${format.count(totals.restarts)} restarts so far)`,
+    ];
+  }
+
+  async tab(name) {
+    const page = this.#page;
+    const made = await {
+      figures: () => figures(page, (port) => this.onPlot(page.name, port)),
+      parameters: () => parameters(page, this.replicas),
+      swap: () => swap(page),
+      shadow: () => shadow(page),
+      record: () => record(page),
+      about: async () => ({ element: markdown((await api.ask(`/kinds/${encodeURIComponent(page.kind)}`)).doc) }),
+    }[name]();
+    return { element: made.element, show: () => made.show?.(this.#page) };
+  }
+}

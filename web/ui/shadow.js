@@ -1,0 +1,105 @@
+// A second form of a block on the same frames: starting it, what is different about its frames, ending it.
+
+import * as api from "./api.js";
+import { h, morph } from "./dom.js";
+import * as format from "./format.js";
+import { refusal } from "./request.js";
+import { variant } from "./variant.js";
+
+/// The form for `page`, a block as REST tells it, with its `shadow` or `null`: `{ element, show(page) }`.
+export async function shadow(page) {
+  const form = await variant(page, "shadow");
+  const ends = h("input", { type: "checkbox", id: "shadow-ends" });
+  const start = h("button", { type: "submit", class: "primary" }, "Start shadow");
+  const stop = h("button", { type: "button", onclick: () => end() }, "Stop shadow");
+  const outcome = h("div", { class: "outcome", role: "status" });
+  const report = h("div", { onclick: (event) => saveClicked(page.name, event, outcome) });
+  const begin = h("form", { novalidate: true, "aria-label": "shadow", onsubmit: (event) => (event.preventDefault(), send()) },
+    h("p", { class: "note" }, "It gets the same frames as the block and changes nothing: its own frames are compared and dropped. If it is too slow, it misses frames, and the flowgraph goes on."),
+    form.elements,
+    h("label", { class: "check" }, ends, " stop at the first frame that differs"),
+    h("div", { class: "actions" }, start));
+  const running = h("div", {}, report, h("div", { class: "actions" }, stop));
+
+  function show(now) {
+    page = now;
+    begin.hidden = Boolean(now.shadow);
+    running.hidden = !now.shadow;
+    if (now.shadow) morph(report, told(now.shadow, now));
+  }
+
+  async function asked(button, failed, ask) {
+    button.disabled = true;
+    morph(outcome, []);
+    try {
+      await ask();
+    } catch (error) {
+      morph(outcome, refusal(failed, error));
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  const send = () => asked(start, "It was not started:", async () => {
+    const query = new URLSearchParams({ stop_at_first_difference: ends.checked });
+    show({ ...page, shadow: await api.post(`${api.block(page.name)}/shadow?${query}`, JSON.stringify(form.change(page))) });
+    stop.focus();
+  });
+
+  const end = () => asked(stop, "It is still there:", async () => {
+    const last = await api.remove(`${api.block(page.name)}/shadow`);
+    show({ ...page, shadow: null });
+    morph(outcome, [h("h3", {}, "The last shadow"), verdict(last)]);
+  });
+
+  show(page);
+  return { element: h("div", {}, begin, running, outcome), show };
+}
+
+/// In a line, whether the frames are the same.
+export function verdict(shadow) {
+  const { frames_compared: frames, frames_different: different } = shadow;
+  if (frames === 0) return h("p", { class: "verdict" }, "No frames were compared so far.");
+  const text = different === 0 ? `${format.count(frames)} frames, bit for bit the same.` : `${format.count(different)} of ${format.count(frames)} frames differ.`;
+  return h("p", { class: different ? "verdict warn" : "verdict good" }, text);
+}
+
+function told(shadow, page) {
+  const other = Object.keys(shadow.parameters).filter((name) => JSON.stringify(shadow.parameters[name]) !== JSON.stringify(page.parameters[name]));
+  const [mine, its] = [shadow.seconds_per_frame, shadow.shadow_seconds_per_frame];
+  const row = (name, ...cells) => h("tr", {}, h("th", { scope: "row" }, name), cells.map((cell) => h("td", { class: "number" }, cell)));
+  const output = page.outputs[shadow.first_difference_output]?.name;
+  return [
+    verdict(shadow),
+    shadow.ended && h("p", { class: "warn" }, `It has ended: ${shadow.ended}`),
+    h("dl", { class: "values" }, [
+      ["largest difference", number(shadow.max_difference)], ["rms difference", number(shadow.rms_difference)],
+      ["values that differ", `${format.percent(shadow.different_fraction)} of ${format.si(shadow.values_compared, "")}`],
+      ["frames of one of them only", format.count(shadow.frames_alone)], ["frames it was too slow for", format.count(shadow.frames_dropped)],
+      ["memory of the comparison", format.si(shadow.comparison_memory_bytes, "B")],
+    ].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("table", { class: "sides" },
+      h("thead", {}, h("tr", {}, ["", "block", "shadow"].map((head) => h("th", { class: head && "number" }, head)))),
+      h("tbody", {},
+        row("form", page.implementation, shadow.kind === page.kind ? shadow.implementation : `${shadow.kind}, ${shadow.implementation}`),
+        other.map((name) => row(name, format.short(page.parameters[name] ?? "-", 24), format.short(shadow.parameters[name] ?? "-", 24))),
+        row("time a frame", format.seconds(mine), its === null ? "-" : `${format.seconds(its)}${mine ? ` (× ${(its / mine).toPrecision(2)})` : ""}`),
+        row("memory", format.si(shadow.memory_bytes, "B"), format.si(shadow.shadow_memory_bytes, "B")))),
+    output && h("div", { class: "first" },
+      h("span", {}, `first difference: ${output} at timestamp ${format.count(shadow.first_difference_timestamp)}`),
+      ["block", "shadow"].map((side) => h("button", { type: "button", "data-side": side, title: `this frame of the ${side}, for NumPy` }, `${side} .npy`))),
+  ];
+}
+
+/// A difference in four digits.
+export const number = (value) => (value === null ? "not finite" : Number(value.toPrecision(4)).toString());
+
+async function saveClicked(name, { target }, outcome) {
+  const { side } = target.closest("button")?.dataset ?? {};
+  if (!side) return;
+  try {
+    await api.download(`${api.block(name)}/shadow/first_difference/${side}`, `${name}.${side}`);
+  } catch (error) {
+    morph(outcome, refusal("It was not saved:", error));
+  }
+}

@@ -1,0 +1,105 @@
+// The flowgraph as the subject of the panel.
+
+import { h, morph } from "./dom.js";
+import { plain } from "./fields.js";
+import { tile } from "./figures.js";
+import * as format from "./format.js";
+import { Recorders } from "./recorders.js";
+import { number, verdict } from "./shadow.js";
+import { update } from "./update.js";
+
+/// The whole flowgraph; `onOpen(block, tab)` is asked for a block.
+export class Whole {
+  tabs = ["state", "change", "recorders", "shadows"];
+  pick = null;
+  #now = null;
+
+  constructor(onOpen) {
+    this.onOpen = onOpen;
+  }
+
+  load(now) {
+    this.#now = now;
+    return "same";
+  }
+
+  title() {
+    return [this.#now.flowgraph.name];
+  }
+
+  line() {
+    const { state, graph } = this.#now.flowgraph;
+    return [h("span", { class: `state ${state}` }, state), ` the whole flowgraph, ${graph.blocks.length} blocks`];
+  }
+
+  alert() {
+    return [];
+  }
+
+  tab(name) {
+    if (name === "change") return update(this.#now.flowgraph);
+    const { element, show } = { state: () => state(this.onOpen), recorders, shadows: () => shadows(this.onOpen) }[name]();
+    show(this.#now);
+    return { element, show: () => show(this.#now) };
+  }
+}
+
+/// A button that leads to a block, at a tab; to be listened to by `opens`.
+const lead = (block, tab) => h("button", { type: "button", class: "link", "data-block": block, "data-at": tab }, block);
+
+const opens = (onOpen) => ({ target }) => {
+  const { block, at } = target.closest("button")?.dataset ?? {};
+  if (block) onOpen(block, at);
+};
+
+function state(onOpen) {
+  const element = h("div", { onclick: opens(onOpen) });
+  const show = ({ flowgraph, blocks }) => {
+    const margin = flowgraph.deadline_margin_fraction;
+    const sinks = blocks.filter((block) => block.latency);
+    const value = (name, text, title) => h("div", { title }, h("dt", {}, name), h("dd", {}, text));
+    morph(element, [
+      flowgraph.doc && h("p", { class: "note" }, plain(flowgraph.doc)),
+      h("dl", { class: "tiles" },
+        tile("state", flowgraph.state, flowgraph.is_held ? "can be started again" : "the program ends with it"),
+        tile("runs for", format.seconds(flowgraph.elapsed_seconds), "since frames move"),
+        tile("deadline margin", format.margin(margin), "what the slowest block has to spare", margin !== null && margin < 0 ? "bad" : "")),
+      flowgraph.limited_by && h("p", { class: "verdict" }, `It is ${flowgraph.limited_by.text}.`),
+      sinks.length > 0 && h("h3", {}, "From source to sink"),
+      sinks.length > 0 && h("table", {},
+        h("thead", {}, h("tr", {}, h("th", {}, "sink"), h("th", { class: "number" }, "mean"), h("th", { class: "number" }, "99 % within"))),
+        h("tbody", {}, sinks.map(({ name, latency }) => h("tr", {}, h("th", { scope: "row" }, lead(name, "figures")),
+          h("td", { class: "number" }, format.seconds(latency.mean_seconds)), h("td", { class: "number" }, format.seconds(latency.within_seconds)))))),
+      flowgraph.parameters.length > 0 && h("h3", {}, "Parameters"),
+      h("dl", { class: "values" }, flowgraph.parameters.map((one) => value(one.name, format.short(one.value, 40), one.doc))),
+      h("h3", {}, "Configuration"),
+      h("dl", { class: "values" },
+        value("in headers of frames", flowgraph.config_id), value("SHA-256", `${flowgraph.config_hash.slice(0, 20)}…`, flowgraph.config_hash),
+        value("every change holds from timestamp", format.count(flowgraph.steady_state_timestamp))),
+    ]);
+  };
+  return { element, show };
+}
+
+function recorders() {
+  const list = new Recorders();
+  const none = h("p", { class: "note" }, "Nothing is recorded. An output is recorded from the tab “record” of its block.");
+  return {
+    element: h("div", {}, none, list.element),
+    show(now) {
+      none.hidden = now.recorders.length > 0;
+      list.show(now.recorders);
+    },
+  };
+}
+
+function shadows(onOpen) {
+  const element = h("div", { onclick: opens(onOpen) });
+  const show = ({ shadows }) => morph(element, shadows.length > 0
+    ? shadows.map((one) => h("article", { class: "recorder" },
+      h("div", { class: "bar" }, lead(one.block, "shadow"), h("span", {}, `${one.kind}, ${one.implementation}`)), verdict(one),
+      h("p", { class: "note" }, `rms ${number(one.rms_difference)}, largest ${number(one.max_difference)}`),
+      one.ended && h("p", { class: "warn" }, `It has ended: ${one.ended}`)))
+    : [h("p", { class: "note" }, "There are no shadows. A block gets one from its tab “shadow”.")]);
+  return { element, show };
+}
