@@ -48,6 +48,8 @@ pub struct Case {
     pub name: String,
     /// The text of the flowgraph.
     pub flowgraph: String,
+    /// Live parameters that both go over to, with the timestamps at which they do.
+    pub changes: Vec<(u64, Value)>,
     /// How far the two may be apart.
     pub tolerance: Tolerance,
 }
@@ -75,7 +77,14 @@ impl Case {
              \x20 gpu: {{kind: {kind}, inputs: [{inputs}], parameters: {parameters}, \
              device: \"{device}\", implementation: {implementation}}}\n"
         );
-        Self { kind, implementation, name: name.into(), flowgraph, tolerance }
+        Self { kind, implementation, name: name.into(), flowgraph, changes: Vec::new(), tolerance }
+    }
+
+    /// The same case, in which both blocks go over to these live `parameters` at timestamp `at`.
+    #[must_use]
+    pub fn change(mut self, at: u64, parameters: Value) -> Self {
+        self.changes.push((at, parameters));
+        self
     }
 }
 

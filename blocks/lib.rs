@@ -59,6 +59,7 @@ mod spectra;
 pub mod stacked;
 pub mod steady;
 pub mod transpose;
+mod versions;
 
 use fxgraph::KindEntry;
 

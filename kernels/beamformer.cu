@@ -241,29 +241,40 @@ __device__ __forceinline__ void add_antennas(Sums (&sums)[tiles], const u8* rows
 /// Whether a lane's time exists: not all do if they do not fill the last chunk.
 __device__ __forceinline__ bool exists(int time) { return SPECTRA % warp_times == 0 || time < SPECTRA; }
 
-/// Stores a lane's four times of a beam.
-__device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], int first_time) {
-    if constexpr (SPECTRA % lane_times == 0) {
+/// Those of a lane's four times that exist and are from `begin` on and before `end`, a bit for each.
+__device__ __forceinline__ u32 times_to_make(int first_time, int begin, int end) {
+    u32 times = 0;
+#pragma unroll
+    for (int i = 0; i < lane_times; i++) {
+        const int time = first_time + i;
+        times |= exists(time) && begin <= time && time < end ? 1u << i : 0;
+    }
+    return times;
+}
+
+/// Stores those of a lane's four times of a beam that are to be made.
+__device__ __forceinline__ void store(u16* to, const u32 (&values)[lane_times], u32 times) {
+    if (SPECTRA % lane_times == 0 && times == (1u << lane_times) - 1) {
         const uint2 run = {__byte_perm(values[0], values[1], 0x5410),
                            __byte_perm(values[2], values[3], 0x5410)};
-        if (exists(first_time)) *reinterpret_cast<uint2*>(to) = run;
+        *reinterpret_cast<uint2*>(to) = run;
     } else {
 #pragma unroll
         for (int time = 0; time < lane_times; time++)
-            if (exists(first_time + time)) to[time] = (u16)values[time];
+            if (times >> time & 1) to[time] = (u16)values[time];
     }
 }
 
-/// Rounds a lane's sums of one beam to `values`; how many were clamped.
+/// Rounds a lane's sums of one beam to `values`; how many that are to be made were clamped.
 __device__ __forceinline__ u32 quantise(u32 (&values)[lane_times], const Sums& sums, float scale,
-                                        u64 key, int first_time) {
+                                        u64 key, int first_time, u32 times) {
     u32 clamped = 0;
 #pragma unroll
     for (int time = 0; time < lane_times; time++) {
         const float* sum = &sums[time / 2][time % 2 * 2];
         c32 value = scale * c32{sum[0], sum[1]};
         if constexpr (DITHER) value = value + uniform_pair(key + (first_time + time) * DITHER_STEP);
-        clamped += exists(first_time + time) && is_clamped(value, largest(8));
+        clamped += (times >> time & 1) && is_clamped(value, largest(8));
         values[time] = quantise8(value);
     }
     return clamped;
@@ -276,9 +287,10 @@ __device__ __forceinline__ u32 over_times(u32 count) {
 }
 
 /// Quantises and stores a lane's sums of all beams of the block. `output` is the channel of beam 0
-/// of the heap, `clamped` the heap's counts.
+/// of the heap, `clamped` the heap's counts; `times` are to be made.
 __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& own, const Heap& heap,
-                                       u64 channel, int first_time, u16* output, u32* clamped) {
+                                       u64 channel, int first_time, u32 times, u16* output,
+                                       u32* clamped) {
     const int lane = threadIdx.x % 32;
     u64 lane_key = 0;
     if (DITHER && lane < slots)
@@ -289,13 +301,13 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
         const int beam = own.beams[slot];
         const u64 key = DITHER ? __shfl_sync(~0u, lane_key, slot) : 0;
         u32 values[lane_times];
-        u32 count = quantise(values, sums[tile], own.scales[slot], key, first_time);
+        u32 count = quantise(values, sums[tile], own.scales[slot], key, first_time, times);
         // Without any antenna there is no noise either. A branch would cost more than it saves.
         count = heap.antennas > 0 ? count : 0;
 #pragma unroll
         for (int time = 0; time < lane_times; time++)
             values[time] = heap.antennas > 0 ? values[time] : 0;
-        if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, first_time);
+        if (beam >= 0) store(output + (u64)beam * CHANNELS * SPECTRA + first_time, values, times);
         const u32 total = over_times(count);
         if (beam >= 0 && lane < 4 && total > 0) atomicAdd(clamped + beam, total);
     }
@@ -306,12 +318,14 @@ __device__ __forceinline__ void finish(const Sums (&sums)[tiles], const Slots& o
 /// output: complex bytes [heap][beam][channel][spectrum].
 /// weights: [channel][beam][antenna], divided by the scale of the beam's slot.
 /// all_slots: [group]. heaps: [heap]. clamped: [heap][beam], counted up.
+/// first_spectrum, end_spectrum: those that are made, counted over all heaps.
 /// Grid: GROUPS x CHANNELS blocks in x, the groups fastest; any number in y, which share the times.
 /// Block: 32 WARPS threads. Dynamic shared memory: steps x tiles x 32 fragments.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     beamform(const u8* __restrict__ input, u16* __restrict__ output,
              const float2* __restrict__ weights, const Slots* __restrict__ all_slots,
-             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel) {
+             const Heap* __restrict__ heaps, u32* __restrict__ clamped, u64 first_channel,
+             u32 first_spectrum, u32 end_spectrum) {
     extern __shared__ uint4 shared[];
     Fragment* fragments = reinterpret_cast<Fragment*>(shared);
     const u32 channel = blockIdx.x / GROUPS;
@@ -325,11 +339,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     for (u32 item = blockIdx.y * WARPS + threadIdx.x / 32; item < HEAPS * chunks; item += warps) {
         const u32 heap = item / chunks;
         const int first_time = item % chunks * warp_times + lane / 4 * lane_times;
+        const int begin = (int)first_spectrum - (int)(heap * SPECTRA);
+        const int end = (int)end_spectrum - (int)(heap * SPECTRA);
+        const int chunk = item % chunks * warp_times;
+        if (chunk + warp_times <= begin || end <= chunk) continue;
         const u8* rows = input + heap * heap_bytes + (u64)channel * row_bytes +
                          first_time * (row_bytes / SPECTRA / runs);
         Sums sums[tiles] = {};
         add_antennas(sums, rows, heaps[heap], fragments + lane);
         finish(sums, own, heaps[heap], first_channel + channel, first_time,
+               times_to_make(first_time, begin, end),
                output + ((u64)heap * BEAMS * CHANNELS + channel) * SPECTRA, clamped + heap * BEAMS);
     }
 }

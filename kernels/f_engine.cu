@@ -7,21 +7,23 @@
 #include "f_engine_finish.cuh"
 #include "f_engine_measure.cuh"
 
-/// Makes the rows of an output frame.
+/// Makes rows of an output frame.
 ///
 ///   phase_turns, fine_delay_samples  [pol][frame_spectra]
 ///   gains                            [pol][re, im]: those that all channels share
 ///   rows                             [pol][frame_spectra]
-///   first_number                     number of the first spectrum since sync time
+///   first, count                     the spectra of each polarisation whose rows are made
+///   first_number                     number since sync time of the first spectrum of all
 ///
 /// Grid: rows / 256, blocks of 256.
 extern "C" __global__ void f_engine_rows(const float *__restrict__ phase_turns,
                                          const float *__restrict__ fine_delay_samples,
                                          const double *__restrict__ gains, Row *__restrict__ rows,
-                                         u32 frame_spectra, u64 first_number, u64 dither_seed) {
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= POLS * frame_spectra) return;
-    const u32 pol = i / frame_spectra;
+                                         u32 frame_spectra, u32 first, u32 count, u64 first_number,
+                                         u64 dither_seed) {
+    const u32 of_all = blockIdx.x * blockDim.x + threadIdx.x;
+    if (of_all >= POLS * count) return;
+    const u32 pol = of_all / count, number = first + of_all % count, i = pol * frame_spectra + number;
     rows[i] = spectrum_row(N, phase_turns[i], fine_delay_samples[i], gains + 2 * pol, dither_seed,
-                           first_number + i % frame_spectra, pol);
+                           first_number + number, pol);
 }

@@ -118,12 +118,42 @@ struct Unit {
     }
 };
 
-/// Writes the staged tile: TILE_BYTES for each channel of the two residues.
+/// The spectra of a frame that a launch makes.
+struct Window {
+    int begin, end;
+
+    __device__ __forceinline__ bool has(int spectrum) const {
+        return begin <= spectrum && spectrum < end;
+    }
+
+    __device__ __forceinline__ bool has_all(const Tile &tile) const {
+        const int first = tile.heap * SPECTRA_PER_HEAP + tile.first;
+        return begin <= first && first + TILE_SPECTRA <= end;
+    }
+
+    /// The bits of word `word` of a tile's part of a channel that belong to these spectra.
+    __device__ __forceinline__ u32 bits(const Tile &tile, int word) const {
+        constexpr int SPECTRUM_BYTES = TILE_POLS * VALUE_BYTES;
+        u32 bits = 0;
+#pragma unroll
+        for (int byte = 0; byte < 4; byte++) {
+            const int number = (word * 4 + byte) / SPECTRUM_BYTES;
+            const bool is_ours = has(tile.heap * SPECTRA_PER_HEAP + tile.first + number);
+            bits |= is_ours ? 0xffu << (8 * byte) : 0;
+        }
+        return bits;
+    }
+};
+
+/// Writes the staged tile: TILE_BYTES for each channel of the two residues, and of these what belongs
+/// to the window, unless that IS_WHOLE.
+template <bool IS_WHOLE>
 __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *staged,
-                                      u8 *__restrict__ out) {
+                                      const Window &window, u8 *__restrict__ out) {
     const int word = threadIdx.x % TILE_WORDS, channel = threadIdx.x / TILE_WORDS;
     const int in_channel = (tile.first * TILE_POLS + tile.pol * SPECTRA_PER_HEAP) * VALUE_BYTES;
     u8 *heap = out + (i64)tile.heap * N * CHANNEL_BYTES + in_channel + word * 4;
+    const u32 bits = IS_WHOLE ? ~0u : window.bits(tile, word);
 #pragma unroll 1
     for (int comb = 0; comb < 2 * FRONT; comb++) {
         const u32 *from = (const u32 *)staged + (comb * POINTS + channel) * TILE_WORDS +
@@ -131,7 +161,10 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
         u8 *to = heap + (i64)(comb_of(job, comb >> 1, comb & 1) + COMBS * channel) * CHANNEL_BYTES;
 #pragma unroll
         for (int c = 0; c < POINTS; c += WRITTEN) {
-            *(u32 *)(to + (i64)c * COMBS * CHANNEL_BYTES) = from[c * TILE_WORDS];
+            u32 *of_channel = (u32 *)(to + (i64)c * COMBS * CHANNEL_BYTES);
+            u32 values = from[c * TILE_WORDS];
+            if (!IS_WHOLE) values = (*of_channel & ~bits) | (values & bits);
+            *of_channel = values;
         }
     }
 }
@@ -148,6 +181,8 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   roots        [LANES u][VALUES c] c32        W_POINTS^(u c), and if FRONT > 1 after it
 ///                [FRONT q][POINTS n] c32        W_COLUMNS^(q n)
 ///   heaps        the heaps to make; `tiles_per_pol` = their number x TILES_PER_HEAP
+///   first_spectrum, end_spectrum  spectra of the frame that are made; what is written of the others
+///                in these heaps stays
 ///
 /// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; 256 threads. A block
 /// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
@@ -156,8 +191,9 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
     f_engine_finish(const c32 *__restrict__ middle, u8 *__restrict__ out, u32 *clamped,
                     const Row *__restrict__ rows, const float4 *__restrict__ gains,
                     const c32 *__restrict__ roots, const u32 *__restrict__ heaps, int tiles_per_pol,
-                    int frame_spectra) {
+                    int frame_spectra, int first_spectrum, int end_spectrum) {
     using namespace finish;
+    const Window window = {first_spectrum, end_spectrum};
     extern __shared__ __align__(16) u8 shared[];
     c32 *exchange = (c32 *)shared;
     c32 *block_roots = (c32 *)(shared + EXCHANGE_BYTES);
@@ -217,12 +253,16 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             constexpr int SHARING = 16 / LANES;
             const int own = threadIdx.x % 32 / (32 / SHARING);
             sum = __reduce_add_sync(0xffffffff, sum << (16 * own)) >> (16 * own) & 0xffff;
-            if (threadIdx.x % (32 / SHARING) == 0 && sum > 0) {
+            if (threadIdx.x % (32 / SHARING) == 0 && sum > 0 && window.has(unit.spectrum)) {
                 atomicAdd(clamped + (unit.spectrum / SPECTRA_PER_HEAP) * POLS + unit.pol, sum);
             }
         }
         __syncthreads();
-        write(tile, job, staged, out);
+        if (window.has_all(tile)) {
+            write<true>(tile, job, staged, window, out);
+        } else {
+            write<false>(tile, job, staged, window, out);
+        }
         __syncthreads();
     }
 }

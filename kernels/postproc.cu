@@ -29,24 +29,26 @@
 #error "postproc.cu needs THREADS, of a block"
 #endif
 
-/// Makes the rows of an input frame.
+/// Makes rows of an input frame.
 ///
 ///   phase_turns, fine_delay_samples  [pol][spectrum]
 ///   gains                            [pol][re, im]: those that all channels share
 ///   rows                             [pol][spectrum]
 ///   per_pol                          spectra of each polarisation
-///   first_number                     number of the first spectrum since sync time
+///   first, count                     the spectra of each polarisation whose rows are made
+///   first_number                     number since sync time of the first spectrum of all
 ///
 /// Grid: rows / 128, blocks of 128.
 extern "C" __global__ void postproc_rows(const double *__restrict__ phase_turns,
                                          const double *__restrict__ fine_delay_samples,
                                          const double *__restrict__ gains, Row *__restrict__ rows,
-                                         u32 per_pol, u64 first_number, u64 dither_seed) {
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= POLS * per_pol) return;
-    const u32 pol = i / per_pol;
+                                         u32 per_pol, u32 first, u32 count, u64 first_number,
+                                         u64 dither_seed) {
+    const u32 of_all = blockIdx.x * blockDim.x + threadIdx.x;
+    if (of_all >= POLS * count) return;
+    const u32 pol = of_all / count, number = first + of_all % count, i = pol * per_pol + number;
     rows[i] = spectrum_row(PITCH, phase_turns[i], fine_delay_samples[i], gains + 2 * pol,
-                           dither_seed, first_number + i % per_pol, pol);
+                           dither_seed, first_number + number, pol);
 }
 
 // A thread makes the values of some channels and of adjacent spectra, such that those of one channel

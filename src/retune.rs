@@ -29,6 +29,13 @@ pub struct Change {
 }
 
 impl Change {
+    /// The new value of `parameter`, if it is among them and of this type.
+    #[must_use]
+    pub fn value<T: 'static>(&self, parameter: &str) -> Option<&T> {
+        let (_, value) = self.values.iter().find(|(name, _)| *name == parameter)?;
+        value.downcast_ref()
+    }
+
     /// Names of the parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
         self.values.iter().map(|(parameter, _)| *parameter)
@@ -105,6 +112,19 @@ impl<V: 'static> Changes<V> {
         when.begin(self.begun);
         self.queued.append(&mut typed);
         Ok(())
+    }
+
+    /// Changes of `parameter` that wait for a timestamp: that do not come with whatever the block begins
+    /// next.
+    #[must_use]
+    pub fn waiting(&self, parameter: &str) -> usize {
+        let waits = |queued: &&Queued<V>| match queued.when.known() {
+            _ if queued.parameter != parameter => false,
+            Known::Open => true,
+            Known::From(from) => from > self.begun,
+            Known::Never => false,
+        };
+        self.queued.iter().filter(waits).count()
     }
 
     /// The block begins to work on the `samples` samples from timestamp `start` on: the values that
@@ -274,6 +294,21 @@ mod tests {
         let other = Undecided::new().when().change(vec![("gain", Box::new("loud"))]);
         let refused = Changes::<i32>::default().offer(other).unwrap_err();
         assert_eq!(refused.to_string(), "`gain` is not one of its live parameters");
+    }
+
+    #[test]
+    fn what_comes_with_the_next_samples_does_not_wait() {
+        let mut changes = Changes::<i32>::default();
+        let later = Undecided::new();
+        changes.offer(change(&later, "gain", 1)).unwrap();
+        assert_eq!(changes.waiting("gain"), 1);
+        later.decide(100);
+        assert_eq!(begin(&mut changes, 50), []);
+        let at_once = Undecided::new();
+        changes.offer(change(&at_once, "gain", 2)).unwrap();
+        assert_eq!((changes.waiting("gain"), changes.waiting("seed")), (2, 0));
+        assert_eq!(at_once.decide(0), 50);
+        assert_eq!(changes.waiting("gain"), 1);
     }
 
     #[test]

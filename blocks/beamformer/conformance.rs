@@ -83,7 +83,47 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             device,
         )
     };
-    CASES.iter().map(case).chain([lost_antennas(device)]).collect()
+    let changed = [(64, false, "ci8"), (37, true, "ci8"), (62, false, "ci4")];
+    let changed =
+        changed.map(|(spectra, k_major, dtype)| changed_beams(spectra, k_major, dtype, device));
+    CASES.iter().map(case).chain([lost_antennas(device)]).chain(changed).collect()
+}
+
+/// Beams that change within heaps, and twice within one.
+fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName) -> Case {
+    let (heaps, antennas, channels) = (3, 20, 6);
+    let (heap, antenna) = (axis("heap", heaps), axis("antenna", antennas));
+    let (spectrum, pol) = (axis("spectrum", spectra), axis("pol", 2));
+    let inner = if k_major { [pol, spectrum] } else { [spectrum, pol] };
+    let step = 2 * channels;
+    let source = json!({
+        "dtype": dtype, "axes": [heap, antenna, axis("channel", channels), inner[0], inner[1]],
+        "validity_axes": [heap, antenna], "samples_per_frame": heaps * spectra * step,
+        "band": band(channels), "frames": 4, "pattern": "random",
+    });
+    // The polarisations stay.
+    let turned = |radians: f64| {
+        let mut beams = beams(9, antennas, dtype);
+        for (number, beam) in beams.iter_mut().enumerate() {
+            beam["phases_radians"] = json!(radians * (1 + number) as f64);
+        }
+        beams
+    };
+    let at = |heap: usize, spectrum: usize| ((heap * spectra + spectrum) * step) as u64;
+    let parameters =
+        json!({ "beams": beams(9, antennas, dtype), "dither": "uniform", "dither_seed": 5 });
+    Case::new(
+        ("beamformer", "cuda"),
+        format!("beams that change, {dtype}, {spectra} spectra, K-major {k_major}"),
+        &parameters,
+        (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+        Tolerance::QUANTISED,
+        device,
+    )
+    .change(at(1, 5) + 1, json!({ "beams": turned(0.7) }))
+    .change(at(1, 23), json!({ "beams": turned(-0.2) }))
+    .change(at(2, 0), json!({ "beams": turned(1.1) }))
+    .change(at(7, 31) - 1, json!({ "beams": turned(0.1) }))
 }
 
 /// Antennas that begin and end at different times, and of the last frame only one.

@@ -1,13 +1,16 @@
 //! The form for CUDA devices: one launch for each frame.
 #![allow(unsafe_code)] // launches and copies on memory that the job and the block own
 
+use super::cpu::Weights;
 use super::tiles::{Tiles, scale};
 use super::{Beam, Beamformer, Counts};
 use crate::dither::{self, Dither};
 use crate::gpu::{self, Table};
 use crate::stacked::Stacked;
-use fxgraph::cuda::{DeviceArray, Grid, Kernel, Lane, Properties, Tunable, frame_address};
+use crate::versions::{Versions, refuse_many};
+use fxgraph::cuda::{Grid, Kernel, Lane, Properties, Tunable, frame_address};
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::{Change, Changes};
 use fxgraph::{
     At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
 };
@@ -35,8 +38,11 @@ pub(super) struct Cuda {
     first_channel: u64,
     /// Words of a `Heap`.
     heap_words: usize,
-    weights: DeviceArray<Complex32>,
-    slots: DeviceArray<u32>,
+    /// Weights, then `Slots`.
+    weights: Versions<u32>,
+    tiles: Tiles,
+    pols: Vec<usize>,
+    changes: Changes<Weights>,
     /// `Heap` of each heap.
     heaps: Table<u32>,
     /// `[heap][beam]`.
@@ -53,9 +59,10 @@ struct Job {
 
 /// Bytes of the block's own arrays, with at most so many antennas filling up a step.
 pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
-    let weights = shape.channels * beams * shape.antennas * size_of::<Complex32>();
+    // Two words for a weight; at most four slots for a beam, of two words each.
+    let weights = 2 * shape.channels * beams * shape.antennas + 8 * beams;
     let heap = HEAP_HEAD + shape.antennas.next_multiple_of(8) + beams;
-    weights + Table::<u32>::device_bytes(shape.heaps * heap) + 64 * beams * size_of::<u32>()
+    Versions::<u32>::device_bytes(weights) + Table::<u32>::device_bytes(shape.heaps * heap)
 }
 
 /// The kernel, with the ways to cut it; without what follows from the GPU's shared memory.
@@ -115,15 +122,14 @@ impl Cuda {
     pub(super) fn new(
         parameters: &Beamformer,
         shape: Stacked,
-        mut weights: Vec<Complex32>,
+        weights: &Weights,
         first_channel: usize,
         env: &Env,
     ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let pols: Vec<usize> = parameters.beams.iter().map(|beam| beam.pol).collect();
+        let pols = weights.pols.clone();
         let beams = pols.len();
-        let scales = scale(&mut weights, beams, shape.antennas);
         let properties = device.properties();
         let tiles = tiles(parameters, &shape, properties)
             .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
@@ -143,10 +149,14 @@ impl Cuda {
         let at_once = kernel.blocks_per_multiprocessor(32 * warps)? * properties.multiprocessors;
         let sharing = sharing(blocks, items.div_ceil(warps), at_once);
         let grid = Grid::new([blocks, sharing, 1], 32 * warps);
+        let mut table = vec![0; 2 * weights.table.len() + tiles.slot_words()];
+        write(&mut table, &tiles, weights, shape.antennas);
         let heap_words = HEAP_HEAD + tiles.padded_antennas();
         Ok(Self {
-            weights: DeviceArray::from_slice(device, &weights)?,
-            slots: DeviceArray::from_slice(device, &tiles.slots(&pols, &scales))?,
+            weights: Versions::new(device, &table)?,
+            tiles,
+            pols,
+            changes: Changes::default(),
             heaps: Table::new(device, shape.heaps * heap_words)?,
             clamped: Table::new(device, shape.heaps * beams)?,
             lane,
@@ -167,26 +177,48 @@ impl Cuda {
         for (heap, valid) in input.header().validity.chunks(self.shape.antennas).enumerate() {
             header.validity[heap] = self.counts.heap(valid);
         }
-        let slot = self.lane.begin(input.header().timestamp)?;
+        let timestamp = input.header().timestamp;
+        let samples = self.shape.heaps as u64 * self.shape.samples_per_heap();
+        for (from, weights) in self.changes.begin(timestamp, samples) {
+            self.weights
+                .set(from, |table| write(table, &self.tiles, &weights, self.shape.antennas));
+        }
+        self.weights.advance(timestamp);
+        let slot = self.lane.begin(timestamp)?;
         self.describe_heaps(input.header(), slot);
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
         self.lane.tables();
         self.heaps.send(&self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
         self.clamped.clear(&self.lane, slot)?;
+        self.weights.send(&self.lane)?;
         self.lane.work()?;
-        let arguments = [
-            from.into(),
-            to.into(),
-            self.weights.address().into(),
-            self.slots.address().into(),
-            self.heaps.address(slot).into(),
-            self.clamped.address(slot).into(),
-            self.first_channel.into(),
-        ];
-        // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
-        // kernel was compiled for.
-        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
+        let spectra = heaps * spectra;
+        let mut done = 0;
+        // One launch for all spectra that have the same weights.
+        while done < spectra {
+            let t = timestamp + done as u64 * samples_per_spectrum;
+            let weights = self.weights.address(t);
+            let end = done + self.weights.run(t, samples_per_spectrum, spectra - done);
+            let slots =
+                weights + (channels * self.beams * antennas * size_of::<Complex32>()) as u64;
+            let arguments = [
+                from.into(),
+                to.into(),
+                weights.into(),
+                slots.into(),
+                self.heaps.address(slot).into(),
+                self.clamped.address(slot).into(),
+                self.first_channel.into(),
+                (done as u32).into(),
+                (end as u32).into(),
+            ];
+            // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+            // kernel was compiled for.
+            unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+            done = end;
+        }
         self.lane.results()?;
         self.clamped.fetch(&self.lane, slot)?;
         self.lane.submit(Job { _input: input, output, slot })
@@ -221,6 +253,16 @@ impl Cuda {
     }
 }
 
+/// Writes weights `[channel][beam][antenna]`, divided by their scales, then the slots of the beams with
+/// these.
+fn write(table: &mut [u32], tiles: &Tiles, weights: &Weights, antennas: usize) {
+    let (scaled, slots) = table.split_at_mut(2 * weights.table.len());
+    let scaled: &mut [Complex32] = bytemuck::cast_slice_mut(scaled);
+    scaled.copy_from_slice(&weights.table);
+    let scales = scale(scaled, weights.pols.len(), antennas);
+    slots.copy_from_slice(&tiles.slots(&weights.pols, &scales));
+}
+
 /// How many blocks of threads share the times of each of `blocks` tiles, `most` at most, on a GPU that
 /// runs `at_once`: as few as leave little of it idle in the last round.
 fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
@@ -245,12 +287,27 @@ impl Block for Cuda {
         if io.inputs[0].ended() && self.lane.is_idle() {
             return Ok(Next::Finished);
         }
-        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+        let has_room = self.lane.has_room() && self.weights.has_room(self.lane.is_idle());
+        if !has_room || io.inputs[0].peek().is_none() {
             return Ok(Next::Wait);
         }
         let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
         self.begin(input, output)?;
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        let weights = change.value::<Weights>("beams");
+        if weights.is_some_and(|weights| weights.pols != self.pols) {
+            let text = "on a GPU the polarisations of its beams cannot change while it runs";
+            return Err(BlockError::new(text));
+        }
+        let is_too_large = |z: &Complex32| !z.re.is_finite() || !z.im.is_finite();
+        if weights.is_some_and(|weights| weights.table.iter().any(is_too_large)) {
+            return Err(BlockError::new("weights times gain are beyond single precision"));
+        }
+        refuse_many(&["beams"], &self.changes, &change)?;
+        self.changes.offer(change)
     }
 }

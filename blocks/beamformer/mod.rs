@@ -391,7 +391,7 @@ impl Kind for Beamformer {
         let (shape, weights) = self.weights_of(ports)?;
         let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);
         if env.implementation == "cuda" {
-            return Ok(Box::new(cuda::Cuda::new(self, shape, weights.table, first_channel, env)?));
+            return Ok(Box::new(cuda::Cuda::new(self, shape, &weights, first_channel, env)?));
         }
         let threads = self.threads(&shape);
         Ok(Box::new(cpu::Cpu::new(self, shape, weights, first_channel, threads, env)?))

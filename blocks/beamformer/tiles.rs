@@ -56,10 +56,15 @@ impl Tiles {
         self.steps * STEP_ANTENNAS
     }
 
+    /// Words of the `Slots` of all groups.
+    pub fn slot_words(&self) -> usize {
+        self.groups * 2 * self.per_group() * TILE_BEAMS
+    }
+
     /// For each group the words of a `Slots`: first which beam each slot has, then its scale.
     pub fn slots(&self, pols: &[usize], scales: &[f32]) -> Vec<u32> {
         let slots = self.per_group() * TILE_BEAMS;
-        let mut words = vec![0_u32; self.groups * 2 * slots];
+        let mut words = vec![0_u32; self.slot_words()];
         for group in words.chunks_exact_mut(2 * slots) {
             group[..slots].fill(u32::MAX);
         }

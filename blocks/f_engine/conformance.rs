@@ -143,5 +143,41 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     );
     special("long input frames", Stream { frame_samples: 1 << 21, frames: 2, ..plain() }, delayed);
     special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
+    let changed = [(1024, 64, "standard", 8), (1024, 64, "k_major", 4), (32768, 16, "k_major", 8)];
+    cases.extend(changed.map(|shape| changed_case(shape, device)));
     cases
+}
+
+/// Delays, gains and seeds that change within heaps, some of them several times within one: from gains
+/// that are the same for all channels to others for each, and back.
+fn changed_case(
+    (channels, spectra_per_heap, layout, bits): (u32, u64, &str, u32),
+    device: DeviceName,
+) -> Case {
+    let size = if bits == 8 { 0.25 } else { 0.0138 };
+    let each = |turn: f64| -> Vec<Value> {
+        // Of very many channels short numbers: a request has a limit.
+        let step = |k: f64| f64::from((k * turn) as u32 % 7) * 0.125 * size;
+        let gain = |k: f64| json!({"re": size * (k * turn).cos(), "im": size * (k * turn).sin()});
+        let gain = |k: f64| if channels > 8192 { json!(step(k)) } else { gain(k) };
+        (0..channels).map(|k| gain(f64::from(k))).collect()
+    };
+    let parameters = json!({
+        "channels": channels, "spectra_per_heap": spectra_per_heap, "heaps_per_frame": 2, "bits": bits,
+        "layout": layout, "gains": size, "dither_seed": 7, "max_delay_seconds": 1e-6,
+    });
+    let name =
+        format!("delays, gains and seeds that change, {channels} channels, {bits} bits, {layout}");
+    let step = 2 * u64::from(channels);
+    let at = |heaps: u64, spectra: u64| (heaps * spectra_per_heap + spectra) * step;
+    let delays = json!([[{"delay_samples": 3.3, "rate": 1e-9}], [{"delay_samples": -70.25}]]);
+    let stream = Stream { name: &name, frame_samples: 1 << 20, parameters, ..Stream::default() };
+    stream
+        .case(device)
+        .change(at(2, 5) + 1, json!({"gains": [each(0.3), size]}))
+        .change(at(2, 9), json!({"dither_seed": 11}))
+        .change(at(2, 12) - 1, json!({"gains": [each(0.01), each(0.7)], "dither_seed": 12}))
+        .change(at(3, 3), json!({"gains": {"im": 0.9 * size}}))
+        .change(at(4, 1) + 7, json!({"gains": [each(0.3), each(0.05)], "delays": delays}))
+        .change(at(6, 0), json!({"gains": [size, {"re": 0.5 * size}], "dither_seed": 3}))
 }

@@ -6,11 +6,13 @@ use super::frames::{Frames, Spectra};
 use super::geometry::THREADS;
 use super::program::Program;
 use crate::gpu::{self, Table};
+use crate::live::Live;
 use crate::pfb::device_samples;
 use crate::pfb::driver::{Driver, Maker, Stretch};
 use crate::pfb::lending::Lending;
 use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
+use crate::postproc::device_settings::DeviceSettings;
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Lane, frame_address};
 use fxgraph::{BlockError, Env, Frame, FrameMut, Header, Ports};
@@ -43,15 +45,19 @@ pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
         + Table::<f32>::device_bytes(2 * rows)
         + Table::<u8>::device_bytes(rows * ROW_BYTES)
         + Table::<u32>::device_bytes(heaps + pols * (4 + heaps));
-    let constants = 4 * sizes.window + 32 * f_engine.channels;
-    samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants
+    let constants = 4 * sizes.window + 16 * f_engine.channels;
+    let settings = DeviceSettings::device_bytes(pols, f_engine.channels);
+    samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants + settings
 }
 
 /// The two passes: what is made of the samples.
 pub struct TwoPass {
     program: Program,
-    dither_seed: u64,
+    settings: DeviceSettings,
+    /// ADC samples from one spectrum to the next.
+    step: u64,
     heap_bytes: usize,
+    spectra_per_heap: usize,
     pols: usize,
     /// What is between the passes.
     middle: DeviceArray<Complex32>,
@@ -94,10 +100,15 @@ impl TwoPass {
         let (rows, heaps) = (pols * sizes.spectra, f_engine.heaps_per_frame);
         let values = f_engine.channels * f_engine.spectra_per_heap * pols;
         let frames = Frames::new(f_engine, ports, env);
+        let program = Program::new(f_engine, ports, sizes, device)?;
+        let gains = f_engine.gains.of_pols(pols, f_engine.channels);
+        let order = program.geometry.gain_order().into_iter().flatten().collect();
         Ok(Self {
-            program: Program::new(f_engine, ports, sizes, device)?,
-            dither_seed: f_engine.dither_seed,
+            program,
+            settings: DeviceSettings::new(device, &gains, order, f_engine.dither_seed)?,
+            step: (sizes.step * sizes.subsampling) as u64,
             heap_bytes: values * usize::from(f_engine.bits) / 4,
+            spectra_per_heap: f_engine.spectra_per_heap,
             pols,
             middle: DeviceArray::new(device, rows * f_engine.channels)?,
             entries: Table::new(device, rows)?,
@@ -157,42 +168,72 @@ impl TwoPass {
         heaps: usize,
         frame: &Frame,
     ) -> Result<(), BlockError> {
-        let Self { program, to_filter, to_measure, .. } = self;
-        let (to_filter, to_measure) = (*to_filter, *to_measure);
-        let Program { kernels, constants, geometry, .. } = program;
+        self.settings.send(lane)?;
+        self.queue_rows(lane, slot, schedule)?;
+        self.queue_filter(lane, slot, schedule.sizes.spectra)?;
+        self.queue_finish(lane, slot, schedule, heaps, frame)?;
+        lane.results()?;
+        self.counts.fetch(lane, slot)
+    }
+
+    /// Queues what is the same for all channels of each spectrum.
+    fn queue_rows<J>(
+        &mut self,
+        lane: &Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+    ) -> Result<(), BlockError> {
         let Sizes { step, spectra, .. } = schedule.sizes;
         let rows = self.pols * spectra;
         let first_number = schedule.frame_start.cast_unsigned() / step as u64;
+        self.delays.send(lane, slot, 0..2 * rows)?;
+        let delays = self.delays.address(slot);
+        let mut done = 0;
+        while done < spectra {
+            let t = schedule.timestamp() + done as u64 * self.step;
+            let stretch = self.settings.stretch(t, self.step, spectra - done);
+            let (dither_seed, count) = self.settings.dither_seed(t, self.step, stretch.count);
+            let blocks = (self.pols * count).div_ceil(THREADS);
+            let arguments = [
+                delays.into(),
+                (delays + (rows * size_of::<f32>()) as u64).into(),
+                stretch.common.into(),
+                self.rows[slot].address().into(),
+                (spectra as u32).into(),
+                (done as u32).into(),
+                (count as u32).into(),
+                first_number.into(),
+                dither_seed.into(),
+            ];
+            let grid = Grid::new([blocks, 1, 1], THREADS);
+            // SAFETY: the arguments are those of the kernel, compiled for these sizes; all of them are
+            // the slot's or the block's.
+            unsafe { self.program.kernels.rows.launch(lane.stream(), grid, &arguments) }?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Ends the tables; queues what measures lost stretches and filters the others.
+    fn queue_filter<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        spectra: usize,
+    ) -> Result<(), BlockError> {
+        let (to_filter, to_measure) = (self.to_filter, self.to_measure);
+        let Program { kernels, constants, geometry, .. } = &mut self.program;
         let first_measured = self.entries.host(slot).len() - to_measure;
         let entries = self.entries.address(slot);
         let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
-        let delays = self.delays.address(slot);
-        let fine_delays = delays + (rows * size_of::<f32>()) as u64;
         let levels = self.counts.address(slot);
-        let clamped = levels + (self.pols * 4 * size_of::<u32>()) as u64;
-        let rows_of_slot = self.rows[slot].address();
         self.entries.send(lane, slot, 0..to_filter)?;
         self.entries.send(lane, slot, first_measured..first_measured + to_measure)?;
-        self.delays.send(lane, slot, 0..2 * rows)?;
-        self.heaps.send(lane, slot, 0..heaps)?;
         self.counts.clear(lane, slot)?;
+        lane.work()?;
         // SAFETY: the arguments are those of the kernels, compiled for these sizes; the job owns the
         // frames and what is the slot's, the block the rest.
         unsafe {
-            kernels.rows.launch(
-                lane.stream(),
-                Grid::new([rows.div_ceil(THREADS), 1, 1], THREADS),
-                &[
-                    delays.into(),
-                    fine_delays.into(),
-                    constants.common_gains.address().into(),
-                    rows_of_slot.into(),
-                    (spectra as u32).into(),
-                    first_number.into(),
-                    self.dither_seed.into(),
-                ],
-            )?;
-            lane.work()?;
             if to_measure > 0 {
                 let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
                 let arguments = [stretches.into(), levels.into()];
@@ -210,31 +251,72 @@ impl TwoPass {
                     (spectra as u32).into(),
                 ],
             )?;
-            if heaps > 0 {
-                let blocks = geometry.finish_blocks * geometry.groups(&program.gpu);
-                kernels.finish.launch(
-                    lane.stream(),
-                    Grid::new([blocks, 1, 1], THREADS),
-                    &[
-                        self.middle.address().into(),
-                        frame_address(frame, lane.device())?.into(),
-                        clamped.into(),
-                        rows_of_slot.into(),
-                        constants.channel_gains.address().into(),
-                        constants.finish_roots.address().into(),
-                        self.heaps.address(slot).into(),
-                        ((heaps * geometry.tiles_per_heap) as u32).into(),
-                        (spectra as u32).into(),
-                    ],
-                )?;
-            }
         }
-        lane.results()?;
-        self.counts.fetch(lane, slot)
+        Ok(())
+    }
+
+    /// Queues what makes the first `heaps` listed heaps: one launch for all spectra that have the same
+    /// gains.
+    fn queue_finish<J>(
+        &mut self,
+        lane: &Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        heaps: usize,
+        frame: &Frame,
+    ) -> Result<(), BlockError> {
+        let Program { constants, geometry, gpu, .. } = &self.program;
+        let (roots, tiles_per_heap) = (constants.finish_roots.address(), geometry.tiles_per_heap);
+        let spectra = schedule.sizes.spectra;
+        let blocks = geometry.finish_blocks * geometry.groups(gpu);
+        let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
+        let list = &self.heaps.host(slot)[..heaps];
+        let mut done = 0;
+        while done < spectra {
+            let t = schedule.timestamp() + done as u64 * self.step;
+            let stretch = self.settings.stretch(t, self.step, spectra - done);
+            let end = done + stretch.count;
+            let of_heap = |spectrum: usize| spectrum / self.spectra_per_heap;
+            let first = list.partition_point(|heap| (*heap as usize) < of_heap(done));
+            let past = list.partition_point(|heap| (*heap as usize) <= of_heap(end - 1));
+            let listed = self.heaps.address(slot) + (first * size_of::<u32>()) as u64;
+            let arguments = [
+                self.middle.address().into(),
+                frame_address(frame, lane.device())?.into(),
+                clamped.into(),
+                self.rows[slot].address().into(),
+                stretch.each.into(),
+                roots.into(),
+                listed.into(),
+                (((past - first) * tiles_per_heap) as u32).into(),
+                (spectra as u32).into(),
+                (done as u32).into(),
+                (end as u32).into(),
+            ];
+            if past > first {
+                let grid = Grid::new([blocks, 1, 1], THREADS);
+                let kernel = self.program.finish(stretch.differ);
+                // SAFETY: as above.
+                unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+            }
+            done = end;
+        }
+        Ok(())
     }
 }
 
 impl Maker for TwoPass {
+    const LIVE: &'static [&'static str] = &["gains", "dither_seed"];
+    const TABLES: &'static [&'static str] = &["gains"];
+
+    fn retune(&mut self, from: u64, live: Live) {
+        self.settings.retune(from, live);
+    }
+
+    fn has_room(&mut self, lane_is_idle: bool) -> bool {
+        self.settings.has_room(lane_is_idle)
+    }
+
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize {
         (self.to_filter, self.to_measure) = (0, 0);
         self.spectra[slot].begin(schedule.frame_start);
@@ -276,10 +358,12 @@ impl Maker for TwoPass {
     ) -> Result<(), BlockError> {
         // Short ones first: the blocks that follow them fill up the GPU.
         self.entries.host_mut(slot)[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
+        self.settings.advance(schedule.timestamp());
         self.list_delays(slot, schedule);
         self.frames.fill(&self.spectra[slot], output.header_mut());
         lane.tables();
         let heaps = self.list_heaps(lane, slot, output)?;
+        self.heaps.send(lane, slot, 0..heaps)?;
         self.launch(lane, slot, schedule, heaps, output)
     }
 

@@ -80,7 +80,7 @@ impl Frames {
     /// Begins the output frame of these spectra with how many of each heap are valid.
     pub fn fill(&self, spectra: &Spectra, output: &mut Header) {
         self.collector.begin(self.collector.number(&spectra.header), output);
-        self.collector.piece(&spectra.header, 0, output);
+        self.collector.piece(&spectra.header, 0, usize::MAX, output);
     }
 
     /// The heaps that lack a valid spectrum, until the frame is complete: they are to be zero.

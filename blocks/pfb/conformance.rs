@@ -119,6 +119,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     cases.push(case("a plain transform's window", &source, 0, BOTH, &parameters, device));
     let parameters = json!({"channels": 64, "max_delay_seconds": 1e-5, "spectra_per_frame": 1});
     cases.push(case("single spectra", &source, 0, BOTH, &parameters, device));
+    let parameters = json!({"channels": 64, "max_delay_seconds": 1e-6, "spectra_per_frame": 24});
+    let changed = case("delays that change", &source, 0, BOTH, &parameters, device);
+    let new = json!([[{"delay_samples": -20.3, "rate": 1e-9}], [{"delay_samples": 7.75}]]);
+    cases.push(changed.change(128 * 100 + 1, json!({"delays": new})));
     cases
 }
 

@@ -7,6 +7,7 @@ use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::delay::Piece;
 use crate::live::Live;
+use crate::versions::refuse_many;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
@@ -32,9 +33,18 @@ pub trait Maker: Send {
     /// Live parameters that it takes besides the delays, which are the schedule's.
     const LIVE: &'static [&'static str] = &[];
 
+    /// Those of them that it keeps as tables on the device.
+    const TABLES: &'static [&'static str] = &[];
+
     /// `live`, a value of one of those, holds from timestamp `from` on, which lies before the end of the next
     /// output frame.
     fn retune(&mut self, _from: u64, _live: Live) {}
+
+    /// Whether the next output frame may be begun, whatever changes come with it; if not, it is when
+    /// the lane is idle.
+    fn has_room(&mut self, _lane_is_idle: bool) -> bool {
+        true
+    }
 
     /// Begins the output frame of a slot, which these runs make; how many spectra a stretch may
     /// have.
@@ -166,6 +176,9 @@ impl<M: Maker> Block for Driver<M> {
         if !self.lane.has_room() {
             return Ok(Next::Wait);
         }
+        if !self.maker.has_room(self.lane.is_idle()) {
+            return Ok(Next::Wait);
+        }
         let Self { schedule, maker, .. } = self;
         match schedule.place(io.inputs, |from, live| maker.retune(from, live)) {
             Some(Placed::Here) => self.schedule.reserve_frame(),
@@ -201,6 +214,7 @@ impl<M: Maker> Block for Driver<M> {
             );
             return Err(BlockError::new(text));
         }
+        refuse_many(M::TABLES, &self.schedule.changes, &change)?;
         self.schedule.changes.offer(change)
     }
 

@@ -66,10 +66,37 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     for decimation in [8, 16] {
         cases.push(narrowband(decimation, device));
     }
+    for (unzip, layout, bits) in [(1, "standard", 8), (2, "k_major", 4), (1, "k_major", 8)] {
+        cases.push(changed(unzip, layout, bits, device));
+    }
     for (unzip, late) in [(1, 0), (1, 1), (2, 0), (2, 1), (8, 1)] {
         cases.push(delayed(unzip, late, device));
     }
     cases
+}
+
+/// Gains and seeds that change within heaps, some of them several times within one: from the same for all
+/// channels to others for each, and back.
+fn changed(unzip: usize, layout: &str, bits: usize, device: DeviceName) -> Case {
+    let (channels, step) = (64, 128);
+    let each = |turn: f64| -> Vec<Value> {
+        let size = if bits == 8 { 60.0 } else { 3.0 } / (unzip as f64).sqrt();
+        let gain = |k: f64| json!({"re": size * (k * turn).cos(), "im": size * (k * turn).sin()});
+        (0..channels).map(|k| gain(f64::from(k))).collect()
+    };
+    let one = gain(bits, unzip);
+    let parameters = json!({
+        "layout": layout, "bits": bits, "dither_seed": 9, "spectra_per_heap": 32, "heaps_per_frame": 2,
+        "gains": one,
+    });
+    let name = format!("gains and seeds that change, {unzip} series, {layout}, {bits} bits");
+    random(name, (2, 24, unzip, channels as usize), &parameters, device)
+        .change(step * 37 + 1, json!({"gains": [each(0.3), one]}))
+        .change(step * 41, json!({"dither_seed": 11}))
+        .change(step * 45 - 1, json!({"gains": [each(0.01), each(0.7)], "dither_seed": 12}))
+        .change(step * 46, json!({"gains": each(0.2)[3]}))
+        .change(step * 120 + 5, json!({"gains": [each(0.3), each(0.05)]}))
+        .change(step * 201, json!({"gains": [one, each(0.05)[5]], "dither_seed": 3}))
 }
 
 /// A factor with which values fill their range, and some are beyond it; no value lies half-way

@@ -212,7 +212,7 @@ impl Block for Cpu {
             self.input = Some((input, from));
             return Ok(Next::Wait);
         };
-        let piece = self.collector.piece(input.header(), from, frame.header_mut());
+        let piece = self.collector.piece(input.header(), from, usize::MAX, frame.header_mut());
         self.fill(&input, piece, &mut frame);
         self.filling = Some(frame);
         if self.collector.is_last(&piece) {

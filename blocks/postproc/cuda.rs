@@ -1,17 +1,23 @@
 //! The block on a GPU.
 #![allow(unsafe_code)] // launches on memory that the block or the job owns
 
+use super::device_settings::{DeviceSettings, Stretch, differ};
 use super::heaps::{Collector, Piece};
+use super::rotate::ChannelGains;
 use super::{Layout, Postproc};
 use crate::dither::Dither;
 use crate::gpu::{self, Table};
+use crate::live::Live;
 use crate::spectra::Shape;
+use crate::versions::refuse_many;
 use fxgraph::cuda::{
-    Arg, CudaError, Device, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address,
+    Arg, Defines, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address,
 };
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Io, Next, Refusal, async_trait};
-use num_complex::Complex32;
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{
+    At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
+};
 use std::sync::Arc;
 
 /// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
@@ -111,56 +117,41 @@ pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
 
 /// The kernel that makes values, with the ways to cut it.
 pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
-    let has_own_gain = |pol: usize| !postproc.gains.of_pol(pol, shape.channels).1;
+    let gains = differ(&gains(postproc, shape));
     Tunable {
         program: "postproc.cu",
-        shape: gpu::numbers([
-            ("CHANNELS", shape.channels),
-            ("PITCH", shape.pitch),
-            ("UNZIP", shape.unzip),
-            ("POLS", shape.pols),
-            ("SPECTRA_PER_HEAP", postproc.spectra_per_heap),
-            ("BITS", usize::from(postproc.bits)),
-            ("K_MAJOR", usize::from(postproc.layout == Layout::KMajor)),
-            ("DITHER", usize::from(postproc.dither == Dither::Uniform)),
-            ("GAINS", usize::from((0..shape.pols).any(has_own_gain))),
-        ]),
+        shape: shape_of(postproc, shape, gains),
         ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
     }
+}
+
+/// Gains of the polarisations.
+fn gains(postproc: &Postproc, shape: Shape) -> Vec<ChannelGains> {
+    postproc.gains.of_pols(shape.pols, shape.channels)
+}
+
+/// Macros for this shape, with gains that `differ` from channel to channel or are all the same.
+fn shape_of(postproc: &Postproc, shape: Shape, differ: bool) -> Defines {
+    gpu::numbers([
+        ("CHANNELS", shape.channels),
+        ("PITCH", shape.pitch),
+        ("UNZIP", shape.unzip),
+        ("POLS", shape.pols),
+        ("SPECTRA_PER_HEAP", postproc.spectra_per_heap),
+        ("BITS", usize::from(postproc.bits)),
+        ("K_MAJOR", usize::from(postproc.layout == Layout::KMajor)),
+        ("DITHER", usize::from(postproc.dither == Dither::Uniform)),
+        ("GAINS", usize::from(differ)),
+    ])
 }
 
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
     let rows = shape.pols * shape.spectra;
-    let gains = 8 * shape.pols * shape.channels;
     Table::<u8>::device_bytes(rows * ROW_BYTES)
         + Table::<f64>::device_bytes(2 * rows)
         + Table::<u64>::device_bytes(postproc.heaps_per_frame * shape.pols)
-        + gains
-}
-
-/// Gains of all channels, and what each channel has besides; of all polarisations.
-struct DeviceGains {
-    /// \[pol\]\[re, im\].
-    common: DeviceArray<f64>,
-    /// \[pol\]\[channel\].
-    each: DeviceArray<Complex32>,
-}
-
-impl DeviceGains {
-    fn new(postproc: &Postproc, shape: Shape, device: &Arc<Device>) -> Result<Self, CudaError> {
-        let of_pols: Vec<_> =
-            (0..shape.pols).map(|pol| postproc.gains.of_pol(pol, shape.channels)).collect();
-        let differ = of_pols.iter().any(|(_, all_equal)| !all_equal);
-        let one = Complex32::new(1.0, 0.0);
-        let common = of_pols.iter().map(|(gains, _)| if differ { one } else { gains[0] });
-        let common: Vec<f64> = common.flat_map(|z| [f64::from(z.re), f64::from(z.im)]).collect();
-        let each: Vec<Complex32> = of_pols.iter().flat_map(|(gains, _)| gains).copied().collect();
-        Ok(Self {
-            common: DeviceArray::from_slice(device, &common)?,
-            each: DeviceArray::from_slice(device, &each)?,
-        })
-    }
+        + DeviceSettings::device_bytes(shape.pols, shape.channels)
 }
 
 /// The running block.
@@ -169,13 +160,15 @@ pub struct Cuda {
     lane: Lane<Job>,
     make_rows: Kernel,
     make_values: Kernel,
+    /// The same for gains that differ from channel to channel, if that is another one.
+    make_values_of_gains: Option<Kernel>,
     tiles: Tiles,
     /// Blocks of `make_values` that the device runs at once.
     blocks_at_once: usize,
     shape: Shape,
     heap_bytes: usize,
-    dither_seed: u64,
-    gains: DeviceGains,
+    settings: DeviceSettings,
+    changes: Changes<Live>,
     // What belongs to an input frame or to an output frame has places that take turns as the slots of
     // jobs do, but frame by frame: a frame may take several jobs.
     /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame.
@@ -197,12 +190,22 @@ impl Cuda {
     pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
-        let gains = DeviceGains::new(postproc, shape, &device)?;
+        let gains = gains(postproc, shape);
         let tunable = tunable(postproc, shape);
         let way = tunable.chosen(&device);
         let threads = tunable.number(way, "THREADS");
         let program = gpu::program(&device, tunable.program, tunable.defines(way))?;
         let make_values = program.kernel("postproc", 0)?;
+        let make_values_of_gains = if differ(&gains) {
+            None
+        } else {
+            // At the start: compiled when such gains come, it would hold up the stream.
+            let macros = [shape_of(postproc, shape, true), gpu::numbers([("THREADS", threads)])];
+            let program = gpu::program(&device, tunable.program, macros.concat())?;
+            Some(program.kernel("postproc", 0)?)
+        };
+        let order = (0..shape.channels).collect();
+        let settings = DeviceSettings::new(&device, &gains, order, postproc.dither_seed)?;
         let multiprocessors = device.properties().multiprocessors;
         let rows = shape.pols * shape.spectra;
         let counts = postproc.heaps_per_frame * shape.pols;
@@ -213,10 +216,11 @@ impl Cuda {
             tiles: Tiles::new(postproc, shape, threads),
             blocks_at_once: make_values.blocks_per_multiprocessor(threads)? * multiprocessors,
             make_values,
+            make_values_of_gains,
             shape,
             heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
-            dither_seed: postproc.dither_seed,
-            gains,
+            settings,
+            changes: Changes::default(),
             delays: Table::new(&device, 2 * rows)?,
             rows: gpu::for_each_slot(|| DeviceArray::new(&device, rows * ROW_BYTES))?,
             inputs_begun: 0,
@@ -243,37 +247,66 @@ impl Cuda {
         self.inputs_begun = self.inputs_begun.wrapping_add(1);
         let place = self.input_place();
         let header = input.header();
-        let count = self.shape.pols * self.shape.spectra;
+        let rows = self.shape.pols * self.shape.spectra;
         let tables = ["phase_turns", "fine_delay_samples"].map(|name| header.annotations.get(name));
-        for (to, table) in self.delays.host_mut(place).chunks_exact_mut(count).zip(tables) {
+        for (to, table) in self.delays.host_mut(place).chunks_exact_mut(rows).zip(tables) {
             // A stream without delays has no tables.
-            let known = table.len().min(count);
+            let known = table.len().min(rows);
             to[..known].copy_from_slice(&table[..known]);
             to[known..].fill(0.0);
         }
-        self.delays.send(&self.lane, place, 0..2 * count)?;
+        self.delays.send(&self.lane, place, 0..2 * rows)?;
+        self.settings.send(&self.lane)?;
         let delays = self.delays.address(place);
-        let arguments = [
-            delays.into(),
-            (delays + (count * size_of::<f64>()) as u64).into(),
-            self.gains.common.address().into(),
-            self.rows[place].address().into(),
-            (self.shape.spectra as u32).into(),
-            self.collector.number(header).into(),
-            self.dither_seed.into(),
-        ];
-        let grid = Grid::new([count.div_ceil(ROW_THREADS), 1, 1], ROW_THREADS);
-        // SAFETY: the arguments are those of the kernel, all of them the block's own.
-        unsafe { self.make_rows.launch(self.lane.stream(), grid, &arguments) }?;
+        let Shape { pols, spectra, step, .. } = self.shape;
+        let mut done = 0;
+        while done < spectra {
+            let t = header.timestamp + (done * step) as u64;
+            let stretch = self.settings.stretch(t, step as u64, spectra - done);
+            let (dither_seed, count) = self.settings.dither_seed(t, step as u64, stretch.count);
+            let arguments = [
+                delays.into(),
+                (delays + (rows * size_of::<f64>()) as u64).into(),
+                stretch.common.into(),
+                self.rows[place].address().into(),
+                (spectra as u32).into(),
+                (done as u32).into(),
+                (count as u32).into(),
+                self.collector.number(header).into(),
+                dither_seed.into(),
+            ];
+            let blocks = (pols * count).div_ceil(ROW_THREADS);
+            let grid = Grid::new([blocks, 1, 1], ROW_THREADS);
+            // SAFETY: the arguments are those of the kernel, all of them the block's own.
+            unsafe { self.make_rows.launch(self.lane.stream(), grid, &arguments) }?;
+            done += count;
+        }
         Ok(())
     }
 
-    /// Queues a piece of an input frame.
+    /// Goes over to what holds for the spectra of an input frame.
+    fn begin(&mut self, input: &Header) {
+        let samples = self.shape.spectra * self.shape.step;
+        for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
+            self.settings.retune(from, live);
+        }
+        self.settings.advance(input.timestamp);
+    }
+
+    /// The stretch of an input frame that begins with spectrum `from`.
+    fn stretch(&self, input: &Header, from: usize) -> Stretch {
+        let Shape { spectra, step, .. } = self.shape;
+        let t = input.timestamp + (from * step) as u64;
+        self.settings.stretch(t, step as u64, spectra - from)
+    }
+
+    /// Queues a piece of an input frame, of one stretch.
     fn queue_piece(
         &mut self,
         input: &Frame,
         output: &Frame,
         piece: &Piece,
+        stretch: &Stretch,
     ) -> Result<(), BlockError> {
         let device = self.lane.device();
         let number = |n: usize| Arg::from(n as u32);
@@ -281,7 +314,7 @@ impl Cuda {
         let arguments = [
             frame_address(input, device)?.into(),
             self.rows[self.input_place()].address().into(),
-            self.gains.each.address().into(),
+            stretch.each.into(),
             frame_address(output, device)?.into(),
             self.saturated.address(self.output_place()).into(),
             number(self.shape.spectra),
@@ -291,10 +324,12 @@ impl Cuda {
             number(self.tiles.of(piece.place)),
             number(in_turn),
         ];
+        let of_gains = self.make_values_of_gains.as_mut().filter(|_| stretch.differ);
+        let make_values = of_gains.unwrap_or(&mut self.make_values);
         // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
         // job's or stays with the block, which the lane outlasts.
         let grid = self.tiles.grid(piece, in_turn);
-        let queued = unsafe { self.make_values.launch(self.lane.stream(), grid, &arguments) };
+        let queued = unsafe { make_values.launch(self.lane.stream(), grid, &arguments) };
         Ok(queued?)
     }
 
@@ -331,7 +366,8 @@ impl Cuda {
         mut frame: FrameMut,
         is_new: bool,
     ) -> Result<usize, BlockError> {
-        let piece = self.collector.piece(input.header(), from, frame.header_mut());
+        let stretch = self.stretch(input.header(), from);
+        let piece = self.collector.piece(input.header(), from, stretch.count, frame.header_mut());
         self.lane.begin(input.header().timestamp)?;
         self.lane.tables();
         if from == 0 {
@@ -342,7 +378,7 @@ impl Cuda {
             self.saturated.clear(&self.lane, self.output_place())?;
         }
         self.lane.work()?;
-        self.queue_piece(input, &frame, &piece)?;
+        self.queue_piece(input, &frame, &piece, &stretch)?;
         let output = if self.collector.is_last(&piece) {
             Some(self.queue_end(frame)?)
         } else {
@@ -374,8 +410,12 @@ impl Block for Cuda {
             return Ok(Next::Wait);
         }
         let Some((input, from)) = self.input.take() else {
+            if !self.settings.has_room(self.lane.is_idle()) {
+                return Ok(Next::Wait);
+            }
             if let Some(frame) = io.inputs[0].pop() {
                 if self.collector.accept(frame.header()) {
+                    self.begin(frame.header());
                     self.input = Some((frame, 0));
                 }
                 return Ok(Next::Again);
@@ -408,6 +448,11 @@ impl Block for Cuda {
             self.input = Some((input, next));
         }
         Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        refuse_many(&["gains"], &self.changes, &change)?;
+        self.changes.offer(change)
     }
 }
 

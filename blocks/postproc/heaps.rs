@@ -102,10 +102,10 @@ impl Collector {
     }
 
     /// Those spectra of an input frame from number `from` on that belong to the output frame being
-    /// filled, which `from` does; counts the valid ones.
-    pub fn piece(&self, input: &Header, from: usize, output: &mut Header) -> Piece {
+    /// filled, which `from` does, and at most `most`; counts the valid ones.
+    pub fn piece(&self, input: &Header, from: usize, most: usize, output: &mut Header) -> Piece {
         let place = (self.number(input) + from as u64 - self.number(output)) as usize;
-        let count = (self.shape.spectra - from).min(self.frame_spectra() - place);
+        let count = (self.shape.spectra - from).min(self.frame_spectra() - place).min(most);
         let Shape { pols, spectra, .. } = self.shape;
         let is_valid = |n: usize| (0..pols).all(|pol| input.validity[pol * spectra + n] > 0);
         let mut next = 0;

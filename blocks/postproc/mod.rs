@@ -3,6 +3,7 @@
 pub mod conformance;
 mod cpu;
 mod cuda;
+pub(crate) mod device_settings;
 pub(crate) mod gains;
 pub(crate) mod heaps;
 mod phase;

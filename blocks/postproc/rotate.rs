@@ -28,6 +28,16 @@ impl ChannelGains {
             Self { common: Complex64::new(1.0, 0.0), each: Some(gains) }
         }
     }
+
+    /// The gain that all channels share.
+    pub fn common(&self) -> Complex64 {
+        self.common
+    }
+
+    /// What each channel has besides, if they differ.
+    pub fn each(&self) -> Option<&[Complex32]> {
+        self.each.as_deref()
+    }
 }
 
 /// What is to be done to one spectrum.

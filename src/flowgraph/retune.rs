@@ -33,6 +33,17 @@ pub(crate) struct Retuned {
 }
 
 impl Plan {
+    /// This plan, in which blocks go over to the live parameters in `request` at timestamp `at`, as they
+    /// do when a flowgraph that runs is changed.
+    pub fn with_change(
+        &self,
+        registry: &Registry,
+        request: &str,
+        at: u64,
+    ) -> Result<Self, Refused> {
+        Ok(self.retune(registry, request, &When::at(at))?.plan)
+    }
+
     /// This plan with the parameters in `request`, a mapping (YAML or JSON) of names of blocks to
     /// those of their parameters that change at `when`.
     pub(crate) fn retune(

@@ -33,9 +33,9 @@ impl Known {
 }
 
 impl When {
-    /// At timestamp `from`, which is below [`MAX_TIMESTAMP`].
+    /// At timestamp `from`, or at [`MAX_TIMESTAMP`] if that is earlier.
     pub fn at(from: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(from | DECIDED)))
+        Self(Arc::new(AtomicU64::new(from.min(MAX_TIMESTAMP) | DECIDED)))
     }
 
     /// What is known of it.

@@ -1,5 +1,6 @@
 //! One benchmark: a flowgraph, run for a while and looked at twice.
 
+use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::{self, BlockStats, with_causes};
 use fxgraph::{DeviceName, Registry};
@@ -40,10 +41,14 @@ impl Measured {
 
 /// What is in this text.
 pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
-    load_text("flowgraph.yaml", flowgraph, &[], registry).result.map_err(|problems| {
-        let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
-        messages.join("; ")
-    })
+    let loaded = load_text("flowgraph.yaml", flowgraph, &[], registry);
+    loaded.result.map_err(|problems| messages(&problems))
+}
+
+/// What is wrong, on one line.
+pub fn messages(problems: &[Diagnostic]) -> String {
+    let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
+    messages.join("; ")
 }
 
 /// Runs `plan`, whose sources go on for ever, for `time` and looks at these blocks, in the order in

@@ -52,7 +52,7 @@ fn parse_device(text: &str) -> Result<DeviceName, String> {
     DeviceName::parse(text).ok_or_else(|| "give it as cpu or cuda:0".to_owned())
 }
 
-pub use measure::{measure_plan, plan};
+pub use measure::{measure_plan, messages, plan};
 
 impl Bench {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {

@@ -205,6 +205,7 @@ fn table(outcomes: &[Outcome], terminal: &Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench;
     use fxgraph::flowgraph::load_text;
 
     const GPU: DeviceName = DeviceName::Cuda(0);
@@ -225,12 +226,9 @@ mod tests {
     #[test]
     fn every_case_is_a_flowgraph() {
         for case in cases(GPU) {
-            let loaded = load_text("case.yaml", &case.flowgraph, &[], &flowgraph::registry());
-            let plan = loaded.result.map_err(|problems| {
-                let messages: Vec<_> = problems.into_iter().map(|p| p.message).collect();
-                messages.join("\n")
-            });
-            let plan = plan
+            let registry = flowgraph::registry();
+            let plan = bench::plan(&case.flowgraph, &registry)
+                .and_then(|plan| run::changing(plan, &case, &registry))
                 .unwrap_or_else(|problems| panic!("{}\n{}\n{problems}", case.name, case.flowgraph));
             let ports = |name| &plan.blocks[plan.block(name).unwrap()].ports.outputs;
             assert_eq!(ports("cpu"), ports("gpu"), "{}\n{}", case.name, case.flowgraph);

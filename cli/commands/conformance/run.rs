@@ -7,6 +7,7 @@ use fxgraph::flowgraph::{Plan, Probe};
 use fxgraph::runtime::{self, with_causes};
 use fxgraph::{DeviceName, Registry};
 use fxgraph_blocks::conformance::Case;
+use serde_json::json;
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -46,9 +47,19 @@ pub fn plan(flowgraph: &str, registry: &Registry, settings: &Settings) -> Result
     Ok(plan)
 }
 
+/// `plan`, the flowgraph of `case`, with its changes.
+pub fn changing(mut plan: Plan, case: &Case, registry: &Registry) -> Result<Plan, String> {
+    for (at, parameters) in &case.changes {
+        let request = json!({ "cpu": parameters, "gpu": parameters }).to_string();
+        let changed = plan.with_change(registry, &request, *at);
+        plan = changed.map_err(|refused| bench::messages(&refused.problems))?;
+    }
+    Ok(plan)
+}
+
 /// Runs `case` in this process: the largest differences in words, or what is wrong.
 pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<String, String> {
-    let plan = plan(&case.flowgraph, registry, settings)?;
+    let plan = changing(plan(&case.flowgraph, registry, settings)?, case, registry)?;
     let block = |name: &str| plan.block(name).ok_or_else(|| format!("there is no block `{name}`"));
     let (cpu, gpu) = (block("cpu")?, block("gpu")?);
     let ports = &plan.blocks[cpu].ports.outputs;
