@@ -1,5 +1,6 @@
 //! Figures that blocks count while they run.
 
+use crate::device_jobs::DeviceJobs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,6 +39,7 @@ pub struct Named {
 pub struct Counters {
     named: Arc<Mutex<Vec<Named>>>,
     device_nanoseconds: Counter,
+    device_jobs: DeviceJobs,
 }
 
 impl Counters {
@@ -58,6 +60,12 @@ impl Counters {
     #[must_use]
     pub fn device_nanoseconds(&self) -> &Counter {
         &self.device_nanoseconds
+    }
+
+    /// How long each of a block's jobs took a device.
+    #[must_use]
+    pub fn device_jobs(&self) -> &DeviceJobs {
+        &self.device_jobs
     }
 
     fn register(&self, name: &'static str, help: &'static str, is_loss: bool) -> Counter {

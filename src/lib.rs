@@ -26,6 +26,7 @@ pub mod control;
 pub mod counter;
 pub mod cuda;
 pub mod device;
+pub mod device_jobs;
 pub mod diagnostic;
 pub mod difference;
 pub mod dtype;

@@ -122,6 +122,7 @@ mod tests {
             bytes_out: 20 * frames,
             busy: Duration::from_millis(frames),
             device_busy: Duration::ZERO,
+            device_jobs: None,
             input_wait: Duration::from_millis(2 * frames),
             room_wait: Duration::from_millis(3 * frames),
             newest_timestamp: None,

@@ -81,6 +81,8 @@ families! {
         "1 for the block that limits the flowgraph, none while the sources do. To be faster, begin there.";
     DEVICE_BUSY "fxgraph_block_device_busy_seconds_total" BLOCK,
         "Time that a GPU worked on the block's frames. All blocks of one GPU have one second each second.";
+    DEVICE_JOB "fxgraph_block_device_job_seconds" &["block", "kind", "device", "percentile"],
+        "Time of a GPU's jobs for the block, a frame or a part of it, since the block came. Far apart: others crowd it out.";
     LOSSES "fxgraph_block_losses_total" BLOCK,
         "Lost data, all causes together, each in its own unit. If it grows, see the block's counters.";
     QUEUE "fxgraph_queue_frames" &["block", "kind", "device", "input"],
@@ -249,6 +251,12 @@ fn blocks(page: &Page, rows: &[Row]) {
     let on_gpu = rows.iter().filter(|row| row.block.device != DeviceName::Cpu);
     let busy = on_gpu.map(|row| (&row.labels, row.stats.device_busy.as_secs_f64()));
     page.counter(DEVICE_BUSY, busy);
+    let jobs = rows.iter().filter_map(|row| Some((row, row.stats.device_jobs?)));
+    let percentiles = jobs.flat_map(|(row, times)| {
+        [("50", times.p50), ("99", times.p99)]
+            .map(|(percentile, time)| (row.with(percentile), time.as_secs_f64()))
+    });
+    page.gauge(DEVICE_JOB, percentiles);
 }
 
 /// How far behind, how late, and what there is to spare.

@@ -5,6 +5,7 @@ use super::status::Status;
 use super::{CudaError, Device, calls};
 use crate::block::{BlockError, Io, Next};
 use crate::counter::Counter;
+use crate::device_jobs::DeviceJobs;
 use crate::frame::{Frame, FrameMut};
 use crate::kind::{Env, Waker};
 use cudarc::driver::{result, sys};
@@ -126,6 +127,7 @@ pub struct Lane<J> {
     #[allow(clippy::box_collection, reason = "an address that stays")]
     waker: Box<Waker>,
     device_nanoseconds: Counter,
+    device_jobs: DeviceJobs,
 }
 
 impl<J> Lane<J> {
@@ -151,6 +153,7 @@ impl<J> Lane<J> {
             status: Status::new(device, &env.name, env.wake.clone())?,
             waker: Box::new(env.wake.clone()),
             device_nanoseconds: env.counters.device_nanoseconds().clone(),
+            device_jobs: env.counters.device_jobs().clone(),
         })
     }
 
@@ -273,7 +276,9 @@ impl<J> Lane<J> {
         }
         // SAFETY: both events are the lane's own and have happened.
         if let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, worked.0) } {
-            self.device_nanoseconds.add((f64::from(milliseconds) * 1e6) as u64);
+            let nanoseconds = (f64::from(milliseconds) * 1e6) as u64;
+            self.device_nanoseconds.add(nanoseconds);
+            self.device_jobs.add(nanoseconds);
         }
         self.given_back = self.given_back.wrapping_add(1);
         Ok(self.jobs.pop_front())

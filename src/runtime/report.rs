@@ -2,6 +2,7 @@
 
 use super::timing::Latencies;
 use crate::counter::Named;
+use crate::device_jobs::JobTimes;
 use std::any::Any;
 use std::error::Error;
 use std::time::Duration;
@@ -89,6 +90,8 @@ pub struct BlockStats {
     pub busy: Duration,
     /// Time that a GPU spent on its frames.
     pub device_busy: Duration,
+    /// How long its jobs took the GPU; nothing before the first one.
+    pub device_jobs: Option<JobTimes>,
     /// Time it waited for frames; a source: for what it makes them of.
     pub input_wait: Duration,
     /// Time it waited for room behind it.

@@ -251,6 +251,7 @@ impl Cell {
             bytes_out: outs().map(|(frames, bytes)| frames * bytes).sum(),
             busy: Duration::from_nanos(self.busy_nanoseconds.load(Ordering::Relaxed)),
             device_busy: Duration::from_nanos(tally.device_nanoseconds()),
+            device_jobs: tally.occupant.counters.device_jobs().times(),
             input_wait,
             room_wait,
             newest_timestamp: (newest != u64::MAX).then_some(newest),

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use fxgraph::DeviceName;
+use fxgraph::device_jobs::JobTimes;
 use fxgraph::diagnostic::suggest;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{
@@ -171,6 +172,27 @@ impl LatencyInfo {
     }
 }
 
+/// How long a GPU worked on the jobs of a block, each a frame or a part of one.
+#[derive(Serialize, ToSchema)]
+struct DeviceJobsInfo {
+    /// Jobs since the block came.
+    jobs: u64,
+    /// Half of them took no longer.
+    p50_seconds: f64,
+    /// 99 of 100 took no longer.
+    p99_seconds: f64,
+}
+
+impl From<JobTimes> for DeviceJobsInfo {
+    fn from(times: JobTimes) -> Self {
+        Self {
+            jobs: times.jobs,
+            p50_seconds: times.p50.as_secs_f64(),
+            p99_seconds: times.p99.as_secs_f64(),
+        }
+    }
+}
+
 /// A block.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BlockPage {
@@ -190,6 +212,8 @@ pub(super) struct BlockPage {
     newest_timestamp: Option<u64>,
     /// The age of that sample, where it is known what time samples are of.
     sample_age_seconds: Option<f64>,
+    /// How long its kernels took, for a block on a GPU.
+    device_jobs: Option<DeviceJobsInfo>,
     /// What it counts.
     counters: Vec<CounterInfo>,
     /// What it says for itself.
@@ -305,6 +329,7 @@ impl Look {
                 .collect(),
             newest_timestamp: self.stats(block).and_then(|stats| stats.newest_timestamp),
             sample_age_seconds: self.stats(block).and_then(|stats| sample_age(block, stats, now)),
+            device_jobs: self.stats(block).and_then(|stats| stats.device_jobs).map(Into::into),
             text: self.stats(block).map_or_else(String::new, |stats| stats.summary.clone()),
         }
     }
