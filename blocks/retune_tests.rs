@@ -2,7 +2,7 @@
 //! with the old values, and after it what comes out with the new ones, spectrum by spectrum.
 
 use crate::kinds;
-use fxgraph::control::{RetuneError, Retuned};
+use fxgraph::control::{RetuneError, Retuned, Way};
 use fxgraph::flowgraph::{Probe, load_text};
 use fxgraph::runtime::{EventKind, Options, Prepared};
 use fxgraph::{Block, BlockError, Control, Frame, Io, Next, Registry, async_trait};
@@ -465,4 +465,26 @@ fn gains_of_feeds_hold_from_their_spectrum_on() {
         control.retune("{b: {gains: [[1, 2], [3, 4]]}}", None, LIMIT).unwrap_err();
     });
     assert!(values(&found) == joined(&before, &after, at));
+}
+
+#[test]
+fn a_move_to_another_device_is_told_with_its_gap_and_not_made() {
+    let plan =
+        load_text("test.yaml", &flowgraph(false, 2, "[]", "1", 3), &[], &Registry::new(kinds()));
+    let (control, prepared) =
+        Control::prepared(plan.result.unwrap(), Registry::new(kinds())).ok().unwrap();
+    let change = control.change("fft", "device: cuda:0").ok().unwrap();
+    let moved = change.differences.iter().find(|difference| difference.key == "device").unwrap();
+    assert_eq!((&moved.from, &moved.to), (&"cpu".into(), &"cuda:0".into()));
+    assert!(matches!(change.way, Way::Restart(_)));
+    assert_eq!(change.way.gap(), "from the stop of the flowgraph to its next start");
+    let refused = control.swap(&change, LIMIT, false).unwrap_err().to_string();
+    assert!(refused.contains("stop the flowgraph and start it with the change"), "{refused}");
+    let refused = control.shadow(&change, false).unwrap_err().to_string();
+    assert!(refused.starts_with("`fft` can have no such shadow"), "{refused}");
+    let source = control.change("dig", "{}").ok().unwrap();
+    assert_eq!(source.way, Way::Nothing);
+    let refused = control.shadow(&source, false).unwrap_err().to_string();
+    assert_eq!(refused, "`dig` has nothing to compare: it needs inputs and outputs");
+    prepared.discard();
 }

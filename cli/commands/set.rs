@@ -49,10 +49,11 @@ impl Set {
         if retuned.is_late {
             terminal.note("the timestamp that was asked for had passed");
         }
-        terminal.results(&format!(
-            "in force from timestamp {}, config {}",
-            retuned.effective_timestamp, retuned.config_id
-        ))
+        let from = match retuned.effective_timestamp {
+            0 => "the first sample on".to_owned(),
+            at => format!("timestamp {at}"),
+        };
+        terminal.results(&format!("in force from {from}, config {}", retuned.config_id))
     }
 }
 

@@ -114,6 +114,7 @@ pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Differe
     };
     compare("kind".to_owned(), json!(old.kind), json!(new.kind));
     compare("implementation".to_owned(), json!(old.implementation), json!(new.implementation));
+    compare("device".to_owned(), json!(old.device.to_string()), json!(new.device.to_string()));
     compare("on_fault".to_owned(), json!(old.on_fault.name()), json!(new.on_fault.name()));
     let keys = |block: &PlannedBlock| -> Vec<String> {
         block.parameters.as_object().into_iter().flat_map(|all| all.keys().cloned()).collect()
@@ -130,6 +131,9 @@ pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Differe
 fn way(old: &PlannedBlock, new: &PlannedBlock, is_same: bool) -> Way {
     if is_same {
         Way::Nothing
+    } else if new.device != old.device {
+        let (from, to) = (old.device, new.device);
+        Way::Restart(format!("frames would have to come to {to} and leave {from} on other ways"))
     } else if new.ports.inputs.is_empty() {
         Way::Restart(format!("`{}` has no inputs: its stream would begin again", new.kind))
     } else if new.ports.outputs.is_empty() {

@@ -112,7 +112,12 @@ impl Control {
         let is_late = at.is_some_and(|at| at < effective_timestamp);
         let late = if is_late { ", later than asked for" } else { "" };
         let names: Vec<String> = named.iter().map(|block| format!("`{}`", block.name)).collect();
-        let text = format!("{} from timestamp {effective_timestamp} on{late}", names.join(", "));
+        let from = match effective_timestamp {
+            // No block has begun with any sample.
+            0 => "from the first sample on".to_owned(),
+            at => format!("from timestamp {at} on"),
+        };
+        let text = format!("{} {from}{late}", names.join(", "));
         let only = if let [block] = named.as_slice() { Some(&*block.name) } else { None };
         self.0.run().tell(EventKind::Retuned, only, text);
         Ok(Retuned {

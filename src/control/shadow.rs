@@ -54,8 +54,11 @@ impl Control {
         self.refuse_shadowed(&change.block)?;
         let block = &change.after.blocks[change.index];
         let refuse = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
-        if let Way::Held { .. } | Way::Restart(_) = change.way {
+        if block.inputs.is_empty() || block.ports.outputs.is_empty() {
             return refuse("has nothing to compare: it needs inputs and outputs");
+        }
+        if let Way::Restart(why) = &change.way {
+            return refuse(&format!("can have no such shadow: {why}"));
         }
         if block.output_device() != DeviceName::Cpu {
             return refuse("leaves its frames on a GPU, where they are not compared");

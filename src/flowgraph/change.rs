@@ -111,25 +111,28 @@ impl Plan {
         let block = &self.blocks[index];
         let Some(kind) = registry.get(block.kind) else { return };
         let place = node.span;
-        let mut refuse = |message: String, help: &str| {
-            problems.push(
-                Diagnostic::error(codes::CHANGE, place, message)
-                    .label("there can be none")
-                    .help(help),
-            );
+        let refusal = |message: String, help: &str| {
+            Diagnostic::error(codes::CHANGE, place, message).label("there can be none").help(help)
         };
         if block.inputs.is_empty() || block.ports.outputs.is_empty() {
             let message = format!("a shadow of `{}` has nothing to compare", block.name);
-            return refuse(message, "a shadow needs inputs and outputs");
+            return problems.push(refusal(message, "a shadow needs inputs and outputs"));
         }
         if block.output_device() != DeviceName::Cpu {
             let message = format!("the frames of `{}` are on {}", block.name, block.device);
-            return refuse(message, "frames are compared in host memory: run the block on `cpu`");
+            let help = "frames are compared in host memory: run the block on `cpu`";
+            return problems.push(refusal(message, help));
         }
         let start = Span { end: node.span.start, ..node.span };
         let new =
             self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
-        problems.extend(new.iter().flat_map(|new| self.impossible_change(index, new, start)));
+        let Some(new) = new else { return };
+        if new.device != block.device {
+            let message = format!("the shadow of `{}` is on {}", block.name, new.device);
+            let help = "frames are compared in host memory: run the shadow on `cpu`";
+            problems.push(refusal(message, help));
+        }
+        problems.extend(self.impossible_change(index, &new, start));
     }
 
     /// The block `index`, of `old_kind`, as `node` changes it.
@@ -285,11 +288,6 @@ impl Plan {
         let old = &self.blocks[index];
         let help = "what is behind it was built for what it carries now";
         let mut problems = other_outputs(old, new, span, help);
-        if new.device != old.device {
-            let message =
-                format!("`{}` would move from {} to {}", old.name, old.device, new.device);
-            problems.push(refusal(message, span, RESTART));
-        }
         let others = self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
         problems.extend(claimed_twice(others.map(|(_, other)| other), new, span));
         problems
