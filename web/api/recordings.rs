@@ -9,6 +9,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
+use fxgraph::Control;
 use fxgraph::control::RecordError;
 use fxgraph::recording::{Recorded, RecorderStatus};
 use serde::Serialize;
@@ -210,8 +211,7 @@ pub(super) async fn stop(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<RecorderInfo>, Problem> {
-    let stopped = beside(move || Ok(app.control.stop_recorder(&name)?));
-    Ok(Json(stopped.await?.into()))
+    end(app, name, Control::stop_recorder).await
 }
 
 /// Ends a recorder that was asked for, and removes its files
@@ -228,6 +228,15 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<RecorderInfo>, Problem> {
-    let deleted = beside(move || Ok(app.control.delete_recorder(&name)?));
-    Ok(Json(deleted.await?.into()))
+    end(app, name, Control::delete_recorder).await
+}
+
+/// Has `how` end a recorder, which may wait for the disk.
+async fn end(
+    app: App,
+    name: String,
+    how: fn(&Control, &str) -> Result<RecorderStatus, RecordError>,
+) -> Result<Json<RecorderInfo>, Problem> {
+    let ended = beside(move || Ok(how(&app.control, &name)?));
+    Ok(Json(ended.await?.into()))
 }
