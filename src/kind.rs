@@ -1,20 +1,21 @@
 //! Kinds of blocks: what can be said of a block from its parameters, without I/O and without
 //! a device.
 
+mod env;
+mod registry;
+
+pub use env::{Env, Waker};
+pub use registry::{Configure, KindEntry, Registry};
+
 use crate::block::{Block, BlockError};
-use crate::counter::Counters;
 use crate::cuda;
-use crate::flowgraph::value::{ReadError, Reader};
 use crate::port::PortType;
-use crate::recording::Recorders;
 use crate::retune::LiveValue;
-use crate::summary::Summary;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Names of the ports on one side of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,72 +157,6 @@ pub struct Ports {
     pub inputs: Vec<PortType>,
     /// What each output carries.
     pub outputs: Vec<PortType>,
-}
-
-/// What a block gets when it is built.
-#[derive(Clone)]
-pub struct Env {
-    /// Name of the block in the flowgraph.
-    pub name: String,
-    /// Counters shown with the block.
-    pub counters: Counters,
-    /// What the block wants printed under its name after a run.
-    pub summary: Summary,
-    /// `implementation:` of the block, one of its kind's [`Kind::IMPLEMENTATIONS`].
-    pub implementation: &'static str,
-    /// The GPU it runs on, if `implementation` is a form for one.
-    pub device: Option<Arc<cuda::Device>>,
-    /// Wakes the block from any thread: sockets, devices, helper threads.
-    pub wake: Waker,
-    /// Hash over the resolved flowgraph; what file headers and provenance quote.
-    pub config_hash: String,
-    /// The resolved flowgraph as YAML, for provenance.
-    pub resolved_yaml: Arc<str>,
-    /// Where relative paths of files that the block writes begin.
-    pub output_folder: PathBuf,
-    /// Where a block that records says so, to be seen and triggered from outside.
-    pub recorders: Recorders,
-}
-
-impl Env {
-    /// An environment outside any flowgraph, for a block driven by hand in tests and benchmarks.
-    #[must_use]
-    pub fn detached(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            counters: Counters::default(),
-            summary: Summary::default(),
-            implementation: CPU.name,
-            device: None,
-            wake: Waker::default(),
-            config_hash: String::new(),
-            resolved_yaml: Arc::from(""),
-            output_folder: PathBuf::new(),
-            recorders: Recorders::default(),
-        }
-    }
-}
-
-/// Wakes a block; cheap to clone, callable from any thread, does nothing before the start.
-#[derive(Clone, Default)]
-pub struct Waker(pub(crate) Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
-
-impl Waker {
-    /// Has [`Block::work`] called again.
-    pub fn wake(&self) {
-        if let Some(wake) = self.0.get() {
-            wake();
-        }
-    }
-
-    /// Gives the waker its target; `false` if it has one already.
-    pub(crate) fn set(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
-        self.0.set(Box::new(wake)).is_ok()
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.get().is_some()
-    }
 }
 
 /// One form of a kind that `implementation:` selects.
@@ -396,111 +331,5 @@ impl<K: Kind> Configured for K {
     }
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         Kind::build(self, ports, env)
-    }
-}
-
-/// Reads the parameters of a kind, for one of its implementations.
-pub type Configure = fn(Reader<'_>, &str) -> Result<Box<dyn Configured>, ReadError>;
-
-/// What the registry knows of a kind.
-pub struct KindEntry {
-    /// The word after `kind:`.
-    pub name: &'static str,
-    /// The block's page.
-    pub doc: &'static str,
-    /// Inputs.
-    pub inputs: PortNames,
-    /// Outputs.
-    pub outputs: PortNames,
-    /// Forms to choose from.
-    pub implementations: &'static [Implementation],
-    /// Parameters that may change while a block runs.
-    pub live: &'static [&'static str],
-    /// JSON Schema of the parameters; live ones have `x-live: true`.
-    pub schema: fn() -> schemars::Schema,
-    /// Reads the parameters.
-    pub configure: Configure,
-}
-
-impl KindEntry {
-    /// The entry of `K`, for a registry.
-    #[must_use]
-    pub fn of<K: Kind>() -> Self {
-        Self {
-            name: K::NAME,
-            doc: K::DOC,
-            inputs: K::INPUTS,
-            outputs: K::OUTPUTS,
-            implementations: K::IMPLEMENTATIONS,
-            live: K::LIVE,
-            schema: schema::<K>,
-            configure: |reader, form| Ok(Box::new(K::deserialize(reader)?.suited_to(form))),
-        }
-    }
-
-    /// What the block does, in one sentence: the first of its page.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        first_sentence(self.doc)
-    }
-}
-
-/// The first sentence of a page below its heading, on one line.
-fn first_sentence(page: &str) -> String {
-    let prose = page
-        .lines()
-        .map(str::trim)
-        .skip_while(|line| line.is_empty() || line.starts_with('#'))
-        .take_while(|line| !line.is_empty() && !line.starts_with('#'));
-    let paragraph = prose.collect::<Vec<_>>().join(" ");
-    let end = paragraph.find(". ").map_or(paragraph.len(), |dot| dot + 1);
-    paragraph[..end].trim_end_matches('.').to_owned()
-}
-
-fn schema<K: Kind>() -> schemars::Schema {
-    let mut schema = schemars::schema_for!(K);
-    for name in K::LIVE {
-        if let Some(parameter) = schema.pointer_mut(&format!("/properties/{name}")) {
-            parameter["x-live"] = true.into();
-        }
-    }
-    schema
-}
-
-/// The kinds a program knows.
-pub struct Registry(Vec<KindEntry>);
-
-impl Registry {
-    /// A registry of these kinds, sorted by name; of two with one name the first counts.
-    #[must_use]
-    pub fn new(mut kinds: Vec<KindEntry>) -> Self {
-        kinds.sort_by_key(|kind| kind.name);
-        kinds.dedup_by_key(|kind| kind.name);
-        Self(kinds)
-    }
-
-    /// The kind `name`.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&KindEntry> {
-        self.0.iter().find(|kind| kind.name == name)
-    }
-
-    /// All kinds, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &KindEntry> {
-        self.0.iter()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::first_sentence;
-
-    #[test]
-    fn the_summary_is_the_first_sentence_of_the_page() {
-        assert_eq!(
-            first_sentence("# pfb\n\nFilters\nsamples. More.\n\n## Ports"),
-            "Filters samples"
-        );
-        assert_eq!(first_sentence("# pfb\n"), "");
     }
 }

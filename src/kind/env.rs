@@ -1,0 +1,75 @@
+//! What blocks are built with.
+
+use super::CPU;
+use crate::counter::Counters;
+use crate::cuda;
+use crate::recording::Recorders;
+use crate::summary::Summary;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a block gets when it is built.
+#[derive(Clone)]
+pub struct Env {
+    /// Name of the block in the flowgraph.
+    pub name: String,
+    /// Counters shown with the block.
+    pub counters: Counters,
+    /// What the block wants printed under its name after a run.
+    pub summary: Summary,
+    /// `implementation:` of the block, one of its kind's [`Kind::IMPLEMENTATIONS`].
+    pub implementation: &'static str,
+    /// The GPU it runs on, if `implementation` is a form for one.
+    pub device: Option<Arc<cuda::Device>>,
+    /// Wakes the block from any thread: sockets, devices, helper threads.
+    pub wake: Waker,
+    /// Hash over the resolved flowgraph; what file headers and provenance quote.
+    pub config_hash: String,
+    /// The resolved flowgraph as YAML, for provenance.
+    pub resolved_yaml: Arc<str>,
+    /// Where relative paths of files that the block writes begin.
+    pub output_folder: PathBuf,
+    /// Where a block that records says so, to be seen and triggered from outside.
+    pub recorders: Recorders,
+}
+
+impl Env {
+    /// An environment outside any flowgraph, for a block driven by hand in tests and benchmarks.
+    #[must_use]
+    pub fn detached(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            counters: Counters::default(),
+            summary: Summary::default(),
+            implementation: CPU.name,
+            device: None,
+            wake: Waker::default(),
+            config_hash: String::new(),
+            resolved_yaml: Arc::from(""),
+            output_folder: PathBuf::new(),
+            recorders: Recorders::default(),
+        }
+    }
+}
+
+/// Wakes a block; cheap to clone, callable from any thread, does nothing before the start.
+#[derive(Clone, Default)]
+pub struct Waker(pub(crate) Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
+
+impl Waker {
+    /// Has [`Block::work`] called again.
+    pub fn wake(&self) {
+        if let Some(wake) = self.0.get() {
+            wake();
+        }
+    }
+
+    /// Gives the waker its target; `false` if it has one already.
+    pub(crate) fn set(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
+        self.0.set(Box::new(wake)).is_ok()
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.get().is_some()
+    }
+}
