@@ -3,9 +3,11 @@
 use crate::{
     antenna_stack::AntennaStack, beamformer::Beamformer, convert::Convert, correlator::Correlator,
     ddc::Ddc, f_engine::FEngine, fft::Fft, file_sink::FileSink, frb_beamformer::FrbBeamformer,
-    fringe_check::FringeCheck, image_sink::ImageSink, pfb::Pfb, pol_aligner::PolAligner,
-    postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
+    fringe_check::FringeCheck, gnss_acquisition::GnssAcquisition, gnss_check::GnssCheck,
+    gnss_correlator::GnssCorrelator, gnss_tracker::GnssTracker, image_sink::ImageSink, pfb::Pfb,
+    pol_aligner::PolAligner, postproc::Postproc, spead_sink::SpeadSink, transpose::Transpose,
 };
+use crate::{gnss_acquisition, gnss_tracker};
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{
     Axis, Band, Clock, Configured, Dtype, Env, Kind, Next, PortType, Ports, ValidityType,
@@ -36,6 +38,9 @@ const STREAMS: &[(Dtype, &[&str])] = &[
     (Dtype::Cf64, &["pol", "spectrum", "channel"]),
     (Dtype::Ci4, &["spectrum", "channel", "pol", "east_west", "north_south"]),
     (Dtype::Cf16, &["spectrum", "channel", "pol", "east_west", "north_south"]),
+    (Dtype::Ci16, &["sample"]),
+    (Dtype::Ci8, &["antenna", "sample"]),
+    (Dtype::F64, &["satellite", "value"]),
 ];
 
 /// A port, each length and each validity axis drawn anew.
@@ -62,6 +67,10 @@ fn port() -> impl Strategy<Value = PortType> {
                         "pol" if fit > 1 => *len = 2,
                         "product" if fit > 1 => *len = 4,
                         "baseline" if fit > 1 => *len = 3,
+                        // Two periods of a satellite's code.
+                        "sample" if fit > 1 && dtype == Dtype::Ci16 => *len = 8192,
+                        "value" if fit > 1 && fit % 2 == 0 => *len = gnss_acquisition::VALUES,
+                        "value" if fit > 1 => *len = gnss_tracker::VALUES,
                         _ => {}
                     }
                 }
@@ -75,7 +84,7 @@ fn port() -> impl Strategy<Value = PortType> {
                     let of_channels = 2 * len("channel") * len("unzip");
                     let step = match names {
                         ["sample"] if dtype == Dtype::Cf32 => 2 * len("sample"),
-                        ["sample"] => len("sample"),
+                        ["sample"] | ["antenna", "sample"] => len("sample"),
                         ["spectrum", ..] => len("spectrum") * of_channels,
                         ["pol", "spectrum", "sample" | "unzip", ..] => {
                             series * times * len("sample") * len("unzip")
@@ -103,10 +112,13 @@ fn port() -> impl Strategy<Value = PortType> {
                     centre_hz: 1e9,
                     bandwidth_hz: 1e9,
                 });
+                // A satellite's code is wider than what the rest is made of.
+                let is_of_satellites = dtype == Dtype::Ci16 || *names == ["antenna", "sample"];
+                let fitting_hz = if is_of_satellites { 4.096e6 } else { 1e6 };
                 PortType {
                     dtype,
                     clock: Clock {
-                        adc_sample_rate_hz: if fit > 3 { 1e6 } else { rate },
+                        adc_sample_rate_hz: if fit > 3 { fitting_hz } else { rate },
                         sync_time_seconds: 0.0,
                         samples_per_frame,
                     },
@@ -157,12 +169,18 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
 }
 
 /// Which of the blocks took the port.
-fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 20] {
+fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 24] {
     let one = || vec![inputs.clone()];
     let two = || vec![inputs.clone(); 2];
     let path = std::env::temp_dir().join("fxgraph-never-started.npy");
     let picture = std::env::temp_dir().join("fxgraph-never-painted.png");
     let backwards: Vec<_> = inputs.axes.iter().rev().map(|axis| axis.name).collect();
+    let found = PortType {
+        dtype: Dtype::F64,
+        axes: vec![Axis::new("satellite", 2), Axis::new("value", gnss_acquisition::VALUES)],
+        ..inputs.clone()
+    };
+    let satellites = json!([{"system": "gps_l1_ca", "prn": 7}]);
     let sink = |stream: &str| json!({"stream": stream, "destinations": ["127.0.0.1+1:9"], "samples_per_heap": 8});
     [
         drive::<PolAligner>(json!({}), two(), timestamps, noise),
@@ -215,6 +233,20 @@ fn kinds(inputs: &PortType, timestamps: &[u64], noise: u8) -> [bool; 20] {
             timestamps,
             noise,
         ),
+        drive::<GnssCorrelator>(json!({"satellites": satellites}), one(), timestamps, noise),
+        drive::<GnssAcquisition>(
+            json!({"satellites": satellites, "max_doppler_hz": 500, "every_frames": 2, "threads": 1}),
+            one(),
+            timestamps,
+            noise,
+        ),
+        drive::<GnssTracker>(json!({}), vec![inputs.clone(), found], timestamps, noise),
+        drive::<GnssCheck>(
+            json!({"satellites": [{"system": "gps_l1_ca", "prn": 7}], "settle_seconds": 0}),
+            one(),
+            timestamps,
+            noise,
+        ),
         drive::<ImageSink>(
             json!({"path": picture, "rows": "channel", "columns": "spectrum"}),
             one(),
@@ -243,8 +275,8 @@ proptest! {
 #[test]
 fn every_block_takes_some_of_these_ports() {
     let mut runner = TestRunner::deterministic();
-    let mut taken = [0; 20];
-    for _ in 0..3000 {
+    let mut taken = [0; 24];
+    for _ in 0..6000 {
         let port = port().new_tree(&mut runner).unwrap().current();
         for (taken, takes) in taken.iter_mut().zip(kinds(&port, &[0], 0)) {
             *taken += u32::from(takes);

@@ -69,7 +69,7 @@ fn apart(a: f64, b: f64, length: f64) -> f64 {
 fn loops_converge_within_2000_periods() {
     let cases = [
         (System::GpsL1Ca, 12, 1500.0, 400.6, 45.0, 0.25, 40.0, 2000),
-        (System::GalileoE1b, 30, -2750.0, 3000.1, 45.0, 0.1, 10.0, 2000 / 4),
+        (System::GalileoE1b, 30, -2750.0, 3000.1, 45.0, 0.1, 10.0, 2000),
     ];
     for (system, prn, doppler_hz, phase, cn0, off_chips, off_hz, periods) in cases {
         let frames = (f64::from(periods) * system.period_seconds() * RATE_HZ) as usize / SAMPLES;
