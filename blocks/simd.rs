@@ -1,4 +1,7 @@
-//! Which form of an inner loop the processor has instructions for.
+//! Which form of an inner loop the processor has instructions for, and floats where its registers load them best.
+
+use bytemuck::{Pod, Zeroable};
+use std::ops::{Deref, DerefMut};
 
 /// What the processor can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,5 +40,36 @@ impl Form {
     #[must_use]
     pub fn best() -> Self {
         *Self::available().last().unwrap_or(&Self::Portable)
+    }
+}
+
+/// A line of the cache.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+/// Floats that begin on a line of the cache, so that no register is loaded from two.
+#[derive(Clone)]
+pub struct Lines(Vec<Line>);
+
+impl Lines {
+    /// At least `len` zeros.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self(vec![Line([0.0; 16]); len.div_ceil(16)])
+    }
+}
+
+impl Deref for Lines {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl DerefMut for Lines {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(&mut self.0)
     }
 }

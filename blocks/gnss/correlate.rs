@@ -2,15 +2,17 @@
 //!
 //! Samples go by in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`, depend
 //! on the frequency alone; a block's sums are turned by the exact phase of its first sample, so that nothing
-//! drifts. The code of each tap is written out run by run, since a run is longer than an entry's look-up.
+//! drifts. Where a code is constant over several samples, a tap costs its changes only ([`edges`]); otherwise the code is written out.
 #![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
 
+mod edges;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use self::edges::{Edges, WORTH_EDGES};
 use super::phase::{CODE_FRACTION_BITS, ENTRY};
 use super::{Nco, Planes, Replica};
-use crate::simd::Form;
+use crate::simd::{Form, Lines};
 use num_complex::{Complex32, Complex64};
 use std::ops::Range;
 
@@ -26,8 +28,8 @@ pub const ROW: usize = BLOCK_SAMPLES + RUN;
 pub struct Rotors {
     step: Option<u64>,
     exact: Vec<Complex64>,
-    re: Vec<f32>,
-    im: Vec<f32>,
+    re: Lines,
+    im: Lines,
 }
 
 impl Default for Rotors {
@@ -35,8 +37,8 @@ impl Default for Rotors {
         Self {
             step: None,
             exact: vec![Complex64::ONE; BLOCK_SAMPLES],
-            re: vec![0.0; BLOCK_SAMPLES],
-            im: vec![0.0; BLOCK_SAMPLES],
+            re: Lines::new(BLOCK_SAMPLES),
+            im: Lines::new(BLOCK_SAMPLES),
         }
     }
 }
@@ -50,7 +52,7 @@ fn rotor(phase: u64) -> Complex64 {
 impl Rotors {
     /// All of them, in single precision.
     pub fn iter(&self) -> impl Iterator<Item = Complex32> + '_ {
-        self.re.iter().zip(&self.im).map(|(re, im)| Complex32::new(*re, *im))
+        self.re.iter().zip(self.im.iter()).map(|(re, im)| Complex32::new(*re, *im))
     }
 
     /// Goes over to a frequency, in units of 2^-64 turns per sample.
@@ -66,7 +68,7 @@ impl Rotors {
             next.iter_mut().zip(done).for_each(|(next, done)| *next = *done * turn);
             known *= 2;
         }
-        for ((exact, re), im) in self.exact.iter().zip(&mut self.re).zip(&mut self.im) {
+        for ((exact, re), im) in self.exact.iter().zip(self.re.iter_mut()).zip(self.im.iter_mut()) {
             [*re, *im] = [exact.re as f32, exact.im as f32];
         }
     }
@@ -114,16 +116,21 @@ struct Piece<'a> {
     re: &'a [f32],
     im: &'a [f32],
     rotors: &'a Rotors,
-    /// `[tap][ROW]`.
-    codes: &'a [i8],
 }
+
+/// Floats of a row of sums: of all samples of a block, and of none.
+const SUMS: usize = BLOCK_SAMPLES + 16;
 
 /// Correlates samples with one satellite's signal after the other.
 pub struct Correlator {
     form: Form,
     /// Offsets of the taps are given with each call; this many of them.
     taps: usize,
+    /// `[tap][ROW]`.
     codes: Vec<i8>,
+    edges: Edges,
+    /// Sums of the mixed samples up to each register, real and imaginary parts.
+    before: [Lines; 2],
     sums: Vec<[f32; 2]>,
 }
 
@@ -131,7 +138,14 @@ impl Correlator {
     /// For `taps` taps.
     #[must_use]
     pub fn new(form: Form, taps: usize) -> Self {
-        Self { form, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
+        Self {
+            form,
+            taps,
+            codes: vec![0; taps * ROW],
+            edges: Edges::new(taps),
+            before: [Lines::new(SUMS), Lines::new(SUMS)],
+            sums: vec![[0.0; 2]; taps],
+        }
     }
 
     /// Adds the correlations of some samples, at most [`BLOCK_SAMPLES`], to `sums` `[antenna][tap]`. `nco` holds the
@@ -144,21 +158,34 @@ impl Correlator {
         rotors: &Rotors,
         sums: &mut [Complex64],
     ) {
-        let taps = &taps[..self.taps];
-        for (offset, codes) in taps.iter().zip(self.codes.chunks_exact_mut(ROW)) {
-            write_code(replica, nco, nco.code_at(*offset), range.len(), codes);
+        let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
+        let has_runs = ENTRY / nco.code_step >= WORTH_EDGES;
+        if has_runs {
+            self.edges.find(self.form, replica, nco.code_step, range.len(), codes);
+        } else {
+            for (code, row) in codes.zip(self.codes.chunks_exact_mut(ROW)) {
+                write_code(replica, nco, code, range.len(), row);
+            }
         }
         let turn = rotor(nco.carrier) * replica.scale();
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
-            let piece = Piece { re, im, rotors, codes: &self.codes };
+            let piece = Piece { re, im, rotors };
+            let Self { form, codes, edges, before, sums: of_piece, .. } = &mut *self;
             // SAFETY: `available` offers a form only after the processor was asked for it.
-            match self.form {
-                Form::Portable => piece.sum(&mut self.sums),
+            match (*form, has_runs) {
+                (Form::Portable, false) => piece.sum(codes, of_piece),
+                (Form::Portable, true) => piece.sum_runs(edges, of_piece),
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx2 => unsafe { x86::sum_avx2(&piece, &mut self.sums) },
+                (Form::Avx2, false) => unsafe { x86::sum_avx2(&piece, codes, of_piece) },
                 #[cfg(target_arch = "x86_64")]
-                Form::Avx512 => unsafe { x86::sum_avx512(&piece, &mut self.sums) },
+                (Form::Avx2, true) => unsafe { x86::runs_avx2(&piece, edges, before, of_piece) },
+                #[cfg(target_arch = "x86_64")]
+                (Form::Avx512, false) => unsafe { x86::sum_avx512(&piece, codes, of_piece) },
+                #[cfg(target_arch = "x86_64")]
+                (Form::Avx512, true) => unsafe {
+                    x86::runs_avx512(&piece, edges, before, of_piece);
+                },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
                 *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));
@@ -168,15 +195,31 @@ impl Correlator {
 }
 
 impl Piece<'_> {
-    /// The definition of the sums of all taps.
-    fn sum(&self, sums: &mut [[f32; 2]]) {
-        for (tap, sum) in sums.iter_mut().enumerate() {
-            let code = &self.codes[tap * ROW..][..ROW];
-            let mixed = self.re.iter().zip(self.im).zip(self.rotors.iter());
-            let products = mixed.zip(code).map(|(((re, im), rotor), code)| {
-                Complex32::new(*re, *im) * rotor * f32::from(*code)
-            });
+    fn mixed(&self) -> impl Iterator<Item = Complex32> {
+        let samples = self.re.iter().zip(self.im).map(|(re, im)| Complex32::new(*re, *im));
+        samples.zip(self.rotors.iter()).map(|(sample, rotor)| sample * rotor)
+    }
+
+    /// The definition of the sums of all taps, with codes `[tap][ROW]`.
+    fn sum(&self, codes: &[i8], sums: &mut [[f32; 2]]) {
+        for (code, sum) in codes.chunks_exact(ROW).zip(sums) {
+            let products = self.mixed().zip(code).map(|(mixed, code)| mixed * f32::from(*code));
             let total: Complex32 = products.sum();
+            *sum = [total.re, total.im];
+        }
+    }
+
+    /// The same of codes that are given by their runs.
+    fn sum_runs(&self, edges: &Edges, sums: &mut [[f32; 2]]) {
+        for (tap, sum) in sums.iter_mut().enumerate() {
+            let (at, of) = edges.row(tap);
+            let mut mixed = self.mixed();
+            let (mut total, mut from) = (Complex32::ZERO, 0);
+            for (at, code) in at.iter().zip(of) {
+                let run: Complex32 = mixed.by_ref().take(usize::from(*at - from)).sum();
+                total += run * *code;
+                from = *at;
+            }
             *sum = [total.re, total.im];
         }
     }

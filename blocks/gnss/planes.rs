@@ -1,5 +1,6 @@
 //! Complex samples of any type as two rows of floats for each antenna.
 
+use crate::simd::Lines;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
 use std::ops::Range;
@@ -67,8 +68,8 @@ impl Samples {
 
 /// Some samples of each antenna as floats.
 pub struct Planes {
-    re: Vec<f32>,
-    im: Vec<f32>,
+    re: Lines,
+    im: Lines,
     /// Samples that fit.
     room: usize,
     /// Samples that there are.
@@ -79,7 +80,7 @@ impl Planes {
     /// Room for `room` samples of each of `antennas` antennas.
     #[must_use]
     pub fn new(antennas: usize, room: usize) -> Self {
-        Self { re: vec![0.0; antennas * room], im: vec![0.0; antennas * room], room, len: 0 }
+        Self { re: Lines::new(antennas * room), im: Lines::new(antennas * room), room, len: 0 }
     }
 
     /// Takes the samples `range` of each antenna from a frame's `payload`.

@@ -183,6 +183,18 @@ fn no_index_of_the_code_is_wrong_in_100_000_samples() {
                     );
                     wrong += usize::from(*value != mark(entry as usize));
                 }
+                if ENTRY / nco.code_step >= WORTH_EDGES {
+                    for form in Form::available() {
+                        let mut edges = Edges::new(1);
+                        let code = std::iter::once(nco.code);
+                        edges.find(form, &marked, nco.code_step, len, code);
+                        let (at, of) = edges.row(0);
+                        for (k, value) in row[..len].iter().enumerate() {
+                            let run = at.iter().position(|at| usize::from(*at) > k).unwrap();
+                            wrong += usize::from((of[run] - f32::from(*value)).abs() > 0.0);
+                        }
+                    }
+                }
                 nco.advance(len as u64);
             }
             assert_eq!(wrong, 0, "{system:?} at {rate_hz}");
