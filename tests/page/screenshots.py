@@ -47,6 +47,20 @@ def change(chromium, address):
     page.context.close()
 
 
+def shadow(chromium, address):
+    page = Watched(chromium, address, color_scheme="light").page
+    expect(page.locator(".plot[data-frame]")).to_have_count(4)
+    node(page, "pfb").click()
+    page.get_by_role("tab", name="shadow").click()
+    parameters = page.get_by_label("parameters, JSON")
+    parameters.fill(parameters.input_value().replace('"taps": 16', '"taps": 8'))
+    page.get_by_role("button", name="Start shadow").click()
+    page.wait_for_timeout(LOOK_MS / 2)
+    picture(page, "shadow")
+    page.get_by_role("button", name="Stop shadow").click()
+    page.context.close()
+
+
 def phone(chromium, address):
     watched = Watched(chromium, address, color_scheme="dark", device_scale_factor=2)
     watched.page.set_viewport_size({"width": 400, "height": 800})
@@ -61,7 +75,7 @@ program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess
 try:
     address = next(line.split()[-1] for line in program.stderr if line.startswith("serving "))
     with browser() as chromium:
-        for part in [overview, change, phone]:
+        for part in [overview, change, shadow, phone]:
             part(chromium, address)
 finally:
     program.terminate()

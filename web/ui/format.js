@@ -20,7 +20,9 @@ export function ticks(values, step, unit) {
   const largest = Math.max(...values.map(Math.abs));
   const power = unit === "" && largest < 10_000 ? 0 : Math.min(PREFIXES.length - 1, Math.max(0, Math.floor(Math.log10(largest || 1) / 3)));
   const scale = 1000 ** power;
-  const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9)));
+  const isWhole = (number) => Math.abs(number - Math.round(number)) < 1e-6 * number;
+  let digits = 0;
+  while (digits < 9 && !isWhole((step / scale) * 10 ** digits)) digits += 1;
   return values.map((value) => `${(value / scale).toFixed(digits)} ${PREFIXES[power]}${unit}`.trim());
 }
 
