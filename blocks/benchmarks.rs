@@ -85,7 +85,7 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     for beams in [4, 16, 64] {
         all.push(beamformer(device, &sizes, beams));
     }
-    for implementation in forms(device, &["tensor_core", "fp32"]) {
+    for implementation in forms(device, &["radix8", "tensor_core", "fp32"]) {
         for stages in FRB_STAGES {
             all.push(frb_beamformer(device, &sizes, implementation, stages));
         }

@@ -16,30 +16,83 @@
 //
 // So a lane has eight neighbouring feeds and sixteen neighbouring beams.
 #pragma once
-#include "half_matrix.cuh"
+#include "frb_feeds.cuh"
 
-constexpr int FEEDS = 256;
-constexpr int POINTS = 512;
+/// Whether a word in shared memory has one part of two feeds 8 apart: it has both parts of a feed.
+constexpr bool PAIRED = false;
 /// Sign of a word's upper half.
 constexpr u32 UPPER_SIGN = 0x80000000;
 
 /// Feeds of `lane` are 8 feeds_of(lane), ...
 __device__ __forceinline__ u32 feeds_of(u32 lane) { return __brev(lane) >> 27; }
 
-/// Adds the products over 8 halves of 16 rows with 8 columns, in half precision.
-__device__ __forceinline__ void multiply8(u32& c0, u32& c1, u32 a0, u32 a1, u32 b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%5,%5};"
-        : "=r"(c0), "=r"(c1)
-        : "r"(a0), "r"(a1), "r"(b), "r"(0));
-}
+/// Eight neighbouring feeds of one cylinder, as they are in the frame.
+struct Feeds {
+    u32 words[BITS / 2];
 
-/// The same over 16 halves.
-__device__ __forceinline__ void multiply16(u32& c0, u32& c1, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
-                                           u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%8,%8};"
-        : "=r"(c0), "=r"(c1)
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
-}
+    __device__ __forceinline__ void load(const u8* cylinder, u32 lane) {
+        const u8* from = cylinder + 8 * FEED_BYTES * feeds_of(lane);
+        if constexpr (BITS == 4) *(uint2*)words = __ldcs((const uint2*)from);
+        else
+#pragma unroll
+            for (int i = 0; i < BITS / 2; i += 4)
+                *(uint4*)(words + i) = __ldcs((const uint4*)(from + 4 * i));
+    }
+
+    /// Their values, real part in the lower half.
+    __device__ __forceinline__ void unpack(u32 (&x)[8]) const {
+        constexpr Parts less = less_than_raw();
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            if constexpr (BITS == 4) {
+                // Upper half of the byte, then lower half: real and imaginary part.
+                const u32 twice = __byte_perm(words[n / 4], 0, (n & 3) * 0x0101 | 0x4040);
+                const u32 raw = (twice & 0x000f00f0) ^ 0x64085480;
+                x[n] = add_halves(raw, (less.im & 0xffff0000) | (less.re & 0xffff));
+            } else if constexpr (BITS == 8) {
+                const u32 bytes = __byte_perm(words[n / 2], 0x64646464, n & 1 ? 0x4342 : 0x4140);
+                x[n] = add_halves(bytes ^ 0x00800080, less.re);
+            } else {
+                x[n] = words[n];
+            }
+        }
+    }
+};
+
+/// Weights of the same feeds of COMBINED cylinders of a row.
+template <int COMBINED> struct Weights {
+    u32 words[COMBINED][8];
+
+    /// `weights` [cylinder][feed], halves (re, im).
+    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane) {
+#pragma unroll
+        for (int k = 0; k < COMBINED; k++)
+#pragma unroll
+            for (int n = 0; n < 8; n += 4)
+                *(uint4*)(words[k] + n) =
+                    __ldg((const uint4*)(weights + k * FEEDS + 8 * feeds_of(lane) + n));
+    }
+
+    /// Weighted sums over the cylinders.
+    __device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], u32 (&sums)[8]) const {
+        // Products with real parts of weights, and with imaginary parts, which count times i.
+        u32 straight[8], crossed[8];
+#pragma unroll
+        for (int k = 0; k < COMBINED; k++) {
+            u32 x[8];
+            cylinders[k].unpack(x);
+#pragma unroll
+            for (int n = 0; n < 8; n++) {
+                const u32 re = both_lower(words[k][n]), im = both_upper(words[k][n]);
+                straight[n] = k == 0 ? times_halves(x[n], re) : fma_halves(x[n], re, straight[n]);
+                crossed[n] = k == 0 ? times_halves(x[n], im) : fma_halves(x[n], im, crossed[n]);
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < 8; n++)
+            sums[n] = fma_halves(__byte_perm(crossed[n], 0, 0x1032), 0x3c00bc00, straight[n]);
+    }
+};
 
 /// Phases that a lane keeps: ten registers.
 struct Phases {
@@ -57,20 +110,6 @@ struct Phases {
         for (int i = 0; i < 10; i++) words[i] = __ldg(table + 32 * i + lane);
     }
 };
-
-/// Two complex numbers times two others, parts in words of their own.
-__device__ __forceinline__ void turn(u32& re, u32& im, const u32 (&phase)[2]) {
-    const u32 x = re, y = im;
-    re = fma_halves(negate_halves(phase[1]), y, times_halves(phase[0], x));
-    im = fma_halves(phase[1], x, times_halves(phase[0], y));
-}
-
-/// Exchanges b and r.
-__device__ __forceinline__ void local_transpose(u32& r0, u32& r1) {
-    const u32 low = __byte_perm(r0, r1, 0x5410);
-    r1 = __byte_perm(r0, r1, 0x7632);
-    r0 = low;
-}
 
 /// Exchanges r and the bit of the lane in `mask`.
 __device__ __forceinline__ void warp_transpose(u32& r0, u32& r1, u32 lane, u32 mask) {

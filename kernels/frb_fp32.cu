@@ -13,6 +13,7 @@
 #endif
 
 #include "half_matrix.cuh"
+#include "short_fft.cuh"
 
 constexpr int THREADS = 256;
 /// Cylinders that a row is made of.
@@ -21,33 +22,66 @@ constexpr int BEAMS = ROWS * ROW_BEAMS;
 /// Whether beams need more than the transform of feeds.
 constexpr bool LATER = FINE > 1 || SUM_SPECTRA > 0;
 
-__device__ __forceinline__ constexpr int log2_of(int power) {
-    int bits = 0;
-    while (power > 1 << bits) bits++;
-    return bits;
+/// Elements of shared memory for columns of so many values.
+__device__ __forceinline__ constexpr int padded(int length) { return length + length / 8; }
+
+/// Where value n of a column is: every eighth is followed by a gap, so that strides of eight meet other banks.
+template <int COLUMNS> __device__ __forceinline__ int place_of(int n, int column) {
+    return padded(n) * COLUMNS + column;
 }
 
-/// Transforms each column of `data` [LENGTH][COLUMNS], whose rows stand in the order of reversed bits, with phases
-/// exp(SIGN 2 pi i k n / LENGTH).
-template <int LENGTH, int COLUMNS, int SIGN> __device__ void transform_columns(c32* data) {
-    for (int half = 1; half < LENGTH; half *= 2) {
-        __syncthreads();
-        for (int i = threadIdx.x; i < LENGTH / 2 * COLUMNS; i += THREADS) {
-            const int pair = i / COLUMNS, column = i % COLUMNS;
-            const int a = (pair / half * 2 * half + pair % half) * COLUMNS + column;
-            const int b = a + half * COLUMNS;
-            c32 phase;
-            sincospif((float)(SIGN * (pair % half)) / half, &phase.y, &phase.x);
-            const c32 first = data[a], turned = phase * data[b];
-            data[a] = first + turned;
-            data[b] = first - turned;
-        }
+/// Transforms RADIX values, exp(-2 pi i k n / RADIX).
+template <int RADIX> __device__ __forceinline__ void transform_short(c32* v) {
+    if constexpr (RADIX == 2) {
+        const c32 sum = v[0] + v[1];
+        v[1] = v[0] - v[1];
+        v[0] = sum;
+    } else {
+        short_fft<RADIX>(v);
     }
-    __syncthreads();
 }
 
-template <int LENGTH> __device__ __forceinline__ int reversed(int n) {
-    return LENGTH <= 1 ? n : (int)(__brev((u32)n) >> (32 - log2_of(LENGTH)));
+/// Transforms each column of `data` [LENGTH][COLUMNS], at place_of(), with exp(-2 pi i k n / LENGTH), in passes of radix 8
+/// and a last one of 4 or 2, which leave the order as it is (Stockham's). DONE is the product of earlier radices; all
+/// columns have been written when this begins.
+///
+/// roots  [LENGTH]: exp(-2 pi i n / LENGTH)
+template <int LENGTH, int COLUMNS, int DONE = 1>
+__device__ __forceinline__ void transform_columns(c32* data, const c32* __restrict__ roots) {
+    if constexpr (DONE < LENGTH) {
+        constexpr int LEFT = LENGTH / DONE, RADIX = LEFT >= 8 ? 8 : LEFT;
+        constexpr int SHORT = LENGTH / RADIX * COLUMNS, EACH = (SHORT + THREADS - 1) / THREADS;
+        c32 v[EACH][RADIX];
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const int i = threadIdx.x + e * THREADS, n = i / COLUMNS, column = i % COLUMNS;
+            if (SHORT % THREADS != 0 && i >= SHORT) break;
+#pragma unroll
+            for (int r = 0; r < RADIX; r++) v[e][r] = data[place_of<COLUMNS>(n + r * (LENGTH / RADIX), column)];
+            if constexpr (DONE > 1) {
+                const c32 root = __ldg(roots + n % DONE * (LENGTH / (DONE * RADIX)));
+                c32 power = root;
+#pragma unroll
+                for (int r = 1; r < RADIX; r++) {
+                    v[e][r] = power * v[e][r];
+                    power = root * power;
+                }
+            }
+            transform_short<RADIX>(v[e]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const int i = threadIdx.x + e * THREADS, n = i / COLUMNS, column = i % COLUMNS;
+            if (SHORT % THREADS != 0 && i >= SHORT) break;
+            const int first = n / DONE * DONE * RADIX + n % DONE;
+#pragma unroll
+            for (int r = 0; r < RADIX; r++)
+                data[place_of<COLUMNS>(first + r * DONE, column)] = v[e][fft_place<RADIX>(r)];
+        }
+        __syncthreads();
+        transform_columns<LENGTH, COLUMNS, DONE * RADIX>(data, roots);
+    }
 }
 
 /// Value `index` of the input.
@@ -73,77 +107,91 @@ __device__ __forceinline__ void put_voltage(u8* output, u64 at, c32 value) {
     else ((c32*)output)[at] = value;
 }
 
+/// Points of a row, and rows that a block of threads works on together.
+constexpr int LENGTH = POINTS ? POINTS : FEEDS;
+constexpr int MOST_TOGETHER = LENGTH < 2048 ? 2048 / LENGTH : 1;
+constexpr int TOGETHER = ROWS < MOST_TOGETHER ? ROWS : MOST_TOGETHER;
+
 /// Beams of each spectrum.
 ///
 /// input    [spectrum][channel][pol][cylinder][feed]
 /// output   [spectrum][channel][pol][row][beam]: voltages as they are put out, or in single precision if they go further
 /// weights  [channel][pol][row][cylinder of a row][feed]
 /// map      [channel][beam]: which point of the transform
+/// roots    [point]: exp(-2 pi i n / POINTS)
 /// units    [time][frequency]: 0 where nothing came
 ///
-/// Grid: spectra x channels x pols, ROWS; blocks of 256 threads.
+/// Grid: spectra x channels x pols, ROWS / TOGETHER; blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
     frb_rows(const u8* __restrict__ input, u8* __restrict__ output, const c32* __restrict__ weights,
-             const u32* __restrict__ map, const u32* __restrict__ units) {
-    constexpr int LENGTH = POINTS ? POINTS : FEEDS;
-    __shared__ c32 data[LENGTH];
-    const u32 line = blockIdx.x, row = blockIdx.y;
+             const u32* __restrict__ map, const c32* __restrict__ roots, const u32* __restrict__ units) {
+    __shared__ c32 data[padded(LENGTH) * TOGETHER];
+    const u32 line = blockIdx.x, first_row = blockIdx.y * TOGETHER;
     const u32 channel = line / POLS % CHANNELS, pol = line % POLS;
     const bool there = is_there(units, line / (CHANNELS * POLS), channel);
-    weights += ((u64)(channel * POLS + pol) * ROWS + row) * (COMBINED * FEEDS);
-    const u64 first = (u64)line * (CYLINDERS * FEEDS) + (EAST_WEST ? 0 : row * FEEDS);
-    for (int n = threadIdx.x; n < LENGTH; n += THREADS) {
+    weights += (u64)(channel * POLS + pol) * ROWS * (COMBINED * FEEDS);
+    for (int i = threadIdx.x; i < LENGTH * TOGETHER; i += THREADS) {
+        const int n = i % LENGTH, row = first_row + i / LENGTH;
         c32 sum = {0.0f, 0.0f};
-        if (there && n < FEEDS)
+        if (there && n < FEEDS && row < ROWS) {
+            const u64 first = (u64)line * (CYLINDERS * FEEDS) + (EAST_WEST ? 0 : row * FEEDS) + n;
             for (int k = 0; k < COMBINED; k++)
-                sum = fma(weights[k * FEEDS + n], value_of(input, first + k * FEEDS + n), sum);
-        data[POINTS ? reversed<LENGTH>(n) : n] = sum;
+                sum = fma(weights[(row * COMBINED + k) * FEEDS + n], value_of(input, first + k * FEEDS), sum);
+        }
+        // The transform's exponent is negative: of conjugates it is the conjugate of the one with the other sign.
+        data[place_of<TOGETHER>(n, i / LENGTH)] = POINTS ? conj(sum) : sum;
     }
-    if constexpr (POINTS != 0) transform_columns<LENGTH, 1, 1>(data);
-    else __syncthreads();
-    const u64 to = ((u64)line * ROWS + row) * ROW_BEAMS;
-    for (int beam = threadIdx.x; beam < ROW_BEAMS; beam += THREADS) {
-        const c32 value = data[map[channel * ROW_BEAMS + beam]];
-        if constexpr (LATER) ((c32*)output)[to + beam] = value;
-        else put_voltage(output, to + beam, value);
+    __syncthreads();
+    if constexpr (POINTS > 1) transform_columns<LENGTH, TOGETHER>(data, roots);
+    const u64 to = ((u64)line * ROWS + first_row) * ROW_BEAMS;
+    for (int i = threadIdx.x; i < ROW_BEAMS * TOGETHER; i += THREADS) {
+        if (ROWS % TOGETHER != 0 && first_row + i / ROW_BEAMS >= ROWS) return;
+        const c32 point = data[place_of<TOGETHER>(map[channel * ROW_BEAMS + i % ROW_BEAMS], i / ROW_BEAMS)];
+        const c32 value = POINTS ? conj(point) : point;
+        if constexpr (LATER) ((c32*)output)[to + i] = value;
+        else put_voltage(output, to + i, value);
     }
 }
 
 /// Beams that a block of threads works on together.
-constexpr int TILE = 32;
+constexpr int TILE = FINE > 64 ? 16 : 32;
 
 /// Narrower channels and sums.
 ///
 /// beams   [spectrum][channel][pol][beam of all rows]
 /// output  sums [spectrum][narrow channel][beam], or voltages [spectrum][narrow channel][pol][beam]
+/// roots   [spectrum of a transform]: exp(-2 pi i n / FINE)
 /// units   as above
 ///
-/// Grid: beams / 32, CHANNELS, spectra of the output; blocks of 256 threads.
+/// Grid: beams / TILE, CHANNELS, spectra of the output; blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    frb_times(const c32* __restrict__ beams, u8* __restrict__ output, const u32* __restrict__ units) {
+    frb_times(const c32* __restrict__ beams, u8* __restrict__ output, const c32* __restrict__ roots,
+              const u32* __restrict__ units) {
     constexpr int TRANSFORMS = SUM_SPECTRA ? SUM_SPECTRA : 1;
     constexpr int MERGED = SUM_CHANNELS ? SUM_CHANNELS : 1, NARROW = FINE / MERGED;
-    __shared__ c32 data[FINE * TILE];
+    __shared__ c32 data[padded(FINE) * TILE];
     __shared__ float sums[NARROW * TILE];
     const u32 first_beam = blockIdx.x * TILE, channel = blockIdx.y;
     for (int i = threadIdx.x; i < NARROW * TILE; i += THREADS) sums[i] = 0.0f;
     for (u32 n = 0; n < TRANSFORMS; n++) {
         const u32 first = (blockIdx.z * TRANSFORMS + n) * FINE;
         bool whole = true;
-        for (u32 t = 0; t < FINE; t++) whole &= is_there(units, first + t, channel);
+        for (u32 t = threadIdx.x; t < FINE; t += THREADS) whole &= is_there(units, first + t, channel);
+        whole = __syncthreads_and(whole);
         for (u32 pol = 0; pol < POLS; pol++) {
             for (int i = threadIdx.x; i < FINE * TILE; i += THREADS) {
                 const u32 t = i / TILE, beam = first_beam + i % TILE;
                 const u64 at = (((u64)(first + t) * CHANNELS + channel) * POLS + pol) * BEAMS + beam;
                 const bool is_used = whole && beam < BEAMS;
-                data[reversed<FINE>(t) * TILE + i % TILE] = is_used ? beams[at] : c32{0.0f, 0.0f};
+                data[place_of<TILE>(t, i % TILE)] = is_used ? beams[at] : c32{0.0f, 0.0f};
             }
-            transform_columns<FINE, TILE, -1>(data);
+            __syncthreads();
+            transform_columns<FINE, TILE>(data, roots);
             for (int i = threadIdx.x; i < NARROW * TILE; i += THREADS) {
                 const u32 narrow = i / TILE, beam = first_beam + i % TILE;
                 for (u32 k = narrow * MERGED; k < (narrow + 1) * MERGED; k++) {
                     // By ascending frequency, the lowest first: half of them on.
-                    const c32 value = data[(k + FINE / 2) % FINE * TILE + i % TILE];
+                    const c32 value = data[place_of<TILE>((k + FINE / 2) % FINE, i % TILE)];
                     if constexpr (SUM_SPECTRA > 0) {
                         sums[i] += value.x * value.x + value.y * value.y;
                     } else if (beam < BEAMS) {

@@ -58,13 +58,49 @@ __device__ __forceinline__ u32 fma_halves(u32 a, u32 b, u32 c) {
 __device__ __forceinline__ u32 both_lower(u32 a) { return __byte_perm(a, a, 0x1010); }
 __device__ __forceinline__ u32 both_upper(u32 a) { return __byte_perm(a, a, 0x3232); }
 
-/// Adds the products over 16 halves of 16 rows with 8 columns. Lane l holds halves 2 (l % 4), + 1 of
+/// `begin` and the products over 16 halves of 16 rows with 8 columns. Lane l holds halves 2 (l % 4), + 1 of
 /// row l / 4 (a[0]) and row l / 4 + 8 (a[1]), those 8 halves on (a[2], a[3]), and the same halves
 /// of column l / 4 (b0, b1). Of the sums it holds columns 2 (l % 4), + 1 of row l / 4 and then of
 /// row l / 4 + 8.
-__device__ __forceinline__ void multiply_halves(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+__device__ __forceinline__ void multiply_halves(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1,
+                                                const float (&begin)[4]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9},"
-        " {%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        " {%10,%11,%12,%13};"
+        : "=f"(sums[0]), "=f"(sums[1]), "=f"(sums[2]), "=f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(begin[0]), "f"(begin[1]),
+          "f"(begin[2]), "f"(begin[3]));
+}
+
+/// Adds the same to `sums`.
+__device__ __forceinline__ void multiply_halves(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    multiply_halves(sums, a, b0, b1, sums);
+}
+
+/// The products over 16 halves of 16 rows with 8 columns, in half precision: the same places, two columns in a word.
+__device__ __forceinline__ void multiply16(u32& c0, u32& c1, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
+                                           u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%8,%8};"
+        : "=r"(c0), "=r"(c1)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
+}
+
+/// The products over 8 halves: without a2, a3 and b1.
+__device__ __forceinline__ void multiply8(u32& c0, u32& c1, u32 a0, u32 a1, u32 b) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3}, {%4}, {%5,%5};"
+        : "=r"(c0), "=r"(c1)
+        : "r"(a0), "r"(a1), "r"(b), "r"(0));
+}
+
+/// Two complex numbers times two others, parts in words of their own.
+__device__ __forceinline__ void turn(u32& re, u32& im, const u32 (&phase)[2]) {
+    const u32 x = re, y = im;
+    re = fma_halves(negate_halves(phase[1]), y, times_halves(phase[0], x));
+    im = fma_halves(phase[1], x, times_halves(phase[0], y));
+}
+
+/// Exchanges the upper half of `r0` with the lower one of `r1`.
+__device__ __forceinline__ void local_transpose(u32& r0, u32& r1) {
+    const u32 low = __byte_perm(r0, r1, 0x5410);
+    r1 = __byte_perm(r0, r1, 0x7632);
+    r0 = low;
 }

@@ -54,18 +54,18 @@ __device__ __forceinline__ void fft8(c32 &a, c32 &b, c32 &c, c32 &d, c32 &e, c32
 }
 
 /// Where `short_fft` leaves value k of its result.
-template <int POINTS> __device__ __forceinline__ constexpr int fft_place(int k) {
-    return POINTS <= 8 ? k : (k % (POINTS / 4)) * 4 + k / (POINTS / 4);
+template <int LENGTH> __device__ __forceinline__ constexpr int fft_place(int k) {
+    return LENGTH <= 8 ? k : (k % (LENGTH / 4)) * 4 + k / (LENGTH / 4);
 }
 
-/// Transforms POINTS = 1, 4, 8, 16 or 32 values in place.
-template <int POINTS> __device__ __forceinline__ void short_fft(c32 *v) {
-    static_assert(POINTS == 1 || POINTS == 4 || POINTS == 8 || POINTS == 16 || POINTS == 32,
+/// Transforms LENGTH = 1, 4, 8, 16 or 32 values in place.
+template <int LENGTH> __device__ __forceinline__ void short_fft(c32 *v) {
+    static_assert(LENGTH == 1 || LENGTH == 4 || LENGTH == 8 || LENGTH == 16 || LENGTH == 32,
                   "length");
-    if constexpr (POINTS == 4) fft4(v[0], v[1], v[2], v[3]);
-    if constexpr (POINTS == 8) fft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
-    if constexpr (POINTS >= 16) {
-        constexpr int FIRST = POINTS / 4;
+    if constexpr (LENGTH == 4) fft4(v[0], v[1], v[2], v[3]);
+    if constexpr (LENGTH == 8) fft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+    if constexpr (LENGTH >= 16) {
+        constexpr int FIRST = LENGTH / 4;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             if constexpr (FIRST == 4) {
@@ -78,7 +78,7 @@ template <int POINTS> __device__ __forceinline__ void short_fft(c32 *v) {
 #pragma unroll
         for (int q = 1; q < FIRST; q++)
 #pragma unroll
-            for (int i = 1; i < 4; i++) v[i + 4 * q] = turn32(v[i + 4 * q], i * q * (32 / POINTS));
+            for (int i = 1; i < 4; i++) v[i + 4 * q] = turn32(v[i + 4 * q], i * q * (32 / LENGTH));
 #pragma unroll
         for (int q = 0; q < FIRST; q++) fft4(v[4 * q], v[4 * q + 1], v[4 * q + 2], v[4 * q + 3]);
     }

@@ -1,5 +1,6 @@
 //! The cases that hold the forms for a GPU to the definition.
 
+use super::{FP32, RADIX8, TENSOR_CORE};
 use crate::conformance::{Case, Tolerance};
 use fxgraph::DeviceName;
 use serde_json::{Value, json};
@@ -86,11 +87,13 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         Case::new(("frb_beamformer", form), name, parameters, upstream, tolerance, device)
     };
     // Of a transform with five roundings of 2^-11 the root mean square is some 5e-4, and weights add theirs.
-    let on_matrix_units = both.map(|case_| case("tensor_core", Tolerance::floating(1e-3), case_));
+    let on_matrix_units = [RADIX8, TENSOR_CORE].into_iter().flat_map(|form| {
+        both.into_iter().map(move |case_| case(form, Tolerance::floating(1e-3), case_))
+    });
     let plainly = both.into_iter().chain(plain).map(|case_| {
         // Voltages in half precision may be rounded to the other side.
         let halves = case_.3["voltages"] == "cf16";
-        case("fp32", Tolerance::floating(if halves { 3e-5 } else { 2e-6 }), case_)
+        case(FP32, Tolerance::floating(if halves { 3e-5 } else { 2e-6 }), case_)
     });
-    on_matrix_units.into_iter().chain(plainly).collect()
+    on_matrix_units.chain(plainly).collect()
 }

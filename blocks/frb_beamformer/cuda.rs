@@ -5,7 +5,7 @@ use super::fp32::Fp32;
 use super::gains::Gains;
 use super::matrix::Matrix;
 use super::sizes::Sizes;
-use super::{Stages, TENSOR_CORE};
+use super::{FP32, Stages};
 use crate::gpu::Table;
 use fxgraph::cuda::{Lane, Turn, frame_address};
 use fxgraph::diagnostic::codes;
@@ -59,10 +59,10 @@ impl Cuda {
     pub(super) fn new(stages: &Stages, gains: &Gains, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let form = if env.implementation == TENSOR_CORE {
-            Form::Matrix(Matrix::new(stages, gains, device)?)
-        } else {
+        let form = if env.implementation == FP32 {
             Form::Fp32(Fp32::new(stages, gains, device)?)
+        } else {
+            Form::Matrix(Matrix::new(stages, gains, env.implementation, device)?)
         };
         Ok(Self {
             units: Table::new(device, stages.sizes.units.iter().product())?,

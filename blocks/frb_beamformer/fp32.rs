@@ -1,18 +1,20 @@
 //! The plain form in single precision.
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
+use super::Stages;
 use super::cuda::{defines, refusal};
 use super::gains::Gains;
-use super::{Stages, sizes::Sizes};
+use super::sizes::Sizes;
+use super::weights::weights;
 use crate::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, Grid, Kernel, Lane};
 use fxgraph::{At, BlockError, Refusal};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
+use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// Threads of a block, and beams of a tile; as `kernels/frb_fp32.cu` has them.
+/// Threads of a block; as `kernels/frb_fp32.cu` has them.
 const THREADS: usize = 256;
-const TILE: usize = 32;
 /// Longest transforms, for which shared memory is there without asking.
 const MOST_POINTS: usize = 4096;
 const MOST_FINE: usize = 128;
@@ -25,6 +27,7 @@ pub(super) struct Fp32 {
     times: Option<Times>,
     weights: DeviceArray<Complex32>,
     map: DeviceArray<u32>,
+    roots: DeviceArray<Complex32>,
 }
 
 struct Times {
@@ -32,6 +35,23 @@ struct Times {
     grid: Grid,
     /// Beams of a frame, `[spectrum][channel][pol][beam]`.
     beams: DeviceArray<Complex32>,
+    roots: DeviceArray<Complex32>,
+}
+
+/// Beams that a block works on together, and rows; as the kernels have them.
+const fn tile(fine: usize) -> usize {
+    if fine > 64 { 16 } else { 32 }
+}
+
+fn rows_together(sizes: &Sizes, points: Option<usize>) -> usize {
+    (2048 / points.unwrap_or(sizes.feeds)).clamp(1, sizes.rows)
+}
+
+/// exp(-2 pi i n / len), n = 0 .. len - 1.
+fn roots(len: usize) -> Vec<Complex32> {
+    let root = |n: usize| Complex64::cis(-TAU * n as f64 / len as f64);
+    let rounded = |root: Complex64| Complex32::new(root.re as f32, root.im as f32);
+    (0..len).map(|n| rounded(root(n))).collect()
 }
 
 /// Why this form cannot do these stages.
@@ -56,29 +76,6 @@ pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     refusals
 }
 
-/// Factors `[channel][pol][row][cylinder of a row][feed]`: of gains and of the transform across the cylinders.
-pub(super) fn weights(stages: &Stages, gains: &Gains) -> Vec<Complex32> {
-    let Sizes { channels, pols, cylinders, feeds, rows, .. } = stages.sizes;
-    let is_sum = !stages.east_west.is_empty();
-    let combined = if is_sum { cylinders } else { 1 };
-    let mut weights = Vec::with_capacity(channels * pols * rows * combined * feeds);
-    for channel in 0..channels {
-        for pol in 0..pols {
-            let gains = gains.of(channel, pol);
-            for row in 0..rows {
-                for n in 0..combined * feeds {
-                    let (cylinder, feed) = if is_sum { (n / feeds, n % feeds) } else { (row, n) };
-                    let gain = gains.get(cylinder * feeds + feed).unwrap_or(&gains[0]);
-                    let factor =
-                        stages.east_west.get((channel * rows + row) * cylinders + cylinder);
-                    weights.push(factor.map_or(*gain, |factor| factor * gain));
-                }
-            }
-        }
-    }
-    weights
-}
-
 /// Device memory of weights, map and beams in between.
 pub(super) fn device_bytes(stages: &Stages) -> usize {
     let sizes = stages.sizes;
@@ -86,7 +83,8 @@ pub(super) fn device_bytes(stages: &Stages) -> usize {
     let weights = sizes.channels * sizes.pols * sizes.rows * combined * sizes.feeds * 8;
     let between = sizes.spectra * sizes.channels * sizes.pols * sizes.beams() * 8;
     let map = sizes.channels * sizes.row_beams * 4;
-    weights + map + if has_times(&sizes) { between } else { 0 }
+    let roots = 8 * (stages.points.unwrap_or(1) + sizes.fine_channels);
+    weights + map + roots + if has_times(&sizes) { between } else { 0 }
 }
 
 fn has_times(sizes: &Sizes) -> bool {
@@ -115,20 +113,23 @@ impl Fp32 {
             stages.index_map.clone()
         };
         let lines = sizes.spectra * sizes.channels * sizes.pols;
+        let row_groups = sizes.rows.div_ceil(rows_together(&sizes, stages.points));
         let times = || {
-            let tiles = sizes.beams().div_ceil(TILE);
+            let tiles = sizes.beams().div_ceil(tile(sizes.fine_channels));
             Ok::<_, CudaError>(Times {
                 kernel: program.kernel("frb_times", 0)?,
                 grid: Grid::new([tiles, sizes.channels, sizes.output_spectra()], THREADS),
                 beams: DeviceArray::zeros(device, lines * sizes.beams())?,
+                roots: DeviceArray::from_slice(device, &roots(sizes.fine_channels))?,
             })
         };
         Ok(Self {
             rows: program.kernel("frb_rows", 0)?,
-            rows_grid: Grid::new([lines, sizes.rows, 1], THREADS),
+            rows_grid: Grid::new([lines, row_groups, 1], THREADS),
             times: has_times(&sizes).then(times).transpose()?,
             weights: DeviceArray::from_slice(device, &weights(stages, gains))?,
             map: DeviceArray::from_slice(device, &map)?,
+            roots: DeviceArray::from_slice(device, &roots(stages.points.unwrap_or(1)))?,
         })
     }
 
@@ -150,12 +151,13 @@ impl Fp32 {
             between.into(),
             self.weights.address().into(),
             self.map.address().into(),
+            self.roots.address().into(),
             units.into(),
         ];
         // SAFETY: the kernel's arguments; tables live as long as the block.
         unsafe { self.rows.launch(lane.stream(), self.rows_grid, &arguments) }?;
-        if let Some(Times { kernel, grid, .. }) = &mut self.times {
-            let arguments = [between.into(), to.into(), units.into()];
+        if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
+            let arguments = [between.into(), to.into(), roots.address().into(), units.into()];
             // SAFETY: as above; jobs follow each other on the stream, so the beams are this job's.
             unsafe { kernel.launch(lane.stream(), *grid, &arguments) }?;
         }

@@ -15,6 +15,7 @@ mod sky;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod weights;
 
 use crate::gpu::Table;
 use crate::parallel::{refuse_threads, threads_for};
@@ -151,8 +152,11 @@ struct Stages {
     halves: bool,
 }
 
-/// The form on matrix units.
+/// The forms on matrix units.
+const RADIX8: &str = "radix8";
 const TENSOR_CORE: &str = "tensor_core";
+/// The plain one.
+const FP32: &str = "fp32";
 
 impl FrbBeamformer {
     fn stages(&self, input: &PortType) -> Result<Stages, Vec<Refusal>> {
@@ -258,8 +262,12 @@ impl Kind for FrbBeamformer {
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
     const IMPLEMENTATIONS: &'static [Implementation] = &[
         CPU,
-        Implementation::cuda(TENSOR_CORE, "on matrix units, in half precision"),
-        Implementation::cuda("fp32", "plainly, in single precision"),
+        Implementation::cuda(
+            RADIX8,
+            "on matrix units, in half precision, without exchanges between lanes",
+        ),
+        Implementation::cuda(TENSOR_CORE, "on matrix units, in half precision, as the note has it"),
+        Implementation::cuda(FP32, "plainly, in single precision"),
     ];
     const LIVE: &'static [&'static str] = &["gains"];
 
@@ -283,9 +291,10 @@ impl Kind for FrbBeamformer {
 
     fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
         match self.stages(&ports.inputs[0]) {
-            Ok(stages) if implementation == TENSOR_CORE => matrix::refusals(&stages, gpu),
-            Ok(stages) if implementation != CPU.name => fp32::refusals(&stages),
-            _ => Vec::new(),
+            Ok(_) if implementation == CPU.name => Vec::new(),
+            Ok(stages) if implementation == FP32 => fp32::refusals(&stages),
+            Ok(stages) => matrix::refusals(&stages, implementation, gpu),
+            Err(_) => Vec::new(),
         }
     }
 
@@ -294,8 +303,8 @@ impl Kind for FrbBeamformer {
         let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
         units
             + match implementation {
-                TENSOR_CORE => matrix::device_bytes(&stages),
-                _ => fp32::device_bytes(&stages),
+                FP32 => fp32::device_bytes(&stages),
+                _ => matrix::device_bytes(&stages),
             }
     }
 

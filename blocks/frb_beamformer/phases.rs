@@ -9,6 +9,9 @@ pub const FEEDS: usize = 256;
 pub const POINTS: usize = 512;
 /// Lanes of a warp.
 const LANES: usize = 32;
+/// Registers of the phases of feeds at most, and of those of spectra.
+pub const REGISTERS_MOST: usize = 20;
+pub const TIME_REGISTERS: usize = 12;
 
 /// Two halves in a word, the first one lower.
 pub fn halves(low: f64, high: f64) -> u32 {
@@ -51,16 +54,52 @@ pub fn of_feeds() -> Vec<u32> {
     words
 }
 
-/// The phases of the transform of `fine` spectra, `[t_lo][lane 32]`, divided by their number.
+/// Words of both halves' real parts, then of their imaginary parts, `[2][lane 32]`; `value` is of (lane, half).
+fn pair(value: &dyn Fn(usize, usize) -> Complex64) -> [Vec<u32>; 2] {
+    [|z: Complex64| z.re, |z: Complex64| z.im].map(|part| {
+        (0..LANES).map(|lane| halves(part(value(lane, 0)), part(value(lane, 1)))).collect()
+    })
+}
+
+/// Rows of a matrix as an instruction takes them: re, im, -im, re.
+fn rows(value: &dyn Fn(usize, usize) -> Complex64) -> Vec<u32> {
+    let [re, im] = pair(value);
+    let minus_im = im.iter().map(|word| word ^ 0x8000_8000).collect();
+    [re.clone(), im, minus_im, re].concat()
+}
+
+/// The phases of the same transform in the order of `kernels/frb_radix8.cuh`, `[register 20][lane 32]`.
+pub fn of_radix8() -> Vec<u32> {
+    let phase = |steps: usize| Complex64::cis(TAU * (steps % POINTS) as f64 / POINTS as f64);
+    let of_row = |lane: usize, half: usize| (lane / 4) * (half + 2 * (lane % 4));
+    let mut words = Vec::new();
+    for q in 1..8 {
+        let n = |lane: usize, half: usize| lane / 4 + 8 * (half + 2 * (lane % 4));
+        words.extend(pair(&|lane, half| phase(q * n(lane, half))).concat());
+    }
+    words.extend(pair(&|lane, half| phase(8 * of_row(lane, half))).concat());
+    words.extend(rows(&|lane, half| phase(64 * of_row(lane, half))));
+    words
+}
+
+/// The phases of the transform of `fine` spectra, `[register 12][lane 32]`; see `TimePhases` in
+/// `kernels/frb_times.cuh`.
 pub fn of_spectra(fine: usize) -> Vec<u32> {
-    let run = fine / 8;
-    let word = |n: usize| {
-        let (t_lo, lane) = (n / LANES, n % LANES);
-        let steps = (t_lo + run * (lane % 4)) * (lane / 4) % fine;
-        let phase = Complex64::cis(-TAU * steps as f64 / fine as f64) / fine as f64;
-        halves(phase.re, phase.im)
+    let turned = |numerator: usize, denominator: usize| {
+        Complex64::cis(-TAU * (numerator % denominator) as f64 / denominator as f64)
     };
-    (0..run * LANES).map(word).collect()
+    let low = if fine == 32 { 4 } else { 8 };
+    let mid = |lane: usize, half: usize| lane % 4 + 4 * half;
+    // Columns: low, and of 32 which group.
+    let column = |lane: usize, half: usize| half + 2 * (lane % 4);
+    let half_turn = pair(&|lane, half| turned(lane / 4 + 8 * mid(lane, half), 128));
+    let twiddle = pair(&|lane, half| turned(lane / 4 * (column(lane, half) % low), 8 * low));
+    let first = rows(&|lane, half| turned(lane / 4 * mid(lane, half), 8));
+    let second = rows(&|lane, half| {
+        let (row, column) = (lane / 4, column(lane, half));
+        if row / low == column / low { turned(row * column, low) } else { Complex64::ZERO }
+    });
+    [half_turn.concat(), twiddle.concat(), first, second].concat()
 }
 
 #[cfg(test)]
@@ -103,19 +142,72 @@ mod tests {
         assert!(worst < 5.0 * 2.0_f64.powi(-11), "{worst}");
     }
 
+    /// A complex phase from registers `re` and the next one, half `b` of each.
+    fn phase_in(words: &[u32], re: usize, lane: usize, b: usize) -> Complex64 {
+        let part = |register: usize| parts(words[register * LANES + lane])[b];
+        Complex64::new(part(re), part(re + 1))
+    }
+
     #[test]
-    fn phases_of_time_and_the_sign_after_half_of_them_make_every_phase() {
+    fn the_factors_of_radix_8_make_every_phase() {
+        let words = of_radix8();
+        assert_eq!(words.len(), REGISTERS_MOST * LANES);
+        let mut worst = 0.0_f64;
+        for q in 0..POINTS {
+            let [q_low, q_mid, q_high] = [q % 8, q / 8 % 8, q / 64];
+            for n in 0..FEEDS {
+                let [n_low, n_mid, n_high] = [n % 8, n / 8 % 8, n / 64];
+                // Half b, and lane bits 0 and 1, of one index; lane bits 2 to 4 of the other.
+                let lane = |in_row: usize, row: usize| in_row / 2 + 4 * row;
+                let butterfly = Complex64::cis(TAU * (q_low * n_high) as f64 / 8.0);
+                let twiddle = match q_low {
+                    0 => Complex64::ONE,
+                    q => phase_in(&words, 2 * (q - 1), lane(n_mid, n_low), n_mid % 2),
+                };
+                let first = phase_in(&words, 16, lane(n_mid, q_mid), n_mid % 2);
+                let later = phase_in(&words, 14, lane(n_low, q_mid), n_low % 2);
+                let second = phase_in(&words, 16, lane(n_low, q_high), n_low % 2);
+                let expected = Complex64::cis(TAU * (q * n) as f64 / POINTS as f64);
+                let found = butterfly * twiddle * first * later * second;
+                worst = worst.max((found - expected).norm());
+            }
+        }
+        assert!(worst < 4.0 * 2.0_f64.powi(-11), "{worst}");
+    }
+
+    #[test]
+    fn factors_of_time_make_every_phase() {
         for fine in [32, 64, 128] {
-            let (words, run) = (of_spectra(fine), fine / 8);
+            let words = of_spectra(fine);
+            assert_eq!(words.len(), TIME_REGISTERS * LANES);
+            let lows = if fine == 32 { 4 } else { 8 };
             for t in 0..fine {
+                let (low, mid, h) = (t % lows, t / lows % 8, t / (lows * 8));
                 for k in 0..fine {
-                    let (t_lo, t_hi, k_lo, k_hi) = (t % run, t / run, k % 8, k / 8);
-                    let [re, im] = parts(words[t_lo * LANES + t_hi % 4 + 4 * k_lo]);
-                    let sign = if t_hi >= 4 && k_lo % 2 == 1 { -1.0 } else { 1.0 };
-                    let in_run = Complex64::cis(-TAU * (t_lo * k_hi) as f64 / run as f64);
-                    let found = Complex64::new(re, im) * sign * in_run * fine as f64;
-                    let expected = Complex64::cis(-TAU * (t * k) as f64 / fine as f64);
-                    assert!((found - expected).norm() < 2.0_f64.powi(-10), "{fine} {t} {k}");
+                    let (k0, rest) = if fine == 128 { (k % 2, k / 2) } else { (0, k) };
+                    let (i, j) = (rest % 8, rest / 8);
+                    let sign = if k0 * h == 1 { -1.0 } else { 1.0 };
+                    let turn = match k0 {
+                        0 => Complex64::ONE,
+                        _ => phase_in(&words, 0, 4 * low + mid % 4, mid / 4),
+                    };
+                    let first = phase_in(&words, 4, 4 * i + mid % 4, mid / 4);
+                    // Of 32, both groups of beams.
+                    for group in 0..8 / lows {
+                        let (column, row) = (low + lows * group, j + lows * group);
+                        let twiddle = phase_in(&words, 2, 4 * i + column / 2, column % 2);
+                        let second = phase_in(&words, 8, 4 * row + column / 2, column % 2);
+                        let found = turn * first * twiddle * second * sign;
+                        let expected = Complex64::cis(-TAU * (t * k) as f64 / fine as f64);
+                        assert!(
+                            (found - expected).norm() < 4.0 * 2.0_f64.powi(-11),
+                            "{fine} {t} {k}"
+                        );
+                        if lows == 4 {
+                            let other = phase_in(&words, 8, 4 * row + (column ^ 4) / 2, column % 2);
+                            assert_eq!(other, Complex64::ZERO);
+                        }
+                    }
                 }
             }
         }

@@ -1,0 +1,111 @@
+// Sums of intensities of upchannelised beams, in one pass over the feeds.
+#pragma once
+#include "frb_times.cuh"
+#include "frb_weigh.cuh"
+
+static_assert(FINE == 32 || FINE == 64 || FINE == 128, "spectra of a transform");
+static_assert(WEIGHTED && CLAMP && WARPS == 16, "stages");
+
+/// Transforms of spectra that make a sum, of one polarisation each.
+constexpr u32 PARTS = SUM_SPECTRA * POLS;
+/// Batches of a transform.
+constexpr u32 BATCHES = FINE / BATCH;
+
+/// Sums of intensities.
+///
+/// input, phases, weights, map, units  as `frb_voltages` has them
+/// output       [spectrum of sums][narrow channel][row][beam], single precision
+/// time_phases  [register 12][lane 32]: see `TimePhases`
+/// scale        square of what weights have been divided by
+///
+/// Grid: CHANNELS, ROWS, spectra of the output. Shared memory: FINE ROW_BEAMS + 16 512 + 2 16 PITCH words, two
+/// stages.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
+    frb_intensities(const u8* __restrict__ input, float* __restrict__ output,
+                    const u32* __restrict__ phases, const u32* __restrict__ weights,
+                    const u16* __restrict__ map, const u32* __restrict__ units,
+                    const u32* __restrict__ time_phases, float scale) {
+    extern __shared__ __align__(16) u32 shared[];
+    // Compilers see that a warp's number is the same in all lanes, and do not read the lane's again, which takes long.
+    const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = __shfl_sync(~0u, threadIdx.x, threadIdx.x) % 32;
+    const u32 channel = blockIdx.x, row = blockIdx.y;
+    u32* voltages = shared;
+    u32* beams = shared + FINE * ROW_BEAMS + POINTS * warp;
+    u32* feeds = shared + FINE * ROW_BEAMS + POINTS * WARPS;
+    u8* stages = (u8*)(feeds + 2 * BATCH * PITCH);
+    // The row of the feeds of spectrum t of transform part / POLS.
+    const auto row_of = [&](u32 part, u32 t) {
+        const u64 spectrum = (blockIdx.z * SUM_SPECTRA + part / POLS) * FINE + t, line = channel * POLS + part % POLS;
+        return input + spectrum * SPECTRUM + (line * CYLINDERS + (EAST_WEST ? 0 : row)) * (FEEDS * FEED_BYTES);
+    };
+    // The row that is copied next, and where to: of the batch after the next one of all parts.
+    const u8* incoming = row_of(0, warp);
+    u32 incoming_batch = 0;
+    const auto stage_next = [&] {
+        if (!STAGED || incoming_batch == PARTS * BATCHES) return;
+        stage(stages + incoming_batch % 2 * STAGE_BYTES, incoming, warp, lane);
+        incoming += BATCH * SPECTRUM;
+        if (++incoming_batch % BATCHES == 0) incoming = row_of(incoming_batch / BATCHES, warp);
+    };
+    Phases phase;
+    phase.load(phases, lane);
+    Choice choice;
+    choice.load(map + channel * ROW_BEAMS, lane);
+    Sums sums;
+    sums.clear();
+    stage_next();
+    stage_next();
+    cp_async_wait<0>();
+    __syncthreads();
+    for (u32 part = 0; part < PARTS; part++) {
+        ColumnWeights weight;
+        weight.load(weights + (u64)((channel * POLS + part % POLS) * ROWS + row) * (COMBINED * FEEDS) + 16 * warp, lane);
+        // Two batches have their places in turn: one is made while the other is used, and a third one is on its way.
+        const auto weigh_batch = [&](u32 n) {
+            Batch batch;
+            batch.load(stages + n % 2 * STAGE_BYTES, row_of(part, BATCH * n), warp, lane);
+            weigh(batch, weight, feeds + n % 2 * (BATCH * PITCH), warp, lane);
+        };
+        // Turns the feeds of spectrum BATCH n + warp to beams.
+        const auto transform = [&](u32 n) {
+            u32 x[8], y[16];
+            take_feeds(feeds + (n % 2 * BATCH + warp) * PITCH, x, lane);
+            feeds_to_beams(x, y, phase, lane);
+            put_row(beams, y, lane);
+            // All are read before the first is written, which compilers cannot know to be elsewhere.
+            uint4 chosen[Choice::RUNS];
+#pragma unroll
+            for (u32 k = 0; k < Choice::RUNS; k++) chosen[k] = choice.of(beams, k, lane);
+            const u32 t = BATCH * n + warp;
+            u32* to = voltages + t * ROW_BEAMS + 4 * (lane ^ exchanged(t));
+#pragma unroll
+            for (u32 k = 0; k < Choice::RUNS; k++)
+                if (Choice::has(k, lane)) *(uint4*)(to + 128 * k) = chosen[k];
+        };
+        weigh_batch(0);
+#pragma unroll 1
+        for (u32 n = 0; n + 1 < BATCHES; n++) {
+            cp_async_wait<0>();
+            __syncthreads();
+            stage_next();
+            // Half of a scheduler's warps begin with the one, half with the other: they use other parts of it.
+            if (warp & 4) weigh_batch(n + 1);
+            transform(n);
+            if (!(warp & 4)) weigh_batch(n + 1);
+        }
+        cp_async_wait<0>();
+        __syncthreads();
+        stage_next();
+        transform(BATCHES - 1);
+        bool whole = true;
+        for (u32 t = lane; t < FINE; t += 32)
+            whole &= is_there(units, (blockIdx.z * SUM_SPECTRA + part / POLS) * FINE + t, channel);
+        cp_async_wait<0>();
+        __syncthreads();
+        if (!__all_sync(~0u, whole)) continue;
+        TimePhases of_time;
+        of_time.load(time_phases, lane);
+        sums.add(voltages, of_time, warp, lane);
+    }
+    sums.put(output + (((u64)blockIdx.z * CHANNELS + channel) * NARROW * ROWS + row) * ROW_BEAMS, scale, warp, lane);
+}

@@ -1,0 +1,152 @@
+// The transform of frb_fft.cuh in an order of its own, in which nothing is exchanged between lanes: by one step of radix 8
+// in ordinary arithmetic, then two on matrix units, the second of which finds its rows where the first has its
+// columns.
+//
+//   E(q6q7q8, n0n1n2) E(q3q4q5, n0n1n2) E(q3q4q5, n3n4n5) E(q0q1q2, n0n1n2n3n4n5) E(q0q1q2, n6n7)
+//
+//   X       b n3    t n4 n5 n0 n1 n2  r n6 n7 ReIm
+//   Z1, Z2  b n3    t n4 n5 n0 n1 n2  r q0 q1 q2 ReIm
+//   Z3, Z4  b n0    t n1 n2 q3 q4 q5  r q0 q1 q2 ReIm
+//   Y'      b q3    t q4 q5 q6 q7 q8  r q0 q1 q2 ReIm
+//   Y       b ReIm  t q4 q5 q6 q7 q8  r q0 q1 q2 q3
+//
+// Names as there; b the half of a register, t bits of the lane, r the register.
+#pragma once
+#include "frb_feeds.cuh"
+
+/// Whether a word in shared memory has one part of two feeds 8 apart, or both parts of one.
+constexpr bool PAIRED = true;
+
+/// Where the first of a lane's feeds is; the others are 8 n3 + 64 (n6 + 2 n7) later.
+__device__ __forceinline__ u32 feed_of(u32 lane) { return lane / 4 + 16 * (lane % 4); }
+
+/// Eight feeds of one cylinder, as they are in the frame.
+struct Feeds {
+    /// Register n3 + 2 n6 + 4 n7.
+    u32 words[8];
+
+    __device__ __forceinline__ void load(const u8* cylinder, u32 lane) {
+        const u8* from = cylinder + FEED_BYTES * feed_of(lane);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const u8* feed = from + FEED_BYTES * (8 * (i & 1) + 64 * (i >> 1));
+            if constexpr (BITS == 4) words[i] = __ldcs(feed);
+            else if constexpr (BITS == 8) words[i] = __ldcs((const u16*)feed);
+            else words[i] = __ldcs((const u32*)feed);
+        }
+    }
+
+    /// Their values, register ReIm + 2 n6 + 4 n7, two feeds in each.
+    __device__ __forceinline__ void unpack(u32 (&x)[8]) const {
+        constexpr Parts less = less_than_raw();
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) {
+            x[i] = words[i];
+            x[i + 1] = words[i + 1];
+            if constexpr (BITS == 16) {
+                local_transpose(x[i], x[i + 1]);
+            } else {
+                const Parts raw = raw_parts(__byte_perm(x[i], x[i + 1], 0x5410));
+                x[i] = add_halves(raw.re, less.re);
+                x[i + 1] = add_halves(raw.im, less.im);
+            }
+        }
+    }
+};
+
+/// Weights of the same feeds of COMBINED cylinders of a row.
+template <int COMBINED> struct Weights {
+    u32 words[COMBINED][8];
+
+    /// `weights` [cylinder][feed], halves (re, im).
+    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane) {
+#pragma unroll
+        for (int k = 0; k < COMBINED; k++)
+#pragma unroll
+            for (int i = 0; i < 8; i += 2) {
+                const u32* from = weights + k * FEEDS + feed_of(lane) + 32 * i;
+                words[k][i] = __ldg(from);
+                words[k][i + 1] = __ldg(from + 8);
+                local_transpose(words[k][i], words[k][i + 1]);
+            }
+    }
+
+    /// Weighted sums over the cylinders.
+    __device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], u32 (&sums)[8]) const {
+#pragma unroll
+        for (int k = 0; k < COMBINED; k++) {
+            u32 x[8];
+            cylinders[k].unpack(x);
+#pragma unroll
+            for (int i = 0; i < 8; i += 2) {
+                const u32 re = words[k][i], im = words[k][i + 1];
+                sums[i] = k == 0 ? times_halves(x[i], re) : fma_halves(x[i], re, sums[i]);
+                sums[i + 1] = k == 0 ? times_halves(x[i], im) : fma_halves(x[i], im, sums[i + 1]);
+                sums[i] = fma_halves(negate_halves(x[i + 1]), im, sums[i]);
+                sums[i + 1] = fma_halves(x[i + 1], re, sums[i + 1]);
+            }
+        }
+    }
+};
+
+/// Phases that a lane keeps: twenty registers.
+struct Phases {
+    /// E(q0q1q2, n0n1n2n3n4n5) for q0q1q2 = 1 .. 7: b n3, t n4 n5 n0 n1 n2, r ReIm.
+    u32 twiddle[7][2];
+    /// E(q3q4q5, n0n1n2): b n0, t n1 n2 q3 q4 q5, r ReIm.
+    u32 later_twiddle[2];
+    /// E(q3q4q5, n3n4n5): b n3, t n4 n5 q3 q4 q5, and E(q6q7q8, n0n1n2) too: re, im, -im, re, each in a register of its own,
+    /// because a matrix instruction takes four neighbouring ones.
+    u32 short_transform[4];
+
+    /// `table` [register 20][lane 32].
+    __device__ __forceinline__ void load(const u32* __restrict__ table, u32 lane) {
+        u32* words = &twiddle[0][0];
+#pragma unroll
+        for (int i = 0; i < 20; i++) words[i] = __ldg(table + 32 * i + lane);
+    }
+};
+
+/// Z1 of four inputs, x[2 n + ReIm], n = n6 + 2 n7, and as many zeros: exp(2 pi i q n / 8).
+__device__ __forceinline__ void transform8(const u32 (&x)[8], u32 (&z)[8][2]) {
+    constexpr u32 ROOT = 0x39a839a8, MINUS_ROOT = 0xb9a8b9a8; // sqrt(1/2)
+    const auto plus = [](u32 a, u32 b) { return add_halves(a, b); };
+    const auto minus = [](u32 a, u32 b) { return subtract_halves(a, b); };
+    // Sums and differences of n and n + 2, as q even needs them.
+    const u32 s_re = plus(x[0], x[4]), s_im = plus(x[1], x[5]);
+    const u32 d_re = minus(x[0], x[4]), d_im = minus(x[1], x[5]);
+    const u32 t_re = plus(x[2], x[6]), t_im = plus(x[3], x[7]);
+    const u32 e_re = minus(x[2], x[6]), e_im = minus(x[3], x[7]);
+    z[0][0] = plus(s_re, t_re), z[0][1] = plus(s_im, t_im);
+    z[4][0] = minus(s_re, t_re), z[4][1] = minus(s_im, t_im);
+    z[2][0] = minus(d_re, e_im), z[2][1] = plus(d_im, e_re);
+    z[6][0] = plus(d_re, e_im), z[6][1] = minus(d_im, e_re);
+    // x0 + i x2 and x0 - i x2; x1 and x3 turned by odd eighths, times sqrt(2).
+    const u32 a_re = minus(x[0], x[5]), a_im = plus(x[1], x[4]);
+    const u32 b_re = plus(x[0], x[5]), b_im = minus(x[1], x[4]);
+    const u32 f_re = minus(e_re, t_im), f_im = plus(t_re, e_im);
+    const u32 g_re = minus(t_re, e_im), g_im = plus(t_im, e_re);
+    z[1][0] = fma_halves(ROOT, f_re, a_re), z[1][1] = fma_halves(ROOT, f_im, a_im);
+    z[5][0] = fma_halves(MINUS_ROOT, f_re, a_re), z[5][1] = fma_halves(MINUS_ROOT, f_im, a_im);
+    z[3][0] = fma_halves(MINUS_ROOT, g_im, b_re), z[3][1] = fma_halves(ROOT, g_re, b_im);
+    z[7][0] = fma_halves(ROOT, g_im, b_re), z[7][1] = fma_halves(MINUS_ROOT, g_re, b_im);
+}
+
+/// Transforms x, register ReIm + 2 n6 + 4 n7, to y, register q0 + 2 q1 + 4 q2 + 8 q3.
+__device__ __forceinline__ void feeds_to_beams(const u32 (&x)[8], u32 (&y)[16], const Phases& phases, u32) {
+    u32 z[8][2];
+    transform8(x, z);
+#pragma unroll
+    for (int q = 1; q < 8; q++) turn(z[q][0], z[q][1], phases.twiddle[q - 1]);
+    const u32(&rows)[4] = phases.short_transform;
+#pragma unroll
+    for (int q = 0; q < 8; q++) {
+        multiply16(z[q][0], z[q][1], rows[0], rows[1], rows[2], rows[3], z[q][0], z[q][1]);
+        turn(z[q][0], z[q][1], phases.later_twiddle);
+    }
+#pragma unroll
+    for (int q = 0; q < 8; q++) {
+        multiply16(y[q], y[q + 8], rows[0], rows[1], rows[2], rows[3], z[q][0], z[q][1]);
+        local_transpose(y[q], y[q + 8]);
+    }
+}
