@@ -52,9 +52,11 @@ impl Known<'_> {
         self.rates.busy_fraction.max(self.rates.device_busy_fraction)
     }
 
-    /// Whether frames wait before it while there is room behind it.
+    /// Whether frames wait before it while there is room behind it. Who has an input that is not full
+    /// waits for that one, however full the others are.
     fn holds_up(&self) -> bool {
-        let is_full = self.rates.input_peaks.iter().any(|peak| *peak >= self.queue);
+        let peaks = &self.rates.input_peaks;
+        let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
         is_full && self.rates.room_wait_fraction < HELD_UP
     }
 }
@@ -110,6 +112,9 @@ mod tests {
         // The queue before `f` is full because that before `o` is.
         let held_up = rates(0.5, 0.7, 4);
         assert_eq!(limited([idle(), held_up, rates(0.4, 0.0, 4)]).as_deref(), Some("o"));
+        // One of its inputs is full because nothing comes to the other.
+        let waits = Rates { input_peaks: vec![4, 1], ..idle() };
+        assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
     }
 
