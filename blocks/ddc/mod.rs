@@ -9,6 +9,8 @@ pub mod remez;
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod weights;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use crate::live::Live;
 use crate::parallel::refuse_threads;

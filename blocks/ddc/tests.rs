@@ -3,7 +3,8 @@
 use super::mixer::Frequency;
 use super::{Ddc, HEAP_SAMPLES, LowPass, Mode};
 use crate::chain::{self, Digitised, Out, RATE_HZ, kind, noise, then};
-use fxgraph::{Kind, PortType};
+use fxgraph::flowgraph::load_text;
+use fxgraph::{Kind, PortType, Registry};
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
 use std::f64::consts::{PI, TAU};
@@ -440,4 +441,27 @@ fn hostile_parameters_are_refused() {
     }
     let help = refusals(json!({"centre_hz": 5e7, "decimation": 8}), &port)[0].help.clone();
     assert_eq!(help.unwrap(), "53500000 to 802500000 Hz are possible");
+}
+
+#[test]
+fn one_upload_serves_a_wide_band_and_several_narrow_ones() {
+    let narrow = |name: &str, hz: f64| {
+        format!(
+            "  {name}: {{kind: ddc, input: source, parameters: {{centre_hz: {hz:e}, decimation: 8}}}}\n  \
+             {name}_end: {{kind: null_sink, input: {name}}}\n"
+        )
+    };
+    let text = format!(
+        "flowgraph: bands\ndevice: \"cuda:0\"\nblocks:\n  source: {{kind: null_source, device: cpu, parameters: \
+         {{dtype: i10p, axes: [{{name: sample, len: 65536}}], samples_per_frame: 65536}}}}\n  \
+         wide: {{kind: pfb, inputs: [source], parameters: {{channels: 64}}}}\n  \
+         wide_end: {{kind: null_sink, input: wide}}\n{}{}",
+        narrow("low", 2e8),
+        narrow("high", 6e8)
+    );
+    let registry = Registry::new(crate::kinds());
+    let plan = load_text("bands.yaml", &text, &[], &registry).result.unwrap();
+    let uploads: Vec<_> = plan.blocks.iter().filter(|block| block.name.contains('>')).collect();
+    assert_eq!(uploads.len(), 1);
+    assert_eq!(uploads[0].kind, "upload");
 }
