@@ -96,7 +96,7 @@ struct Run {
     u64 samples;
     /// Bits from there to the first heap's samples, a multiple of 8.
     u64 first_bit;
-    /// Phase of the first output sample, and from one input sample to the next, in turns of 2^-64.
+    /// Phase of the frame's first output sample, and from one input sample to the next, in turns of 2^-64.
     u64 phase, turn;
     /// Number of the first heap within the frame.
     u32 heap;
@@ -225,34 +225,34 @@ __device__ __forceinline__ void decode(const u32 *raw, u32 order, u32 (&to)[4][P
 struct Output {
     c32 *to;
     u64 phase, step;
-    c32 scale, tile_further, half_further;
-    u32 row_count;
+    c32 tile_further;
+    float scale;
+    /// Whether there are the rows that this lane has sums of.
+    bool has_row[2];
 
-    __device__ Output(const Run &run, c32 *frame, u32 first_row, u32 row_count, float factor)
-        : step(SUBSAMPLING * run.turn), tile_further(phasor(TILE * step)),
-          half_further(phasor(ROWS / 2 * ROW * step)), row_count(row_count) {
+    __device__ Output(const Run &run, c32 *frame, u32 first_row, u32 row_count, float scale)
+        : step(SUBSAMPLING * run.turn), tile_further(phasor(TILE * step)), scale(scale) {
         const u32 lane = threadIdx.x % 32;
-        const u32 row = first_row + lane / 4, first = row * ROW + lane % 4;
-        to = frame + static_cast<u64>(run.heap) * HEAP + first;
+        const u32 row = first_row + lane / 4;
+        const u64 first = static_cast<u64>(run.heap) * HEAP + row * ROW + lane % 4;
+        to = frame + first;
         phase = run.phase + first * step;
-        scale = {factor, 0.0f};
         has_row[0] = row < row_count;
         has_row[1] = row + ROWS / 2 < row_count;
     }
 
-    bool has_row[2];
-
     /// Turns and writes what a hop's sums have come to.
     __device__ __forceinline__ void write(u32 hop, const float (&sums)[TILES][4]) const {
-        c32 factor = scale.x * phasor(phase + hop * HOP * step);
 #pragma unroll
-        for (u32 tile = 0; tile < TILES; tile++) {
-            c32 *at = to + hop * HOP + tile * TILE;
-            if (has_row[0]) at[0] = factor * c32{sums[tile][0], sums[tile][1]};
-            if (has_row[1]) {
-                at[ROWS / 2 * ROW] = factor * half_further * c32{sums[tile][2], sums[tile][3]};
+        for (u32 half = 0; half < 2; half++) {
+            const u32 first = half * (ROWS / 2) * ROW + hop * HOP;
+            c32 factor = scale * phasor(phase + first * step);
+#pragma unroll
+            for (u32 tile = 0; tile < TILES; tile++) {
+                const c32 sum = {sums[tile][2 * half], sums[tile][2 * half + 1]};
+                if (has_row[half]) to[first + tile * TILE] = factor * sum;
+                factor = factor * tile_further;
             }
-            factor = factor * tile_further;
         }
     }
 };

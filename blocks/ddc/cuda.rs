@@ -34,7 +34,7 @@ struct Entry {
     /// Address of the memory that the first one's samples start in, and bits from there.
     samples: u64,
     first_bit: u64,
-    /// Of the first output sample, and from one input sample to the next, in turns of 2^-64.
+    /// Of the frame's first output sample, and from one input sample to the next, in turns of 2^-64.
     phase: u64,
     turn: u64,
     /// Number of the first one within the frame.
@@ -96,7 +96,7 @@ impl Converter {
     /// The running block.
     pub fn block(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let make = |device: &_, sizes: &_| Self::new(ddc, ports, device, sizes);
-        Driver::new(ddc.sizes(), &[Vec::new()], count(env), ports, env, make)
+        Driver::new(ddc.sizes(), &[], count(env), ports, env, make)
     }
 
     fn new(
@@ -159,7 +159,7 @@ impl Maker for Converter {
             self.entries.host_mut(slot)[self.count] = Entry {
                 samples: address,
                 first_bit: first_bit + done as u64 * heap_bits,
-                phase: frequency.phase(t),
+                phase: frequency.phase(self.start),
                 turn: frequency.phase(1),
                 heap: (first + done) as u32,
                 count: same as u32,

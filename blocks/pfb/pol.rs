@@ -64,7 +64,8 @@ pub trait Store {
 
 /// One polarisation.
 pub struct Pol<S> {
-    model: DelayModel,
+    /// None where nothing is ever delayed.
+    model: Option<DelayModel>,
     /// ADC samples from one sample to the next: times here are those of samples.
     subsampling: u64,
     frame_samples: usize,
@@ -80,7 +81,7 @@ pub struct Pol<S> {
     ended: bool,
     /// Spectra of the output frame that are done.
     pub done: usize,
-    /// For each spectrum of the output frame.
+    /// For each spectrum of the output frame, if there is a model.
     pub delays: Vec<Delay>,
 }
 
@@ -88,14 +89,15 @@ impl<S: Store> Pol<S> {
     /// A polarisation whose `store` has room for `capacity` samples.
     pub fn new(
         input: &PortType,
-        pieces: &[Piece],
+        pieces: Option<&[Piece]>,
         store: S,
         capacity: usize,
         sizes: Sizes,
     ) -> Self {
         let subsampling = subsampling(input);
+        let rate_hz = input.clock.adc_sample_rate_hz;
         Self {
-            model: DelayModel::of(input.clock.adc_sample_rate_hz, subsampling, pieces),
+            model: pieces.map(|pieces| DelayModel::of(rate_hz, subsampling, pieces)),
             subsampling: subsampling as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
@@ -112,28 +114,33 @@ impl<S: Store> Pol<S> {
 
     /// Goes over to another delay model at timestamp `from`.
     pub fn retune(&mut self, from: u64, pieces: &[Piece]) {
-        self.model.replace(from, pieces);
+        if let Some(model) = &mut self.model {
+            model.replace(from, pieces);
+        }
     }
 
     /// Gets ready for an output frame with its first spectrum at timestamp `start`, and the others
     /// `step` ADC samples apart.
     pub fn begin(&mut self, start: u64, step: u64) {
         self.done = 0;
-        self.model.forget_before(start);
+        let Some(model) = &mut self.model else { return };
+        model.forget_before(start);
         let spectra = self.delays.capacity();
         self.delays.clear();
-        self.delays.extend(self.model.each(start, step, spectra));
+        self.delays.extend(model.each(start, step, spectra));
     }
 
     /// Coarse delay of spectrum `n`, unless it is beyond `most`.
     pub fn coarse(&self, n: usize, most: usize) -> Option<i64> {
-        let coarse = self.delays[n].coarse_samples;
+        let coarse = self.delays.get(n).map_or(0, |delay| delay.coarse_samples);
         (coarse.unsigned_abs() <= most as u64).then_some(coarse)
     }
 
     /// How many spectra from number `first` on have its coarse delay, at most `most`.
     pub fn same_coarse(&self, first: usize, most: usize) -> usize {
-        let coarse = self.delays[first].coarse_samples;
+        let Some(Delay { coarse_samples: coarse, .. }) = self.delays.get(first).copied() else {
+            return most;
+        };
         let same = self.delays[first..].iter().take(most);
         same.take_while(|delay| delay.coarse_samples == coarse).count()
     }

@@ -94,7 +94,7 @@ pub struct Schedule<S> {
 }
 
 impl<S: Store> Schedule<S> {
-    /// A schedule of `inputs` with these `delays`. Its runs have up to `most` spectra, and its
+    /// A schedule of `inputs` with the `delays` of each, or none if nothing is ever delayed. Its runs have up to `most` spectra, and its
     /// stores, one for each input, have room for `capacity` samples.
     pub fn new(
         sizes: Sizes,
@@ -105,9 +105,11 @@ impl<S: Store> Schedule<S> {
         stores: impl IntoIterator<Item = S>,
         count: Count,
     ) -> Self {
-        let inputs = inputs.iter().zip(delays).zip(stores);
-        let pols =
-            inputs.map(|((input, pieces), store)| Pol::new(input, pieces, store, capacity, sizes));
+        let pol = |(p, (input, store))| {
+            let pieces = delays.get(p).map(Vec::as_slice);
+            Pol::new(input, pieces, store, capacity, sizes)
+        };
+        let pols = inputs.iter().zip(stores).enumerate().map(pol);
         Self {
             sizes,
             pols: pols.collect(),
@@ -207,7 +209,7 @@ impl<S: Store> Schedule<S> {
             return None;
         }
         let t = self.frame_start + (first * step) as i64;
-        let same = pol.same_coarse(first, self.most);
+        let same = pol.same_coarse(first, self.most.min(spectra - first));
         let Some(coarse) = pol.coarse(first, max_delay) else {
             self.count.delays_out_of_range.add(same as u64);
             pol.done += same;
