@@ -1,6 +1,5 @@
 //! How far two streams are apart, value by value.
 
-use crate::Frame;
 use crate::elements::Elements;
 use num_complex::Complex;
 
@@ -19,11 +18,12 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of two frames of one port and one validity, without the values that are not valid.
+    /// Of the payloads of two frames of one port and one validity, without the values that are not
+    /// valid.
     #[must_use]
-    pub fn of(elements: &Elements, a: &Frame, b: &Frame) -> Self {
+    pub fn of(elements: &Elements, validity: &[u32], payloads: [&[u8]; 2]) -> Self {
         let mut found = Self::default();
-        elements.pairs(a, b, |a, b| found.see(a, b));
+        elements.pairs(validity, payloads, |a, b| found.see(a, b));
         found
     }
 

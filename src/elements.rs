@@ -86,12 +86,16 @@ impl Elements {
         self.picked(frame.as_slice(), &frame.header().validity, &self.all(), see);
     }
 
-    /// Calls `see` with the values in two frames of every element to which something contributed in
-    /// the first.
-    pub fn pairs(&self, a: &Frame, b: &Frame, mut see: impl FnMut(Complex<f64>, Complex<f64>)) {
-        let (first, second) = (a.as_slice(), b.as_slice());
-        self.places(&a.header().validity, &self.all(), |_, element| {
-            see(value(first, self.dtype, element), value(second, self.dtype, element));
+    /// Calls `see` with the values in two payloads of every element to which something contributed,
+    /// as these counts say.
+    pub fn pairs(
+        &self,
+        validity: &[u32],
+        [a, b]: [&[u8]; 2],
+        mut see: impl FnMut(Complex<f64>, Complex<f64>),
+    ) {
+        self.places(validity, &self.all(), |_, element| {
+            see(value(a, self.dtype, element), value(b, self.dtype, element));
         });
     }
 

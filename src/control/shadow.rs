@@ -3,7 +3,6 @@
 use super::change::{Change, lent_frames};
 use super::swap::{Lent, SwapError};
 use super::{Control, Way};
-use crate::device::DeviceName;
 use crate::flowgraph::beside_frames;
 use crate::kind::Waker;
 use crate::runtime::shadow;
@@ -60,9 +59,6 @@ impl Control {
         if let Way::Restart(why) = &change.way {
             return refuse(&format!("can have no such shadow: {why}"));
         }
-        if block.output_device() != DeviceName::Cpu {
-            return refuse("leaves its frames on a GPU, where they are not compared");
-        }
         self.check_memory(change)?;
         let index = change.index;
         let lent = self.lend(change, lent_frames, |port| {
@@ -70,7 +66,10 @@ impl Control {
             beside_frames(block.ports.outputs[port].frame_bytes()) + 2
         })?;
         let part = change.after.newcomer(index, Waker::default())?;
-        let shadow = self.0.run().shadow(part, FRAME, ends_at_difference)?;
+        let (origin, _) = change.after.origin((index, 0));
+        let device = change.after.frames_device(origin);
+        let device = device.map_err(|error| SwapError::NoShadow(error.to_string()))?;
+        let shadow = self.0.run().shadow(part, device.as_ref(), FRAME, ends_at_difference)?;
         let report = ShadowReport {
             block: change.block.clone(),
             kind: block.kind,
@@ -114,6 +113,8 @@ impl Control {
             shadows.iter().position(known).map(|index| shadows.remove(index))
         };
         let Some(taken) = taken else { return Ok(None) };
+        // Without its tees it ends, which is not what it showed.
+        let compared = taken.shadow.compared();
         // Whoever looks at the shadows does not wait for the block.
         match self.0.run().end_shadow(block, FRAME) {
             // Its tees went with the block.
@@ -123,7 +124,6 @@ impl Control {
                 return Err(error);
             }
         }
-        let Shadowed { report, shadow, .. } = taken;
-        Ok(Some(ShadowReport { compared: shadow.compared(), ..report }))
+        Ok(Some(ShadowReport { compared, ..taken.report }))
     }
 }

@@ -43,4 +43,5 @@ pub use memory::{
     DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
 pub use readout::Readout;
+pub(crate) use readout::payload;
 pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError};

@@ -44,6 +44,20 @@ impl Readout {
     }
 }
 
+/// The payload of `frame` in host memory: where it lies, or copied into `copy` by the readout of the
+/// device on which it lies.
+pub(crate) fn payload<'a>(
+    frame: &'a Frame,
+    readout: Option<&mut Readout>,
+    copy: &'a mut Vec<u8>,
+) -> Result<&'a [u8], BlockError> {
+    match (frame.storage(), readout) {
+        (Storage::Host(_), _) => Ok(frame.as_slice()),
+        (Storage::Device(_), Some(readout)) => readout.read(frame, copy).map(|()| &copy[..]),
+        (Storage::Device(_), None) => Err(BlockError::new("the frames have moved to a device")),
+    }
+}
+
 impl Drop for Readout {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {

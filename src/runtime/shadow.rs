@@ -9,10 +9,11 @@ use super::report::Unanswered;
 use super::run::{Cell, Run, lock};
 use super::running::Handle;
 use super::tee::Tee;
+use crate::block::BlockError;
 use crate::counter::Counter;
+use crate::cuda::{self, Device, Readout};
 use crate::difference::Difference;
 use crate::elements::Elements;
-use crate::frame::Frame;
 use crate::kind::Waker;
 use crate::npy;
 use crate::port::PortType;
@@ -110,7 +111,7 @@ impl Shadow {
         compared.shadow_time = per_frame(busy, frames);
         let has_ended = self.is_over.load(Ordering::Acquire);
         let differs = || has_ended.then(|| "a frame differs".to_owned());
-        compared.ended = self.link.fault().or_else(differs);
+        compared.ended = compared.ended.or_else(|| self.link.fault()).or_else(differs);
         compared
     }
 }
@@ -132,11 +133,12 @@ impl Drop for Shadow {
 
 impl Handle {
     /// Puts `part` beside the block of its name, to stay there. `part` has a tee before each input and
-    /// one queue behind each output. With `ends_at_difference` nothing is compared after the first
-    /// pair that differs.
+    /// one queue behind each output; its frames, and those of the block, lie on `device` if there is
+    /// one. With `ends_at_difference` nothing is compared after the first pair that differs.
     pub(crate) fn shadow(
         &self,
         part: Part,
+        device: Option<&Arc<Device>>,
         limit: Duration,
         ends_at_difference: bool,
     ) -> Result<Shadow, NotExchanged> {
@@ -163,17 +165,24 @@ impl Handle {
         }
         let of_main: Vec<Arc<Edge>> = kept.iter().map(|edge| Edge::new(edge.depth())).collect();
         let outputs = kept.iter().zip(&of_main).zip(&part.ports.outputs);
-        let outputs = outputs.map(|((shadow, main), port)| Output {
-            main: FrameReader::new(Arc::clone(main)),
-            shadow: FrameReader::new(Arc::clone(shadow)),
-            elements: Elements::new(port),
-            port: port.clone(),
+        let outputs = outputs.map(|((shadow, main), port)| {
+            let bytes = port.frame_bytes();
+            Ok(Output {
+                main: FrameReader::new(Arc::clone(main)),
+                shadow: FrameReader::new(Arc::clone(shadow)),
+                elements: Elements::new(port),
+                port: port.clone(),
+                readout: device.map(|device| Readout::new(device, bytes)).transpose()?,
+                copies: [const { Vec::new() }; 2],
+            })
         });
+        let outputs = outputs.collect::<Result<_, cuda::CudaError>>();
+        let outputs = outputs.map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
         let compared = Arc::new(Mutex::new(Compared::default()));
         let is_over = Arc::new(AtomicBool::new(false));
         let comparison = Comparison {
             name: name.clone(),
-            outputs: outputs.collect(),
+            outputs,
             compared: Arc::clone(&compared),
             is_over: Arc::clone(&is_over),
             link: Arc::clone(&link),
@@ -248,6 +257,10 @@ struct Output {
     shadow: FrameReader,
     elements: Elements,
     port: PortType,
+    /// What brings frames from the device on which they lie.
+    readout: Option<Readout>,
+    /// Where it brings them.
+    copies: [Vec<u8>; 2],
 }
 
 /// The thread that compares; so neither block does.
@@ -266,7 +279,13 @@ impl Comparison {
         while !self.is_over.load(Ordering::Acquire) {
             let mut has_compared = false;
             for number in 0..self.outputs.len() {
-                has_compared |= self.step(number);
+                match self.step(number) {
+                    Ok(has) => has_compared |= has,
+                    Err(error) => {
+                        lock(&self.compared).ended = Some(error.to_string());
+                        self.is_over.store(true, Ordering::Release);
+                    }
+                }
             }
             let has_ended = |output: &Output| output.main.ended();
             if !has_compared && self.outputs.iter().all(has_ended) && self.link.fault().is_some() {
@@ -281,10 +300,10 @@ impl Comparison {
     }
 
     /// Takes the next frame of an output, or the next two; `false` if there is nothing to take.
-    fn step(&mut self, number: usize) -> bool {
-        let Output { main, shadow, elements, port } = &mut self.outputs[number];
+    fn step(&mut self, number: usize) -> Result<bool, BlockError> {
+        let Output { main, shadow, elements, port, readout, copies } = &mut self.outputs[number];
         let (Some(a), Some(b)) = (main.peek().cloned(), shadow.peek().cloned()) else {
-            return false;
+            return Ok(false);
         };
         let (time, other) = (a.header().timestamp, b.header().timestamp);
         if time <= other {
@@ -295,9 +314,12 @@ impl Comparison {
         }
         if time != other || a.header().validity != b.header().validity {
             lock(&self.compared).frames_alone += 1;
-            return true;
+            return Ok(true);
         }
-        let found = Difference::of(elements, &a, &b);
+        let [copy_a, copy_b] = copies;
+        let a_payload = cuda::payload(&a, readout.as_mut(), copy_a)?;
+        let b_payload = cuda::payload(&b, readout.as_mut(), copy_b)?;
+        let found = Difference::of(elements, &a.header().validity, [a_payload, b_payload]);
         let mut compared = lock(&self.compared);
         compared.frames += 1;
         compared.values += found.values;
@@ -308,13 +330,12 @@ impl Comparison {
         if found.values_different > 0 {
             compared.frames_different += 1;
             if compared.first.is_none() {
-                let bytes = |frame: &Frame| frame.as_slice::<u8>().to_vec();
                 let pair = Pair {
                     output: number,
                     port: port.clone(),
                     timestamp: time,
-                    block: bytes(&a),
-                    shadow: bytes(&b),
+                    block: a_payload.to_vec(),
+                    shadow: b_payload.to_vec(),
                 };
                 compared.first = Some(Arc::new(pair));
                 let text = format!(
@@ -327,6 +348,6 @@ impl Comparison {
                 self.is_over.store(true, Ordering::Release);
             }
         }
-        true
+        Ok(true)
     }
 }

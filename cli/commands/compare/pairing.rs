@@ -121,7 +121,11 @@ impl State {
             found.frames_alone += 1;
             return;
         }
-        let difference = Difference::of(&self.elements, &first, &second);
+        let difference = Difference::of(
+            &self.elements,
+            &first.header().validity,
+            [first.as_slice(), second.as_slice()],
+        );
         found.frames += 1;
         found.difference.add(difference);
         if difference.values_different > 0 {

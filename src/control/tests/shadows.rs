@@ -37,6 +37,7 @@ fn a_shadow_that_does_the_same_shows_no_difference() {
     assert!(seen.compared.frames_alone >= 3, "{:?}", seen.compared);
     let last = control.end_shadow("f").unwrap().unwrap();
     assert!(last.compared.frames >= seen.compared.frames);
+    assert_eq!(last.compared.ended, None);
     assert!(control.shadows().is_empty() && control.end_shadow("f").unwrap().is_none());
     // The place is free again.
     swap(&control, "f", "implementation: running").unwrap();
