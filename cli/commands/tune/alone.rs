@@ -188,6 +188,6 @@ mod tests {
         }
         kinds.sort_unstable();
         kinds.dedup();
-        assert_eq!(kinds, ["antenna_stack", "beamformer", "pfb", "postproc", "transpose"]);
+        assert_eq!(kinds, ["antenna_stack", "beamformer", "ddc", "pfb", "postproc", "transpose"]);
     }
 }
