@@ -16,6 +16,8 @@ pub struct Injector {
     samples_per_frame: u64,
     stall: Duration,
     stalled_until: Option<Instant>,
+    /// Timestamp of the first frame.
+    first: Option<u64>,
     passed: Counter,
     injected: Counter,
 }
@@ -32,6 +34,7 @@ impl Injector {
             samples_per_frame: input.clock.samples_per_frame,
             stall: Duration::from_secs_f64(parameters.stall_seconds),
             stalled_until: None,
+            first: None,
             passed: counters.count("frames_passed", "Frames passed on; not a loss."),
             injected: counters.count(
                 "faults_injected",
@@ -42,10 +45,14 @@ impl Injector {
 
     /// What happens at the frame of `timestamp`.
     fn at(&mut self, timestamp: u64) -> Fault {
-        for (_, fault) in self.changes.begin(timestamp, self.samples_per_frame) {
+        let first = *self.first.get_or_insert(timestamp);
+        for (from, fault) in self.changes.begin(timestamp, self.samples_per_frame) {
             self.fault = fault;
-            self.until_injected = self.injected.get() + self.faults;
-            self.from_passed = 0;
+            // A block that is made anew is told once more what the one before has carried out.
+            if from >= first || self.injected.get() == 0 {
+                self.until_injected = self.injected.get() + self.faults;
+                self.from_passed = 0;
+            }
         }
         let is_due =
             self.passed.get() >= self.from_passed && self.injected.get() < self.until_injected;
