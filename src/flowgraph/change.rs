@@ -9,7 +9,6 @@ use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources, check, load, transfers};
-use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
 use crate::kind::{CPU, KindEntry, PortNames, Registry};
 use crate::runtime::assembly::OnFault;
@@ -118,19 +117,14 @@ impl Plan {
             let message = format!("a shadow of `{}` has nothing to compare", block.name);
             return problems.push(refusal(message, "a shadow needs inputs and outputs"));
         }
-        if block.output_device() != DeviceName::Cpu {
-            let message = format!("the frames of `{}` are on {}", block.name, block.device);
-            let help = "frames are compared in host memory: run the block on `cpu`";
-            return problems.push(refusal(message, help));
-        }
         let start = Span { end: node.span.start, ..node.span };
         let new =
             self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
         let Some(new) = new else { return };
         if new.device != block.device {
             let message = format!("the shadow of `{}` is on {}", block.name, new.device);
-            let help = "frames are compared in host memory: run the shadow on `cpu`";
-            problems.push(refusal(message, help));
+            let help = format!("a shadow gets the block's frames: run it on `{}`", block.device);
+            problems.push(refusal(message, &help));
         }
         problems.extend(self.impossible_change(index, &new, start));
     }
