@@ -180,10 +180,9 @@ fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
     let path = made["path"].as_str().unwrap();
     assert!(path.ends_with("kept/r.npz"), "{path}");
     let frames = made["frames"].as_u64().unwrap();
-    if made["frames_lost"] == 0 {
-        // 0.6 ms at 1.712 GS/s, and the parts of frames at both ends.
-        assert!((16..=18).contains(&frames), "{made}");
-    }
+    // 0.6 ms at 1.712 GS/s, and the parts of frames at both ends; a busy machine may lose some.
+    let lost = made["frames_lost"].as_u64().unwrap();
+    assert!((16..=18).contains(&(frames + lost)), "{made}");
     recording(&program, "black_box");
     let kept = folder.path().join(path);
     let shown = fs::metadata(&kept).unwrap();

@@ -186,7 +186,11 @@ impl Control {
         while !recorder.is_over() {
             // While the disk is slow the tap keeps frames, and leaves out the oldest in the end.
             let Some(buffer) = recorder.take_within(TICK) else { continue };
-            match tap.next_into(buffer, TICK) {
+            let next = tap.next_into(buffer, TICK);
+            let dropped = tap.dropped();
+            recorder.lose(dropped - lost);
+            lost = dropped;
+            match next {
                 Ok((Tapped::Frame(frame), _)) => recorder.push(frame),
                 Ok((Tapped::Nothing, buffer)) => {
                     buffer.into_iter().for_each(|buffer| recorder.give_back(buffer));
@@ -197,9 +201,6 @@ impl Control {
                     break;
                 }
             }
-            let dropped = tap.dropped();
-            recorder.lose(dropped - lost);
-            lost = dropped;
             if lost > told && last.is_none_or(|last| last.elapsed() > TELL) {
                 let (name, output) = (recorder.name(), tap.output());
                 let text = format!(

@@ -52,7 +52,7 @@ pub struct Recorded {
     pub bytes: u64,
     /// Timestamps of its first and last frame, in ADC samples.
     pub timestamps: (u64, u64),
-    /// Frames that should be in it and found no room in memory.
+    /// Frames that should be in it and found no room in memory, before its trigger or after.
     pub lost: u64,
     /// Why it was made.
     pub cause: String,
@@ -208,9 +208,10 @@ impl Recorder {
         self.0.moved.notify_all();
     }
 
-    /// Counts frames that were left out.
+    /// Counts frames that were left out before the one that is [pushed](Self::push) next.
     pub fn lose(&self, frames: u64) {
         self.0.lost.add(frames);
+        self.state().ring.lose(frames);
     }
 
     /// What there is about a frame that a recording is to begin with.

@@ -13,10 +13,19 @@ struct Window {
     cause: String,
 }
 
+/// A frame that is kept.
+struct Kept {
+    frame: TapFrame,
+    /// Frames that were left out right before it.
+    lost: u64,
+}
+
 /// The frames that are kept. Its buffers go round: once it is full it allocates nothing.
 pub(super) struct Ring {
     /// Oldest first.
-    frames: VecDeque<TapFrame>,
+    frames: VecDeque<Kept>,
+    /// Frames left out since the newest.
+    lost: u64,
     spare: Vec<TapFrame>,
     /// Buffers kept, spare, and out to be filled or written.
     buffers: usize,
@@ -26,6 +35,8 @@ pub(super) struct Ring {
     after_samples: u64,
     /// In order of time, one behind the other.
     windows: VecDeque<Window>,
+    /// End of what was written last.
+    written_until: u64,
     /// Why a window is to open with the first frame.
     opens_at_first: Option<String>,
     /// End of the newest frame.
@@ -35,9 +46,16 @@ pub(super) struct Ring {
 /// What is to be done next.
 pub(super) enum Step {
     /// This frame goes to the file; its buffer comes [back](Ring::give_back).
-    Write(TapFrame),
+    Write {
+        frame: TapFrame,
+        /// Frames that belong before it and were left out.
+        lost: u64,
+    },
     /// Nothing more belongs to what is being recorded.
-    Close,
+    Close {
+        /// Frames that belong to its end and were left out.
+        lost: u64,
+    },
     /// Nothing before something happens.
     Wait,
 }
@@ -52,6 +70,7 @@ impl Ring {
     ) -> Self {
         Self {
             frames: VecDeque::new(),
+            lost: 0,
             spare: Vec::new(),
             buffers: 0,
             most_buffers,
@@ -59,6 +78,7 @@ impl Ring {
             before_samples,
             after_samples,
             windows: VecDeque::new(),
+            written_until: 0,
             opens_at_first: None,
             now: None,
         }
@@ -77,13 +97,18 @@ impl Ring {
             .windows
             .front()
             .zip(self.frames.front())
-            .is_some_and(|(window, oldest)| self.end(oldest) > window.from);
-        if is_wanted { None } else { self.frames.pop_front() }
+            .is_some_and(|(window, oldest)| self.end(&oldest.frame) > window.from);
+        if is_wanted { None } else { self.frames.pop_front().map(|oldest| oldest.frame) }
     }
 
     /// Takes back a buffer.
     pub fn give_back(&mut self, frame: TapFrame) {
         self.spare.push(frame);
+    }
+
+    /// Frames are left out here.
+    pub fn lose(&mut self, frames: u64) {
+        self.lost += frames;
     }
 
     fn end(&self, frame: &TapFrame) -> u64 {
@@ -96,7 +121,8 @@ impl Ring {
             self.open(frame.header.timestamp, cause);
         }
         self.now = self.now.max(Some(self.end(&frame)));
-        self.frames.push_back(frame);
+        let lost = std::mem::take(&mut self.lost);
+        self.frames.push_back(Kept { frame, lost });
         self.forget();
     }
 
@@ -107,11 +133,11 @@ impl Ring {
         }
         let first = self.now.unwrap_or_default().saturating_sub(self.before_samples);
         while let Some(oldest) = self.frames.pop_front() {
-            if self.end(&oldest) > first {
+            if self.end(&oldest.frame) > first {
                 self.frames.push_front(oldest);
                 return;
             }
-            self.spare.push(oldest);
+            self.spare.push(oldest.frame);
         }
     }
 
@@ -169,23 +195,35 @@ impl Ring {
     pub fn step(&mut self, has_ended: bool) -> Step {
         let Some(window) = self.windows.front() else { return Step::Wait };
         let (from, until) = (window.from, window.until);
-        while let Some(frame) = self.frames.pop_front() {
-            if frame.header.timestamp >= until {
-                self.frames.push_front(frame);
+        while let Some(kept) = self.frames.pop_front() {
+            let (timestamp, end) = (kept.frame.header.timestamp, self.end(&kept.frame));
+            if timestamp >= until {
+                let lost = self.lost_in(from, until, kept.lost);
+                self.frames.push_front(kept);
                 self.close();
-                return Step::Close;
+                return Step::Close { lost };
             }
-            if self.end(&frame) > from {
-                return Step::Write(frame);
+            if end > from {
+                let lost = self.lost_in(from, timestamp, kept.lost);
+                self.written_until = end;
+                return Step::Write { frame: kept.frame, lost };
             }
-            self.spare.push(frame);
+            self.spare.push(kept.frame);
         }
         // Frames are in order: one that begins where the newest ends comes too late.
         if has_ended || self.now.is_some_and(|now| now >= until) {
+            let lost = self.lost_in(from, until, self.lost);
             self.close();
-            Step::Close
+            Step::Close { lost }
         } else {
             Step::Wait
         }
+    }
+
+    /// How many of `lost` frames belong between what was written last in a window that opened at `from`, and
+    /// the time `until`.
+    fn lost_in(&self, from: u64, until: u64, lost: u64) -> u64 {
+        let missing = until.saturating_sub(self.written_until.max(from));
+        lost.min(missing.div_ceil(self.samples_per_frame))
     }
 }

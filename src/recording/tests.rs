@@ -205,11 +205,38 @@ fn frames_that_wait_for_the_disk_are_kept_and_those_without_room_are_left_out() 
     ring.trigger(None, "now");
     assert!(push(&mut ring, 9) && push(&mut ring, 10));
     assert!(!push(&mut ring, 11), "all three are to be written");
-    let ring::Step::Write(frame) = ring.step(false) else { panic!("there is a frame") };
+    let ring::Step::Write { frame, lost: 0 } = ring.step(false) else { panic!("there is a frame") };
     assert_eq!(frame.header.timestamp, 80);
     assert!(!push(&mut ring, 11), "it is being written");
     ring.give_back(frame);
     assert!(push(&mut ring, 12));
+}
+
+#[test]
+fn a_recording_counts_the_frames_that_were_lost_in_its_time_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (recorder, ..) = start(options(folder.path(), Trigger::Request));
+    let lose_and_push = |lost: std::ops::Range<u64>| {
+        recorder.lose(lost.end - lost.start);
+        push(&recorder, lost.end);
+    };
+    push(&recorder, 0);
+    // Long before the first recording; partly before it; in it; partly after its end.
+    lose_and_push(1..5);
+    (6..10).for_each(|n| push(&recorder, n));
+    lose_and_push(10..18);
+    push(&recorder, 19);
+    assert!(recorder.trigger(None, "a request"));
+    lose_and_push(20..21);
+    lose_and_push(22..30);
+    // Right before the end of the second one, which is the end of everything.
+    (31..40).for_each(|n| push(&recorder, n));
+    assert!(recorder.trigger(None, "another"));
+    recorder.lose(2);
+    assert_eq!(recorded(&recorder), [vec![18, 19, 21], (35..40).collect()]);
+    let lost: Vec<u64> = recorder.status().recordings.iter().map(|one| one.lost).collect();
+    assert_eq!(lost, [3 + 1 + 1, 0]);
+    assert_eq!(recorder.status().frames_lost, 4 + 8 + 1 + 8 + 2);
 }
 
 #[test]

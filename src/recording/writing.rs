@@ -19,8 +19,6 @@ const MOST_NAMESAKES: usize = 9999;
 struct Open {
     writer: RecordingWriter,
     recorded: Recorded,
-    /// Frames that were lost before it began.
-    lost_before: u64,
 }
 
 impl Recorder {
@@ -29,14 +27,18 @@ impl Recorder {
         let mut open = None;
         while let Some((step, cause)) = self.wait() {
             let is_done = match step {
-                Step::Write(frame) => {
-                    let is_full = self.append(&mut open, &frame, cause);
+                Step::Write { frame, lost } => {
+                    let is_full = self.append(&mut open, &frame, lost, cause);
                     self.state().ring.give_back(frame);
                     // Whoever waits for a buffer finds this one.
                     self.0.moved.notify_all();
                     is_full
                 }
-                Step::Close | Step::Wait => Ok(true),
+                Step::Close { lost } => {
+                    open.iter_mut().for_each(|open| open.recorded.lost += lost);
+                    Ok(true)
+                }
+                Step::Wait => Ok(true),
             };
             let closed = is_done.and_then(|is_done| {
                 if is_done {
@@ -80,11 +82,12 @@ impl Recorder {
         }
     }
 
-    /// Writes a frame; `true` if no other one may go to the same file.
+    /// Writes a frame, before which `lost` are missing; `true` if no other one may go to the same file.
     fn append(
         &self,
         open: &mut Option<Open>,
         frame: &TapFrame,
+        lost: u64,
         cause: String,
     ) -> Result<bool, BlockError> {
         let timestamp = frame.header.timestamp;
@@ -97,6 +100,7 @@ impl Recorder {
         }
         writer.append(&frame.header, &frame.payload)?;
         recorded.frames += 1;
+        recorded.lost += lost;
         recorded.bytes += frame.payload.len() as u64;
         recorded.timestamps.1 = timestamp;
         self.0.written.add(1);
@@ -121,12 +125,11 @@ impl Recorder {
             lost: 0,
             cause,
         };
-        Ok(Open { writer, recorded, lost_before: self.0.lost.get() })
+        Ok(Open { writer, recorded })
     }
 
     fn close(&self, open: Open) -> Result<(), BlockError> {
-        let Open { writer, mut recorded, lost_before } = open;
-        recorded.lost = self.0.lost.get() - lost_before;
+        let Open { writer, mut recorded } = open;
         recorded.files = writer.files();
         writer.close(true)?;
         let lost = match recorded.lost {
