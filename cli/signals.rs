@@ -15,6 +15,8 @@ struct Counts {
     seen: AtomicUsize,
 }
 
+/// How often whoever waits looks.
+const TICK: Duration = Duration::from_millis(50);
 /// How long a second signal waits to be acted on.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -37,6 +39,15 @@ impl Signals {
             }
         });
         Ok(Self(counts))
+    }
+
+    /// Waits for `time`, or for a signal; `true` if one came.
+    pub fn wait(&self, time: Duration) -> bool {
+        let began = Instant::now();
+        while self.look() == 0 && began.elapsed() < time {
+            std::thread::sleep(TICK.min(time.saturating_sub(began.elapsed())));
+        }
+        self.look() > 0
     }
 
     /// How many came; the caller acts on them.

@@ -255,7 +255,47 @@ fn a_tap_shows_figures_and_saves_what_numpy_reads() {
     assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
     assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
     assert!(refused(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
-    assert!(refused(&program, &["tap", "a"]).contains("tap the block that feeds it"));
+    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds it"));
     assert!(refused(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
+    stop(program);
+}
+
+/// Blocks of a template have names with dots.
+const GROUPED: &str = "flowgraph: grouped
+templates:
+  chain:
+    blocks:
+      source:
+        kind: digitiser_simulator
+        parameters: {adc_sample_rate_hz: 1000000, signals: 'cw(0.1, 1000)', period_samples: 65536, samples_per_frame: 4096}
+      f: {kind: pfb, input: source.pol0, parameters: {channels: 16, spectra_per_frame: 64}}
+    outputs: {filtered: f, other: source.pol1}
+blocks:
+  c: {template: chain}
+  sink: {kind: null_sink, input: c.filtered}
+  rest: {kind: null_sink, input: c.other}
+";
+
+#[test]
+fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_only_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = running(folder.path(), GROUPED, &["--recordings", "kept"]);
+    let look: Value = serde_json::from_str(&told(&program, &["tap", "c.f", "--json"])).unwrap();
+    assert_eq!(look["output"], "c.f.output");
+    for name in ["c.f", "c.f.output", "c.source.pol1"] {
+        let recorded = told(&program, &["record", name, "trigger=request"]);
+        let output = if name == "c.f" { "c.f.output" } else { name };
+        assert!(recorded.contains(&format!(" {output} ")), "{recorded}");
+    }
+    for (command, name, help) in [
+        ("tap", "c.source", "name one: c.source.pol0, c.source.pol1"),
+        ("record", "c.source", "name one: c.source.pol0, c.source.pol1"),
+        ("record", "c.f.outptu", "did you mean `output`?"),
+        ("record", "sink", "name the block that feeds it"),
+        ("record", "c.g", "did you mean `c.f`?"),
+    ] {
+        let said = refused(&program, &[command, name]);
+        assert!(said.contains(help), "{command} {name}: {said}");
+    }
     stop(program);
 }

@@ -139,6 +139,7 @@ impl Event {
             "restarted",
             "rolled_back",
             "not_swapped",
+            "not_started",
             "shadow_differs",
             "data_lost",
         ];

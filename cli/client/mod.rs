@@ -2,10 +2,12 @@
 //!
 //! # Layout
 //! - [`answers`]: what it answers
+//! - [`output`]: an output, by the name that a user gives it
 //! - [`stream`]: server-sent events
 //! - `problem`: what it says instead when it cannot
 
 pub mod answers;
+pub mod output;
 mod problem;
 pub mod stream;
 

@@ -1,7 +1,8 @@
 //! `fxgraph record`
 
 use crate::assignment::Assignment;
-use crate::client::{Client, Connection, in_path};
+use crate::client::output::Output;
+use crate::client::{Connection, in_path};
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
@@ -14,7 +15,7 @@ use ureq::http::Method;
                   fxgraph record receive.pol0 before_seconds=2 after_seconds=1 'trigger={events: {}}'\n          \
                   fxgraph record --trigger 1")]
 pub struct Record {
-    /// The output; the first one of a block without a port
+    /// The output; the port may be left out if there is one
     #[arg(value_name = "BLOCK[.PORT]")]
     output: Option<String>,
 
@@ -53,7 +54,8 @@ impl Record {
         let answer: Value = if let Some(output) = &self.output {
             let named = self.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
             let body = Value::Object(named.collect::<Map<_, _>>());
-            client.send(Method::POST, &place(&client, output)?, Some(&body))?
+            let path = Output::find(&client, output)?.path();
+            client.send(Method::POST, &format!("{path}/recordings"), Some(&body))?
         } else if let Some(name) = &self.trigger {
             let at = self.at.map_or(String::new(), |at| format!("?at={at}"));
             client.send(Method::POST, &format!("{}/trigger{at}", recorder(name)), None)?
@@ -73,19 +75,6 @@ impl Record {
         };
         terminal.results(&as_text(&recorders, terminal))
     }
-}
-
-/// Where `output` is recorded: a block's, or of a block and a port.
-fn place(client: &Client, output: &str) -> Result<String, Failure> {
-    let blocks: Vec<Value> = client.get("/api/v1/blocks")?;
-    let block = blocks.iter().find(|block| block["name"] == output);
-    let first = block.and_then(|block| block["outputs"][0]["name"].as_str());
-    // Whatever is wrong with the name is said by the other end.
-    let (block, port) = match first {
-        Some(port) => (output, port),
-        None => output.rsplit_once('.').unwrap_or((output, "output")),
-    };
-    Ok(format!("/api/v1/blocks/{}/outputs/{}/recordings", in_path(block), in_path(port)))
 }
 
 fn as_text(recorders: &[Value], terminal: &Terminal) -> String {

@@ -13,8 +13,6 @@ use ureq::http::Method;
 
 /// Time between two looks at the shadow.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How often signals are looked for.
-const TICK: Duration = Duration::from_millis(100);
 
 /// A block's shadow, as REST tells of it.
 #[derive(Deserialize)]
@@ -112,10 +110,7 @@ fn watch(
             ));
             line.0.tick();
         }
-        let next = Instant::now() + INTERVAL;
-        while Instant::now() < next && signals.look() == 0 {
-            std::thread::sleep(TICK);
-        }
+        signals.wait(INTERVAL);
         match client.get(shadow) {
             Ok(newer) => seen = newer,
             // The flowgraph has ended: what was seen counts.

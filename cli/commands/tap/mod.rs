@@ -10,7 +10,8 @@ mod plot;
 mod view;
 
 use crate::assignment::Assignment;
-use crate::client::{Client, Connection, in_path, problem_of, with_help};
+use crate::client::output::{Carries, Output};
+use crate::client::{Client, Connection, in_path, problem_of};
 use crate::drawing;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -18,12 +19,10 @@ use crate::terminal::Terminal;
 use crate::units;
 use figures::Figures;
 use fxgraph::Dtype;
-use fxgraph::diagnostic::suggest;
 use plot::Plot;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode};
 use ratatui::layout::Rect;
-use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -50,7 +49,7 @@ pub struct Tap {
     #[arg(long)]
     plot: bool,
 
-    /// Plots this view: spectrum, histogram, `band_pass`, visibility, matrix, fringe, `beam_power`
+    /// Plots this view, like spectrum or `band_pass`; a wrong name is answered with those there are
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
 
@@ -78,30 +77,6 @@ pub struct Tap {
     connection: Connection,
 }
 
-/// As much of `GET /api/v1/blocks/{name}` as is needed here.
-#[derive(Deserialize)]
-struct Block {
-    outputs: Vec<Output>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Output {
-    name: String,
-    carries: Carries,
-}
-
-#[derive(Clone, Deserialize)]
-struct Carries {
-    text: String,
-    dtype: String,
-    axes: Vec<Axis>,
-}
-
-#[derive(Clone, Deserialize)]
-struct Axis {
-    len: usize,
-}
-
 /// Rows and columns of a plot that is not drawn on a terminal.
 const COLUMNS: u16 = 80;
 /// How often keys and signals are looked for.
@@ -110,42 +85,35 @@ const TICK: Duration = Duration::from_millis(50);
 impl Tap {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let client = self.connection.client()?;
-        let (block, output) = find(&client, &self.output)?;
-        let path = format!("/api/v1/blocks/{}/outputs/{}", in_path(&block), in_path(&output.name));
-        let name = format!("{block}.{}", output.name);
-        if let Some(view) = self.wanted_view(&client, &path, &name)? {
-            return self.look(&client, &format!("{path}/views/{view}"), &name, terminal);
+        let output = Output::find(&client, &self.output)?;
+        if let Some(view) = self.wanted_view(&client, &output)? {
+            let path = format!("{}/views/{view}", output.path());
+            return self.look(&client, &path, &output.to_string(), terminal);
         }
         if !self.select.is_empty() {
             return Err(Failure::failed("`--select` is for plots: give `--plot` or `--view` too"));
         }
         let signals = Signals::count()?;
         loop {
-            self.snapshot(&client, &path, &name, &output.carries, terminal)?;
-            if !self.follow || signals.look() > 0 {
+            self.snapshot(&client, &output, terminal)?;
+            if !self.follow || signals.wait(self.every) {
                 return Ok(());
             }
-            std::thread::sleep(self.every);
         }
     }
 
     /// The view that the user asks for, if one is.
-    fn wanted_view(
-        &self,
-        client: &Client,
-        path: &str,
-        name: &str,
-    ) -> Result<Option<String>, Failure> {
+    fn wanted_view(&self, client: &Client, output: &Output) -> Result<Option<String>, Failure> {
         if let Some(view) = &self.view {
             return Ok(Some(in_path(view)));
         }
         if !self.plot {
             return Ok(None);
         }
-        let Views { views } = client.get(&format!("{path}/views"))?;
+        let Views { views } = client.get(&format!("{}/views", output.path()))?;
         match views.into_iter().next() {
             Some(first) => Ok(Some(first.name)),
-            None => Err(Failure::failed(format!("what `{name}` carries cannot be plotted"))),
+            None => Err(Failure::failed(format!("what `{output}` carries cannot be plotted"))),
         }
     }
 
@@ -153,12 +121,10 @@ impl Tap {
     fn snapshot(
         &self,
         client: &Client,
-        path: &str,
-        name: &str,
-        carries: &Carries,
+        output: &Output,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
-        let path = format!("{path}/snapshot?format=npy&max_bytes={}", self.max_bytes);
+        let path = format!("{}/snapshot?format=npy&max_bytes={}", output.path(), self.max_bytes);
         let (headers, array) = client.bytes(&path)?;
         if let Some(file) = &self.save {
             std::fs::write(file, &array).map_err(|error| {
@@ -167,15 +133,15 @@ impl Tap {
         }
         let header = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
         let (sequence, timestamp) = (header("fxgraph-sequence"), header("fxgraph-timestamp"));
-        let figures = figures(&array, carries)
-            .ok_or_else(|| Failure::failed(format!("the frame of `{name}` cannot be read")))?;
+        let figures = figures(&array, &output.carries)
+            .ok_or_else(|| Failure::failed(format!("the frame of `{output}` cannot be read")))?;
         if self.json {
             return terminal.results(
                 &json!({
-                    "output": name,
+                    "output": output.to_string(),
                     "sequence": sequence,
                     "timestamp": timestamp,
-                    "carries": carries.text,
+                    "carries": output.carries.text,
                     "figures": figures.as_json(),
                     "saved": self.save,
                 })
@@ -184,10 +150,10 @@ impl Tap {
         }
         let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
         let mut text = format!(
-            "{name}  frame {}  timestamp {}\n{}\n{}\n",
+            "{output}  frame {}  timestamp {}\n{}\n{}\n",
             number(sequence),
             number(timestamp),
-            carries.text,
+            output.carries.text,
             figures.as_text()
         );
         if let Some(file) = &self.save {
@@ -291,48 +257,6 @@ fn watch(
         if signals.look() > 0 {
             return Ok(());
         }
-    }
-}
-
-/// The block and the output of it that `text` names.
-fn find(client: &Client, text: &str) -> Result<(String, Output), Failure> {
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
-    let blocks: Vec<Named> = client.get("/api/v1/blocks")?;
-    let is_block = |name: &str| blocks.iter().any(|block| block.name == name);
-    let (name, port) = match text.rsplit_once('.') {
-        Some((name, port)) if !is_block(text) && is_block(name) => (name, Some(port)),
-        _ => (text, None),
-    };
-    if !is_block(name) {
-        let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
-        let help = suggest(name, "block", &known);
-        let what = format!("there is no block `{name}`");
-        return Err(Failure::failed(with_help(&what, help.as_deref())));
-    }
-    let block: Block = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
-    let known: Vec<&str> = block.outputs.iter().map(|output| output.name.as_str()).collect();
-    let refuse = |what: String, help: Option<String>| {
-        Err(Failure::failed(with_help(&what, help.as_deref())))
-    };
-    match (port, &block.outputs[..]) {
-        (_, []) => refuse(
-            format!("`{name}` has no outputs"),
-            Some("tap the block that feeds it".to_owned()),
-        ),
-        (None, [only]) => Ok((name.to_owned(), only.clone())),
-        (None, _) => {
-            let help = format!("name one: {name}.{}", known.join(&format!(", {name}.")));
-            refuse(format!("`{name}` has {} outputs", known.len()), Some(help))
-        }
-        (Some(port), outputs) => match outputs.iter().find(|output| output.name == port) {
-            Some(output) => Ok((name.to_owned(), output.clone())),
-            None => {
-                refuse(format!("`{name}` has no output `{port}`"), suggest(port, "output", &known))
-            }
-        },
     }
 }
 

@@ -1,0 +1,102 @@
+//! An output of a running flowgraph, by the name that a user gives it.
+
+use super::{Client, in_path, with_help};
+use crate::failure::Failure;
+use fxgraph::diagnostic::suggest;
+use serde::Deserialize;
+use std::fmt;
+
+/// An output of a block.
+pub struct Output {
+    block: String,
+    port: String,
+    /// What it carries.
+    pub carries: Carries,
+}
+
+/// What an output carries, as far as the terminal needs it.
+#[derive(Clone, Deserialize)]
+pub struct Carries {
+    pub text: String,
+    pub dtype: String,
+    pub axes: Vec<Axis>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct Axis {
+    pub len: usize,
+}
+
+/// One of `GET /api/v1/blocks`.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// As much of `GET /api/v1/blocks/{name}` as is needed here.
+#[derive(Deserialize)]
+struct Block {
+    outputs: Vec<Port>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Port {
+    name: String,
+    carries: Carries,
+}
+
+impl Output {
+    /// The output that `text` names: `block.port`, or `block` if it has only one.
+    pub fn find(client: &Client, text: &str) -> Result<Self, Failure> {
+        let blocks: Vec<Named> = client.get("/api/v1/blocks")?;
+        let is_block = |name: &str| blocks.iter().any(|block| block.name == name);
+        // Names of blocks have dots too.
+        let (name, port) = match text.rsplit_once('.') {
+            Some((name, port)) if !is_block(text) && is_block(name) => (name, Some(port)),
+            _ => (text, None),
+        };
+        if !is_block(name) {
+            let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
+            let help = suggest(name, "block", &known);
+            return refuse(&format!("there is no block `{name}`"), help);
+        }
+        let Block { outputs } = client.get(&format!("/api/v1/blocks/{}", in_path(name)))?;
+        let known: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
+        let found = match (port, &outputs[..]) {
+            (_, []) => {
+                let help = "name the block that feeds it".to_owned();
+                return refuse(&format!("`{name}` has no outputs"), Some(help));
+            }
+            (None, [only]) => only,
+            (None, _) => {
+                let help = format!("name one: {name}.{}", known.join(&format!(", {name}.")));
+                return refuse(&format!("`{name}` has {} outputs", known.len()), Some(help));
+            }
+            (Some(port), outputs) => {
+                let Some(output) = outputs.iter().find(|output| output.name == port) else {
+                    let help = suggest(port, "output", &known);
+                    return refuse(&format!("`{name}` has no output `{port}`"), help);
+                };
+                output
+            }
+        };
+        let Port { name: port, carries } = found.clone();
+        Ok(Self { block: name.to_owned(), port, carries })
+    }
+
+    /// Where REST has it.
+    pub fn path(&self) -> String {
+        format!("/api/v1/blocks/{}/outputs/{}", in_path(&self.block), in_path(&self.port))
+    }
+}
+
+impl fmt::Display for Output {
+    /// `block.port`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.block, self.port)
+    }
+}
+
+fn refuse<T>(what: &str, help: Option<String>) -> Result<T, Failure> {
+    Err(Failure::failed(with_help(what, help.as_deref())))
+}
