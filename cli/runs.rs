@@ -84,6 +84,7 @@ impl Runs {
             let plan = self.control.plan();
             match prepared.start(options(&plan)) {
                 Ok(running) => {
+                    self.control.note_started();
                     self.starting += began.elapsed();
                     self.before = None;
                     return Ok(Some(running));

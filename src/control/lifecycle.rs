@@ -51,16 +51,13 @@ impl Requests {
     fn wanted(&self) -> MutexGuard<'_, Option<Wanted>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn ask(&self, wanted: Wanted) {
-        self.wanted().replace(wanted);
-        self.changed.notify_all();
-    }
 }
 
 impl Control {
     /// Asks for the start of a flowgraph that is prepared; one that runs stays as it is.
     pub fn request_start(&self) -> Result<(), NotStartable> {
+        // Held over the look, so that `note_started` finds what is asked for on the strength of it.
+        let mut wanted = self.0.requests.wanted();
         match self.state() {
             RunState::Starting | RunState::Running => {}
             RunState::Draining => return Err(NotStartable::Draining),
@@ -68,16 +65,27 @@ impl Control {
                 return Err(NotStartable::Over);
             }
             RunState::Prepared | RunState::Ended | RunState::Failed => {
-                self.0.requests.ask(Wanted::Start);
+                wanted.get_or_insert(Wanted::Start);
+                self.0.requests.changed.notify_all();
             }
         }
         Ok(())
     }
 
+    /// Says that a run has started: one that was asked for again until now is this one. By the owner of
+    /// the run.
+    pub fn note_started(&self) {
+        let mut wanted = self.0.requests.wanted();
+        if matches!(*wanted, Some(Wanted::Start)) {
+            *wanted = None;
+        }
+    }
+
     /// Asks for another flowgraph: the one that runs drains and the other one is built and started, or,
     /// if that cannot be, the one before again.
     pub fn request_other(&self, plan: Plan) {
-        self.0.requests.ask(Wanted::Other(Box::new(plan)));
+        self.0.requests.wanted().replace(Wanted::Other(Box::new(plan)));
+        self.0.requests.changed.notify_all();
         if self.state() != RunState::Prepared {
             self.0.run().request_stop();
         }

@@ -86,6 +86,25 @@ fn the_handle_tells_all_about_a_flowgraph() {
 }
 
 #[test]
+fn a_start_that_is_asked_for_twice_is_one() {
+    let text = "flowgraph: g\nblocks:\n  s: {kind: ticks, parameters: {period_microseconds: 300}}\n  \
+                o: {kind: collect, input: s, parameters: {into: once}}\n";
+    let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    control.hold();
+    control.request_start().unwrap();
+    assert!(matches!(control.wait_wanted(LIMIT), Some(Wanted::Start)));
+    control.request_start().unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    control.note_started();
+    control.request_start().unwrap();
+    assert!(control.wait_wanted(Duration::ZERO).is_none(), "it would start again at its end");
+    stop(&control, running);
+    control.request_start().unwrap();
+    assert!(matches!(control.wait_wanted(LIMIT), Some(Wanted::Start)));
+}
+
+#[test]
 fn a_change_is_told_before_it_is_made() {
     let (control, running) = start("dry", 4);
     let change = control.change("f", "implementation: running").ok().unwrap();
