@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Nobody waits for longer than some of this: a clock may be as slow as it likes.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// A change of one block, checked against the flowgraph that runs.
 pub struct Change {
     /// Name of the block.
@@ -100,7 +103,7 @@ impl Change {
         let ports = &self.after.blocks[self.index].ports.outputs;
         let rates = ports.iter().map(|port| port.clock.frames_per_second());
         let slowest = rates.fold(f64::INFINITY, f64::min);
-        Duration::try_from_secs_f64(1.0 / slowest).unwrap_or_default()
+        Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
     }
 }
 

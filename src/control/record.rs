@@ -59,12 +59,15 @@ pub enum RecordError {
     #[error("{}", .0.first().map_or("the recording was refused", |first| &first.message))]
     Refused(Vec<Refusal>),
     /// The frames to be kept do not fit into memory.
-    #[error("{needed} bytes of frames are to be kept in memory, and {available} are free")]
+    #[error(
+        "{needed} bytes of frames are to be kept in memory, and {allowed} are left for recorders: half \
+         of what is free"
+    )]
     Memory {
         /// What it needs.
         needed: usize,
-        /// What there is.
-        available: usize,
+        /// What it may have.
+        allowed: usize,
     },
     /// The output cannot be read.
     #[error(transparent)]
@@ -152,8 +155,9 @@ impl Control {
         let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
         let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
         // The others may not have taken all of theirs yet.
-        if needed > (available / 2).saturating_sub(promised) {
-            return Err(RecordError::Memory { needed, available });
+        let allowed = (available / 2).saturating_sub(promised);
+        if needed > allowed {
+            return Err(RecordError::Memory { needed, allowed });
         }
         let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
         let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;

@@ -222,13 +222,15 @@ impl Control {
         let mut swapped = Vec::new();
         let made = self.apply_steps(update, deadline, may_hold_up, &mut swapped);
         let Err(cause) = made else { return made };
+        let mut stays = None;
         for (old, new) in swapped.into_iter().rev() {
             let back = self.swap_to(new, old, Instant::now() + limit, may_hold_up);
-            back.map_err(|source| UpdateError::HalfMade {
-                cause: cause.to_string(),
-                block: old.name.clone(),
-                source,
-            })?;
+            if let Err(source) = back {
+                stays.get_or_insert((old.name.clone(), source));
+            }
+        }
+        if let Some((block, source)) = stays {
+            return Err(UpdateError::HalfMade { cause: cause.to_string(), block, source });
         }
         self.set_plan(Arc::clone(&update.before));
         Err(cause)

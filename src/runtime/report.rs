@@ -180,7 +180,7 @@ pub enum StartError {
         reason: String,
     },
     /// A block asks for a core that this process may not use.
-    #[error("`{block}` asks for core {core}, this machine offers {offered:?}")]
+    #[error("`{block}` asks for core {core}, this machine offers {}", numbers(.offered))]
     NoSuchCore {
         /// Name of the block.
         block: String,
@@ -222,6 +222,10 @@ pub enum Unanswered {
         /// The time limit.
         limit: Duration,
     },
+}
+
+fn numbers(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn join(failures: &[Failure]) -> String {

@@ -85,7 +85,6 @@ struct Differences {
     largest: f64,
     square: f64,
     power: f64,
-    annotations: f64,
     /// Where the first value beyond the tolerance stands.
     first: Option<String>,
 }
@@ -111,15 +110,21 @@ impl Differences {
         expected.sort_unstable();
         found.sort_unstable();
         if expected != found {
-            return Err(format!("annotations {found:?} instead of {expected:?}"));
+            let (found, expected) = (found.join(", "), expected.join(", "));
+            return Err(format!("annotations {found} instead of {expected}"));
         }
         for (name, values) in &a.annotations {
             let others = b.annotations.iter().find(|(other, _)| other == name);
             let others = others.map_or(&[][..], |(_, values)| values);
+            if values.len() != others.len() {
+                let (found, expected) = (others.len(), values.len());
+                return Err(format!(
+                    "annotation `{name}` has {found} values instead of {expected}"
+                ));
+            }
             for (a, b) in values.iter().zip(others) {
                 let difference = (a - b).abs() / a.abs().max(1.0);
-                self.annotations = self.annotations.max(difference);
-                if difference > tolerance.annotations || b.is_nan() {
+                if difference.is_nan() || difference > tolerance.annotations {
                     return Err(format!("annotation `{name}` is {b} instead of {a}"));
                 }
             }

@@ -34,8 +34,8 @@ impl OwnThread {
             // The system's thread names end at a zero byte.
             .name(block.replace('\0', ""))
             .spawn(move || {
-                if place.is_some_and(|core| !core_affinity::set_for_current(core)) {
-                    tracing::warn!("the thread could not be bound to core {place:?}");
+                if let Some(core) = place.filter(|core| !core_affinity::set_for_current(*core)) {
+                    tracing::warn!("the thread could not be bound to core {}", core.id);
                 }
                 if let Ok(job) = jobs.recv() {
                     async_io::block_on(job);
