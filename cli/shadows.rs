@@ -4,6 +4,7 @@ use crate::table::{Align, Table};
 use crate::terminal::Terminal;
 use fxgraph::Control;
 use fxgraph::control::ShadowReport;
+use fxgraph::difference::StreamDifference;
 use fxgraph::runtime::with_causes;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -44,20 +45,21 @@ pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for ShadowReport { block, kind, implementation, compared, .. } in shadows {
-        let share = compared.values_different as f64 / compared.values.max(1) as f64;
+        let StreamDifference { frames, frames_different, frames_alone, values } =
+            compared.difference;
         let time = |time: Option<Duration>| {
             time.map_or("-".to_owned(), |time| format!("{:.3} ms", time.as_secs_f64() * 1e3))
         };
         table.row([
             block.clone(),
             format!("{kind} {implementation}"),
-            compared.frames.to_string(),
-            compared.frames_different.to_string(),
-            format!("{:.4} %", share * 100.0),
-            format!("{:.3e}", compared.max_difference),
-            format!("{:.3e}", compared.rms_difference),
+            frames.to_string(),
+            frames_different.to_string(),
+            format!("{:.4} %", values.share() * 100.0),
+            format!("{:.3e}", values.max),
+            format!("{:.3e}", values.rms()),
             compared.frames_dropped.to_string(),
-            compared.frames_alone.to_string(),
+            frames_alone.to_string(),
             time(compared.block_time),
             time(compared.shadow_time),
         ]);
@@ -68,6 +70,7 @@ pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
 /// The same for programs.
 pub fn as_json(shadow: &ShadowReport) -> Value {
     let compared = &shadow.compared;
+    let StreamDifference { frames, frames_different, frames_alone, values } = compared.difference;
     let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
     json!({
         "block": shadow.block,
@@ -77,14 +80,14 @@ pub fn as_json(shadow: &ShadowReport) -> Value {
         "bytes": shadow.bytes,
         "block_bytes": shadow.block_bytes,
         "shadow_bytes": shadow.shadow_bytes,
-        "frames_compared": compared.frames,
-        "frames_different": compared.frames_different,
-        "frames_alone": compared.frames_alone,
+        "frames_compared": frames,
+        "frames_different": frames_different,
+        "frames_alone": frames_alone,
         "frames_dropped": compared.frames_dropped,
-        "values_compared": compared.values,
-        "values_different": compared.values_different,
-        "max_difference": compared.max_difference,
-        "rms_difference": compared.rms_difference,
+        "values_compared": values.values,
+        "values_different": values.values_different,
+        "max_difference": values.max,
+        "rms_difference": values.rms(),
         "first_difference_timestamp": compared.first.as_ref().map(|pair| pair.timestamp),
         "seconds_per_frame": seconds(compared.block_time),
         "shadow_seconds_per_frame": seconds(compared.shadow_time),

@@ -48,10 +48,47 @@ impl Difference {
         self.squares += other.squares;
     }
 
+    /// Share of the pairs that differ.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.values_different as f64 / self.values.max(1) as f64
+    }
+
     /// Root of the mean squared magnitude of all differences; 0 of none.
     #[must_use]
     pub fn rms(&self) -> f64 {
         (self.squares / self.values.max(1) as f64).sqrt()
+    }
+}
+
+/// What is different in two streams of frames, held against each other pair by pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StreamDifference {
+    /// Pairs of frames of one time and one validity.
+    pub frames: u64,
+    /// Those with values that differ.
+    pub frames_different: u64,
+    /// Frames of either stream without a counterpart: the other one has none of that time, or less or
+    /// more of its data is valid.
+    pub frames_alone: u64,
+    /// The values of the pairs, without those that are not valid.
+    pub values: Difference,
+}
+
+impl StreamDifference {
+    /// Takes a pair of frames into account, whose values are apart by `values`.
+    pub fn see(&mut self, values: Difference) {
+        self.frames += 1;
+        self.frames_different += u64::from(values.values_different > 0);
+        self.values.add(values);
+    }
+
+    /// Takes all that `other` has seen into account.
+    pub fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.frames_different += other.frames_different;
+        self.frames_alone += other.frames_alone;
+        self.values.add(other.values);
     }
 }
 
@@ -73,6 +110,17 @@ mod tests {
         assert_eq!((found.max, found.rms()), (4.0, 2.5));
         found.see(Complex::new(0.0, 0.0), Complex::new(3.0, 4.0));
         assert_eq!((found.values, found.max), (5, 5.0));
+        assert!((found.share() - 0.6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn frames_differ_if_one_of_their_values_does() {
+        let mut stream = StreamDifference::default();
+        stream.see(of(&[(1.0, 1.0), (2.0, 2.0)]));
+        stream.see(of(&[(1.0, 1.0), (2.0, 4.0)]));
+        stream.add(StreamDifference { frames_alone: 3, ..stream });
+        assert_eq!((stream.frames, stream.frames_different, stream.frames_alone), (4, 2, 3));
+        assert_eq!((stream.values.values, stream.values.values_different), (8, 2));
     }
 
     #[test]

@@ -5,18 +5,20 @@ use super::companion::{Link, Order, launch};
 use super::edge::{Edge, FrameReader};
 use super::event::EventKind;
 use super::exchange::NotExchanged;
+use super::hosted::Hosted;
 use super::report::Unanswered;
 use super::run::{Cell, Run, lock};
 use super::running::Handle;
 use super::tee::Tee;
 use crate::block::BlockError;
 use crate::counter::Counter;
-use crate::cuda::{self, Device, Readout};
-use crate::difference::Difference;
+use crate::cuda::{self, CudaError, Device, Readout};
+use crate::difference::{Difference, StreamDifference};
 use crate::elements::Elements;
 use crate::kind::Waker;
 use crate::npy;
 use crate::port::PortType;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
@@ -28,23 +30,10 @@ const PARTING: Duration = Duration::from_secs(10);
 /// What a shadow's frames are, held against those of the block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compared {
-    /// Pairs of frames of one time and one validity.
-    pub frames: u64,
-    /// Those with values that differ.
-    pub frames_different: u64,
-    /// Frames of either block without a counterpart: the other one made none of that time, or less
-    /// or more of its data is valid.
-    pub frames_alone: u64,
+    /// What is different in their frames.
+    pub difference: StreamDifference,
     /// Frames that the shadow or the comparison was too slow for.
     pub frames_dropped: u64,
-    /// Values in the pairs, without those that are not valid.
-    pub values: u64,
-    /// Those that differ.
-    pub values_different: u64,
-    /// Largest magnitude of a difference.
-    pub max_difference: f64,
-    /// Root of the mean squared magnitude of all differences.
-    pub rms_difference: f64,
     /// The first pair that differs.
     pub first: Option<Arc<Pair>>,
     /// Time per frame of the block, while the shadow is there.
@@ -102,7 +91,6 @@ impl Shadow {
     pub fn compared(&self) -> Compared {
         let mut compared = lock(&self.compared).clone();
         compared.frames_dropped = self.dropped.iter().map(Counter::get).sum();
-        compared.rms_difference = (compared.rms_difference / compared.values.max(1) as f64).sqrt();
         let per_frame =
             |busy: Duration, frames: u64| (frames > 0).then(|| busy.div_f64(frames as f64));
         let (busy, frames) = spent(&self.main);
@@ -146,100 +134,59 @@ impl Handle {
         let Some(main) = self.run().cell(&name).map(Arc::clone) else {
             return Err(Unanswered::NoSuchBlock(name).into());
         };
+        let not_started = |error: &dyn Error| NotExchanged::NotStarted(error.to_string());
         let link = Link::new(Waker::default());
-        let side_wake = |edge: &Arc<Edge>, is_tee: bool| {
-            let link = Arc::clone(&link);
-            let waker = if is_tee { &edge.reader } else { &edge.writer };
-            waker.set(move || link.wake_companion());
-        };
-        let tees = part.inputs.clone();
+        wake_through(&link, &part);
         let kept: Vec<Arc<Edge>> =
             part.outputs.iter().flat_map(|output| output.edges.iter().cloned()).collect();
-        tees.iter().for_each(|edge| side_wake(edge, true));
-        kept.iter().for_each(|edge| side_wake(edge, false));
-        let woken = Arc::clone(&link);
-        part.wake.set(move || woken.wake_companion());
-        for pool in part.outputs.iter().filter_map(|output| output.pool.as_ref()) {
-            let link = Arc::clone(&link);
-            pool.on_return(move || link.wake_companion());
-        }
         let of_main: Vec<Arc<Edge>> = kept.iter().map(|edge| Edge::new(edge.depth())).collect();
-        let outputs = kept.iter().zip(&of_main).zip(&part.ports.outputs);
-        let outputs = outputs.map(|((shadow, main), port)| {
-            let bytes = port.frame_bytes();
-            Ok(Output {
-                main: FrameReader::new(Arc::clone(main)),
-                shadow: FrameReader::new(Arc::clone(shadow)),
-                elements: Elements::new(port),
-                port: port.clone(),
-                readout: device.map(|device| Readout::new(device, bytes)).transpose()?,
-                copies: [const { Vec::new() }; 2],
-            })
-        });
-        let outputs = outputs.collect::<Result<_, cuda::CudaError>>();
-        let outputs = outputs.map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
+        let outputs = outputs(&part.ports.outputs, [&of_main, &kept], device);
         let compared = Arc::new(Mutex::new(Compared::default()));
         let is_over = Arc::new(AtomicBool::new(false));
         let comparison = Comparison {
             name: name.clone(),
-            outputs,
+            outputs: outputs.map_err(|error| not_started(&error))?,
             compared: Arc::clone(&compared),
             is_over: Arc::clone(&is_over),
             link: Arc::clone(&link),
             run: Arc::clone(self.run()),
             ends_at_difference,
         };
-        let side = launch(part, 0, self.run(), &link)
-            .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
-        let started = link.wait_started(Instant::now() + limit);
-        let thread = started.map_err(NotExchanged::NotStarted).and_then(|()| {
-            let thread = thread::Builder::new().name(format!("{name} compared"));
-            let thread = thread.spawn(move || comparison.run());
-            thread.map_err(|error| NotExchanged::NotStarted(error.to_string()))
-        });
-        let end = |error| {
+        let edges = Edges { tees: part.inputs.clone(), kept, of_main };
+        let side = launch(part, 0, self.run(), &link).map_err(|error| not_started(&error))?;
+        let attached = self.attach_shadow(&name, &link, comparison, edges, limit);
+        let (comparison, dropped) = attached.inspect_err(|_| {
             is_over.store(true, Ordering::Release);
             link.order(Order::End);
             link.wake_companion();
             let _ = link.wait_gone(Instant::now() + PARTING);
-            Err(error)
-        };
-        let comparison = match thread {
-            Ok(thread) => thread.thread().clone(),
-            Err(error) => return end(error),
-        };
-        for edge in kept.iter().chain(&of_main) {
-            let comparison = comparison.clone();
-            edge.reader.set(move || comparison.unpark());
-        }
-        let attached = self.ask(&name, limit, move |hosted| {
-            if hosted.inputs.iter().any(|input| input.reader.has_tee()) {
-                return None;
-            }
-            let from = hosted.next_time();
-            let mut dropped = Vec::new();
-            let mut tee = |edge, from| {
-                let tee = Tee::new(edge, from, false);
-                dropped.push(tee.dropped().clone());
-                Some(tee)
-            };
-            for (input, edge) in hosted.inputs.iter_mut().zip(tees) {
-                input.reader.set_tee(tee(edge, from));
-            }
-            for (output, edge) in hosted.outputs.iter_mut().zip(of_main) {
-                output.writer.set_tee(tee(edge, 0));
-            }
-            Some(dropped)
-        });
-        let dropped = match attached {
-            Ok(Some(dropped)) => dropped,
-            Ok(None) => return end(NotExchanged::Busy),
-            Err(error) => return end(error.into()),
-        };
+        })?;
         link.order(Order::Work);
         link.wake_companion();
         let before = spent(&main);
         Ok(Shadow { link, compared, dropped, main, side, before, is_over, comparison })
+    }
+
+    /// Once the shadow has started: starts the thread that compares, and has frames come to both. The
+    /// thread, and what counts the frames that find no room.
+    fn attach_shadow(
+        &self,
+        name: &str,
+        link: &Link,
+        comparison: Comparison,
+        Edges { tees, kept, of_main }: Edges,
+        limit: Duration,
+    ) -> Result<(Thread, Vec<Counter>), NotExchanged> {
+        link.wait_started(Instant::now() + limit).map_err(NotExchanged::NotStarted)?;
+        let thread = thread::Builder::new().name(format!("{name} compared"));
+        let thread = thread.spawn(move || comparison.run());
+        let thread = thread.map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
+        for edge in kept.iter().chain(&of_main) {
+            let comparison = thread.thread().clone();
+            edge.reader.set(move || comparison.unpark());
+        }
+        let dropped = self.ask(name, limit, move |hosted| hosted.put_tees(tees, of_main))?;
+        Ok((thread.thread().clone(), dropped.ok_or(NotExchanged::Busy)?))
     }
 
     /// Takes the tees of `block` away.
@@ -248,6 +195,59 @@ impl Handle {
             hosted.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
             hosted.outputs.iter_mut().for_each(|output| output.writer.set_tee(None));
         })
+    }
+}
+
+/// Has the companion's thread woken by all that its block `part` waits for.
+fn wake_through(link: &Arc<Link>, part: &Part) {
+    let wake = || {
+        let link = Arc::clone(link);
+        move || link.wake_companion()
+    };
+    part.wake.set(wake());
+    part.inputs.iter().for_each(|tee| {
+        tee.reader.set(wake());
+    });
+    for output in &part.outputs {
+        output.edges.iter().for_each(|kept| {
+            kept.writer.set(wake());
+        });
+        if let Some(pool) = &output.pool {
+            pool.on_return(wake());
+        }
+    }
+}
+
+/// What leads frames to a shadow and its comparison.
+struct Edges {
+    /// Before each input of the shadow.
+    tees: Vec<Arc<Edge>>,
+    /// Behind each output of the shadow, and of the block.
+    kept: Vec<Arc<Edge>>,
+    of_main: Vec<Arc<Edge>>,
+}
+
+impl Hosted {
+    /// Hands what the inputs take to `before` too, and what the outputs push to `behind`; what counts the
+    /// frames that find no room there. `None` if another block has tees here.
+    fn put_tees(&mut self, before: Vec<Arc<Edge>>, behind: Vec<Arc<Edge>>) -> Option<Vec<Counter>> {
+        if self.inputs.iter().any(|input| input.reader.has_tee()) {
+            return None;
+        }
+        let from = self.next_time();
+        let mut dropped = Vec::new();
+        let mut tee = |edge, from| {
+            let tee = Tee::new(edge, from, false);
+            dropped.push(tee.dropped().clone());
+            Some(tee)
+        };
+        for (input, edge) in self.inputs.iter_mut().zip(before) {
+            input.reader.set_tee(tee(edge, from));
+        }
+        for (output, edge) in self.outputs.iter_mut().zip(behind) {
+            output.writer.set_tee(tee(edge, 0));
+        }
+        Some(dropped)
     }
 }
 
@@ -261,6 +261,26 @@ struct Output {
     readout: Option<Readout>,
     /// Where it brings them.
     copies: [Vec<u8>; 2],
+}
+
+/// The outputs of both blocks, whose frames come by these edges of the block and of its shadow.
+fn outputs(
+    ports: &[PortType],
+    [of_main, kept]: [&[Arc<Edge>]; 2],
+    device: Option<&Arc<Device>>,
+) -> Result<Vec<Output>, CudaError> {
+    let all = of_main.iter().zip(kept).zip(ports).map(|((main, shadow), port)| {
+        let bytes = port.frame_bytes();
+        Ok(Output {
+            main: FrameReader::new(Arc::clone(main)),
+            shadow: FrameReader::new(Arc::clone(shadow)),
+            elements: Elements::new(port),
+            port: port.clone(),
+            readout: device.map(|device| Readout::new(device, bytes)).transpose()?,
+            copies: [const { Vec::new() }; 2],
+        })
+    });
+    all.collect()
 }
 
 /// The thread that compares; so neither block does.
@@ -313,7 +333,7 @@ impl Comparison {
             shadow.pop();
         }
         if time != other || a.header().validity != b.header().validity {
-            lock(&self.compared).frames_alone += 1;
+            lock(&self.compared).difference.frames_alone += 1;
             return Ok(true);
         }
         let [copy_a, copy_b] = copies;
@@ -321,14 +341,8 @@ impl Comparison {
         let b_payload = cuda::payload(&b, readout.as_mut(), copy_b)?;
         let found = Difference::of(elements, &a.header().validity, [a_payload, b_payload]);
         let mut compared = lock(&self.compared);
-        compared.frames += 1;
-        compared.values += found.values;
-        compared.values_different += found.values_different;
-        compared.max_difference = compared.max_difference.max(found.max);
-        // The sum of squares until it is asked for.
-        compared.rms_difference += found.squares;
+        compared.difference.see(found);
         if found.values_different > 0 {
-            compared.frames_different += 1;
             if compared.first.is_none() {
                 let pair = Pair {
                     output: number,

@@ -11,7 +11,8 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use fxgraph::control::ShadowReport;
-use fxgraph::runtime::{Compared, Pair, Unanswered};
+use fxgraph::difference::StreamDifference;
+use fxgraph::runtime::{Pair, Unanswered};
 use serde::Serialize;
 use std::collections::HashMap;
 use utoipa::ToSchema;
@@ -69,26 +70,26 @@ pub(super) struct ShadowInfo {
 
 impl From<ShadowReport> for ShadowInfo {
     fn from(report: ShadowReport) -> Self {
-        let Compared { values, values_different, first, .. } = &report.compared;
-        let different_fraction = *values_different as f64 / (*values).max(1) as f64;
-        let (first_difference_output, first_difference_timestamp) =
-            first.as_ref().map(|pair| (pair.output, pair.timestamp)).unzip();
         let compared = report.compared;
+        let StreamDifference { frames, frames_different, frames_alone, values } =
+            compared.difference;
+        let (first_difference_output, first_difference_timestamp) =
+            compared.first.as_ref().map(|pair| (pair.output, pair.timestamp)).unzip();
         Self {
             block: report.block,
             kind: report.kind,
             implementation: report.implementation,
             parameters: report.parameters,
             ended: compared.ended,
-            frames_compared: compared.frames,
-            frames_different: compared.frames_different,
-            frames_alone: compared.frames_alone,
+            frames_compared: frames,
+            frames_different,
+            frames_alone,
             frames_dropped: compared.frames_dropped,
-            values_compared: compared.values,
-            values_different: compared.values_different,
-            different_fraction,
-            max_difference: compared.max_difference,
-            rms_difference: compared.rms_difference,
+            values_compared: values.values,
+            values_different: values.values_different,
+            different_fraction: values.share(),
+            max_difference: values.max,
+            rms_difference: values.rms(),
             first_difference_output,
             first_difference_timestamp,
             seconds_per_frame: compared.block_time.map(|time| time.as_secs_f64()),

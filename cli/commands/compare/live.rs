@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::units;
+use fxgraph::difference::{Difference, StreamDifference};
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -122,7 +123,13 @@ fn watch(
 
 fn report(block: &str, told: Block, seen: Seen) -> Report {
     // Differences that are not finite are told as nothing.
-    let difference = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
+    let told_of = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
+    let values = Difference {
+        values: seen.values_compared,
+        values_different: seen.values_different,
+        max: told_of(seen.max_difference),
+        squares: told_of(seen.rms_difference).powi(2) * seen.values_compared as f64,
+    };
     Report {
         a: Side {
             name: format!("{block}: {} {}", told.kind, told.implementation),
@@ -134,14 +141,13 @@ fn report(block: &str, told: Block, seen: Seen) -> Report {
             seconds_per_frame: seen.shadow_seconds_per_frame,
             memory_bytes: Some(seen.shadow_memory_bytes),
         },
-        frames: seen.frames_compared,
-        frames_different: seen.frames_different,
-        frames_alone: seen.frames_alone,
+        difference: StreamDifference {
+            frames: seen.frames_compared,
+            frames_different: seen.frames_different,
+            frames_alone: seen.frames_alone,
+            values,
+        },
         frames_dropped: seen.frames_dropped,
-        values: seen.values_compared,
-        values_different: seen.values_different,
-        max_difference: difference(seen.max_difference),
-        rms_difference: difference(seen.rms_difference),
         first_difference_timestamp: seen.first_difference_timestamp,
         ended: seen.ended,
     }

@@ -149,9 +149,6 @@ fn compare(
 
 fn total(all: Vec<Found>) -> Found {
     all.into_iter().fold(Found::default(), |mut sum, found| {
-        sum.frames += found.frames;
-        sum.frames_different += found.frames_different;
-        sum.frames_alone += found.frames_alone;
         sum.difference.add(found.difference);
         sum.first = match (sum.first, found.first) {
             (Some(one), Some(other)) if other.timestamp < one.timestamp => Some(other),
@@ -165,14 +162,8 @@ fn report((a, b): (Side, Side), found: &Found) -> Report {
     Report {
         a,
         b,
-        frames: found.frames,
-        frames_different: found.frames_different,
-        frames_alone: found.frames_alone,
+        difference: found.difference,
         frames_dropped: 0,
-        values: found.difference.values,
-        values_different: found.difference.values_different,
-        max_difference: found.difference.max,
-        rms_difference: found.difference.rms(),
         first_difference_timestamp: found.first.as_ref().map(|first| first.timestamp),
         ended: None,
     }

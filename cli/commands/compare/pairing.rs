@@ -1,6 +1,6 @@
 //! Two outputs of a flowgraph, their frames compared pair by pair.
 
-use fxgraph::difference::Difference;
+use fxgraph::difference::{Difference, StreamDifference};
 use fxgraph::elements::Elements;
 use fxgraph::flowgraph::Probe;
 use fxgraph::{Block, BlockError, Frame, Io, Next, PortType, async_trait};
@@ -35,11 +35,7 @@ struct Side {
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    pub frames: u64,
-    pub frames_different: u64,
-    /// Frames of either output without a counterpart of their time and validity.
-    pub frames_alone: u64,
-    pub difference: Difference,
+    pub difference: StreamDifference,
     pub first: Option<First>,
 }
 
@@ -82,7 +78,7 @@ impl Pairing {
 
     /// Pairs so far.
     pub fn frames(&self) -> u64 {
-        self.state().found.frames
+        self.state().found.difference.frames
     }
 
     /// A pair differs, and that was all that was wanted.
@@ -104,7 +100,7 @@ impl State {
             // No counterpart comes after an end.
             for (frame, other_ended) in [(&mut a.frame, b.has_ended), (&mut b.frame, a.has_ended)] {
                 if other_ended && frame.take().is_some() {
-                    found.frames_alone += 1;
+                    found.difference.frames_alone += 1;
                 }
             }
             return;
@@ -118,7 +114,7 @@ impl State {
             b.frame = None;
         }
         if one.timestamp != other.timestamp || one.validity != other.validity {
-            found.frames_alone += 1;
+            found.difference.frames_alone += 1;
             return;
         }
         let difference = Difference::of(
@@ -126,10 +122,8 @@ impl State {
             &first.header().validity,
             [first.as_slice(), second.as_slice()],
         );
-        found.frames += 1;
-        found.difference.add(difference);
+        found.difference.see(difference);
         if difference.values_different > 0 {
-            found.frames_different += 1;
             found.first.get_or_insert_with(|| First {
                 timestamp: one.timestamp,
                 port: port.clone(),
@@ -167,7 +161,7 @@ impl Block for Reader {
         if side.frame.is_some() && input.queued() >= QUEUE {
             // The flowgraph may not come on otherwise: what the other one needs may wait behind this.
             side.frame = None;
-            state.found.frames_alone += 1;
+            state.found.difference.frames_alone += 1;
         }
         let side = &state.sides[self.side];
         Ok(match (&side.frame, side.has_ended) {

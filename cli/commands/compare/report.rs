@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph::difference::StreamDifference;
 use serde_json::{Value, json};
 
 /// One of the two that are compared.
@@ -21,17 +22,10 @@ pub struct Side {
 pub struct Report {
     pub a: Side,
     pub b: Side,
-    /// Pairs of frames.
-    pub frames: u64,
-    pub frames_different: u64,
-    /// Frames without a counterpart of their time and validity.
-    pub frames_alone: u64,
+    /// What is different in their frames.
+    pub difference: StreamDifference,
     /// Frames that a shadow was too slow for.
     pub frames_dropped: u64,
-    pub values: u64,
-    pub values_different: u64,
-    pub max_difference: f64,
-    pub rms_difference: f64,
     /// Time of the first pair that differs, in ADC samples.
     pub first_difference_timestamp: Option<u64>,
     /// Why it ended before its end.
@@ -39,11 +33,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Share of the values that differ.
-    fn share(&self) -> f64 {
-        self.values_different as f64 / self.values.max(1) as f64
-    }
-
     pub fn as_text(&self, terminal: &Terminal) -> String {
         let mut text = String::new();
         for (letter, side) in [("a", &self.a), ("b", &self.b)] {
@@ -66,21 +55,21 @@ impl Report {
             table.row(cells("memory", |side| Some(units::bytes(side.memory_bytes? as f64))));
             text += &format!("\n{}", table.finish());
         }
+        let StreamDifference { frames, frames_different, frames_alone, values } = self.difference;
         text += &format!(
-            "\n{} frames compared, {} different{}{}\n{} values compared, {} different ({})\n",
-            self.frames,
-            self.frames_different,
-            self.others("without counterpart", self.frames_alone),
-            self.others("dropped", self.frames_dropped),
-            self.values,
-            self.values_different,
-            share(self.share()),
+            "\n{frames} frames compared, {frames_different} different{}{}\n{} values compared, {} \
+             different ({})\n",
+            others("without counterpart", frames_alone),
+            others("dropped", self.frames_dropped),
+            values.values,
+            values.values_different,
+            share(values.share()),
         );
-        let verdict = if self.values_different == 0 { Paint::Good } else { Paint::Bad };
+        let verdict = if values.values_different == 0 { Paint::Good } else { Paint::Bad };
         let differences = format!(
             "largest difference {}, rms {}",
-            units::three_digits(self.max_difference),
-            units::three_digits(self.rms_difference)
+            units::three_digits(values.max),
+            units::three_digits(values.rms())
         );
         text += &format!("{}\n", terminal.paint(verdict, &differences));
         if let Some(timestamp) = self.first_difference_timestamp {
@@ -92,10 +81,6 @@ impl Report {
         text
     }
 
-    fn others(&self, what: &str, count: u64) -> String {
-        if count > 0 { format!(", {count} {what}") } else { String::new() }
-    }
-
     pub fn as_json(&self) -> Value {
         let side = |side: &Side| {
             json!({
@@ -104,19 +89,20 @@ impl Report {
                 "memory_bytes": side.memory_bytes,
             })
         };
+        let StreamDifference { frames, frames_different, frames_alone, values } = self.difference;
         json!({
             "a": side(&self.a),
             "b": side(&self.b),
-            "frames_compared": self.frames,
-            "frames_different": self.frames_different,
-            "frames_alone": self.frames_alone,
+            "frames_compared": frames,
+            "frames_different": frames_different,
+            "frames_alone": frames_alone,
             "frames_dropped": self.frames_dropped,
-            "values_compared": self.values,
-            "values_different": self.values_different,
-            "different_fraction": self.share(),
+            "values_compared": values.values,
+            "values_different": values.values_different,
+            "different_fraction": values.share(),
             // JSON has no infinity.
-            "max_difference": finite(self.max_difference),
-            "rms_difference": finite(self.rms_difference),
+            "max_difference": finite(values.max),
+            "rms_difference": finite(values.rms()),
             "first_difference_timestamp": self.first_difference_timestamp,
             "ended": self.ended,
         })
@@ -124,18 +110,23 @@ impl Report {
 
     /// An error if nothing was compared, or a difference is larger than `max_error`.
     pub fn verdict(&self, max_error: Option<f64>) -> Result<(), Failure> {
-        if self.values == 0 {
+        let values = self.difference.values;
+        if values.values == 0 {
             let why = "nothing was compared: no frames of one time and one validity came from both";
             return Err(Failure::failed(why));
         }
         match max_error {
-            Some(limit) if self.max_difference > limit => Err(Failure::failed(format!(
+            Some(limit) if values.max > limit => Err(Failure::failed(format!(
                 "the largest difference is {}, more than {limit} (`--max-error`)",
-                self.max_difference
+                values.max
             ))),
             _ => Ok(()),
         }
     }
+}
+
+fn others(what: &str, count: u64) -> String {
+    if count > 0 { format!(", {count} {what}") } else { String::new() }
 }
 
 fn finite(value: f64) -> Option<f64> {
@@ -150,9 +141,12 @@ fn share(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fxgraph::difference::Difference;
 
-    fn report(max_difference: f64) -> Report {
-        Report { frames: 2, values: 10, values_different: 1, max_difference, ..Report::default() }
+    fn report(max: f64) -> Report {
+        let values = Difference { values: 10, values_different: 1, max, squares: max * max };
+        let difference = StreamDifference { values, ..StreamDifference::default() };
+        Report { difference, ..Report::default() }
     }
 
     #[test]

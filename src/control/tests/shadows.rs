@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::ShadowReport;
+use crate::difference::StreamDifference;
 use std::time::Instant;
 
 fn shadow(control: &Control, change: &str, ends_at_difference: bool) {
@@ -27,16 +28,16 @@ fn a_shadow_that_does_the_same_shows_no_difference() {
     let (control, running) = start("same", 4);
     flow(&control);
     shadow(&control, "implementation: running", false);
-    let seen = wait(&control, |compared| compared.frames >= 100);
+    let seen = wait(&control, |compared| compared.difference.frames >= 100);
     assert_eq!((seen.implementation, seen.kind), ("running", "total"));
-    let Compared { frames_different, values_different, max_difference, .. } = seen.compared;
-    assert_eq!((frames_different, values_different), (0, 0));
-    assert!(max_difference == 0.0 && seen.compared.rms_difference == 0.0);
+    let seen_of = seen.compared.difference;
+    assert_eq!((seen_of.frames_different, seen_of.values.values_different), (0, 0));
+    assert!(seen_of.values.max == 0.0 && seen_of.values.rms() == 0.0);
     assert!(seen.compared.block_time.is_some() && seen.compared.shadow_time.is_some());
     // The first frames of the shadow are not whole, those of the block are.
-    assert!(seen.compared.frames_alone >= 3, "{:?}", seen.compared);
+    assert!(seen_of.frames_alone >= 3, "{:?}", seen.compared);
     let last = control.end_shadow("f").unwrap().unwrap();
-    assert!(last.compared.frames >= seen.compared.frames);
+    assert!(last.compared.difference.frames >= seen_of.frames);
     assert_eq!(last.compared.ended, None);
     assert!(control.shadows().is_empty() && control.end_shadow("f").unwrap().is_none());
     // The place is free again.
@@ -50,22 +51,24 @@ fn a_shadow_that_does_the_same_shows_no_difference() {
 fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
     let (control, running) = start("other", 1);
     shadow(&control, "kind: tenfold", true);
-    let Compared {
-        frames, values, values_different, max_difference, rms_difference, first, ..
-    } = wait(&control, |compared| compared.frames_different > 0).compared;
+    let Compared { difference: StreamDifference { frames, values, .. }, first, .. } =
+        wait(&control, |compared| compared.difference.frames_different > 0).compared;
     // All frames before time 1 are zero in both.
     let pair = first.unwrap();
     let time = pair.timestamp as i64;
     assert_eq!(pair.block, (time * time).to_ne_bytes());
     assert_eq!(pair.shadow, (10 * time * time).to_ne_bytes());
     let difference = (9 * time * time) as f64;
-    assert!((max_difference - difference).abs() < 1e-9);
-    assert!((rms_difference - difference / (frames as f64).sqrt()).abs() < 1e-6);
-    assert_eq!((values, values_different), (frames, 1));
+    assert!((values.max - difference).abs() < 1e-9);
+    assert!((values.rms() - difference / (frames as f64).sqrt()).abs() < 1e-6);
+    assert_eq!((values.values, values.values_different), (frames, 1));
     // Nothing is compared after that.
     std::thread::sleep(Duration::from_millis(50));
     let after = &control.shadows()[0].compared;
-    assert_eq!((after.frames, after.ended.as_deref()), (frames, Some("a frame differs")));
+    assert_eq!(
+        (after.difference.frames, after.ended.as_deref()),
+        (frames, Some("a frame differs"))
+    );
     let text =
         format!("the frame of time {time} differs in 1 of 1 values, by up to {}", 9 * time * time);
     assert_eq!(events(&control, EventKind::ShadowDiffers), [text]);
@@ -83,7 +86,7 @@ fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
         assert!(matches!(refused, Err(SwapError::Shadowed(block)) if block == "f"));
     }
     let seen = wait(&control, |compared| compared.frames_dropped > 0);
-    assert_eq!(seen.compared.frames_different, 0);
+    assert_eq!(seen.compared.difference.frames_different, 0);
     control.end_shadow("f").unwrap().unwrap();
     let failing = control.change("f", "parameters: {flaw: start}").ok().unwrap();
     let error = control.shadow(&failing, false).unwrap_err();
