@@ -25,20 +25,24 @@ pub struct Axis {
     /// Where the length was decided.
     pub origin: Origin,
     /// What each index stands for, where elements are no points of one scale but different things; or none.
-    pub labels: &'static [&'static str],
+    pub labels: Vec<String>,
 }
 
 impl Axis {
     /// An axis of `len` elements.
     #[must_use]
     pub const fn new(name: &'static str, len: usize) -> Self {
-        Self { name, len, origin: Origin::Unknown, labels: &[] }
+        Self { name, len, origin: Origin::Unknown, labels: Vec::new() }
     }
 
     /// An axis of one element for each of `labels`, which say what it is.
     #[must_use]
-    pub const fn labelled(name: &'static str, labels: &'static [&'static str]) -> Self {
-        Self { labels, ..Self::new(name, labels.len()) }
+    pub fn labelled(
+        name: &'static str,
+        labels: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let labels: Vec<String> = labels.into_iter().map(Into::into).collect();
+        Self { name, len: labels.len(), origin: Origin::Unknown, labels }
     }
 
     /// The same axis, its length decided by `parameter` of the block that declares it.

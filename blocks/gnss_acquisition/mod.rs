@@ -178,8 +178,9 @@ impl Kind for GnssAcquisition {
         Ok(vec![PortType {
             dtype: Dtype::F64,
             axes: vec![
-                Axis::new("satellite", self.satellites.len()).from_parameter("satellites"),
-                Axis::labelled("value", &LABELS),
+                Axis::labelled("satellite", self.satellites.iter().map(|s| s.system.label(s.prn)))
+                    .from_parameter("satellites"),
+                Axis::labelled("value", LABELS),
             ],
             clock: inputs[0].clock,
             band: None,

@@ -207,7 +207,8 @@ impl Kind for GnssCorrelator {
         }
         let axes = vec![
             Axis::new("epoch", shape.epochs).from_parameter("epochs_per_frame"),
-            Axis::new("satellite", shape.satellites).from_parameter("satellites"),
+            Axis::labelled("satellite", self.satellites.iter().map(Satellite::label))
+                .from_parameter("satellites"),
             Axis::new("antenna", shape.samples.antennas),
             Axis::new("tap", shape.taps).from_parameter("taps_chips"),
         ];

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::gnss::System;
+use fxgraph::Registry;
+use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Clock, Next};
 use num_complex::Complex32;
@@ -128,4 +130,28 @@ fn new_phases_hold_from_their_timestamp_on() {
     assert!(right.live_value("satellites", &wrong, &ports).is_ok());
     let two = GnssCorrelator { satellites: vec![sky.clone(), sky], ..right.clone() };
     assert!(two.live_value("satellites", &right, &ports).is_err());
+}
+
+#[test]
+fn the_output_names_its_satellites_also_after_a_change() {
+    let text = "flowgraph: named
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: ci16, axes: [{name: sample, len: 10000}], samples_per_frame: 10000, adc_sample_rate_hz: 5000000}
+  c:
+    kind: gnss_correlator
+    input: source
+    parameters: {satellites: [{system: gps_l1_ca, prn: 7}, {system: galileo_e1b, prn: 11}]}
+  sink: {kind: null_sink, input: c}
+";
+    let registry = Registry::new(crate::kinds());
+    let plan = load_text("named.yaml", text, &[], &registry).result.unwrap();
+    let names = |plan: &Plan| {
+        let block = &plan.blocks[plan.block("c").unwrap()];
+        block.ports.outputs[0].axes[1].labels.clone()
+    };
+    assert_eq!(names(&plan), ["G07", "E11"]);
+    let request = r#"{"c": {"satellites": [{"system": "gps_l1_ca", "prn": 8}, {"system": "galileo_e1b", "prn": 11}]}}"#;
+    assert_eq!(names(&plan.with_change(&registry, request, 0).ok().unwrap()), ["G08", "E11"]);
 }

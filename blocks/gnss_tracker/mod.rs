@@ -126,7 +126,7 @@ impl Kind for GnssTracker {
         }
         Ok(vec![PortType {
             dtype: Dtype::F64,
-            axes: vec![inputs[1].axes[0].clone(), Axis::labelled("value", &LABELS)],
+            axes: vec![inputs[1].axes[0].clone(), Axis::labelled("value", LABELS)],
             clock: inputs[0].clock,
             band: None,
             validity: ValidityType::flags(vec![]),

@@ -10,6 +10,7 @@ use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources};
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
 use crate::kind::{At, Configured, KindEntry, Ports, Registry, Resources};
+use crate::port::PortType;
 use crate::retune::{LiveValue, MAX_QUEUED, When};
 use std::sync::Arc;
 
@@ -108,6 +109,9 @@ impl Plan {
             let names = values.iter().map(|(name, _)| *name).collect();
             let form = Form { parameters: parameters.value.to_json(), configured };
             let block = &mut plan.blocks[index];
+            if let Ok(outputs) = form.configured.ports(&running.ports.inputs) {
+                take_labels(&mut block.ports.outputs, outputs);
+            }
             (block.parameters, block.configured) =
                 (form.parameters.clone(), Arc::clone(&form.configured));
             block.pending = running.pending.with(running, when, names, form);
@@ -129,6 +133,15 @@ impl Plan {
         Diagnostic::error(codes::UNKNOWN_BLOCK, key.span, message)
             .label("no such block")
             .maybe_help(suggest(&key.text, "block", &known))
+    }
+}
+
+/// Has the axes of `ports` say of their elements what those of `others` do, which are as long.
+fn take_labels(ports: &mut [PortType], others: Vec<PortType>) {
+    for (port, other) in ports.iter_mut().zip(others) {
+        for (axis, other) in port.axes.iter_mut().zip(other.axes) {
+            axis.labels = other.labels;
+        }
     }
 }
 

@@ -14,12 +14,13 @@ pub(super) struct AxisInfo {
     /// Number of elements.
     len: usize,
     /// What each element is, where they are different things.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    labels: &'static [&'static str],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
 }
 
 fn axes(axes: &[Axis]) -> Vec<AxisInfo> {
-    let info = |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: axis.labels };
+    let info =
+        |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: axis.labels.clone() };
     axes.iter().map(info).collect()
 }
 

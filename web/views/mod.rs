@@ -18,6 +18,7 @@ mod histogram;
 mod look;
 mod matrix;
 mod message;
+mod satellites;
 mod scale;
 mod spectrum;
 mod taps;
@@ -94,9 +95,8 @@ impl Select {
             "baseline" => (baselines::names(axis.len), baselines::first_of_two(axis.len)),
             "product" => (baselines::product_names(axis.len), 0),
             _ => {
-                let telling = axis.labels.iter().position(|label| TELLING.contains(label));
-                let labels = axis.labels.iter().map(|label| (*label).to_owned());
-                (labels.collect(), telling.unwrap_or(0))
+                let is_telling = |label: &String| TELLING.contains(&label.as_str());
+                (axis.labels.clone(), axis.labels.iter().position(is_telling).unwrap_or(0))
             }
         };
         Self { axis: axis.name, len: axis.len, default, names }

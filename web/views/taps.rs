@@ -1,6 +1,7 @@
 //! Mean power of the sums over code and carrier, against the offset of the code: a peak where it is in step.
 
 use super::message::{Drawing, DrawnAs, Grid, Series};
+use super::satellites::{MOST_SATELLITES, name};
 use super::scale::decibels;
 use super::{Look, Shown, View};
 use fxgraph::PortType;
@@ -12,9 +13,6 @@ pub(super) const VIEW: View = View {
     shows,
     draw,
 };
-
-/// More lines in one picture tell nothing; later satellites are left out.
-const MOST_SATELLITES: usize = 32;
 
 fn shows(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["satellite", "tap"];
@@ -34,7 +32,7 @@ fn draw(look: &Look) -> Drawing {
     }
     let series = sums.chunks(taps.max(1)).enumerate().map(|(satellite, sums)| {
         let powers = sums.iter().map(|(sum, count)| decibels(sum / *count as f64));
-        Series::new(format!("satellite {satellite}"), "dB", powers)
+        Series::new(name(look, satellite), "dB", powers)
     });
     Drawing {
         x: Some(Grid { name: "tap", unit: "", start: 0.0, step: 1.0, len: taps }),

@@ -1,6 +1,7 @@
 //! One value of each satellite, as blocks measure them.
 
 use super::message::{Drawing, DrawnAs, Series};
+use super::satellites::{MOST_SATELLITES, name};
 use super::{Look, Shown, View};
 use fxgraph::PortType;
 
@@ -12,9 +13,6 @@ pub(super) const VIEW: View = View {
     draw,
 };
 
-/// More lines in one picture tell nothing; later satellites are left out.
-const MOST_SATELLITES: usize = 32;
-
 fn shows(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["satellite"];
     let has = |name| port.axis_len(name).is_some();
@@ -25,7 +23,7 @@ fn draw(look: &Look) -> Drawing {
     let (sums, _) = look.sums("satellite", usize::MAX, |value| value.re);
     let values = sums.into_iter().take(MOST_SATELLITES).enumerate();
     let series = values.map(|(satellite, (sum, count))| {
-        Series::new(format!("satellite {satellite}"), "", [sum / count as f64])
+        Series::new(name(look, satellite), "", [sum / count as f64])
     });
     Drawing { series: series.collect(), ..Drawing::default() }
 }
@@ -39,11 +37,16 @@ mod tests {
     #[test]
     fn the_value_that_is_asked_for_is_told_of_each_satellite() {
         let mut port = port(Dtype::F64, &[("satellite", 3), ("value", 2)], &[], 10_000);
-        port.axes[1] = Axis::labelled("value", &["doppler_hz", "cn0_db_hz"]);
+        port.axes[1] = Axis::labelled("value", ["doppler_hz", "cn0_db_hz"]);
+        let named = drawing(&VIEW, &port, &frame(&port, [0; 48]), &[], 16);
+        assert_eq!(named.series[2].name, "satellite 2");
+        port.axes[0] = Axis::labelled("satellite", ["G07", "G19", "E03"]);
         let frame = frame(&port, (0..6).flat_map(|n| f64::from(n).to_ne_bytes()));
         let drawn = drawing(&VIEW, &port, &frame, &[("value", 1)], 16);
         let found: Vec<f64> = (0..3).flat_map(|series| values(&drawn, series)).collect();
         assert_eq!(found, [1.0, 3.0, 5.0]);
+        let names: Vec<&str> = drawn.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["G07", "G19", "E03"]);
         assert_eq!(VIEW.selects(&port).unwrap()[0].names, ["doppler_hz", "cn0_db_hz"]);
     }
 }
