@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::io::{Read, Write};
+mod http;
+
+use http::Program;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -227,20 +230,17 @@ blocks:
 ";
     let folder = tempfile::tempdir().unwrap();
     pipe(folder.path());
-    std::fs::write(folder.path().join("stuck.yaml"), text).unwrap();
-    let mut child = fxgraph()
-        .args(["run", "stuck.yaml"])
-        .current_dir(folder.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    for _ in 0..2 {
-        std::thread::sleep(Duration::from_secs(1));
-        assert!(child.try_wait().unwrap().is_none());
-        let id = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let mut program = Program::start(folder.path(), text, &[]);
+    program.wait("starting");
+    let mut signals = 0;
+    while program.child.try_wait().unwrap().is_none() {
+        assert!(signals < 100, "it does not end");
+        program.signal("-INT");
+        signals += 1;
+        std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(signals >= 2, "the first signal lets it drain");
+    assert_eq!(program.child.wait().unwrap().code(), Some(130));
 }
 
 #[test]
@@ -345,20 +345,10 @@ fn two_sinks_on_one_file_are_refused() {
 #[test]
 fn a_signal_drains_and_the_results_are_still_written() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("endless.yaml");
-    std::fs::File::create(&path).unwrap().write_all(ENDLESS.as_bytes()).unwrap();
     for signal in ["-INT", "-TERM"] {
-        let child = fxgraph()
-            .args(["run", "endless.yaml", "--json"])
-            .current_dir(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Long enough for the handlers to stand; too early would kill the program and fail here.
-        std::thread::sleep(Duration::from_secs(1));
-        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        let output = child.wait_with_output().unwrap();
+        let program = Program::running(folder.path(), ENDLESS, &[]);
+        program.signal(signal);
+        let output = program.end();
         assert!(output.status.success(), "{}", stderr(&output));
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let made = &result["blocks"][0]["frames_out"];
@@ -382,26 +372,14 @@ blocks:
 #[test]
 fn a_second_signal_does_not_wait_for_what_is_queued() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("slow.yaml"), SLOW).unwrap();
-    let mut child = fxgraph()
-        .args(["run", "slow.yaml"])
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let interrupt = |id: u32| {
-        std::thread::sleep(Duration::from_secs(1));
-        assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
-    };
-    interrupt(child.id());
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(child.try_wait().unwrap().is_none(), "the first signal drains");
-    interrupt(child.id());
-    let output = child.wait_with_output().unwrap();
+    let program = Program::running(folder.path(), SLOW, &[]);
+    program.signal("-INT");
+    program.wait("draining");
+    program.signal("-INT");
+    let output = program.end();
     assert_eq!(output.status.code(), Some(130), "frames were dropped");
     assert!(stderr(&output).contains("once more stops at once"), "{}", stderr(&output));
-    assert!(stdout(&output).contains("spead_sink"), "the table is still written");
+    assert!(stdout(&output).contains("spead_sink"), "the results are still written");
 }
 
 #[test]

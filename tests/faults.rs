@@ -1,8 +1,7 @@
 //! A fault in a running flowgraph, as those see it who watch, and what becomes of it.
 
 use super::http::Program;
-use super::{patch, running, stop};
-use std::process::Command;
+use super::{patch, stop};
 use std::time::Duration;
 
 /// A signal chain with a place for faults.
@@ -68,7 +67,7 @@ fn a_fault_that_is_survived_shows_with_its_cause() {
         ("skip", "error", "skipped", "failed"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let program = running(folder.path(), &drilled(policy));
+        let program = Program::running(folder.path(), &drilled(policy), &[]);
         inject(&program, fault);
         let cause = told(&program, event);
         let expected = format!("{verb}: a fault was injected at the frame of timestamp ");
@@ -96,19 +95,13 @@ fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     // Held, it can still be asked when it has ended.
     let program = Program::start(folder.path(), &drilled("stop"), &["--hold"]);
-    let health = || program.get("/api/v1/health").json();
-    let wait = |state: &str| {
-        while health()["state"] != state {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
     let start = || assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
     start();
-    wait("running");
+    program.wait("running");
     flow(&program);
     inject(&program, "error");
     let cause = told(&program, "fault");
-    wait("failed");
+    program.wait("failed");
     let flowgraph = program.get("/api/v1/flowgraph").json();
     assert_eq!(flowgraph["faults"][0]["block"], "drill");
     assert!(cause.ends_with(flowgraph["faults"][0]["cause"].as_str().unwrap()));
@@ -118,8 +111,7 @@ fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
     assert!(program.get("/metrics").body.contains(failed));
     // Well again, it would start anew.
     patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "none"}}"#).problem(409);
-    let id = program.child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    program.signal("-INT");
     let output = program.end();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -129,7 +121,7 @@ fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
 #[test]
 fn a_stall_shows_where_it_is_and_passes() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), &drilled("stop"));
+    let program = Program::running(folder.path(), &drilled("stop"), &[]);
     inject(&program, "stall");
     let injected = || figure(&program, "fxgraph_faults_injected_total");
     while injected() < 1.0 {

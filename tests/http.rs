@@ -1,11 +1,24 @@
 //! A client that speaks plain HTTP/1.1, and a program that serves a running flowgraph.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+
+/// Noise through a filter bank, at a steady rate.
+pub const FILTERED: &str = "flowgraph: filtered
+blocks:
+  source:
+    kind: digitiser_simulator
+    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
+  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
+  end: {kind: null_sink, input: source.pol1}
+  sink: {kind: null_sink, input: f}
+";
 
 /// `fxgraph run` with a server on a free port.
 pub struct Program {
@@ -35,6 +48,26 @@ impl Program {
         }
         let (_, address) = said.trim_end().rsplit_once("://").unwrap();
         Self { child, address: address.parse().unwrap(), stderr }
+    }
+
+    /// The same, once its frames move.
+    pub fn running(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
+        let program = Self::start(folder, flowgraph, arguments);
+        program.wait("running");
+        program
+    }
+
+    /// Waits until the flowgraph is in `state`.
+    pub fn wait(&self, state: &str) {
+        while self.get("/api/v1/health").json()["state"] != state {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends it `signal`, like `-INT`.
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
     /// Waits for its end; what it wrote.

@@ -1,8 +1,7 @@
 //! Starts, stops and other flowgraphs over HTTP.
 
+use super::TUNABLE;
 use super::http::{self, Program, Response};
-use super::{TUNABLE, running};
-use std::process::Command;
 use std::time::Duration;
 
 fn put(program: &Program, query: &str, flowgraph: &str) -> Response {
@@ -15,15 +14,8 @@ fn state(program: &Program) -> String {
     program.get("/api/v1/health").json()["state"].as_str().unwrap().to_owned()
 }
 
-fn wait(program: &Program, wanted: &str) {
-    while state(program) != wanted {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn interrupt(program: Program) {
-    let id = program.child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    program.signal("-INT");
     let output = program.end();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -36,7 +28,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
     assert_eq!(program.get("/api/v1/blocks/source").json()["totals"]["frames_out"], 0);
     for run in 1..=2 {
         assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
-        wait(&program, "running");
+        program.wait("running");
         assert_eq!(program.post("/api/v1/flowgraph/start").status, 202, "nothing more to do");
         assert_eq!(program.post("/api/v1/flowgraph/stop").status, 202);
         let ended = || {
@@ -47,7 +39,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
         while ended() < run {
             std::thread::sleep(Duration::from_millis(20));
         }
-        wait(&program, "ended");
+        program.wait("ended");
     }
     interrupt(program);
 }
@@ -55,7 +47,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
 #[test]
 fn another_flowgraph_takes_over_live_or_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), TUNABLE);
+    let program = Program::running(folder.path(), TUNABLE, &[]);
     let other = TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)");
     let said = put(&program, "?dry_run=true", &other).json();
     assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
@@ -83,7 +75,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     while !has_block() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    wait(&program, "running");
+    program.wait("running");
 
     // What is right and cannot be had when it comes to it, a file in a file: the one before is back.
     let flawed = format!(
@@ -94,7 +86,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     while !told().contains("not_started") {
         std::thread::sleep(Duration::from_millis(20));
     }
-    wait(&program, "running");
+    program.wait("running");
     assert!(has_block() && program.get("/api/v1/blocks/d").status == 404);
     super::stop(program);
 }

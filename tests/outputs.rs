@@ -1,7 +1,7 @@
 //! What clients see of the frames of an output: snapshots, streams, views.
 
 use super::http::{Program, connect};
-use super::{ENDLESS, patch, python, running, stop};
+use super::{ENDLESS, patch, python, stop};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -117,7 +117,7 @@ fn peak(message: &Value) -> (usize, f64) {
 #[test]
 fn a_view_follows_what_is_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), TONE);
+    let program = Program::running(folder.path(), TONE, &[]);
     let path = "/api/v1/blocks/source/outputs/pol0/views";
     let views = program.get(path).json();
     let names: Vec<&Value> =
@@ -161,7 +161,7 @@ fn a_view_follows_what_is_changed() {
 #[test]
 fn what_cannot_be_looked_at_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), TONE);
+    let program = Program::running(folder.path(), TONE, &[]);
     let wrong = |of: &str, status: u16| {
         let answer = program.get(&format!("/api/v1/blocks/f/outputs/output/views{of}"));
         (answer.problem(status), answer.json()["help"][0].as_str().unwrap_or_default().to_owned())
@@ -190,7 +190,7 @@ fn what_cannot_be_looked_at_is_told() {
 #[test]
 fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), ENDLESS);
+    let program = Program::running(folder.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/source/outputs/output";
     let spectrum = format!("{path}/views/spectrum?every_seconds=0.05");
     let stream = format!("{path}/stream?every_seconds=0.05");
@@ -238,7 +238,7 @@ fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
 #[test]
 fn several_views_come_as_one_stream() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), TONE);
+    let program = Program::running(folder.path(), TONE, &[]);
     let wanted =
         "view=source/pol0/spectrum%3Fpoints%3D16&view=f/output/band_pass%3Fpoints%3D16%26pol%3D1";
     let told: Vec<Value> = follow(&program, &format!("/api/v1/views?{wanted}")).take(12).collect();

@@ -150,10 +150,7 @@ fn recording(program: &Program, name: &str) -> Value {
 #[test]
 fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &["--recordings", "kept"]);
-    while program.get("/api/v1/health").json()["state"] != "running" {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let program = Program::running(folder.path(), ENDLESS, &["--recordings", "kept"]);
     let record = "/api/v1/blocks/source/outputs/output/recordings";
     for hostile in ["../x.npz", "/tmp/x.npz", "a/../../x.npz", ".x.npz", "x\u{0}.npz", "x.sh"] {
         let answer = send(&program, "POST", record, &json!({ "path": hostile }).to_string());

@@ -1,18 +1,9 @@
 //! Shadows over HTTP.
 
-use super::{http, patch, python, running, stop};
+use super::http::{self, FILTERED, Program};
+use super::{patch, python, stop};
 use std::process::Command;
 use std::time::Duration;
-
-const FILTERED: &str = "flowgraph: filtered
-blocks:
-  source:
-    kind: digitiser_simulator
-    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
-  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
-  end: {kind: null_sink, input: source.pol1}
-  sink: {kind: null_sink, input: f}
-";
 
 /// Fetches both frames of the first difference.
 const FETCH: &str = "
@@ -27,7 +18,7 @@ print(a.dtype, a.shape == b.shape == (1, 64, 32), (a != b).any(), then == other 
 #[test]
 fn a_shadow_comes_compares_and_goes() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), FILTERED);
+    let program = Program::running(folder.path(), FILTERED, &[]);
     let path = "/api/v1/blocks/f/shadow";
     let start = |query: &str, body: &str| {
         let json = [("Content-Type", "application/json")];

@@ -4,7 +4,6 @@
 
 #[path = "terminal/compare.rs"]
 mod compare;
-#[allow(dead_code, reason = "the program is what asks here")]
 mod http;
 #[path = "terminal/pty.rs"]
 mod pty;
@@ -13,7 +12,6 @@ mod python;
 use http::Program;
 use pty::Pty;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -25,15 +23,6 @@ blocks:
   a: {kind: null_sink, input: source.pol0}
   b: {kind: null_sink, input: source.pol1}
 ";
-
-/// A program whose frames move.
-fn running(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Program {
-    let program = Program::start(folder, flowgraph, arguments);
-    while program.get("/api/v1/health").json()["state"] != "running" {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    program
-}
 
 /// `fxgraph` with `arguments`, speaking with `program`.
 fn client(program: &Program, arguments: &[&str]) -> Command {
@@ -75,7 +64,7 @@ fn stop(program: Program) {
 #[test]
 fn parameters_are_set_together_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
     assert!(said.starts_with(&format!("in force from timestamp {at}, config ")), "{said}");
@@ -94,7 +83,7 @@ fn parameters_are_set_together_or_not_at_all() {
 #[test]
 fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
     let sink = ["swap", "a", "path=a.npy", "--kind", "file_sink"];
     let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
@@ -124,7 +113,7 @@ fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
 #[test]
 fn an_abort_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     told(&program, &["abort"]);
     assert_eq!(program.end().status.code(), Some(130));
 }
@@ -179,7 +168,7 @@ fn tokens_and_certificates_are_brought_along() {
 #[test]
 fn top_prints_one_table_for_pipes_and_json_for_programs() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     // The first rates come after a second.
     let top = loop {
         let top: Value =
@@ -208,7 +197,7 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
 #[test]
 fn top_draws_moves_and_gives_the_terminal_back() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     let mut top = client(&program, &["top", "--every", "200ms"]);
     top.env("NO_COLOR", "1");
     let mut pty = Pty::start(&mut top, 24, 80);
@@ -237,7 +226,7 @@ fn top_draws_moves_and_gives_the_terminal_back() {
 #[test]
 fn a_tap_shows_figures_and_saves_what_numpy_reads() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &[]);
     let path = folder.path().join("frame.npy");
     let told_of = |arguments: &[&str]| -> Value {
         serde_json::from_str(&told(&program, &[&["tap"], arguments, &["--json"]].concat())).unwrap()
@@ -279,7 +268,7 @@ blocks:
 #[test]
 fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_only_one() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), GROUPED, &["--recordings", "kept"]);
+    let program = Program::running(folder.path(), GROUPED, &["--recordings", "kept"]);
     let look: Value = serde_json::from_str(&told(&program, &["tap", "c.f", "--json"])).unwrap();
     assert_eq!(look["output"], "c.f.output");
     for name in ["c.f", "c.f.output", "c.source.pol1"] {

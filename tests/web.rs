@@ -27,15 +27,6 @@ blocks:
   sink: {kind: null_sink, input: source}
 ";
 
-/// A program whose frames move.
-fn running(folder: &Path, flowgraph: &str) -> Program {
-    let program = Program::start(folder, flowgraph, &[]);
-    while program.get("/api/v1/health").json()["state"] != "running" {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    program
-}
-
 /// Stops the program over HTTP; its results.
 fn stop(program: Program) -> serde_json::Value {
     let answer = program.post("/api/v1/flowgraph/stop");
@@ -138,9 +129,7 @@ fn events_are_listed_and_followed_to_the_end() {
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
     assert!(lines.any(|line| line == "content-type: text/event-stream"));
-    while program.get("/api/v1/health").json()["state"] != "running" {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    program.wait("running");
     let events = program.get("/api/v1/events").json();
     assert_eq!(events["events"][0]["kind"], "started");
     assert_eq!(program.get("/api/v1/events?since=1").json()["events"], serde_json::json!([]));
@@ -212,7 +201,7 @@ fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) 
 #[test]
 fn counters_only_grow_and_promtool_finds_no_fault() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), ENDLESS);
+    let program = Program::running(folder.path(), ENDLESS, &[]);
     let (mut before, types) = scrape(&program);
     let is_counter = |name: &str| {
         let family = name.split('{').next().unwrap();
@@ -416,8 +405,7 @@ fn clients_of_a_served_certificate_speak_tls() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"));
-    let id = program.child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    program.signal("-INT");
     assert!(program.end().status.success());
 }
 
@@ -434,7 +422,7 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     // Free when it was asked for; nobody else here takes fixed ports.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let program = running(folder.path(), &RECEIVER.replace("ADDRESS", &free));
+    let program = Program::running(folder.path(), &RECEIVER.replace("ADDRESS", &free), &[]);
     let sender = Program::start(other.path(), &SENDER.replace("ADDRESS", &free), &[]);
     let received = || {
         let source = program.get("/api/v1/blocks/source").json();
@@ -523,7 +511,7 @@ blocks:
 #[test]
 fn live_parameters_change_at_a_timestamp_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), TUNABLE);
+    let program = Program::running(folder.path(), TUNABLE, &[]);
     let signals = r#"{"source": {"signals": "cw(0.3, 2000)"}}"#;
     let at = 1_u64 << 40;
     let answer = patch(&program, &format!("/api/v1/blocks?at={at}"), signals);
@@ -551,7 +539,7 @@ fn live_parameters_change_at_a_timestamp_or_not_at_all() {
 #[test]
 fn a_block_is_swapped_and_what_would_be_done_is_said_before() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), ENDLESS);
+    let program = Program::running(folder.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/sink";
     let change = r#"{"on_fault": "skip"}"#;
     let policy = || program.get(path).json()["on_fault"].clone();
@@ -597,7 +585,7 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
         "fxgraph_flowgraph_deadline_margin_ratio",
         "fxgraph_flowgraph_limit_info",
     ];
-    let program = running(folder.path(), ENDLESS);
+    let program = Program::running(folder.path(), ENDLESS, &[]);
     let (_, types) = scrape(&program);
     for panel in panels {
         let query = panel["targets"][0]["expr"].as_str().unwrap();

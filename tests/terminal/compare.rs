@@ -1,6 +1,7 @@
 //! Two forms of a block, or two recordings, held against each other.
 
-use crate::{python, refused, running, stderr, stop, told};
+use crate::http::{FILTERED, Program};
+use crate::{python, refused, stderr, stop, told};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -129,20 +130,10 @@ fn recordings_are_compared_by_their_times() {
     assert_eq!(missing.status.code(), Some(78), "{}", stderr(&missing));
 }
 
-const FILTERED: &str = "flowgraph: filtered
-blocks:
-  source:
-    kind: digitiser_simulator
-    parameters: {adc_sample_rate_hz: 1000000, samples_per_frame: 8192, paced: true, signals: wgn(0.1)}
-  f: {kind: pfb, input: source.pol0, parameters: {channels: 16, taps: 4, spectra_per_frame: 64}}
-  end: {kind: null_sink, input: source.pol1}
-  sink: {kind: null_sink, input: f}
-";
-
 #[test]
 fn a_running_block_gets_a_shadow_that_is_gone_again() {
     let folder = tempfile::tempdir().unwrap();
-    let program = running(folder.path(), FILTERED, &[]);
+    let program = Program::running(folder.path(), FILTERED, &[]);
     let has_shadow = || program.get("/api/v1/shadows").json() != serde_json::json!([]);
     let alike = ["compare", "a=f", "b={parameters: {threads: 2}}", "--duration", "2s"];
     let report: Value = serde_json::from_str(&told(

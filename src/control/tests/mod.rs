@@ -8,11 +8,13 @@ mod update;
 
 use super::*;
 use crate::flowgraph::load_text;
-use crate::runtime::{Compared, EventKind, NotExchanged, Options, Prepared, Report, Running};
+use crate::runtime::{
+    Compared, EventKind, Hosted, NotExchanged, Options, Prepared, Report, Running,
+};
 use kinds::{Row, events, registry, rows};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A flowgraph whose sink collects into `name`.
 fn start(name: &str, frames: usize) -> (Control, Running) {
@@ -232,10 +234,16 @@ fn two_changes_are_not_made_at_once() {
     let (control, running) = start("busy", 4);
     let slow = control.change("f", "parameters: {flaw: slow}").ok().unwrap();
     let other = control.change("f", "implementation: running").ok().unwrap();
-    let limit = Duration::from_millis(500);
+    let limit = Duration::from_secs(3);
+    let is_accompanied = || {
+        let has_tee = |hosted: &mut Hosted| hosted.inputs[0].reader.has_tee();
+        control.0.run().ask("f", LIMIT, has_tee).unwrap()
+    };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| control.swap(&slow, limit, false));
-        std::thread::sleep(Duration::from_millis(100));
+        while !is_accompanied() {
+            assert!(!first.is_finished(), "it was not tried");
+        }
         assert!(matches!(control.swap(&other, LIMIT, false), Err(SwapError::Busy)));
         assert!(first.join().unwrap().is_err());
     });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::runtime::edge::FrameWriter;
 use crate::runtime::exchange::{NotExchanged, Terms};
-use crate::runtime::{EventKind, Handle};
+use crate::runtime::{EventKind, Handle, Hosted};
 use std::time::Instant;
 
 /// Frames that one output of [`Sum`] depends on.
@@ -151,7 +151,17 @@ fn bench(period: Option<Duration>) -> Bench {
 }
 
 impl Bench {
+    /// Tries again where the machine held the newcomer up for a moment.
     fn swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
+        loop {
+            match self.try_swap(factor, flaw, terms) {
+                Err(NotExchanged::TooSlow) if !matches!(flaw, Flaw::Slow) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
         let depth = 48;
         let (tee, kept) = (Edge::new(depth), Edge::new(depth));
         let pool = Pool::new(&HostAllocator, 2 * depth, 16, 1).unwrap();
@@ -204,8 +214,8 @@ impl Bench {
     fn terms(factor: u64) -> Terms {
         Terms {
             config_id: factor,
-            limit: Duration::from_secs(20),
-            late: Duration::from_millis(300),
+            limit: Duration::from_mins(1),
+            late: Duration::from_secs(2),
             may_hold_up: false,
         }
     }
@@ -285,7 +295,10 @@ fn an_exchange_ends_with_the_flowgraph() {
     let bench = bench(Some(PERIOD));
     std::thread::scope(|scope| {
         let swap = scope.spawn(|| bench.swap(2, Flaw::Invalid, Bench::terms(2)));
-        std::thread::sleep(Duration::from_millis(50));
+        let has_tee = |hosted: &mut Hosted| hosted.inputs[0].reader.has_tee();
+        while !bench.handle.ask("mid", Duration::from_mins(1), has_tee).unwrap() {
+            assert!(!swap.is_finished(), "it was not tried");
+        }
         bench.running.request_stop();
         assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
     });
@@ -327,7 +340,7 @@ fn frames_that_wait_for_room_go_out_before_their_block_ends() {
     };
     pushed(1);
     // As if the block had come here in exchange for another, with frames that it took before.
-    let exchange = |hosted: &mut crate::runtime::Hosted| {
+    let exchange = |hosted: &mut Hosted| {
         let writer = &mut hosted.outputs[0].writer;
         let mut other = FrameWriter::new(Vec::new(), writer.pool(), 7);
         writer.exchange(&mut other, std::collections::VecDeque::new());
