@@ -2,7 +2,7 @@
 
 use crate::metrics::{self, Family, expected_rate_hertz};
 use fxgraph::DeviceName;
-use fxgraph::flowgraph::Plan;
+use fxgraph::flowgraph::{Plan, PlannedBlock};
 use serde_json::{Value, json};
 
 /// Share of the expected rate below which a block has fallen behind: jitter of a scrape is less.
@@ -46,105 +46,148 @@ impl Queries {
     }
 }
 
+impl Alert {
+    /// One that is about whichever block its query finds, or about none.
+    fn new(
+        name: &'static str,
+        query: String,
+        lasting: &'static str,
+        severity: &'static str,
+        summary: impl Into<String>,
+    ) -> Self {
+        Self { name, query, lasting, severity, block: None, summary: summary.into() }
+    }
+
+    /// The same about `block`.
+    fn of(self, block: &PlannedBlock) -> Self {
+        Self { block: Some(block.name.clone()), ..self }
+    }
+
+    /// As Prometheus has it.
+    fn json(self, flowgraph: &str) -> Value {
+        let mut labels = json!({"severity": self.severity, "flowgraph": flowgraph});
+        if let Some(block) = self.block {
+            labels["block"] = block.into();
+        }
+        json!({
+            "alert": self.name,
+            "expr": self.query,
+            "for": self.lasting,
+            "labels": labels,
+            "annotations": {"summary": self.summary},
+        })
+    }
+}
+
+/// What goes wrong with a flowgraph as a whole, or with any of its blocks.
+fn alerts(queries: &Queries, name: &str) -> [Alert; 6] {
+    let select = |family, conditions| queries.select(family, conditions);
+    let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
+    [
+        Alert::new(
+            "FxgraphGone",
+            format!("absent({})", select(metrics::INFO, "")),
+            "1m",
+            "critical",
+            format!("flowgraph {name} does not answer: it has ended or is not reached"),
+        ),
+        Alert::new(
+            "FxgraphFailed",
+            format!("{} == 1", select(metrics::STATE, ",state=\"failed\"")),
+            "0s",
+            "critical",
+            format!("flowgraph {name} failed: its events name the block and the cause"),
+        ),
+        Alert::new(
+            "FxgraphFault",
+            grown(metrics::FAULTS),
+            "0s",
+            "warning",
+            "{{ $labels.block }} failed; its cause is among the events",
+        ),
+        Alert::new(
+            "FxgraphDataLost",
+            grown(metrics::LOSSES),
+            "0s",
+            "warning",
+            "{{ $labels.block }} loses data; its counters name the cause",
+        ),
+        Alert::new(
+            "FxgraphBusy",
+            format!("{} > 0.9", queries.rate(metrics::BUSY, "")),
+            "5m",
+            "warning",
+            "{{ $labels.block }} works more than 90 % of the time: it is the next limit",
+        ),
+        Alert::new(
+            "FxgraphNoMargin",
+            format!("{} < 0.1", select(metrics::MARGIN, "")),
+            "5m",
+            "warning",
+            format!("flowgraph {name} has less than 10 % of real time to spare"),
+        ),
+    ]
+}
+
+/// What goes wrong with the frames of one block, which it has to move at a rate of its own.
+fn alerts_of(queries: &Queries, block: &PlannedBlock) -> [Alert; 2] {
+    let is_source = block.ports.inputs.is_empty();
+    let family = if is_source { metrics::OUTPUT_FRAMES } else { metrics::INPUT_FRAMES };
+    let frames = queries.rate(family, &format!(",block={}", quoted(&block.name)));
+    let rate_hertz = expected_rate_hertz(block);
+    let stalled = Alert::new(
+        "FxgraphStalled",
+        format!("{frames} == 0"),
+        "1m",
+        "critical",
+        "no frames pass {{ $labels.block }}: look upstream of it",
+    );
+    let behind = Alert::new(
+        "FxgraphBehind",
+        format!("{frames} < {}", BEHIND * rate_hertz),
+        "2m",
+        "warning",
+        format!("{{{{ $labels.block }}}} makes {{{{ $value }}}} of {rate_hertz} frames/s"),
+    );
+    [stalled.of(block), behind.of(block)]
+}
+
 /// Alert rules for Prometheus, as its rule files have them.
 #[must_use]
 pub fn rules(plan: &Plan) -> Value {
     let queries = Queries::of(plan);
-    let name = &plan.name;
-    let mut alerts = vec![
-        Alert {
-            name: "FxgraphGone",
-            query: format!("absent({})", queries.select(metrics::INFO, "")),
-            lasting: "1m",
-            severity: "critical",
-            block: None,
-            summary: format!("flowgraph {name} does not answer: it has ended or is not reached"),
-        },
-        Alert {
-            name: "FxgraphFailed",
-            query: format!("{} == 1", queries.select(metrics::STATE, ",state=\"failed\"")),
-            lasting: "0s",
-            severity: "critical",
-            block: None,
-            summary: format!("flowgraph {name} failed: its events name the block and the cause"),
-        },
-        Alert {
-            name: "FxgraphFault",
-            query: format!("increase({}[5m]) > 0", queries.select(metrics::FAULTS, "")),
-            lasting: "0s",
-            severity: "warning",
-            block: None,
-            summary: "{{ $labels.block }} failed; its cause is among the events".to_owned(),
-        },
-        Alert {
-            name: "FxgraphDataLost",
-            query: format!("increase({}[5m]) > 0", queries.select(metrics::LOSSES, "")),
-            lasting: "0s",
-            severity: "warning",
-            block: None,
-            summary: "{{ $labels.block }} loses data; its counters name the cause".to_owned(),
-        },
-        Alert {
-            name: "FxgraphBusy",
-            query: format!("{} > 0.9", queries.rate(metrics::BUSY, "")),
-            lasting: "5m",
-            severity: "warning",
-            block: None,
-            summary: "{{ $labels.block }} works more than 90 % of the time: it is the next limit"
-                .to_owned(),
-        },
-    ];
-    alerts.push(Alert {
-        name: "FxgraphNoMargin",
-        query: format!("{} < 0.1", queries.select(metrics::MARGIN, "")),
-        lasting: "5m",
-        severity: "warning",
-        block: None,
-        summary: format!("flowgraph {name} has less than 10 % of real time to spare"),
-    });
-    for block in &plan.blocks {
-        let is_source = block.ports.inputs.is_empty();
-        let family = if is_source { metrics::OUTPUT_FRAMES } else { metrics::INPUT_FRAMES };
-        let frames = queries.rate(family, &format!(",block={}", quoted(&block.name)));
-        let rate_hertz = expected_rate_hertz(block);
-        alerts.push(Alert {
-            name: "FxgraphStalled",
-            query: format!("{frames} == 0"),
-            lasting: "1m",
-            severity: "critical",
-            block: Some(block.name.clone()),
-            summary: "no frames pass {{ $labels.block }}: look upstream of it".to_owned(),
-        });
-        alerts.push(Alert {
-            name: "FxgraphBehind",
-            query: format!("{frames} < {}", BEHIND * rate_hertz),
-            lasting: "2m",
-            severity: "warning",
-            block: Some(block.name.clone()),
-            summary: format!(
-                "{{{{ $labels.block }}}} makes {{{{ $value }}}} of {rate_hertz} frames/s"
-            ),
-        });
-    }
-    let rules = alerts.into_iter().map(|alert| {
-        let mut labels = json!({"severity": alert.severity, "flowgraph": name});
-        if let Some(block) = alert.block {
-            labels["block"] = block.into();
-        }
-        json!({
-            "alert": alert.name,
-            "expr": alert.query,
-            "for": alert.lasting,
-            "labels": labels,
-            "annotations": {"summary": alert.summary},
-        })
-    });
-    json!({"groups": [{"name": format!("fxgraph {name}"), "rules": rules.collect::<Vec<_>>()}]})
+    let of_blocks = plan.blocks.iter().flat_map(|block| alerts_of(&queries, block));
+    let all = alerts(&queries, &plan.name).into_iter().chain(of_blocks);
+    let rules: Vec<Value> = all.map(|alert| alert.json(&plan.name)).collect();
+    json!({"groups": [{"name": format!("fxgraph {}", plan.name), "rules": rules}]})
 }
 
 /// A dashboard for Grafana, to import.
 #[must_use]
 pub fn grafana(plan: &Plan) -> Value {
+    let panels = panels(plan);
+    let stats = panels.iter().filter(|panel| panel.is_stat).count();
+    let panels = panels.iter().enumerate().map(|(index, panel)| panel.json(index, stats));
+    json!({
+        "title": format!("fxgraph {}", plan.name),
+        "uid": format!("fxgraph-{:016x}", plan.config_id()),
+        "description": plan.doc,
+        "tags": ["fxgraph"],
+        "schemaVersion": 39,
+        "refresh": "5s",
+        "time": {"from": "now-15m", "to": "now"},
+        "templating": {"list": [{
+            "name": "source",
+            "label": "Prometheus",
+            "type": "datasource",
+            "query": "prometheus",
+        }]},
+        "panels": panels.collect::<Vec<_>>(),
+    })
+}
+
+/// The pictures of a dashboard.
+fn panels(plan: &Plan) -> Vec<Panel> {
     let queries = Queries::of(plan);
     let of_block = "{{block}}";
     let expected = queries.select(metrics::EXPECTED, "");
@@ -197,24 +240,7 @@ pub fn grafana(plan: &Plan) -> Value {
         let busy = queries.rate(metrics::DEVICE_BUSY, "");
         panels.push(Panel::series("GPU busy", &busy, "{{block}} {{device}}", "percentunit"));
     }
-    let stats = panels.iter().filter(|panel| panel.is_stat).count();
-    let panels = panels.iter().enumerate().map(|(index, panel)| panel.json(index, stats));
-    json!({
-        "title": format!("fxgraph {}", plan.name),
-        "uid": format!("fxgraph-{:016x}", plan.config_id()),
-        "description": plan.doc,
-        "tags": ["fxgraph"],
-        "schemaVersion": 39,
-        "refresh": "5s",
-        "time": {"from": "now-15m", "to": "now"},
-        "templating": {"list": [{
-            "name": "source",
-            "label": "Prometheus",
-            "type": "datasource",
-            "query": "prometheus",
-        }]},
-        "panels": panels.collect::<Vec<_>>(),
-    })
+    panels
 }
 
 /// One picture of a dashboard.

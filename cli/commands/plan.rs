@@ -102,32 +102,38 @@ fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
 }
 
 fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal) -> String {
-    use Align::{Left, Right};
     let coloured = terminal.coloured_results;
-    let dim = |text: &str| terminal.paint(Paint::Dim, text);
-    let mut text = format!(
-        "{} {}\n\n",
+    let hash = &plan.config_hash[..plan.config_hash.len().min(12)];
+    let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
+    format!(
+        "{} {}\n\n{}{}\n{}\n{}\nmemory at most {}, {} operations/s at full rate\n",
         terminal.paint(Paint::Bold, &plan.name),
-        dim(&format!("configuration {}", &plan.config_hash[..plan.config_hash.len().min(12)]))
-    );
-    text.push_str(&about(plan, terminal));
+        terminal.paint(Paint::Dim, &format!("configuration {hash}")),
+        about(plan, terminal),
+        blocks_table(plan, memory, coloured),
+        edges_table(plan, coloured),
+        pools_table(plan, memory, coloured),
+        memory_by_device(memory, terminal),
+        units::count(operations),
+    )
+}
 
-    let mut blocks = Table::new(
-        coloured,
-        &[
-            ("block", Left),
-            ("kind", Left),
-            ("device", Left),
-            ("thread", Left),
-            ("operations/s", Right),
-            ("own memory", Right),
-            ("pools", Right),
-            ("sockets", Left),
-        ],
-    );
+fn blocks_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool) -> String {
+    use Align::{Left, Right};
+    let columns = [
+        ("block", Left),
+        ("kind", Left),
+        ("device", Left),
+        ("thread", Left),
+        ("operations/s", Right),
+        ("own memory", Right),
+        ("pools", Right),
+        ("sockets", Left),
+    ];
+    let mut table = Table::new(coloured, &columns);
     for (block, needs) in plan.blocks.iter().zip(&memory.blocks) {
         let operations = operations_per_second(block);
-        blocks.row([
+        table.row([
             block.name.clone(),
             block.kind.to_owned(),
             block.device.to_string(),
@@ -138,21 +144,21 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
             [&block.resources.binds[..], &block.resources.sockets].concat().join(", "),
         ]);
     }
-    text.push_str(&blocks.finish());
-    text.push('\n');
+    table.finish()
+}
 
-    let mut table = Table::new(
-        coloured,
-        &[
-            ("from", Left),
-            ("to", Left),
-            ("frames/s", Right),
-            ("GB/s", Right),
-            ("frame", Right),
-            ("queue", Right),
-            ("carries", Left),
-        ],
-    );
+fn edges_table(plan: &fxgraph::flowgraph::Plan, coloured: bool) -> String {
+    use Align::{Left, Right};
+    let columns = [
+        ("from", Left),
+        ("to", Left),
+        ("frames/s", Right),
+        ("GB/s", Right),
+        ("frame", Right),
+        ("queue", Right),
+        ("carries", Left),
+    ];
+    let mut table = Table::new(coloured, &columns);
     for edge in edges(plan) {
         table.row([
             edge.from,
@@ -164,16 +170,16 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
             edge.port.to_string(),
         ]);
     }
-    text.push_str(&table.finish());
-    text.push('\n');
+    table.finish()
+}
 
-    let mut pools = Table::new(
-        coloured,
-        &[("pool of", Left), ("frames", Right), ("each", Right), ("memory", Right)],
-    );
+fn pools_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool) -> String {
+    use Align::{Left, Right};
+    let columns = [("pool of", Left), ("frames", Right), ("each", Right), ("memory", Right)];
+    let mut table = Table::new(coloured, &columns);
     for needs in &memory.blocks {
         for pool in &needs.pools {
-            pools.row([
+            table.row([
                 format!("{}.{}", plan.blocks[needs.block].name, pool.port),
                 pool.frames.to_string(),
                 units::bytes(pool.frame_bytes as f64),
@@ -181,15 +187,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
             ]);
         }
     }
-    text.push_str(&pools.finish());
-
-    let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
-    text.push_str(&format!(
-        "\nmemory at most {}, {} operations/s at full rate\n",
-        memory_by_device(memory, terminal),
-        units::count(operations),
-    ));
-    text
+    table.finish()
 }
 
 /// `1.2 GB`, or `1.2 GB, 3 GB on cuda:0`.

@@ -225,30 +225,33 @@ fn run_to_verdict(
     if is_late || signals.look() > 0 {
         return Err(problems);
     }
-    let is_cut = matches!(spec.run, Run::Seconds(_));
-    for (expect, (tap, other)) in spec.expects.iter().zip(&taps) {
-        let mine = tap.take();
-        let others = other.as_ref().map(|other| other.take());
-        let other = others.as_ref().and_then(|others| others.first());
-        for gathered in &mine {
-            let Verdict { holds, text } = gathered.verdict(other, is_cut);
-            if !holds {
-                problems.push(format!(
-                    "{}: expected {}, saw {text}",
-                    expect.tap.text,
-                    words(&expect.check)
-                ));
-            }
-        }
-    }
+    problems.extend(unmet(spec, &taps));
     Ok(problems)
 }
 
+/// The expectations of `test` that what was seen does not meet, in words.
+fn unmet(test: &TestSpec, taps: &Taps) -> Vec<String> {
+    let is_cut = matches!(test.run, Run::Seconds(_));
+    let mut unmet = Vec::new();
+    for (expect, (tap, other)) in test.expects.iter().zip(taps) {
+        let others = other.as_ref().map(|other| other.take());
+        let other = others.as_ref().and_then(|others| others.first());
+        for gathered in tap.take() {
+            let Verdict { holds, text } = gathered.verdict(other, is_cut);
+            if !holds {
+                let expected = words(&expect.check);
+                unmet.push(format!("{}: expected {expected}, saw {text}", expect.tap.text));
+            }
+        }
+    }
+    unmet
+}
+
 /// Per expectation: its tap, and that of the port it compares with.
-type Taps = Vec<(Arc<Tap>, Option<Arc<Tap>>)>;
+type Taps = [(Arc<Tap>, Option<Arc<Tap>>)];
 
 /// Readers for every port that `test` looks at.
-fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Taps), String> {
+fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Box<Taps>), String> {
     let wanted = match test.run {
         Run::Frames(frames) => frames,
         Run::Seconds(_) | Run::ToTheEnd => u64::MAX,
@@ -271,7 +274,7 @@ fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Taps), String> {
         };
         taps.push((own, other));
     }
-    Ok((probes, taps))
+    Ok((probes, taps.into_boxed_slice()))
 }
 
 /// A check in words.
