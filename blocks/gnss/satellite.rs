@@ -4,32 +4,42 @@ use super::System;
 use super::phase::code_rate_hz;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Refusal};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Most satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
 
-/// A satellite, with the phases that its signal has at a timestamp.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Satellite {
-    /// Its signal: `gps_l1_ca` or `galileo_e1b`.
-    pub system: System,
-    /// Its number: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
-    pub prn: usize,
-    /// Shift of its carrier in Hz; the chips are shifted by the same part.
-    #[serde(default)]
-    pub doppler_hz: f64,
-    /// Chips of the code that have passed at `at_timestamp`.
-    #[serde(default)]
-    pub code_phase_chips: f64,
-    /// Phase of the carrier at `at_timestamp`, in turns.
-    #[serde(default)]
-    pub carrier_turns: f64,
-    /// The timestamp for which the phases are stated, in samples.
-    #[serde(default)]
-    pub at_timestamp: u64,
+/// Declares parameters that name a satellite, with the phases that its signal has at a timestamp; more of them may follow.
+macro_rules! satellite_parameters {
+    ($(#[$about:meta])* $name:ident { $($more:tt)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, ::serde::Deserialize, ::schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// Its signal: `gps_l1_ca` or `galileo_e1b`.
+            pub system: $crate::gnss::System,
+            /// Its number: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
+            pub prn: usize,
+            /// Shift of its carrier in Hz; the chips are shifted by the same part.
+            #[serde(default)]
+            pub doppler_hz: f64,
+            /// Chips of the code that have passed at `at_timestamp`.
+            #[serde(default)]
+            pub code_phase_chips: f64,
+            /// Phase of the carrier at `at_timestamp`, in turns.
+            #[serde(default)]
+            pub carrier_turns: f64,
+            /// The timestamp for which the phases are stated, in samples.
+            #[serde(default)]
+            pub at_timestamp: u64,
+            $($more)*
+        }
+    };
+}
+pub(crate) use satellite_parameters;
+
+satellite_parameters! {
+    /// A satellite, with the phases that its signal has at a timestamp.
+    Satellite {}
 }
 
 impl Satellite {

@@ -46,6 +46,14 @@ impl Sums {
     }
 }
 
+/// Phase of the code `seconds` after timestamp 0.
+fn true_phase_chips(truth: &Transmission, seconds: f64, rate_hz: f64) -> f64 {
+    let satellite = truth.satellite();
+    let passed_seconds = seconds - truth.at_timestamp as f64 / rate_hz;
+    let chips = truth.code_phase_chips + satellite.code_rate_hz() * passed_seconds;
+    chips.rem_euclid(truth.system.chips() as f64)
+}
+
 impl Check {
     pub(super) fn new(parameters: GnssCheck, input: &PortType, env: &Env) -> Self {
         Self {
@@ -76,7 +84,7 @@ impl Check {
             };
             let truth = &self.parameters.satellites[place];
             let length = truth.system.chips() as f64;
-            let expected = truth.code_phase_chips + truth.satellite().code_rate_hz() * seconds;
+            let expected = true_phase_chips(truth, seconds, self.clock.adc_sample_rate_hz);
             let off =
                 (code_phase_chips - expected + length / 2.0).rem_euclid(length) - length / 2.0;
             let sums = &mut self.sums[place];
@@ -105,7 +113,7 @@ impl Check {
                     "{label:<9} {cn0:>5.1} {:>9.1} {doppler:>10.2} {:>10.2} {:>10.3} {mean:>+8.4} {rms:>8.4}",
                     cn0 + cn0_off,
                     doppler + doppler_off,
-                    truth.code_phase_chips,
+                    true_phase_chips(truth, 0.0, rate_hz),
                 ),
             };
         }

@@ -23,7 +23,7 @@ fn input() -> PortType {
 fn check(rows: impl Fn(f64) -> [[f64; VALUES]; 2]) -> (String, Result<(), String>) {
     let kind: GnssCheck = serde_json::from_str(
         r#"{"satellites": [
-            {"system": "gps_l1_ca", "prn": 7, "doppler_hz": 1540, "code_phase_chips": 1000, "cn0_db_hz": 44},
+            {"system": "gps_l1_ca", "prn": 7, "doppler_hz": 1540, "code_phase_chips": 1001, "at_timestamp": 1000000, "cn0_db_hz": 44},
             {"system": "galileo_e1b", "prn": 11, "doppler_hz": -3080, "code_phase_chips": 2, "cn0_db_hz": 41}],
             "settle_seconds": 0.25, "max_code_error_chips": 0.05, "max_doppler_error_hz": 1, "max_cn0_error_db": 1}"#,
     )
@@ -68,7 +68,7 @@ fn changed(place: usize, value: usize, by: f64) -> String {
 fn the_truth_passes_and_is_shown() {
     let (table, result) = check(truth);
     assert_eq!(result, Ok(()));
-    for text in ["G07", "E11", "44.0", "-3080.00", "0.80 s"] {
+    for text in ["G07", "E11", "44.0", "-3080.00", "1000.000", "0.80 s"] {
         assert!(table.contains(text), "{text} in\n{table}");
     }
 }

@@ -4,9 +4,9 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::gnss::Satellite;
 use crate::gnss::planes::DTYPES;
-use crate::gnss::satellite::refuse_satellites;
-use crate::gnss::{Satellite, System};
+use crate::gnss::satellite::{refuse_satellites, satellite_parameters};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -53,32 +53,19 @@ pub struct GnssSignalSimulator {
     pub seed: u64,
 }
 
-/// The signal of one satellite. Its phases are those at `at_timestamp`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Transmission {
-    /// Its signal: `gps_l1_ca` or `galileo_e1b`.
-    pub system: System,
-    /// Its number: 1 to 37 for `gps_l1_ca`, 1 to 50 for `galileo_e1b`.
-    pub prn: usize,
-    /// Shift of its carrier in Hz; the chips are shifted by the same part.
-    #[serde(default)]
-    pub doppler_hz: f64,
-    /// Chips of the code that have passed at timestamp 0.
-    #[serde(default)]
-    pub code_phase_chips: f64,
-    /// Phase of the carrier at timestamp 0, in turns.
-    #[serde(default)]
-    pub carrier_turns: f64,
-    /// Carrier power over noise power density, in dB Hz.
-    #[serde(default = "default_cn0")]
-    pub cn0_db_hz: f64,
-    /// Phase of the signal at each antenna, in turns; 0 where none is given.
-    #[serde(default)]
-    pub antenna_turns: Vec<f64>,
-    /// Whether it carries data; without them the code goes on as it is.
-    #[serde(default = "default_data")]
-    pub data: bool,
+satellite_parameters! {
+    /// What one satellite sends.
+    Transmission {
+        /// Carrier power over noise power density, in dB Hz.
+        #[serde(default = "default_cn0")]
+        pub cn0_db_hz: f64,
+        /// Phase of the signal at each antenna, in turns; 0 where none is given.
+        #[serde(default)]
+        pub antenna_turns: Vec<f64>,
+        /// Whether it carries data; without them the code goes on as it is.
+        #[serde(default = "default_data")]
+        pub data: bool,
+    }
 }
 
 impl Transmission {
@@ -91,7 +78,7 @@ impl Transmission {
             doppler_hz: self.doppler_hz,
             code_phase_chips: self.code_phase_chips,
             carrier_turns: self.carrier_turns,
-            at_timestamp: 0,
+            at_timestamp: self.at_timestamp,
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::gnss::System;
 use fxgraph::runtime::edge::Harness;
 use num_complex::{Complex32, Complex64};
 
@@ -40,6 +41,19 @@ fn a_signal_is_that_of_the_formula() {
             assert!((found - expected * turn).norm() < 1e-5 * amplitude, "{n}: {found} {expected}");
         }
     }
+}
+
+#[test]
+fn phases_hold_at_the_timestamp_they_are_stated_for() {
+    let of_timestamp_0 = floats(&run(SIGNAL)[..1]);
+    let stated = SIGNAL.replace("\"prn\": 5", "\"prn\": 5, \"at_timestamp\": 3000");
+    let frames = run(&stated);
+    let off = |frame: usize| {
+        let pairs = floats(&frames[frame..=frame]).into_iter().zip(&of_timestamp_0);
+        pairs.map(|(found, expected)| (found - expected).norm()).fold(0.0, f32::max)
+    };
+    // The signal has an amplitude of 2, the noise of 1e-6.
+    assert!(off(1) < 1e-4 && off(0) > 1.0, "{} {}", off(1), off(0));
 }
 
 #[test]
