@@ -177,14 +177,16 @@ impl Correlator {
                 (Form::Portable, false) => piece.sum(codes, of_piece),
                 (Form::Portable, true) => piece.sum_runs(edges, of_piece),
                 #[cfg(target_arch = "x86_64")]
-                (Form::Avx2, false) => unsafe { x86::sum_avx2(&piece, codes, of_piece) },
+                (Form::Avx2, false) => unsafe { x86::avx2::sum(&piece, codes, of_piece) },
                 #[cfg(target_arch = "x86_64")]
-                (Form::Avx2, true) => unsafe { x86::runs_avx2(&piece, edges, before, of_piece) },
+                (Form::Avx2, true) => unsafe {
+                    x86::avx2::sum_runs(&piece, edges, before, of_piece);
+                },
                 #[cfg(target_arch = "x86_64")]
-                (Form::Avx512, false) => unsafe { x86::sum_avx512(&piece, codes, of_piece) },
+                (Form::Avx512, false) => unsafe { x86::avx512::sum(&piece, codes, of_piece) },
                 #[cfg(target_arch = "x86_64")]
                 (Form::Avx512, true) => unsafe {
-                    x86::runs_avx512(&piece, edges, before, of_piece);
+                    x86::avx512::sum_runs(&piece, edges, before, of_piece);
                 },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
