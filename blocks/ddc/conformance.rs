@@ -1,5 +1,6 @@
 //! Cases that hold the form for a GPU to the definition.
 
+use super::HEAP_SAMPLES;
 use crate::conformance::{Case, Tolerance};
 use crate::packed::WIDTHS;
 use fxgraph::DeviceName;
@@ -67,5 +68,26 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let name = format!("frames of 2^{log2_samples}");
         cases.push(case(name, ("i10p", 1 << 22, 10), &parameters, device));
     }
+    for (mode, decimation, taps) in [("discard", 8, 128), ("no_discard", 4, 61)] {
+        cases.push(retuned(mode, decimation, taps, device));
+    }
     cases
+}
+
+/// A centre that changes within a heap, where one begins, twice within a frame, and where a frame begins.
+fn retuned(mode: &str, decimation: usize, taps: usize, device: DeviceName) -> Case {
+    let (frame_samples, samples) = (1 << 15, 4096);
+    let parameters = json!({
+        "centre_hz": 434_567_891, "decimation": decimation, "mode": mode, "taps": taps,
+        "samples_per_frame": samples,
+    });
+    let name = format!("a centre that changes, {mode}, decimation {decimation}, {taps} taps");
+    let first = (frame_samples * ((1 << 30) + 3)) as u64;
+    let heaps = |count: usize| first + (count * decimation * HEAP_SAMPLES) as u64;
+    let heaps_per_frame = samples / HEAP_SAMPLES;
+    case(name, ("i10p", frame_samples, 24), &parameters, device)
+        .change(heaps(5) + 1, json!({"centre_hz": 300_000_001.5}))
+        .change(heaps(9), json!({"centre_hz": 512_345_678}))
+        .change(heaps(heaps_per_frame + 7) - 1, json!({"centre_hz": 298_765_432.1}))
+        .change(heaps(2 * heaps_per_frame), json!({"centre_hz": 434_567_891}))
 }
