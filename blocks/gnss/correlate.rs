@@ -2,14 +2,12 @@
 //!
 //! Samples go by in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`, depend
 //! on the frequency alone; a block's sums are turned by the exact phase of its first sample, so that nothing
-//! drifts. Where a code is constant over several samples, a tap costs its changes only ([`edges`]); otherwise the code is written out.
+//! drifts. The code of each tap is written out. Several satellites whose codes change seldom have a quicker way: [`moments`](super::moments).
 #![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
 
-mod edges;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use self::edges::{Edges, WORTH_EDGES};
 use super::phase::{CODE_FRACTION_BITS, ENTRY};
 use super::{Nco, Planes, Replica};
 use crate::simd::{Form, Lines};
@@ -34,22 +32,28 @@ pub struct Rotors {
 
 impl Default for Rotors {
     fn default() -> Self {
-        Self {
-            step: None,
-            exact: vec![Complex64::ONE; BLOCK_SAMPLES],
-            re: Lines::new(BLOCK_SAMPLES),
-            im: Lines::new(BLOCK_SAMPLES),
-        }
+        Self::new(BLOCK_SAMPLES)
     }
 }
 
 /// `exp(-2 pi i phase)` of a phase in units of 2^-64 turns.
-fn rotor(phase: u64) -> Complex64 {
+pub(super) fn rotor(phase: u64) -> Complex64 {
     let turns = phase.cast_signed() as f64 / 2.0_f64.powi(64);
     Complex64::cis(-std::f64::consts::TAU * turns)
 }
 
 impl Rotors {
+    /// Of `len` samples.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self {
+            step: None,
+            exact: vec![Complex64::ONE; len],
+            re: Lines::new(len),
+            im: Lines::new(len),
+        }
+    }
+
     /// All of them, in single precision.
     pub fn iter(&self) -> impl Iterator<Item = Complex32> + '_ {
         self.re.iter().zip(self.im.iter()).map(|(re, im)| Complex32::new(*re, *im))
@@ -62,7 +66,7 @@ impl Rotors {
         }
         self.step = Some(step);
         let mut known = 1;
-        while known < BLOCK_SAMPLES {
+        while known < self.exact.len() {
             let turn = rotor(step.wrapping_mul(known as u64));
             let (done, next) = self.exact.split_at_mut(known);
             next.iter_mut().zip(done).for_each(|(next, done)| *next = *done * turn);
@@ -118,9 +122,6 @@ struct Piece<'a> {
     rotors: &'a Rotors,
 }
 
-/// Floats of a row of sums: of all samples of a block, and of none.
-const SUMS: usize = BLOCK_SAMPLES + 16;
-
 /// Correlates samples with one satellite's signal after the other.
 pub struct Correlator {
     form: Form,
@@ -128,9 +129,6 @@ pub struct Correlator {
     taps: usize,
     /// `[tap][ROW]`.
     codes: Vec<i8>,
-    edges: Edges,
-    /// Sums of the mixed samples up to each register, real and imaginary parts.
-    before: [Lines; 2],
     sums: Vec<[f32; 2]>,
 }
 
@@ -138,14 +136,7 @@ impl Correlator {
     /// For `taps` taps.
     #[must_use]
     pub fn new(form: Form, taps: usize) -> Self {
-        Self {
-            form,
-            taps,
-            codes: vec![0; taps * ROW],
-            edges: Edges::new(taps),
-            before: [Lines::new(SUMS), Lines::new(SUMS)],
-            sums: vec![[0.0; 2]; taps],
-        }
+        Self { form, taps, codes: vec![0; taps * ROW], sums: vec![[0.0; 2]; taps] }
     }
 
     /// Adds the correlations of some samples, at most [`BLOCK_SAMPLES`], to `sums` `[antenna][tap]`. `nco` holds the
@@ -159,35 +150,20 @@ impl Correlator {
         sums: &mut [Complex64],
     ) {
         let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
-        let has_runs = ENTRY / nco.code_step >= WORTH_EDGES;
-        if has_runs {
-            self.edges.find(self.form, replica, nco.code_step, range.len(), codes);
-        } else {
-            for (code, row) in codes.zip(self.codes.chunks_exact_mut(ROW)) {
-                write_code(replica, nco, code, range.len(), row);
-            }
+        for (code, row) in codes.zip(self.codes.chunks_exact_mut(ROW)) {
+            write_code(replica, nco, code, range.len(), row);
         }
         let turn = rotor(nco.carrier) * replica.scale();
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {
             let (re, im) = planes.parts(antenna, range.clone());
             let piece = Piece { re, im, rotors };
-            let Self { form, codes, edges, before, sums: of_piece, .. } = &mut *self;
             // SAFETY: `available` offers a form only after the processor was asked for it.
-            match (*form, has_runs) {
-                (Form::Portable, false) => piece.sum(codes, of_piece),
-                (Form::Portable, true) => piece.sum_runs(edges, of_piece),
+            match self.form {
+                Form::Portable => piece.sum(&self.codes, &mut self.sums),
                 #[cfg(target_arch = "x86_64")]
-                (Form::Avx2, false) => unsafe { x86::avx2::sum(&piece, codes, of_piece) },
+                Form::Avx2 => unsafe { x86::avx2::sum(&piece, &self.codes, &mut self.sums) },
                 #[cfg(target_arch = "x86_64")]
-                (Form::Avx2, true) => unsafe {
-                    x86::avx2::sum_runs(&piece, edges, before, of_piece);
-                },
-                #[cfg(target_arch = "x86_64")]
-                (Form::Avx512, false) => unsafe { x86::avx512::sum(&piece, codes, of_piece) },
-                #[cfg(target_arch = "x86_64")]
-                (Form::Avx512, true) => unsafe {
-                    x86::avx512::sum_runs(&piece, edges, before, of_piece);
-                },
+                Form::Avx512 => unsafe { x86::avx512::sum(&piece, &self.codes, &mut self.sums) },
             }
             for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
                 *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));
@@ -210,22 +186,7 @@ impl Piece<'_> {
             *sum = [total.re, total.im];
         }
     }
-
-    /// The same of codes that are given by their runs.
-    fn sum_runs(&self, edges: &Edges, sums: &mut [[f32; 2]]) {
-        for (tap, sum) in sums.iter_mut().enumerate() {
-            let (at, of) = edges.row(tap);
-            let mut mixed = self.mixed();
-            let (mut total, mut from) = (Complex32::ZERO, 0);
-            for (at, code) in at.iter().zip(of) {
-                let run: Complex32 = mixed.by_ref().take(usize::from(*at - from)).sum();
-                total += run * *code;
-                from = *at;
-            }
-            *sum = [total.re, total.im];
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -3,6 +3,7 @@
 
 pub mod codes;
 pub mod correlate;
+pub mod moments;
 pub mod phase;
 pub mod planes;
 pub mod replica;

@@ -267,6 +267,7 @@ impl Kind for GnssCorrelator {
         }
         let operations = self.resources(ports).operations_per_frame;
         let threads = threads_for(self.threads, operations).min(shape.satellites);
-        Ok(Box::new(cpu::Cpu::new(shape, channels, threads, env)?))
+        let shared_step = phase::turns(self.intermediate_hz / shape.samples.rate_hz);
+        Ok(Box::new(cpu::Cpu::new(shape, shared_step, channels, threads, env)?))
     }
 }

@@ -7,7 +7,7 @@ use fxgraph::Registry;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Clock, Next};
-use num_complex::Complex32;
+use num_complex::{Complex32, Complex64};
 
 const RATE_HZ: f64 = 5e6;
 
@@ -82,6 +82,68 @@ fn a_signal_with_the_right_phases_adds_up_and_others_do_not() {
         assert!(far.norm() < 0.08);
         assert!((epoch[5] / 5000.0 + Complex32::I).norm() < 1e-3, "the second antenna");
         assert!(epoch[9].norm() / 5000.0 < 0.08, "the other satellite");
+    }
+}
+
+/// The sum of products with a satellite's signal, in double precision.
+fn product(
+    samples: &[[i16; 2]],
+    (first, rate_hz): (usize, f64),
+    of: &Satellite,
+    intermediate_hz: f64,
+) -> Complex64 {
+    let replica = Replica::of(of).unwrap();
+    let (entries, per_chip) = (replica.entries(), replica.per_chip() as f64);
+    let products = samples.iter().enumerate().map(|(n, [re, im])| {
+        let seconds = (first + n) as f64 / rate_hz;
+        let turns = of.carrier_turns + (intermediate_hz + of.doppler_hz) * seconds;
+        let entry = (of.code_phase_chips + of.code_rate_hz() * seconds) * per_chip;
+        let code = f64::from(entries[entry as usize % entries.len()]) * replica.scale();
+        let carrier = Complex64::cis(-std::f64::consts::TAU * turns.fract());
+        Complex64::new(f64::from(*re), f64::from(*im)) * carrier * code
+    });
+    products.sum()
+}
+
+#[test]
+fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
+    let rate_hz = 25e6;
+    let mut random = crate::random::Random::new(4);
+    let samples: Vec<[i16; 2]> =
+        (0..10_000).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
+    for (intermediate_hz, slow_hz, fast_hz) in [(0.0, 2100.0, 210e3), (4e5, -3300.0, -2e5)] {
+        for threads in [1, 2] {
+            let kind = parameters(&format!(
+                r#"{{"satellites": [
+                    {{"system": "gps_l1_ca", "prn": 9, "doppler_hz": {slow_hz}, "code_phase_chips": 300.25}},
+                    {{"system": "gps_l1_ca", "prn": 10, "doppler_hz": {fast_hz}, "carrier_turns": 0.3}},
+                    {{"system": "galileo_e1b", "prn": 3, "doppler_hz": 100, "code_phase_chips": 4000}},
+                    {{"system": "gps_l1_ca", "prn": 11, "doppler_hz": 700, "carrier_turns": 0.1}}],
+                "taps_chips": [0], "epochs_per_frame": 2, "intermediate_hz": {intermediate_hz}, "threads": {threads}}}"#
+            ));
+            let mut port = input(Dtype::Ci16, 1, samples.len());
+            port.clock.adc_sample_rate_hz = rate_hz;
+            let ports = Ports { inputs: vec![port.clone()], outputs: kind.ports(&[port]).unwrap() };
+            let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+            let mut harness = Harness::new(block, &ports, 1).unwrap();
+            harness.send(0, |to| {
+                to.fill_validity(1);
+                to.as_mut_slice::<[i16; 2]>().copy_from_slice(&samples);
+            });
+            Harness::block_on(harness.run()).unwrap();
+            let frame = harness.receive(0).unwrap();
+            let mut found = frame.as_slice::<Complex32>().iter();
+            for (epoch, samples) in samples.chunks(5000).enumerate() {
+                for satellite in &kind.satellites {
+                    let place = (5000 * epoch, rate_hz);
+                    let expected = product(samples, place, satellite, intermediate_hz);
+                    let found = found.next().unwrap();
+                    let found = Complex64::new(f64::from(found.re), f64::from(found.im));
+                    // Sums of 5000 values of 500 in each part are about 50 000.
+                    assert!((found - expected).norm() < 0.1, "{epoch} {found} {expected}");
+                }
+            }
+        }
     }
 }
 

@@ -19,9 +19,9 @@ const CONFIGURATIONS: [(&[System], usize, usize, f64); 7] = [
 ];
 
 /// Offsets of the taps in chips.
-const TAPS: [f64; 3] = [0.5, 0.0, -0.5];
+pub(in crate::gnss) const TAPS: [f64; 3] = [0.5, 0.0, -0.5];
 
-fn satellite(index: usize, system: System) -> Satellite {
+pub(in crate::gnss) fn satellite(index: usize, system: System) -> Satellite {
     let n = index as f64;
     Satellite {
         system,
@@ -46,7 +46,7 @@ fn level(system: System, chips: &[i8], phase: f64) -> f64 {
     }
 }
 
-fn samples(count: usize, seed: u64) -> Vec<[i16; 2]> {
+pub(in crate::gnss) fn samples(count: usize, seed: u64) -> Vec<[i16; 2]> {
     let mut random = Random::new(seed);
     (0..count).map(|_| random.normal_pair().map(|value| (700.0 * value) as i16)).collect()
 }
@@ -78,7 +78,12 @@ fn correlate(
 }
 
 /// The definition with phases and sums in double precision.
-fn reference(input: &[[i16; 2]], satellite: &Satellite, rate_hz: f64, tap: f64) -> Complex64 {
+pub(in crate::gnss) fn reference(
+    input: &[[i16; 2]],
+    satellite: &Satellite,
+    rate_hz: f64,
+    tap: f64,
+) -> Complex64 {
     let chips = codes::chips(satellite.system, satellite.prn).unwrap();
     let (length, step) = (chips.len() as f64, satellite.code_rate_hz() / rate_hz);
     let sum = input.iter().enumerate().map(|(n, [re, im])| {
@@ -139,7 +144,7 @@ fn every_form_antenna_and_number_of_taps_gives_the_same() {
 
 /// The index of the code at sample `n`, of a rate in millionths of a chip per second and of a phase in
 /// millionths of a chip.
-fn exact_entry(
+pub(in crate::gnss) fn exact_entry(
     n: u128,
     rate_microchips: u128,
     phase_microchips: u128,
@@ -182,18 +187,6 @@ fn no_index_of_the_code_is_wrong_in_100_000_samples() {
                         length as u128,
                     );
                     wrong += usize::from(*value != mark(entry as usize));
-                }
-                if ENTRY / nco.code_step >= WORTH_EDGES {
-                    for form in Form::available() {
-                        let mut edges = Edges::new(1);
-                        let code = std::iter::once(nco.code);
-                        edges.find(form, &marked, nco.code_step, len, code);
-                        let (at, of) = edges.row(0);
-                        for (k, value) in row[..len].iter().enumerate() {
-                            let run = at.iter().position(|at| usize::from(*at) > k).unwrap();
-                            wrong += usize::from((of[run] - f32::from(*value)).abs() > 0.0);
-                        }
-                    }
                 }
                 nco.advance(len as u64);
             }
