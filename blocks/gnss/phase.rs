@@ -101,8 +101,10 @@ impl Nco {
     /// Goes `samples` back.
     pub fn go_back(&mut self, samples: u64) {
         let wrap = u128::from(self.code_wrap);
-        let steps = u128::from(samples) * u128::from(self.code_step) % wrap;
-        self.code = ((u128::from(self.code) + wrap - steps) % wrap) as u64;
+        let steps = u128::from(samples) * u128::from(self.code_step);
+        let steps = if steps < wrap { steps } else { steps % wrap };
+        let code = u128::from(self.code) + wrap - steps;
+        self.code = (code - if code < wrap { 0 } else { wrap }) as u64;
         self.carrier = self.carrier.wrapping_sub(samples.wrapping_mul(self.carrier_step));
     }
 

@@ -3,7 +3,7 @@
 
 use super::geometry::{Geometry, THREADS, alignment};
 use super::{Channel, Counts, GnssCorrelator, Shape};
-use crate::gnss::{Replica, System, phase};
+use crate::gnss::{Nco, Replica, System, phase};
 use crate::gpu::{self, Table};
 use fxgraph::cuda::{Arg, Defines, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
 use fxgraph::retune::{Change, Changes, Timed};
@@ -38,8 +38,8 @@ pub(super) struct Cuda {
 struct Codes {
     /// Of each system in use: where its codes begin, bytes of each, and what their entries are larger by.
     systems: Vec<(System, usize, usize, i8)>,
-    /// Offset of the tap that is behind all others, in chips.
-    last_chips: f64,
+    /// Of each system: the tap that is behind all others, as a phase of the code.
+    last: Vec<u64>,
     /// `[system][tap]`: how far each tap is before that one, as a phase of the code.
     ahead: Vec<u64>,
 }
@@ -97,6 +97,7 @@ impl Codes {
     fn new(parameters: &GnssCorrelator, taps: usize, window: usize) -> (Vec<u8>, Self) {
         let mut bytes = Vec::new();
         let mut known = Vec::new();
+        let mut lasts = Vec::new();
         let mut ahead = Vec::new();
         for system in systems(parameters) {
             let begin = bytes.len();
@@ -111,17 +112,17 @@ impl Codes {
             }
             // Differences of what the definition adds, so that no tap is rounded another time.
             let wrap = (first.entries().len() as u128) << phase::CODE_FRACTION_BITS;
-            let tap = |chips: f64| u128::from(phase::tap(chips, first));
-            let last = tap(last_tap(parameters));
-            let places = parameters
-                .taps_chips
-                .iter()
-                .map(|chips| ((tap(*chips) + wrap - last) % wrap) as u64);
-            ahead.extend(places);
+            let last = phase::tap(last_tap(parameters), first);
+            let from_last = |chips: &f64| {
+                let tap = u128::from(phase::tap(*chips, first));
+                ((tap + wrap - u128::from(last)) % wrap) as u64
+            };
+            ahead.extend(parameters.taps_chips.iter().map(from_last));
+            lasts.push(last);
             known.push((system, begin, row, least));
         }
         debug_assert_eq!(ahead.len(), taps * known.len());
-        (bytes, Self { systems: known, last_chips: last_tap(parameters), ahead })
+        (bytes, Self { systems: known, last: lasts, ahead })
     }
 
     /// The kernel's parameters that are made of them.
@@ -135,19 +136,18 @@ impl Codes {
         ]
     }
 
-    /// The kernel's `Channel` of a satellite whose epoch begins at sample `start` of the frame.
+    /// The kernel's `Channel` of a satellite with these phases at the begin of its epoch, which is sample
+    /// `start` of the frame.
     fn describe(
         &self,
         channel: &Channel,
-        timestamp: u64,
+        mut nco: Nco,
         (start, len, align): (usize, usize, usize),
     ) -> [u64; CHANNEL_WORDS] {
-        let last_chips = self.last_chips;
         let place = self.systems.iter().position(|(system, ..)| *system == channel.system);
         let place = place.unwrap_or_default();
         let (_, begin, row, _) = self.systems[place];
         let skipped = start % align;
-        let mut nco = channel.at(timestamp);
         nco.go_back(skipped as u64);
         let words = |low: usize, high: usize| low as u64 | (high as u64) << 32;
         [
@@ -160,7 +160,7 @@ impl Codes {
             channel.replica.scale().to_bits(),
             words(start - skipped, skipped),
             words(skipped + len, 0),
-            phase::tap(last_chips, &channel.replica),
+            self.last[place],
         ]
     }
 }
@@ -201,23 +201,36 @@ impl Cuda {
         })
     }
 
+    /// Writes down the channels of a frame.
+    fn describe(&mut self, frame_start: u64) {
+        let Shape { epochs, satellites, .. } = self.shape;
+        let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
+        let mut first = 0;
+        while first < epochs {
+            let timestamp = frame_start.saturating_add((first * len) as u64);
+            self.channels.advance(timestamp);
+            let same = self.channels.run(timestamp, len as u64, epochs - first);
+            for (satellite, channel) in self.channels.at(timestamp).iter().enumerate() {
+                let mut nco = channel.at(timestamp);
+                for epoch in first..first + same {
+                    let words = self.codes.describe(channel, nco, (epoch * len, len, align));
+                    let at = (epoch * satellites + satellite) * CHANNEL_WORDS;
+                    self.words[at..at + CHANNEL_WORDS].copy_from_slice(&words);
+                    // From epoch to epoch: it takes no division, as that from timestamp 0 does.
+                    nco.advance(len as u64);
+                }
+            }
+            first += same;
+        }
+    }
+
     fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
         let start = input.header().timestamp;
         self.counts.begin(&input, &mut output);
         for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
             self.channels.set(from, channels);
         }
-        let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
-        let rows = self.words.chunks_exact_mut(self.shape.satellites * CHANNEL_WORDS);
-        for (epoch, row) in rows.enumerate() {
-            let timestamp = start.saturating_add((epoch * len) as u64);
-            self.channels.advance(timestamp);
-            let channels = self.channels.at(timestamp);
-            for (words, channel) in row.chunks_exact_mut(CHANNEL_WORDS).zip(channels) {
-                let place = (epoch * len, len, align);
-                words.copy_from_slice(&self.codes.describe(channel, timestamp, place));
-            }
-        }
+        self.describe(start);
         let slot = self.lane.begin(start)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
@@ -326,7 +339,7 @@ mod tests {
         let (_, codes) = Codes::new(&kind, taps_chips.len(), 64);
         let mut ahead = codes.ahead.iter();
         for channel in kind.channels(6e6).unwrap() {
-            let last = codes.describe(&channel, 0, (0, 100, 4))[9];
+            let last = codes.describe(&channel, channel.at(0), (0, 100, 4))[9];
             for tap in &channel.taps {
                 let sum = u128::from(last) + u128::from(*ahead.next().unwrap());
                 assert_eq!(sum % u128::from(channel.nco.code_wrap), u128::from(*tap));
@@ -368,8 +381,8 @@ mod tests {
         for epoch in 0..EPOCHS {
             for channel in &channels {
                 let timestamp = start + (epoch * len) as u64;
-                let words =
-                    codes.describe(channel, timestamp, (epoch * len, len, alignment(&shape)));
+                let place = (epoch * len, len, alignment(&shape));
+                let words = codes.describe(channel, channel.at(timestamp), place);
                 let found = interpret(&words, &bytes, &codes, &samples);
                 for (found, expected) in found.iter().zip(expected.next().unwrap()) {
                     let expected = Complex64::new(expected.re.into(), expected.im.into());
