@@ -179,7 +179,6 @@ impl Maker for Converter {
         output: &mut FrameMut,
     ) -> Result<(), BlockError> {
         output.header_mut().timestamp = schedule.timestamp();
-        lane.tables();
         self.entries.send(lane, slot, 0..self.count)?;
         lane.work()?;
         let arguments = [

@@ -361,7 +361,6 @@ impl Maker for TwoPass {
         self.settings.advance(schedule.timestamp());
         self.list_delays(slot, schedule);
         self.frames.fill(&self.spectra[slot], output.header_mut());
-        lane.tables();
         let heaps = self.list_heaps(lane, slot, output)?;
         self.heaps.send(lane, slot, 0..heaps)?;
         self.launch(lane, slot, schedule, heaps, output)

@@ -166,7 +166,6 @@ impl Maker for Filter {
     ) -> Result<(), BlockError> {
         schedule.annotate(output.header_mut());
         let grid = Grid::new([self.blocks_of_spectrum, self.count, 1], self.threads);
-        lane.tables();
         self.entries.send(lane, slot, 0..self.count)?;
         self.totals.clear(lane, slot)?;
         lane.work()?;

@@ -1,10 +1,11 @@
-//! The samples of all polarisations on a GPU: in the input frames, and in memory for what windows
-//! across frames need.
+//! The samples of all polarisations on a GPU: in the input frames, and in memory for those that are not
+//! in one frame, or no longer.
 #![allow(unsafe_code)] // copies between memory that the block or the job owns
 
-use super::lending::{Lending, Located};
+use super::lending::{Copy, Lending, Located, Memory, seam_samples};
 use super::schedule::{Schedule, Sizes};
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Lane, frame_address};
+use crate::gpu;
+use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, BlockError, Frame, PortType, Ports, Refusal};
 use std::sync::Arc;
@@ -15,58 +16,104 @@ pub fn capacity(sizes: &Sizes) -> usize {
     2 * sizes.frame_samples().next_multiple_of(8)
 }
 
-fn bytes_of(sizes: &Sizes, input: &PortType) -> usize {
-    capacity(sizes) / 8 * input.dtype.bits()
+fn bytes_of(samples: usize, input: &PortType) -> usize {
+    samples / 8 * input.dtype.bits()
 }
 
 /// Bytes of the memory for all polarisations.
 pub fn device_bytes(sizes: &Sizes, ports: &Ports) -> usize {
-    ports.inputs.iter().map(|input| bytes_of(sizes, input)).sum()
+    let samples = capacity(sizes) + IN_FLIGHT * seam_samples(sizes);
+    ports.inputs.iter().map(|input| bytes_of(samples, input)).sum()
 }
 
-/// Memory for the samples of each polarisation that are no longer in their frames.
-pub struct DeviceSamples(Vec<DeviceArray<u8>>);
+/// Memory for samples of each polarisation.
+pub struct DeviceSamples {
+    /// For those that are no longer in their frames, \[pol\].
+    histories: Vec<DeviceArray<u8>>,
+    /// For those of windows across frames, \[slot\]\[pol\].
+    seams: Vec<Vec<DeviceArray<u8>>>,
+}
 
 impl DeviceSamples {
     /// Memory for inputs of samples of one type.
     pub fn new(device: &Arc<Device>, sizes: &Sizes, ports: &Ports) -> Result<Self, CudaError> {
-        let memory = |input: &PortType| DeviceArray::new(device, bytes_of(sizes, input));
-        ports.inputs.iter().map(memory).collect::<Result<_, _>>().map(Self)
+        let memory = |samples: usize| {
+            let of_input = |input| DeviceArray::new(device, bytes_of(samples, input));
+            ports.inputs.iter().map(of_input).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            histories: memory(capacity(sizes))?,
+            seams: gpu::for_each_slot(|| memory(seam_samples(sizes)))?,
+        })
     }
 
-    /// Queues the copies that are due; `inputs` gets the frames that they read.
-    pub fn copy<J>(
+    /// Queues the copies to the histories that are due, after the kernels that still read these; `inputs`
+    /// gets the frames that they read.
+    pub fn copy_histories<J>(
         &self,
         schedule: &mut Schedule<Lending>,
         lane: &Lane<J>,
         inputs: &mut Vec<Arc<Frame>>,
     ) -> Result<(), BlockError> {
-        for (pol, memory) in schedule.pols.iter_mut().zip(&self.0) {
-            for copy in pol.store.copies.drain(..) {
-                let from = match &copy.frame {
-                    Some(frame) => frame_address(frame, lane.device())?,
-                    None => memory.address(),
-                };
-                let to = memory.address() + copy.to as u64;
-                // SAFETY: both ends are within the frame or the memory, which do not overlap; the
-                // job owns the frame.
-                unsafe { lane.copy(to, from + copy.from as u64, copy.bytes) }?;
-                inputs.extend(copy.frame);
-            }
+        for (pol, memory) in schedule.pols.iter_mut().zip(&self.histories) {
+            copy(&mut pol.store.copies, memory, memory, lane, inputs)?;
         }
         Ok(())
     }
 
-    /// Address of the memory that samples of polarisation `p` are in.
-    pub fn address(&self, p: usize, located: &Located, device: &Device) -> Result<u64, BlockError> {
-        match &located.frame {
-            Some(frame) => frame_address(frame, device),
-            None => Ok(self.0[p].address()),
+    /// Queues the copies to the seams of the output frame, which nothing but its kernels reads.
+    pub fn copy_seams<J>(
+        &self,
+        schedule: &mut Schedule<Lending>,
+        lane: &Lane<J>,
+        slot: usize,
+        inputs: &mut Vec<Arc<Frame>>,
+    ) -> Result<(), BlockError> {
+        let memories = self.histories.iter().zip(&self.seams[slot]);
+        for (pol, (history, seams)) in schedule.pols.iter_mut().zip(memories) {
+            copy(&mut pol.store.seams, history, seams, lane, inputs)?;
+        }
+        Ok(())
+    }
+
+    /// Address of the memory that samples of polarisation `p` of a slot's output frame are in.
+    pub fn address(
+        &self,
+        slot: usize,
+        p: usize,
+        located: &Located,
+        device: &Device,
+    ) -> Result<u64, BlockError> {
+        match &located.memory {
+            Memory::Frame(frame) => frame_address(frame, device),
+            Memory::History => Ok(self.histories[p].address()),
+            Memory::Seams => Ok(self.seams[slot][p].address()),
         }
     }
 }
 
-/// Whether copies are due.
+/// Queues `copies` from frames or `history` to `memory`.
+fn copy<J>(
+    copies: &mut Vec<Copy>,
+    history: &DeviceArray<u8>,
+    memory: &DeviceArray<u8>,
+    lane: &Lane<J>,
+    inputs: &mut Vec<Arc<Frame>>,
+) -> Result<(), BlockError> {
+    for Copy { frame, from, to, bytes } in copies.drain(..) {
+        let source = match &frame {
+            Some(frame) => frame_address(frame, lane.device())?,
+            None => history.address(),
+        };
+        // SAFETY: both ends are within the frame or the memory, which do not overlap; the job owns the
+        // frame.
+        unsafe { lane.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
+        inputs.extend(frame);
+    }
+    Ok(())
+}
+
+/// Whether copies to the histories are due.
 pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
     schedule.pols.iter().any(|pol| !pol.store.copies.is_empty())
 }

@@ -2,7 +2,7 @@
 //! needs and where they lie, and the jobs that make one frame after the other.
 
 use super::device_samples::{self, DeviceSamples, owes_copies};
-use super::lending::Lending;
+use super::lending::{Lending, Memory};
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::delay::Piece;
@@ -53,8 +53,8 @@ pub trait Maker: Send {
     /// Adds a stretch to the output frame with this header.
     fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, output: &mut Header);
 
-    /// Queues the kernels that make the output frame, all of whose stretches are known. Until they
-    /// are done the frames are the driver's.
+    /// Queues what makes the output frame, all of whose stretches are known: begins among the tables of
+    /// the lane's job. Until it is done the frames are the driver's.
     fn queue<J>(
         &mut self,
         lane: &mut Lane<J>,
@@ -105,7 +105,7 @@ impl<M: Maker> Driver<M> {
         let lane: Lane<Job> = Lane::new(env)?;
         let most = sizes.spectra;
         let room = device_samples::capacity(&sizes);
-        let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits()));
+        let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits(), &sizes));
         Ok(Self {
             maker: make(lane.device(), &sizes)?,
             samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
@@ -123,7 +123,7 @@ impl<M: Maker> Driver<M> {
         }
         self.lane.begin(self.schedule.timestamp())?;
         let mut inputs = self.spare.pop().unwrap_or_default();
-        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.samples.copy_histories(&mut self.schedule, &self.lane, &mut inputs)?;
         self.lane.submit(Job { inputs, output: None })
     }
 
@@ -131,25 +131,33 @@ impl<M: Maker> Driver<M> {
     fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
         let slot = self.lane.begin(self.schedule.timestamp())?;
         let mut inputs = self.spare.pop().unwrap_or_default();
+        self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
         let most = self.maker.begin(slot, &self.schedule, &self.runs);
         for (pol, run) in self.runs.drain(..) {
             let mut done = 0;
             while done < run.count {
-                let located = self.schedule.locate(pol, &run, done, most);
-                let stretch = Stretch {
-                    pol,
-                    first: run.first + done,
-                    count: located.count,
-                    fate: run.fate,
-                    address: self.samples.address(pol, &located, self.lane.device())?,
-                    first_bit: located.first_bit,
-                };
-                self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut());
-                inputs.extend(located.frame);
+                let located = self.schedule.locate(pol, &run, done);
+                let address = self.samples.address(slot, pol, &located, self.lane.device())?;
+                for from in (0..located.count).step_by(most) {
+                    let stretch = Stretch {
+                        pol,
+                        first: run.first + done + from,
+                        count: most.min(located.count - from),
+                        fate: run.fate,
+                        address,
+                        first_bit: located.first_bit + from as u64 * located.step_bits,
+                    };
+                    self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut());
+                }
+                if let Memory::Frame(frame) = located.memory {
+                    inputs.push(frame);
+                }
                 done += located.count;
             }
         }
-        self.samples.copy(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.samples.copy_histories(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.lane.tables();
+        self.samples.copy_seams(&mut self.schedule, &self.lane, slot, &mut inputs)?;
         self.maker.queue(&mut self.lane, slot, &self.schedule, &mut output)?;
         self.lane.submit(Job { inputs, output: Some((output, slot)) })
     }

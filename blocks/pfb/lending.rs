@@ -1,8 +1,10 @@
 //! Packed samples of one polarisation that stay in the input frames as long as they can.
 //!
-//! A window that lies wholly within one frame is read from there. Only what windows across frames
-//! need is copied to the memory of the history, and the samples of frames that there are too many of
-//! to hold: copying all of them would cost as much again as reading them.
+//! A window that lies wholly within one frame is read from there: copying all samples would cost as much
+//! again as reading them. What windows across frames need is put together at the seam: in memory of the
+//! output frame's own, so that it is copied while the GPU still makes the frames before. Only the
+//! samples of frames that there are too many of to hold are copied to the memory of the history, in turn
+//! with the kernels that read it.
 
 use super::history::Move;
 use super::pol::Store;
@@ -16,6 +18,12 @@ use std::sync::Arc;
 /// flight: none is in flight when the block waits for more samples.
 const MAX_FRAMES: usize = 3;
 
+/// Samples that there is room for at the seams of an output frame: those between frames that are lent,
+/// with less than a window on either side.
+pub fn seam_samples(sizes: &Sizes) -> usize {
+    (MAX_FRAMES - 1) * (2 * sizes.window + 16).next_multiple_of(8)
+}
+
 /// Samples that are still in their frame.
 struct Lent {
     frame: Arc<Frame>,
@@ -25,7 +33,7 @@ struct Lent {
     places: Range<usize>,
 }
 
-/// Bytes to copy to the memory of the history.
+/// Bytes to copy to the memory of the history, or of the seams.
 pub struct Copy {
     /// From this frame, or from the memory of the history itself.
     pub frame: Option<Arc<Frame>>,
@@ -34,12 +42,19 @@ pub struct Copy {
     pub bytes: usize,
 }
 
+/// What samples are in.
+pub enum Memory {
+    Frame(Arc<Frame>),
+    History,
+    Seams,
+}
+
 /// Where the samples of adjacent spectra are.
 pub struct Located {
-    /// In this frame, or in the memory of the history.
-    pub frame: Option<Arc<Frame>>,
-    /// First bit of the first spectrum's samples.
+    pub memory: Memory,
+    /// First bit of the first spectrum's samples, and bits from there to those of the next one.
     pub first_bit: u64,
+    pub step_bits: u64,
     /// How many spectra.
     pub count: usize,
 }
@@ -48,19 +63,38 @@ pub struct Located {
 pub struct Lending {
     bits: usize,
     lent: VecDeque<Lent>,
-    /// What is to be copied before windows are read, in order.
+    /// What is to be copied to the history before windows are read, in order.
     pub copies: Vec<Copy>,
+    /// What is to be copied to the seams of the output frame.
+    pub seams: Vec<Copy>,
+    /// Samples that there is room for at the seams, and those that are there.
+    seam_room: usize,
+    at_seams: usize,
 }
 
 impl Lending {
     /// Of samples of `bits` bits.
-    pub fn new(bits: usize) -> Self {
-        Self { bits, lent: VecDeque::new(), copies: Vec::new() }
+    pub fn new(bits: usize, sizes: &Sizes) -> Self {
+        Self {
+            bits,
+            lent: VecDeque::new(),
+            copies: Vec::new(),
+            seams: Vec::new(),
+            seam_room: seam_samples(sizes),
+            at_seams: 0,
+        }
+    }
+
+    /// Begins an output frame, which has seams of its own.
+    pub fn begin_frame(&mut self) {
+        self.seams.clear();
+        self.at_seams = 0;
     }
 
     /// Where the first of `count` spectra are, of which each has `window` samples, `step` after those
     /// of the one before it; the first one's begin at place `at`.
     fn locate(&mut self, at: usize, count: usize, step: usize, window: usize) -> Located {
+        let step_bits = (step * self.bits) as u64;
         let lender = |n: usize| {
             let start = at + n * step;
             let is_inside =
@@ -70,43 +104,85 @@ impl Lending {
         if let Some(lent) = lender(0) {
             let first = lent.first + at - lent.places.start;
             return Located {
-                frame: Some(Arc::clone(&lent.frame)),
+                memory: Memory::Frame(Arc::clone(&lent.frame)),
                 first_bit: (first * self.bits) as u64,
+                step_bits,
                 count: count.min((lent.places.end - at - window) / step + 1),
             };
         }
         let across = 1 + (1..count).take_while(|n| lender(*n).is_none()).count();
-        self.copy(at..at + (across - 1) * step + window);
-        Located { frame: None, first_bit: (at * self.bits) as u64, count: across }
+        let places = at..at + (across - 1) * step + window;
+        let (memory, first) = if let Some(place) = self.join(&places) {
+            (Memory::Seams, place)
+        } else {
+            self.copy(&places);
+            (Memory::History, at)
+        };
+        Located { memory, first_bit: (first * self.bits) as u64, step_bits, count: across }
     }
 
-    /// Has what is lent of these places copied.
-    fn copy(&mut self, places: Range<usize>) {
-        // Packed samples begin with whole bytes at multiples of 8.
-        let places = places.start / 8 * 8..places.end.next_multiple_of(8);
-        for lent in &self.lent {
+    /// Has these places put together at a seam: which place they begin at there. Nothing if some of them
+    /// are in the history only, or if there is no room.
+    fn join(&mut self, places: &Range<usize>) -> Option<usize> {
+        let Range { start, end } = whole_bytes(places);
+        let at = self.at_seams;
+        let lent = self.lent.iter().map(|lent| &lent.places);
+        let reached =
+            lent.fold(
+                start,
+                |reached, lent| {
+                    if lent.start <= reached { reached.max(lent.end) } else { reached }
+                },
+            );
+        if reached < end || at + (end - start) > self.seam_room {
+            return None;
+        }
+        self.at_seams += end - start;
+        let copies = Self::copies(&self.lent, self.bits, start..end, at);
+        self.seams.extend(copies);
+        Some(at + places.start - start)
+    }
+
+    /// Has what is lent of these places copied to the history.
+    fn copy(&mut self, places: &Range<usize>) {
+        let places = whole_bytes(places);
+        let to = places.start;
+        self.copies.extend(Self::copies(&self.lent, self.bits, places, to));
+    }
+
+    /// Copies of what is lent of these places, the first of which goes to place `to`.
+    fn copies(
+        lent: &VecDeque<Lent>,
+        bits: usize,
+        places: Range<usize>,
+        to: usize,
+    ) -> impl Iterator<Item = Copy> {
+        lent.iter().filter_map(move |lent| {
             let start = places.start.max(lent.places.start);
             let end = places.end.min(lent.places.end);
-            if start < end {
-                let first = lent.first + start - lent.places.start;
-                self.copies.push(Copy {
-                    frame: Some(Arc::clone(&lent.frame)),
-                    from: first / 8 * self.bits,
-                    to: start / 8 * self.bits,
-                    bytes: (end - start) / 8 * self.bits,
-                });
-            }
-        }
+            let first = lent.first + start.saturating_sub(lent.places.start);
+            (start < end).then(|| Copy {
+                frame: Some(Arc::clone(&lent.frame)),
+                from: first / 8 * bits,
+                to: (to + start - places.start) / 8 * bits,
+                bytes: (end - start) / 8 * bits,
+            })
+        })
     }
+}
+
+/// Packed samples begin with whole bytes at multiples of 8.
+fn whole_bytes(places: &Range<usize>) -> Range<usize> {
+    places.start / 8 * 8..places.end.next_multiple_of(8)
 }
 
 impl Schedule<Lending> {
     /// Where the samples are that spectra of a run of polarisation `p` need, from number `done` of
-    /// the run on and at most `most` of them: their windows, or of those only the last step, if that
-    /// is all there is. Spectra of which nothing is there need none.
-    pub fn locate(&mut self, p: usize, run: &Run, done: usize, most: usize) -> Located {
+    /// the run on: their windows, or of those only the last step, if that is all there is. Spectra of
+    /// which nothing is there need none.
+    pub fn locate(&mut self, p: usize, run: &Run, done: usize) -> Located {
         let Sizes { step, window, .. } = self.sizes;
-        let most = most.min(run.count - done);
+        let most = run.count - done;
         let start = run.from + (done * step) as i64;
         let pol = &mut self.pols[p];
         match run.fate {
@@ -115,19 +191,25 @@ impl Schedule<Lending> {
                 let last_step = pol.history.place(start + (window - step) as i64);
                 pol.store.locate(last_step, most, step, step)
             }
-            Fate::Lost => Located { frame: None, first_bit: 0, count: most },
+            Fate::Lost => {
+                Located { memory: Memory::History, first_bit: 0, step_bits: 0, count: most }
+            }
         }
     }
 }
 
 impl Store for Lending {
     fn move_to_front(&mut self, Move { from, samples }: Move) {
-        self.copies.push(Copy {
-            frame: None,
-            from: from / 8 * self.bits,
-            to: 0,
-            bytes: samples / 8 * self.bits,
-        });
+        // From the first frame that is lent on nothing is in the memory of the history.
+        let lent = self.lent.front().map_or(from + samples, |lent| lent.places.start);
+        if lent > from {
+            self.copies.push(Copy {
+                frame: None,
+                from: from / 8 * self.bits,
+                to: 0,
+                bytes: (lent - from) / 8 * self.bits,
+            });
+        }
         for Lent { places, .. } in &mut self.lent {
             *places = places.start.saturating_sub(from)..places.end - from;
         }
@@ -145,7 +227,7 @@ impl Store for Lending {
         if self.lent.len() == MAX_FRAMES
             && let Some(places) = self.lent.front().map(|lent| lent.places.clone())
         {
-            self.copy(places);
+            self.copy(&places);
             self.lent.pop_front();
         }
         self.lent.push_back(Lent { frame: Arc::clone(frame), first, places: at..at + count });

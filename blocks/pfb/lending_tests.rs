@@ -1,15 +1,15 @@
 //! The bookkeeping of the form for GPUs, with a slow filter on the host in the place of the kernel.
 
 use super::Pfb;
-use super::lending::{Copy, Lending};
+use super::lending::{Copy, Lending, Memory, seam_samples};
 use super::pol::Count;
 use super::power::Measured;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::chain::{self, Digitised, Out, kind, noise};
 use crate::packed::Decoder;
 use fxgraph::{
-    Block, BlockError, Configured, Dtype, Env, Io, Kind, Next, PortType, Ports, Refusal, Resources,
-    async_trait,
+    Block, BlockError, Configured, Counter, Dtype, Env, Io, Kind, Next, PortType, Ports, Refusal,
+    Resources, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -30,12 +30,16 @@ impl Configured for Lent {
         let (pfb, sizes) = (&self.0, Sizes::new(&self.0, ports));
         let room = 2 * sizes.frame_samples().next_multiple_of(8);
         let Dtype::Packed(bits) = ports.inputs[0].dtype else { panic!("not packed") };
-        let stores = ports.inputs.iter().map(|_| Lending::new(usize::from(bits)));
+        let stores = ports.inputs.iter().map(|_| Lending::new(usize::from(bits), &sizes));
         Ok(Box::new(OnHost {
             weights: super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff),
             bits,
             // Whatever is read before it is written shows.
             histories: vec![vec![0x5a; room / 8 * usize::from(bits)]; ports.inputs.len()],
+            seams: vec![
+                vec![0x5a; seam_samples(&sizes) / 8 * usize::from(bits)];
+                ports.inputs.len()
+            ],
             schedule: Schedule::new(
                 sizes,
                 &ports.inputs,
@@ -46,6 +50,8 @@ impl Configured for Lent {
                 Count::new(&env.counters),
             ),
             runs: Vec::new(),
+            copies_to_histories: env.counters.count("copies_to_histories", ""),
+            copies_to_seams: env.counters.count("copies_to_seams", ""),
         }))
     }
 }
@@ -54,14 +60,26 @@ struct OnHost {
     weights: Vec<f32>,
     bits: u8,
     histories: Vec<Vec<u8>>,
+    seams: Vec<Vec<u8>>,
     schedule: Schedule<Lending>,
     runs: Vec<(usize, Run)>,
+    copies_to_histories: Counter,
+    copies_to_seams: Counter,
 }
 
 impl OnHost {
     fn copy(&mut self) {
+        for (pol, seams) in self.schedule.pols.iter_mut().zip(&mut self.seams) {
+            for Copy { frame, from, to, bytes } in pol.store.seams.drain(..) {
+                let Some(frame) = frame else { panic!("a seam is made of frames") };
+                let frame: &[u8] = frame.as_slice();
+                seams[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
+                self.copies_to_seams.add(1);
+            }
+        }
         for (pol, memory) in self.schedule.pols.iter_mut().zip(&mut self.histories) {
             for Copy { frame, from, to, bytes } in pol.store.copies.drain(..) {
+                self.copies_to_histories.add(1);
                 if let Some(frame) = frame {
                     let frame: &[u8] = frame.as_slice();
                     memory[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
@@ -104,22 +122,24 @@ impl Block for OnHost {
             let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Sizes { step, window, spectra, .. } = self.schedule.sizes;
             let mut measured = vec![Measured::default(); self.histories.len()];
+            self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
             for (p, run) in std::mem::take(&mut self.runs) {
                 let mut done = 0;
                 while done < run.count {
-                    let located = self.schedule.locate(p, &run, done, 7);
+                    let located = self.schedule.locate(p, &run, done);
                     self.copy();
-                    let memory = located
-                        .frame
-                        .as_ref()
-                        .map_or(&self.histories[p][..], |frame| frame.as_slice());
+                    let memory = match &located.memory {
+                        Memory::Frame(frame) => frame.as_slice(),
+                        Memory::History => &self.histories[p][..],
+                        Memory::Seams => &self.seams[p][..],
+                    };
                     for n in 0..located.count {
                         let row = p * spectra + run.first + done + n;
                         let (header, payload) = frame.parts_mut::<f32>();
                         let out = &mut payload[row * step..][..step];
                         out.fill(0.0);
                         header.validity[row] = u32::from(run.fate == Fate::Whole);
-                        let bit = located.first_bit + (n * step * usize::from(self.bits)) as u64;
+                        let bit = located.first_bit + n as u64 * located.step_bits;
                         let of_last = match run.fate {
                             Fate::Whole => {
                                 let samples = self.samples(memory, bit, window);
@@ -205,6 +225,18 @@ fn lent_samples_give_the_frames_of_kept_ones() {
             compare(&name, parameters, &[whole, lossy]);
         }
     }
+}
+
+#[test]
+fn of_long_frames_only_what_is_around_their_ends_is_copied() {
+    let frames = 8;
+    let samples = noise(4, frames * 8192, 300.0, 10);
+    let pol = Digitised { frame_samples: 8192, ..Digitised::new(samples) };
+    let parameters = json!({"channels": 64, "spectra_per_frame": 64, "taps": 4});
+    let out = chain::drive(&Lent(kind(parameters)), &[pol.port()], vec![pol.frames()]);
+    assert_eq!(out.count("copies_to_histories"), 0);
+    // The end of one frame and the begin of the next.
+    assert_eq!(out.count("copies_to_seams"), 2 * (frames as u64 - 1));
 }
 
 #[test]
