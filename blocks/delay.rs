@@ -196,16 +196,20 @@ impl DelayModel {
         });
     }
 
-    /// The delays for `count` spectra from timestamp `start` on, `step` apart.
-    pub fn each(&self, start: u64, step: u64, count: usize) -> impl Iterator<Item = Delay> {
-        let first = self.at(start);
+    /// The delay for all timestamps from `start` up to `end`, if it does not change.
+    #[must_use]
+    pub fn constant(&self, start: u64, end: u64) -> Option<Delay> {
         let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
-        let end = start + step * count as u64;
         let in_force = self.pieces.partition_point(|piece| piece.from <= start);
         let is_constant = !self.pieces[..in_force].last().is_some_and(changes)
             && self.pieces.get(in_force).is_none_or(|next| next.from >= end);
-        // Mostly nothing moves, and there are tens of thousands of spectra to a frame.
-        (0..count as u64).map(move |n| if is_constant { first } else { self.at(start + n * step) })
+        is_constant.then(|| self.at(start))
+    }
+
+    /// The delays for `count` spectra from timestamp `start` on, `step` apart.
+    pub fn each(&self, start: u64, step: u64, count: usize) -> impl Iterator<Item = Delay> {
+        let constant = self.constant(start, start + step * count as u64);
+        (0..count as u64).map(move |n| constant.unwrap_or_else(|| self.at(start + n * step)))
     }
 
     /// The delay for the spectrum with timestamp `t`.

@@ -129,9 +129,17 @@ impl TwoPass {
         let list = self.delays.host_mut(slot);
         let rows = list.len() / 2;
         let (phases, fine) = list.split_at_mut(rows);
-        let delays = schedule.pols.iter().flat_map(|pol| &pol.delays);
-        for ((phase, fine), delay) in phases.iter_mut().zip(fine).zip(delays) {
-            (*phase, *fine) = (delay.phase_turns as f32, delay.fine_samples as f32);
+        let spectra = schedule.sizes.spectra;
+        let lists = phases.chunks_exact_mut(spectra).zip(fine.chunks_exact_mut(spectra));
+        for (pol, (phases, fine)) in schedule.pols.iter().zip(lists) {
+            if let Some(delay) = pol.constant_delay {
+                phases.fill(delay.phase_turns as f32);
+                fine.fill(delay.fine_samples as f32);
+                continue;
+            }
+            for ((phase, fine), delay) in phases.iter_mut().zip(fine).zip(&pol.delays) {
+                (*phase, *fine) = (delay.phase_turns as f32, delay.fine_samples as f32);
+            }
         }
     }
 

@@ -70,6 +70,8 @@ pub struct Pol<S> {
     subsampling: u64,
     frame_samples: usize,
     heap_samples: usize,
+    /// Spectra of an output frame.
+    spectra: usize,
     pub history: History,
     pub store: S,
     /// The frame being stored, and how many of its samples have been.
@@ -83,6 +85,9 @@ pub struct Pol<S> {
     pub done: usize,
     /// For each spectrum of the output frame, if there is a model.
     pub delays: Vec<Delay>,
+    /// The delay of all of them, if it does not change: mostly nothing moves, and there are tens of thousands of
+    /// spectra to a frame.
+    pub constant_delay: Option<Delay>,
 }
 
 impl<S: Store> Pol<S> {
@@ -101,6 +106,7 @@ impl<S: Store> Pol<S> {
             subsampling: subsampling as u64,
             frame_samples: input.elements(),
             heap_samples: input.elements() / input.validity.units(),
+            spectra: sizes.spectra,
             history: History::new(capacity, 0),
             store,
             frame: None,
@@ -109,6 +115,7 @@ impl<S: Store> Pol<S> {
             ended: false,
             done: 0,
             delays: Vec::with_capacity(sizes.spectra),
+            constant_delay: None,
         }
     }
 
@@ -125,7 +132,12 @@ impl<S: Store> Pol<S> {
         self.done = 0;
         let Some(model) = &mut self.model else { return };
         model.forget_before(start);
-        let spectra = self.delays.capacity();
+        let spectra = self.spectra;
+        let constant = model.constant(start, start + step * spectra as u64);
+        if constant.is_some() && constant == self.constant_delay {
+            return;
+        }
+        self.constant_delay = constant;
         self.delays.clear();
         self.delays.extend(model.each(start, step, spectra));
     }
@@ -138,6 +150,9 @@ impl<S: Store> Pol<S> {
 
     /// How many spectra from number `first` on have its coarse delay, at most `most`.
     pub fn same_coarse(&self, first: usize, most: usize) -> usize {
+        if self.constant_delay.is_some() {
+            return most;
+        }
         let Some(Delay { coarse_samples: coarse, .. }) = self.delays.get(first).copied() else {
             return most;
         };
