@@ -74,21 +74,24 @@ type ByBlock = Arc<HashMap<String, Rates>>;
 pub(crate) struct Live(RwLock<ByBlock>);
 
 impl Live {
-    /// The rates by name of block; empty until two looks were taken.
+    /// The rates by name of block; empty until two looks were taken while frames move.
     pub fn rates(&self) -> ByBlock {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Looks at `control` for ever; at its events too, before any are forgotten.
     pub async fn watch(&self, control: &Control, events: &EventCounts) {
-        let mut before = (Instant::now(), control.stats());
+        let look = || (Instant::now(), control.stats(), control.elapsed());
+        let mut before = look();
         loop {
             tokio::time::sleep(INTERVAL).await;
             events.counts(control);
-            let now = (Instant::now(), control.stats());
+            let now = look();
             let seconds = (now.0 - before.0).as_secs_f64();
+            // While a flowgraph starts, nothing that flows can be measured.
+            let measured = before.1.iter().filter(|_| !before.2.is_zero());
             let known: HashMap<&str, &BlockStats> =
-                before.1.iter().map(|stats| (stats.name.as_str(), stats)).collect();
+                measured.map(|stats| (stats.name.as_str(), stats)).collect();
             let mut peaks: HashMap<String, Vec<usize>> =
                 control.take_queue_peaks().into_iter().collect();
             let rates = now.1.iter().filter_map(|stats| {

@@ -12,7 +12,7 @@ use ureq::http::Method;
 /// Records an output of a running flowgraph around a request or an event; lists recorders without one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples: fxgraph record 'f[0].pfb' after_seconds=10\n          \
-                  fxgraph record receive.pol0 before_seconds=2 after_seconds=1 'trigger={events: {}}'\n          \
+                  fxgraph record 'digitiser[0].pol0' before_seconds=2 after_seconds=1 'trigger={events: {}}'\n          \
                   fxgraph record --trigger 1")]
 pub struct Record {
     /// The output; the port may be left out if there is one

@@ -41,7 +41,7 @@ export function show(flowgraph, blocks) {
   at("stop").disabled = !ends;
   at("abort").disabled = !(ends || flowgraph.state === "draining");
   morph(at("summary"), [...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
-    item("for", format.seconds(flowgraph.elapsed_seconds), "time since frames began to move"),
+    item("for", flowgraph.elapsed_seconds > 0 ? format.seconds(flowgraph.elapsed_seconds) : "-", "time since frames began to move"),
     item("config", flowgraph.config_id.slice(0, 8), `configuration ${flowgraph.config_id}, as headers of frames carry it`, "id"),
   ]);
   morph(at("version"), [`fxgraph ${flowgraph.version}`]);

@@ -33,7 +33,7 @@ use view::{View, Views};
 
 /// Looks at what an output of a running flowgraph carries: figures, a plot, or a frame for NumPy
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples: fxgraph tap source.pol0 --plot --follow\n          \
+#[command(after_help = "Examples: fxgraph tap 'digitiser[0].pol0' --plot --follow\n          \
                   fxgraph tap x --view visibility --select baseline=2\n          \
                   fxgraph tap 'f[0].pfb' --save frame.npy")]
 pub struct Tap {

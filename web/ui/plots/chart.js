@@ -53,13 +53,13 @@ export class Chart {
       ...(this.bars && { paths: uPlot.paths.bars({ size: [1, 100], gap: 0 }), fill: () => seriesColour(index) }),
     });
     this.#plot = new uPlot({
-      width: Math.max(100, this.element.clientWidth), height: this.height, padding: [8, 10, 0, 0],
+      width: Math.max(100, this.element.clientWidth), height: this.height, padding: [8, 18, 0, 0],
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false } },
       legend: { show: false }, hooks: { setCursor: [() => this.#key()] },
       scales: { x: { time: false }, y: { range: isAngle ? [-180, 180] : (_, low, high) => this.scale(low, high) } },
       axes: [
         { ...axis, size: 26, space: 72, values: (_, places, index, space, step) => ticks(places, step, this.#x.unit) },
-        { ...axis, size: 48, ...(isAngle && { splits: () => [-180, -90, 0, 90, 180] }), values: (_, values, index, space, step) => ticks(values, step, "") },
+        { ...axis, size: 48, space: 24, ...(isAngle && { splits: () => [-180, -90, 0, 90, 180] }), values: (_, values, index, space, step) => ticks(values, step, "") },
       ],
       series: [
         {},
