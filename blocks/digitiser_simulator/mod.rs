@@ -191,7 +191,12 @@ impl DigitiserSimulator {
                 )
                 .help(format!("{} is the nearest multiple of 8", nearest(heap, 8))),
             );
-        } else if frame == 0 || frame > MAX_FRAME || !frame.is_multiple_of(heap) {
+        } else if frame > MAX_FRAME {
+            refusals.push(
+                refuse("samples_per_frame", format!("a frame of {frame} samples is too long"))
+                    .help(format!("the most is {MAX_FRAME}")),
+            );
+        } else if frame == 0 || !frame.is_multiple_of(heap) {
             refusals.push(
                 refuse(
                     "samples_per_frame",
@@ -206,7 +211,11 @@ impl DigitiserSimulator {
         let fits = frame > 0
             && period > 0
             && (period.is_multiple_of(frame) || frame.is_multiple_of(period));
-        if period == 0 || period > MAX_PERIOD || !period.is_multiple_of(8) || !fits {
+        if period > MAX_PERIOD {
+            let message = format!("a period of {period} samples is more than is kept in memory");
+            refusals
+                .push(refuse("period_samples", message).help(format!("the most is {MAX_PERIOD}")));
+        } else if period == 0 || !period.is_multiple_of(8) || !fits {
             refusals.push(
                 refuse(
                     "period_samples",
@@ -215,7 +224,7 @@ impl DigitiserSimulator {
                 .note(At::Parameter("samples_per_frame"), "the length of a frame comes from here")
                 .help(format!(
                     "{} is the nearest; the most is {MAX_PERIOD}",
-                    nearest(period.min(MAX_PERIOD), frame.clamp(8, MAX_PERIOD))
+                    nearest(period, frame.clamp(8, MAX_PERIOD))
                 )),
             );
         }

@@ -262,6 +262,11 @@ fn bad_parameters_are_refused_all_at_once_with_help() {
         "samples_per_frame": u64::MAX, "samples_per_heap": u64::MAX, "period_samples": u64::MAX,
     }));
     assert!(huge.ports(&[]).is_err());
+    let long =
+        parameters(json!({"samples_per_frame": u64::MAX - 4095, "period_samples": u64::MAX - 7}));
+    let told = long.ports(&[]).unwrap_err();
+    assert!(told.iter().any(|one| one.message.contains("is too long")), "{told:?}");
+    assert!(told.iter().any(|one| one.message.contains("more than is kept in memory")), "{told:?}");
     let zero =
         parameters(json!({"samples_per_frame": 0, "samples_per_heap": 0, "period_samples": 0}));
     assert!(zero.ports(&[]).is_err());

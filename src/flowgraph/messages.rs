@@ -289,6 +289,7 @@ fn ledger_of_values_that_cannot_be_read() {
         "{taps: }",
         "{taps: [1]}",
         "{taps: \"16\"}",
+        "{taps: 16 taps}",
         "{taps: 1e3}",
         "{taps: 16, window: han}",
         "{taps: 16, window: 3}",

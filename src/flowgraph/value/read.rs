@@ -177,9 +177,28 @@ impl de::Error for ReadError {
     }
 }
 
+/// Whether `text` is a number with something like a unit behind it: `1 MHz`, `10ms`.
+fn has_unit(text: &str) -> bool {
+    let is_digit = |letter: char| letter.is_ascii_digit() || "+-._".contains(letter);
+    let unit = text.trim_start_matches(is_digit);
+    let number = &text[..text.len() - unit.len()];
+    let unit = unit.trim_start();
+    number.contains(|letter: char| letter.is_ascii_digit())
+        && unit.starts_with(|letter: char| letter.is_alphabetic() || "%°".contains(letter))
+        && !unit.contains(char::is_whitespace)
+}
+
 impl Reader<'_> {
     fn expected(self, expected: &str) -> ReadError {
-        ReadError::expected(expected, &self.node.value.quoted()).at(self.node.span)
+        let mut error = ReadError::expected(expected, &self.node.value.quoted());
+        if let Value::Text(text) = &self.node.value
+            && expected.ends_with("number")
+            && has_unit(text)
+        {
+            let help = "give the number alone, in the unit that the name of the parameter says";
+            error.help = Some(help.to_owned());
+        }
+        error.at(self.node.span)
     }
 
     /// The whole number here, if it lies from `low` to `high`.
