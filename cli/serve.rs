@@ -44,7 +44,7 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", requires = "listen")]
     recordings: Option<PathBuf>,
 
-    /// Bytes that all files in that folder may take, in GB
+    /// Bytes that all files in that folder may take, in GB; of its disk, 1 GB is left free in any case
     #[arg(long, value_name = "GB", requires = "recordings", default_value_t = 100.0)]
     recordings_limit: f64,
 

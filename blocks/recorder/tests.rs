@@ -97,7 +97,7 @@ fn a_folder_that_cannot_be_written_is_named_before_anything_runs() {
 fn a_full_disk_fails_the_block_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Trigger::Start);
-    options.budget = Some(Arc::new(fxgraph::recording::Budget::new(20, 0)));
+    options.budget = Some(Arc::new(fxgraph::recording::Budget::new(folder.path(), 20, 0, 0)));
     let (env, done) = run(options, 30);
     let error = done.unwrap_err().to_string();
     assert!(error.contains("limit of 20 bytes"), "{error}");

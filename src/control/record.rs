@@ -27,6 +27,8 @@ const MOST_LETTERS: usize = 128;
 /// frames at least and at most.
 const LENT_BYTES: usize = 64 << 20;
 const LENT_FRAMES: (usize, usize) = (4, 64);
+/// What recordings leave free of their disk, for everything else that writes there.
+const LEFT_FREE_BYTES: u64 = 1_000_000_000;
 /// How often a reader looks whether it is to end.
 const TICK: Duration = Duration::from_millis(50);
 /// How often lost frames are told of.
@@ -72,6 +74,9 @@ pub enum RecordError {
     /// The output cannot be read.
     #[error(transparent)]
     Tap(#[from] TapError),
+    /// The disk has no room for it, or recordings may take no more.
+    #[error("{}", with_causes(.0))]
+    Room(BlockError),
     /// Files cannot be written or removed.
     #[error("{}", with_causes(.0))]
     Files(BlockError),
@@ -88,14 +93,14 @@ pub enum RecordError {
 
 impl Control {
     /// Lets recordings be asked for: files in `folder`, which is made, up to `most_bytes` with those that are
-    /// there already. The first call counts.
+    /// there already, and as long as its disk keeps 1 GB free. The first call counts.
     pub fn allow_recordings(&self, folder: &Path, most_bytes: u64) -> Result<(), BlockError> {
         try_folder(&folder.join("x"))?;
         let cannot = |error: io::Error| {
             BlockError::new(format!("cannot read {}", folder.display())).because(error)
         };
         let used = folder_bytes(folder).map_err(cannot)?;
-        let budget = Arc::new(Budget::new(most_bytes, used));
+        let budget = Arc::new(Budget::new(folder, most_bytes, used, LEFT_FREE_BYTES));
         // A second call changes nothing.
         let _ = self.0.recordings.set(Place { folder: folder.to_owned(), budget });
         Ok(())
@@ -151,6 +156,7 @@ impl Control {
         if !refusals.is_empty() {
             return Err(RecordError::Refused(refusals));
         }
+        place.budget.begin(port.frame_bytes() as u64).map_err(RecordError::Room)?;
         let needed = options.memory_bytes(&port).unwrap_or(usize::MAX);
         let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
         let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);

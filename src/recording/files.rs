@@ -142,6 +142,12 @@ impl RecordingWriter {
         arrays.chain([side]).collect()
     }
 
+    /// Whether its arrays are put together to an archive when it is closed.
+    #[must_use]
+    pub fn is_archive(&self) -> bool {
+        self.parts.is_some()
+    }
+
     fn name_array(&mut self, name: &str) {
         let file = array_path(&self.path, self.parts.as_deref(), name);
         let file_name = file.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -13,12 +13,14 @@
 //! - [`side_file`]: what the arrays are
 //! - `files`: a recording that grows
 //! - `options`: what is asked of a recorder
+//! - `budget`: what recordings may take of a disk
 //! - `ring`: the newest frames of a stream in memory
 //! - `recorder`: what of a stream is recorded, and when
 //! - `writing`: its thread, from memory to files
 //! - `recorders`: those of a run
 
 pub mod array;
+mod budget;
 mod files;
 mod options;
 mod recorder;
@@ -27,8 +29,9 @@ mod ring;
 pub mod side_file;
 mod writing;
 
+pub use budget::Budget;
 pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
-pub use options::{Budget, EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger, TriggerKind};
+pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger, TriggerKind};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};
 pub use recorders::Recorders;
 pub use side_file::SideFile;

@@ -1,12 +1,12 @@
 //! What is asked of a recorder.
 
-use super::lock;
+use super::budget::Budget;
 use crate::diagnostic::codes;
 use crate::runtime::EventKind;
-use crate::{At, BlockError, PortType, Refusal};
+use crate::{At, PortType, Refusal};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What stands for the first timestamp in a path.
 pub const PLACEHOLDER: &str = "{timestamp}";
@@ -36,39 +36,6 @@ pub struct RecorderOptions {
     #[serde(skip)]
     #[schemars(skip)]
     pub budget: Option<Arc<Budget>>,
-}
-
-/// Bytes that several recorders may write together.
-#[derive(Debug)]
-pub struct Budget {
-    most_bytes: u64,
-    used_bytes: Mutex<u64>,
-}
-
-impl Budget {
-    /// `most_bytes`, of which `used_bytes` are used.
-    #[must_use]
-    pub fn new(most_bytes: u64, used_bytes: u64) -> Self {
-        Self { most_bytes, used_bytes: Mutex::new(used_bytes) }
-    }
-
-    /// Takes `bytes` of it, if so many are left.
-    pub(super) fn take(&self, bytes: u64) -> Result<(), BlockError> {
-        let mut used = lock(&self.used_bytes);
-        if used.saturating_add(bytes) > self.most_bytes {
-            let text =
-                format!("the recordings have reached their limit of {} bytes", self.most_bytes);
-            return Err(BlockError::new(text));
-        }
-        *used += bytes;
-        Ok(())
-    }
-
-    /// Gives back what files took that are gone.
-    pub fn free(&self, bytes: u64) {
-        let mut used = lock(&self.used_bytes);
-        *used = used.saturating_sub(bytes);
-    }
 }
 
 /// What a recording begins with.

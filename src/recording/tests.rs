@@ -183,13 +183,25 @@ fn what_stands_in_files_when_there_is_no_more_room_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Trigger::Start);
     options.after_seconds = None;
-    options.budget = Some(Arc::new(Budget::new(1025, 1000)));
+    options.budget = Some(Arc::new(Budget::new(folder.path(), 1025, 1000, 0)));
     let (recorder, ..) = start(options);
     (0..3).for_each(|n| push(&recorder, n));
     assert_eq!(recorded(&recorder), [[0, 1]]);
     let status = recorder.status();
     assert_eq!(status.state, RecorderState::Failed);
     assert_eq!(status.fault.unwrap(), "the recordings have reached their limit of 1025 bytes");
+}
+
+#[test]
+fn a_disk_is_not_filled_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), Trigger::Start);
+    options.budget = Some(Arc::new(Budget::new(folder.path(), u64::MAX, 0, u64::MAX)));
+    let (recorder, ..) = start(options);
+    push(&recorder, 0);
+    recorder.join();
+    let fault = recorder.status().fault.unwrap();
+    assert!(fault.contains("is nearly full") && fault.contains("bytes are free"), "{fault}");
 }
 
 #[test]

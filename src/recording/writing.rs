@@ -95,17 +95,17 @@ impl Recorder {
             *open = Some(self.open(timestamp, cause)?);
         }
         let Some(Open { writer, recorded, .. }) = open else { return Ok(true) };
+        let bytes = frame.payload.len() as u64;
         if let Some(budget) = &self.0.options.budget {
-            budget.take(frame.payload.len() as u64)?;
+            budget.take(bytes, writer.is_archive())?;
         }
         writer.append(&frame.header, &frame.payload)?;
         recorded.frames += 1;
         recorded.lost += lost;
-        recorded.bytes += frame.payload.len() as u64;
+        recorded.bytes += bytes;
         recorded.timestamps.1 = timestamp;
         self.0.written.add(1);
-        let next = recorded.bytes + frame.payload.len() as u64;
-        let is_full = self.0.options.max_bytes.is_some_and(|most| next > most);
+        let is_full = self.0.options.max_bytes.is_some_and(|most| recorded.bytes + bytes > most);
         if is_full {
             self.state().ring.close();
         }
@@ -131,7 +131,12 @@ impl Recorder {
     fn close(&self, open: Open) -> Result<(), BlockError> {
         let Open { writer, mut recorded } = open;
         recorded.files = writer.files();
-        writer.close(true)?;
+        let is_archive = writer.is_archive();
+        let closed = writer.close(true);
+        if let Some(budget) = self.0.options.budget.as_ref().filter(|_| is_archive) {
+            budget.settle(recorded.bytes);
+        }
+        closed?;
         let lost = match recorded.lost {
             0 => String::new(),
             lost => format!(", {lost} lost because the disk is too slow"),

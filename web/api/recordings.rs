@@ -112,6 +112,9 @@ impl From<RecordError> for Problem {
             RecordError::Memory { .. } => {
                 with(StatusCode::SERVICE_UNAVAILABLE).help("ask for a shorter `before_seconds`")
             }
+            RecordError::Room(_) => with(StatusCode::INSUFFICIENT_STORAGE).help(
+                "delete recordings that are done with, or give `--recordings` another folder",
+            ),
             RecordError::Files(_) => with(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
@@ -159,6 +162,7 @@ pub(super) async fn get(
         (status = 429, description = "there are too many recorders"),
         (status = 500, description = "the device cannot be read, or no thread was to be had"),
         (status = 503, description = "the block was busy, or there is no memory for the frames"),
+        (status = 507, description = "recordings may take no more of the disk"),
     ))]
 pub(super) async fn start(
     State(app): State<App>,

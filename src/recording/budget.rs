@@ -1,0 +1,129 @@
+//! What recordings may take of a disk.
+
+use super::lock;
+use crate::BlockError;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Bytes that several recorders may write together into one folder.
+#[derive(Debug)]
+pub struct Budget {
+    folder: PathBuf,
+    most_bytes: u64,
+    left_free_bytes: u64,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    /// Of files that are there.
+    used_bytes: u64,
+    /// That archives will need once more while they are put together.
+    owed_bytes: u64,
+}
+
+impl Budget {
+    /// `most_bytes` in `folder`, of which `used_bytes` are used; of its disk, `left_free_bytes` are left to others.
+    #[must_use]
+    pub fn new(folder: &Path, most_bytes: u64, used_bytes: u64, left_free_bytes: u64) -> Self {
+        let taken = Mutex::new(Taken { used_bytes, owed_bytes: 0 });
+        Self { folder: folder.to_owned(), most_bytes, left_free_bytes, taken }
+    }
+
+    /// Whether `bytes` more can be written, and `owed_bytes` more for a moment.
+    fn admits(&self, taken: &Taken, bytes: u64, owed_bytes: u64) -> Result<(), BlockError> {
+        if taken.used_bytes.saturating_add(bytes) > self.most_bytes {
+            let text =
+                format!("the recordings have reached their limit of {} bytes", self.most_bytes);
+            return Err(BlockError::new(text));
+        }
+        let needed = bytes.saturating_add(taken.owed_bytes).saturating_add(owed_bytes);
+        match free_bytes(&self.folder) {
+            Some(free) if free.saturating_sub(needed) < self.left_free_bytes => {
+                Err(BlockError::new(format!(
+                    "the disk of {} is nearly full: {free} bytes are free, and recordings leave {}",
+                    self.folder.display(),
+                    self.left_free_bytes
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a recording whose frames have `frame_bytes` can begin.
+    pub fn begin(&self, frame_bytes: u64) -> Result<(), BlockError> {
+        self.admits(&lock(&self.taken), frame_bytes, frame_bytes)
+    }
+
+    /// Takes `bytes` of it, if so many are left; with `is_archived`, the disk has to have room for them a second
+    /// time, until they are [settled](Self::settle).
+    pub(super) fn take(&self, bytes: u64, is_archived: bool) -> Result<(), BlockError> {
+        let mut taken = lock(&self.taken);
+        let owed_bytes = if is_archived { bytes } else { 0 };
+        self.admits(&taken, bytes, owed_bytes)?;
+        taken.used_bytes += bytes;
+        taken.owed_bytes += owed_bytes;
+        Ok(())
+    }
+
+    /// An archive of `bytes` has been put together, or never will be.
+    pub(super) fn settle(&self, bytes: u64) {
+        let mut taken = lock(&self.taken);
+        taken.owed_bytes = taken.owed_bytes.saturating_sub(bytes);
+    }
+
+    /// Gives back what files took that are gone.
+    pub fn free(&self, bytes: u64) {
+        let mut taken = lock(&self.taken);
+        taken.used_bytes = taken.used_bytes.saturating_sub(bytes);
+    }
+}
+
+/// Bytes that this process may still write to the disk of `folder`; `None` where nobody says.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_others_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = free_bytes(folder.path()).unwrap();
+        assert!(free > 0);
+        let with = |left_free| Budget::new(folder.path(), u64::MAX, 0, left_free);
+        let said = with(u64::MAX).take(1, false).unwrap_err().to_string();
+        assert!(said.contains("is nearly full"), "{said}");
+        // Others write on this disk too, so half of what is free is far from both ends.
+        assert!(with(free / 2).take(free / 4, false).is_ok());
+        assert!(with(free / 2).take(free / 4 * 3, false).is_err());
+        assert!(with(free / 2).take(free / 3, true).is_err(), "an archive needs it twice");
+    }
+
+    #[test]
+    fn an_archive_needs_its_room_twice_until_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = free_bytes(folder.path()).unwrap();
+        let budget = Budget::new(folder.path(), u64::MAX, 0, free / 2);
+        budget.take(free / 6, true).unwrap();
+        // Nothing was written, so the disk is as before.
+        assert!(budget.begin(free / 6 + free / 12).is_err());
+        budget.settle(free / 6);
+        assert!(budget.begin(free / 6).is_ok());
+    }
+
+    #[test]
+    fn files_that_are_gone_count_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let budget = Budget::new(folder.path(), 100, 30, 0);
+        budget.take(60, false).unwrap();
+        let said = budget.take(20, false).unwrap_err().to_string();
+        assert_eq!(said, "the recordings have reached their limit of 100 bytes");
+        budget.free(60);
+        assert!(budget.take(20, false).is_ok());
+    }
+}
