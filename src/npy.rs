@@ -31,6 +31,29 @@ pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
     }
 }
 
+/// Types of elements that one value of an array is.
+const PLAIN: [Dtype; 10] = [
+    Dtype::U8,
+    Dtype::I8,
+    Dtype::I16,
+    Dtype::I32,
+    Dtype::I64,
+    Dtype::F16,
+    Dtype::F32,
+    Dtype::F64,
+    Dtype::Cf32,
+    Dtype::Cf64,
+];
+
+/// The type of the values of an array of NumPy type `descr`; an error names those that there are.
+pub fn dtype(descr: &str) -> Result<Dtype, String> {
+    let found = PLAIN.into_iter().find(|dtype| layout(*dtype).0 == descr);
+    found.ok_or_else(|| {
+        let known = PLAIN.map(|dtype| layout(dtype).0).join("`, `");
+        format!("values of type `{descr}` cannot be read, only `{known}`")
+    })
+}
+
 /// Shape of one frame in an array.
 #[must_use]
 pub fn frame_shape(port: &PortType) -> Vec<usize> {
@@ -75,6 +98,15 @@ pub fn array(port: &PortType, payload: &[u8]) -> Vec<u8> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_read_as_they_are_written() {
+        for dtype in PLAIN {
+            let (descr, has_parts, _) = layout(dtype);
+            assert_eq!((self::dtype(descr), has_parts), (Ok(dtype), false));
+        }
+        assert!(dtype(">f4").unwrap_err().contains("`>f4` cannot be read, only `|u1`, `|i1`"));
+    }
 
     #[test]
     fn a_header_is_what_numpy_writes() {

@@ -2,7 +2,7 @@
 
 use fxgraph::recording::{DESCRIPTION, SideFile};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use zip::{CompressionMethod, ZipArchive};
@@ -24,7 +24,16 @@ pub fn side_file(path: &Path) -> Result<SideFile, String> {
     let (file, name, length) = if let Some((file, length)) = inside(path) {
         (file, path, length)
     } else {
-        let cannot = |error| format!("cannot read {}: {error}", beside.display());
+        let cannot = |error: io::Error| match (error.kind(), path.exists()) {
+            (ErrorKind::NotFound, false) => {
+                format!("cannot read {}: there is no such file", path.display())
+            }
+            (ErrorKind::NotFound, true) => {
+                let (path, beside) = (path.display(), beside.display());
+                format!("{path} is no recording: there is no {beside} that describes it")
+            }
+            _ => format!("cannot read {}: {error}", beside.display()),
+        };
         (File::open(&beside).map_err(cannot)?, beside.as_path(), MAX_SIDE_FILE_BYTES)
     };
     let name = name.display();
@@ -44,7 +53,7 @@ fn inside(path: &Path) -> Option<(File, u64)> {
     }
     let mut file = File::open(path).ok()?;
     let (offset, length) = find(&file, DESCRIPTION).ok()?;
-    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(offset)).ok()?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset)).ok()?;
     Some((file, length))
 }
 

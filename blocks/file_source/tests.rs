@@ -114,7 +114,10 @@ fn files_that_lie_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npy");
     let name = path.display().to_string();
-    assert!(play(&source(&name)).err().unwrap().contains("a.npy.json"));
+    assert!(play(&source(&name)).err().unwrap().contains("a.npy: there is no such file"));
+    fs::write(&path, "").unwrap();
+    let alone = play(&source(&name)).err().unwrap();
+    assert!(alone.contains("is no recording") && alone.contains("a.npy.json"), "{alone}");
     record(&name, Dtype::Ci8);
     let refused = |change: &dyn Fn()| {
         change();

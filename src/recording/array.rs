@@ -125,7 +125,8 @@ impl Header {
         let mut text = vec![0u8; len];
         read(&mut text, at)?;
         let text = String::from_utf8(text).map_err(|_| "its header is not text".to_owned())?;
-        let (descr, shape) = parse_dictionary(&text).ok_or("its header cannot be understood")?;
+        let (descr, shape) =
+            parse_dictionary(&text).ok_or("it holds no plain values in C order")?;
         Ok(Self { descr, shape, data_offset: offset.saturating_add(at + len as u64) })
     }
 }

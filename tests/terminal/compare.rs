@@ -127,7 +127,45 @@ fn recordings_are_compared_by_their_times() {
     let rms = report["rms_difference"].as_f64().unwrap();
     assert!((rms - 128.0 / 2_f64.sqrt()).abs() < 1.0, "{report}");
     let missing = compare(folder.path(), &["a=a.npz", "b=c.npz"]);
-    assert_eq!(missing.status.code(), Some(78), "{}", stderr(&missing));
+    assert_eq!(missing.status.code(), Some(1), "{}", stderr(&missing));
+    assert!(stderr(&missing).contains("cannot read c.npz: there is no such file"));
+}
+
+/// Two arrays of one shape, which differ in one value, and one that stands in another order.
+const ARRAYS: &str = "
+import numpy as np
+a = np.arange(6.0).reshape(2, 3)
+b = a.astype('f4')
+b[1, 1] += 0.25
+for name, array in {'a': a, 'b': b, 'turned': np.asfortranarray(a)}.items():
+    np.save(f'{name}.npy', array)
+";
+
+#[test]
+fn arrays_of_numpy_are_compared_value_by_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut numpy = Command::new(python::python());
+    assert!(numpy.args(["-c", ARRAYS]).current_dir(folder.path()).status().unwrap().success());
+    let apart = |limit: &str| {
+        compare(folder.path(), &["a=a.npy", "b=b.npy", "--json", "--max-error", limit])
+    };
+    let output = apart("0.25");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!((&report["values_compared"], &report["values_different"]), (&6.into(), &1.into()));
+    assert_eq!(report["max_difference"], 0.25);
+    assert_eq!(report["first_difference_index"], serde_json::json!([1, 1]));
+    let more = apart("0.2");
+    assert_eq!(more.status.code(), Some(1));
+    assert!(stderr(&more).contains("more than 0.2 (`--max-error`)"), "{}", stderr(&more));
+    let said = compare(folder.path(), &["a=a.npy", "b=b.npy"]);
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("a.npy: 2 x 3 values `<f8`") && !said.contains("frames"), "{said}");
+    assert!(said.contains("first difference at [1, 1]"), "{said}");
+    let turned = compare(folder.path(), &["a=a.npy", "b=turned.npy"]);
+    assert!(stderr(&turned).contains("`turned.npy`: it holds no plain values in C order"));
+    let saved = compare(folder.path(), &["a=a.npy", "b=b.npy", "--save", "first"]);
+    assert!(stderr(&saved).contains("`--save` is for frames"), "{}", stderr(&saved));
 }
 
 #[test]

@@ -149,6 +149,7 @@ fn report(block: &str, told: Block, seen: Seen) -> Report {
         },
         frames_dropped: seen.frames_dropped,
         first_difference_timestamp: seen.first_difference_timestamp,
+        first_difference_index: None,
         ended: seen.ended,
     }
 }

@@ -3,9 +3,11 @@
 //! # Layout
 //! - [`offline`]: a flowgraph file with a second form of a block, or two recordings
 //! - [`live`]: a shadow in a running flowgraph
+//! - [`arrays`]: two arrays of NumPy
 //! - [`pairing`]: frames of two outputs, pair by pair
 //! - [`report`]: what it showed
 
+mod arrays;
 mod live;
 mod offline;
 mod pairing;
@@ -17,6 +19,7 @@ use crate::failure::{Failure, judge};
 use crate::flowgraph::{Target, parse_setting};
 use crate::terminal::Terminal;
 use crate::units;
+use arrays::is_plain;
 use fxgraph::flowgraph::Setting;
 use fxgraph::npy;
 use offline::Limits;
@@ -24,22 +27,26 @@ use pairing::First;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Holds two forms of a block, or two recordings, against each other: what they make, how fast, how large
+/// Holds two forms of a block, two recordings or two arrays against each other: what they make, how fast, how large
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "fxgraph compare [OPTIONS] FILE a=BLOCK b=FORM\n       \
                       fxgraph compare [OPTIONS] a=BLOCK b=FORM\n       \
-                      fxgraph compare [OPTIONS] a=RECORDING b=RECORDING",
+                      fxgraph compare [OPTIONS] a=RECORDING b=RECORDING\n       \
+                      fxgraph compare [OPTIONS] a=ARRAY b=ARRAY",
     after_help = "With FILE, every frame of the flowgraph in it goes through both forms. Without, the flowgraph at \
                   `--connect` gets a shadow, which drops its own frames where it is too slow, until SIGINT \
-                  comes or `--duration` is over.\n\n\
+                  comes or `--duration` is over. Frames of recordings are compared that have one time and one \
+                  validity. An array is a .npy file without a description beside it, as NumPy, `fxgraph tap --save` \
+                  and `--save` write it; the two have one shape, and may have different types of values.\n\n\
                   Examples: fxgraph compare flowgraphs/01_first_light.yaml a=x b='{parameters: {threads: 2}}'\n          \
                   fxgraph compare a=x b='{implementation: tensor_core}' --duration 1m\n          \
-                  fxgraph compare a=before.npz b=after.npz --max-error 0"
+                  fxgraph compare a=before.npz b=after.npz --max-error 0\n          \
+                  fxgraph compare a=frame.npy b=expected.npy --max-error 1e-6"
 )]
 pub struct Compare {
-    /// Flowgraph file, if none runs; `a=` a block or a recording (.npy, .npz); `b=` what is different
-    /// about the block's second form, as `shadow:` has it, or another recording
+    /// Flowgraph file, if none runs; `a=` a block, a recording (.npy, .npz) or an array (.npy); `b=` what is
+    /// different about the block's second form, as `shadow:` has it, or another recording or array
     #[arg(required = true, num_args = 2..=3, value_name = "WHAT")]
     what: Vec<String>,
 
@@ -51,7 +58,7 @@ pub struct Compare {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
 
-    /// Stops at the first frame that differs
+    /// Stops at the first frame that differs, or the first value of an array
     #[arg(long)]
     stop_at_first_difference: bool,
 
@@ -76,6 +83,7 @@ enum What<'a> {
     Forms { file: &'a Path, block: &'a str, form: &'a str },
     Shadow { block: &'a str, form: &'a str },
     Recordings([&'a Path; 2]),
+    Arrays([&'a Path; 2]),
 }
 
 impl<'a> What<'a> {
@@ -92,7 +100,14 @@ impl<'a> What<'a> {
         };
         Some(match file {
             Some(file) => Self::Forms { file, block: a, form: b },
-            None if is_recording(a) && is_recording(b) => Self::Recordings([a, b].map(Path::new)),
+            None if is_recording(a) && is_recording(b) => {
+                let files = [a, b].map(Path::new);
+                let is_npy =
+                    |file: &Path| file.extension().is_some_and(|extension| extension == "npy");
+                // The payloads of a recording are an array too.
+                let are_arrays = files.into_iter().all(is_npy) && files.into_iter().any(is_plain);
+                if are_arrays { Self::Arrays(files) } else { Self::Recordings(files) }
+            }
             None => Self::Shadow { block: a, form: b },
         })
     }
@@ -117,11 +132,19 @@ impl Compare {
             What::Forms { file, block, form } => {
                 let target = Target { file: file.to_owned(), set: self.set.clone() };
                 let (report, first) = offline::forms(&target, block, form, limits, terminal)?;
-                (report, first.as_ref().map(arrays))
+                (report, first.as_ref().map(saved))
             }
             What::Recordings(files) => {
                 let (report, first) = offline::recordings(files, limits, terminal)?;
-                (report, first.as_ref().map(arrays))
+                (report, first.as_ref().map(saved))
+            }
+            What::Arrays(files) => {
+                if self.save.is_some() {
+                    return Err(Failure::failed(
+                        "`--save` is for frames; arrays are files already",
+                    ));
+                }
+                (arrays::arrays(files, self.stop_at_first_difference)?, None)
             }
             What::Shadow { block, form } => {
                 let form =
@@ -145,7 +168,7 @@ impl Compare {
 }
 
 /// The first pair that differs, for NumPy.
-fn arrays(first: &First) -> live::Pair {
+fn saved(first: &First) -> live::Pair {
     [0, 1].map(|side| npy::array(&first.port, &first.payloads[side]))
 }
 
@@ -170,6 +193,7 @@ mod tests {
             What::Forms { file, block, form } => format!("{} {block} {form}", file.display()),
             What::Shadow { block, form } => format!("{block} {form}"),
             What::Recordings([a, b]) => format!("{} and {}", a.display(), b.display()),
+            What::Arrays([a, b]) => format!("arrays {} and {}", a.display(), b.display()),
         })
     }
 
@@ -178,6 +202,7 @@ mod tests {
         assert_eq!(of(&["x.yaml", "a=x", "b={k: 1}"]).unwrap(), "x.yaml x {k: 1}");
         assert_eq!(of(&["a=f[0].pfb", "b={k: 1}"]).unwrap(), "f[0].pfb {k: 1}");
         assert_eq!(of(&["a=1.npy", "b=out/2.npz"]).unwrap(), "1.npy and out/2.npz");
+        assert_eq!(of(&["a=1.npy", "b=2.npy"]).unwrap(), "arrays 1.npy and 2.npy");
         for wrong in [&["a=x"][..], &["b=x", "a=y"], &["a=x", "y"], &["x", "y", "z", "a=b"]] {
             assert_eq!(of(wrong), None, "{wrong:?}");
         }

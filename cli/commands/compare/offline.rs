@@ -3,14 +3,15 @@
 
 use super::pairing::{First, Found, Pairing};
 use super::report::{Report, Side};
+use crate::client::with_help;
 use crate::commands::run::options;
 use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::units;
-use fxgraph::diagnostic::{Severity, render_all};
-use fxgraph::flowgraph::{Changed, Loaded, Plan, load_text};
+use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
+use fxgraph::flowgraph::{Changed, Plan, load_text};
 use fxgraph::memory;
 use fxgraph::runtime::{BlockStats, Prepared};
 use serde_json::json;
@@ -63,9 +64,10 @@ pub fn recordings(
     let text = json!({"flowgraph": "compare", "blocks": {"a": block(a), "b": block(b)}});
     // Beside no file: the paths are those of the working directory.
     let loaded = load_text("recordings", &text.to_string(), &[], &flowgraph::registry());
-    let Loaded { sources, result, .. } = loaded;
-    let plan = result.map_err(|problems| {
-        Failure::Configuration(render_all(&problems, &sources, flowgraph::style(terminal)))
+    // Nobody wrote that text, so places in it say nothing.
+    let plan = loaded.result.map_err(|problems| {
+        let said = |one: &Diagnostic| with_help(&one.message, one.help.iter().map(String::as_str));
+        Failure::Failed(problems.iter().map(said).collect())
     })?;
     let carries = |block: usize| &plan.blocks[block].ports.outputs[0];
     if carries(0) != carries(1) {
@@ -165,6 +167,7 @@ fn report((a, b): (Side, Side), found: &Found) -> Report {
         difference: found.difference,
         frames_dropped: 0,
         first_difference_timestamp: found.first.as_ref().map(|first| first.timestamp),
+        first_difference_index: None,
         ended: None,
     }
 }

@@ -28,6 +28,8 @@ pub struct Report {
     pub frames_dropped: u64,
     /// Time of the first pair that differs, in ADC samples.
     pub first_difference_timestamp: Option<u64>,
+    /// Place of the first value that differs, where two arrays are compared.
+    pub first_difference_index: Option<Vec<u64>>,
     /// Why it ended before its end.
     pub ended: Option<String>,
 }
@@ -56,11 +58,17 @@ impl Report {
             text += &format!("\n{}", table.finish());
         }
         let StreamDifference { frames, frames_different, frames_alone, values } = self.difference;
+        text.push('\n');
+        // Arrays have none.
+        if frames + frames_alone + self.frames_dropped > 0 {
+            text += &format!(
+                "{frames} frames compared, {frames_different} different{}{}\n",
+                others("without counterpart", frames_alone),
+                others("dropped", self.frames_dropped),
+            );
+        }
         text += &format!(
-            "\n{frames} frames compared, {frames_different} different{}{}\n{} values compared, {} \
-             different ({})\n",
-            others("without counterpart", frames_alone),
-            others("dropped", self.frames_dropped),
+            "{} values compared, {} different ({})\n",
             values.values,
             values.values_different,
             share(values.share()),
@@ -74,6 +82,9 @@ impl Report {
         text += &format!("{}\n", terminal.paint(verdict, &differences));
         if let Some(timestamp) = self.first_difference_timestamp {
             text += &format!("first difference in the frame of timestamp {timestamp}\n");
+        }
+        if let Some(index) = &self.first_difference_index {
+            text += &format!("first difference at {index:?}\n");
         }
         if let Some(why) = &self.ended {
             text += &format!("it ended early: {why}\n");
@@ -104,6 +115,7 @@ impl Report {
             "max_difference": finite(values.max),
             "rms_difference": finite(values.rms()),
             "first_difference_timestamp": self.first_difference_timestamp,
+            "first_difference_index": self.first_difference_index,
             "ended": self.ended,
         })
     }
@@ -112,7 +124,8 @@ impl Report {
     pub fn verdict(&self, max_error: Option<f64>) -> Result<(), Failure> {
         let values = self.difference.values;
         if values.values == 0 {
-            let why = "nothing was compared: no frames of one time and one validity came from both";
+            let why = "nothing was compared: no frames of one time and one validity came from both, or the arrays \
+                       are empty";
             return Err(Failure::failed(why));
         }
         match max_error {
