@@ -48,7 +48,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
 fn another_flowgraph_takes_over_live_or_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TUNABLE, &[]);
-    let other = TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)");
+    let other = format!("# Louder.\n{}", TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)"));
     let said = put(&program, "?dry_run=true", &other).json();
     assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
     assert_eq!(said["blocks"][1]["way"], "nothing");
@@ -57,6 +57,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     assert!(made.json()["effective_timestamp"].as_u64().is_some());
     let flowgraph = program.get("/api/v1/flowgraph").json();
     assert_eq!(flowgraph["config_hash"], said["config_hash"]);
+    assert_eq!(flowgraph["written_yaml"], other);
 
     let larger = other.replace("  b: {kind: null_sink, input: source.pol1}\n", "")
         + "  c: {kind: null_sink, input: source.pol1}\n";
@@ -76,6 +77,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
         std::thread::sleep(Duration::from_millis(20));
     }
     program.wait("running");
+    assert_eq!(program.get("/api/v1/flowgraph").json()["written_yaml"], larger);
 
     // What is right and cannot be had when it comes to it, a file in a file: the one before is back.
     let flawed = format!(

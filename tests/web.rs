@@ -52,6 +52,7 @@ fn a_running_flowgraph_is_told_and_stopped() {
     assert_eq!(flowgraph["state"], "running");
     assert_eq!(flowgraph["parameters"][0]["value"], 4096);
     assert!(flowgraph["resolved_yaml"].as_str().unwrap().contains("len: 4096"));
+    assert!(flowgraph["written_yaml"].is_null(), "the text says another length");
     let edge = &flowgraph["graph"]["edges"][0];
     assert_eq!((&edge["from"], &edge["to"]), (&"source".into(), &"sink".into()));
     assert!(flowgraph["limited_by"]["text"].as_str().unwrap().starts_with("limited by "));

@@ -2,10 +2,11 @@
 
 use super::change::differences;
 use super::{Change, Control, Difference, RetuneError, Retuned, SwapError, Way};
-use crate::flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_text};
+use crate::flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_in};
 use crate::retune::Undecided;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,11 +123,12 @@ const PARAMETERS: &str = "parameters.";
 
 impl Control {
     /// Reads and checks a whole flowgraph (YAML or JSON), and says what it takes to have it run instead:
-    /// nothing is changed yet. `set` gives its parameters as at a start, and includes are looked for in
-    /// the working directory.
+    /// nothing is changed yet. `set` gives its parameters as at a start, and includes are looked for beside
+    /// the file of the flowgraph that runs.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
         let before = self.plan();
-        let Loaded { sources, result, .. } = load_text("flowgraph", text, set, self.registry());
+        let (folder, name) = (&before.folder, Path::new("flowgraph"));
+        let Loaded { sources, result, .. } = load_in(folder, name, text, set, self.registry());
         let mut after = result.map_err(|problems| Refused { sources, problems })?;
         after.output_folder.clone_from(&before.output_folder);
         after.kernel_folder.clone_from(&before.kernel_folder);
@@ -215,6 +217,10 @@ impl Control {
             return Err(UpdateError::Outdated);
         }
         if update.blocks.iter().all(|block| block.step == Step::Same) {
+            if update.after.config_hash == update.before.config_hash {
+                // Comments may be other ones.
+                self.set_plan(Arc::new(update.before.with_head_of(&update.after)));
+            }
             return Ok(Updated::default());
         }
         // What is told of the flowgraph goes into the configuration that frames name.

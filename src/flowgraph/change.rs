@@ -262,7 +262,7 @@ impl Plan {
     /// This plan with what `other` tells of the flowgraph as a whole: its text and its parameters.
     pub(crate) fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
-        let mut plan = Self { doc, parameters, ..self.clone() };
+        let mut plan = Self { doc, parameters, written: other.written.clone(), ..self.clone() };
         load::seal(&mut plan);
         plan
     }

@@ -48,9 +48,10 @@ fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// The main file's document with the parameters and templates of all included files in it.
+/// The main file's document with the parameters and templates of all included files in it. What it includes
+/// is looked for in `folder`, what others include beside them.
 pub(super) fn gather(
-    main: u32,
+    (main, folder): (u32, &Path),
     sources: &mut Sources,
     problems: &mut Vec<Diagnostic>,
 ) -> Option<Document> {
@@ -58,6 +59,7 @@ pub(super) fn gather(
     let parameters = std::mem::take(&mut all.parameters);
     let templates = std::mem::take(&mut all.templates);
     let mut visit = Visit {
+        main: (main, folder),
         sources,
         problems,
         done: Vec::new(),
@@ -91,6 +93,8 @@ fn load_file(
 }
 
 struct Visit<'a> {
+    /// The main file, and where what it includes is looked for.
+    main: (u32, &'a Path),
     sources: &'a mut Sources,
     problems: &'a mut Vec<Diagnostic>,
     /// Files that need no second visit.
@@ -106,11 +110,11 @@ impl Visit<'_> {
     }
 
     fn includes(&mut self, file: u32, includes: &[super::value::Node], way: &mut Vec<PathBuf>) {
-        let folder = self
-            .sources
-            .get(file)
-            .and_then(|source| source.path.parent().map(Path::to_path_buf))
-            .unwrap_or_default();
+        let beside = self.sources.get(file).and_then(|source| source.path.parent());
+        let folder = match self.main {
+            (main, folder) if main == file => folder.to_path_buf(),
+            _ => beside.map(Path::to_path_buf).unwrap_or_default(),
+        };
         for node in includes {
             let Some(relative) = text(node, self.problems) else { continue };
             self.include(&folder.join(&relative), &relative, node.span, way);

@@ -41,10 +41,23 @@ pub fn load_text(
     set: &[Setting],
     registry: &Registry,
 ) -> Loaded {
+    let folder = name.as_ref().parent().unwrap_or(Path::new(""));
+    load_in(folder, name.as_ref(), text, set, registry)
+}
+
+/// [`load_text`], but includes are looked for in `folder`.
+#[must_use]
+pub fn load_in(
+    folder: &Path,
+    name: &Path,
+    text: &str,
+    set: &[Setting],
+    registry: &Registry,
+) -> Loaded {
     let mut sources = Sources::default();
-    let main = sources.add(name.as_ref(), text);
+    let main = sources.add(name, text);
     let mut problems = Vec::new();
-    let document = include::gather(main, &mut sources, &mut problems);
+    let document = include::gather((main, folder), &mut sources, &mut problems);
     let mut heads = Vec::new();
     let plan = document
         .and_then(|document| plan(&document, set, registry, &sources, &mut problems, &mut heads));
@@ -53,6 +66,10 @@ pub fn load_text(
     let result = match plan {
         Some(mut plan) if !is_wrong => {
             plan.warnings = problems;
+            folder.clone_into(&mut plan.folder);
+            if set.is_empty() {
+                plan.is_written(text);
+            }
             Ok(plan)
         }
         _ => {
@@ -114,6 +131,8 @@ fn plan(
         warnings: Vec::new(),
         resolved_yaml: "".into(),
         config_hash: String::new(),
+        written: None,
+        folder: PathBuf::new(),
         output_folder: PathBuf::new(),
         kernel_folder: None,
         tuning: Arc::default(),

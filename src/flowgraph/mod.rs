@@ -27,12 +27,13 @@ mod test_read;
 mod test_spec;
 mod transfers;
 pub mod value;
+mod written;
 
 pub use crate::runtime::assembly::{OnFault, Thread};
 pub(crate) use build::beside_frames;
 pub use build::{BuildError, Probe};
 pub use change::Changed;
-pub use load::{load, load_text};
+pub use load::{load, load_in, load_text};
 pub use parameters::{SetTo, Setting};
 pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};
 pub use retune::Refused;

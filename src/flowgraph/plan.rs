@@ -6,6 +6,7 @@ use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
 use crate::flowgraph::pending::Pending;
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
+use crate::flowgraph::written::Written;
 use crate::kind::{Configured, PortPool, Ports, Resources};
 use crate::recording::Recorders;
 use crate::runtime::assembly::{OnFault, Thread};
@@ -102,6 +103,9 @@ pub struct Plan {
     pub resolved_yaml: Arc<str>,
     /// SHA-256 over [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
     pub config_hash: String,
+    pub(super) written: Option<Written>,
+    /// The folder of its file; empty for the working directory.
+    pub folder: PathBuf,
     /// Where relative paths of files that blocks write begin; empty for the working directory.
     pub output_folder: PathBuf,
     /// Where edited kernel sources are, if anywhere.

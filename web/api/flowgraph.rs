@@ -134,6 +134,9 @@ pub(super) struct FlowgraphPage {
     graph: Graph,
     /// All of it, expanded, as YAML.
     resolved_yaml: String,
+    /// The text that it was read from, with its comments; `null` where that is not all that runs, because parameters
+    /// were set at the start or something has been changed since.
+    written_yaml: Option<String>,
 }
 
 fn graph(plan: &Plan, look: &Look) -> Graph {
@@ -216,6 +219,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         faults: app.control.failures().into_iter().map(Into::into).collect(),
         graph,
         resolved_yaml: plan.resolved_yaml.to_string(),
+        written_yaml: plan.written_yaml().map(str::to_owned),
     })
 }
 

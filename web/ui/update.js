@@ -76,14 +76,16 @@ export function update(flowgraph) {
     element: h("form", { novalidate: true, "aria-label": "another flowgraph", onsubmit: (event) => (event.preventDefault(), ask(false)) },
       h("p", { class: "note" }, "All of it is changed, or nothing. What can change while frames flow does so between two frames; what would be done is said first."),
       h("div", { class: "field" }, h("label", { for: "update-file" }, h("span", { class: "name" }, "from a file")), file),
-      h("div", { class: "field" }, h("label", { for: "update-text" }, h("span", { class: "name" }, "flowgraph, YAML"), h("span", { class: "limits" }, "as it runs, written out")), text),
+      h("div", { class: "field" }, h("label", { for: "update-text" }, h("span", { class: "name" }, "flowgraph, YAML"), h("span", { class: "limits" }, flowgraph.written_yaml ? "as it was written" : "as it runs, written out")), text),
       h("label", { class: "check" }, hold, " the flowgraph may wait for new blocks (right for files, wrong for a telescope)"),
       h("div", { class: "actions" }, check, apply), outcome),
   };
 }
 
-/// What runs as a file: its description is no part of what is resolved.
-function written({ doc, resolved_yaml: text }) {
+/// What runs as a file: the user's own text while it says that, or what is resolved, of which the description is
+/// no part.
+function written({ doc, written_yaml: own, resolved_yaml: text }) {
+  if (own) return own;
   const [first, ...rest] = text.split("\n");
   return [first, ...(doc ? [`doc: ${JSON.stringify(doc.trim())}`] : []), ...rest].join("\n");
 }

@@ -82,7 +82,9 @@ impl Alone {
 }
 
 fn tuned(plan: &Plan, tuning: &Tuning) -> Plan {
-    Plan { tuning: Arc::new(tuning.clone()), ..plan.clone() }
+    let mut plan = plan.clone();
+    plan.tuning = Arc::new(tuning.clone());
+    plan
 }
 
 /// The text of a flowgraph in which `block` stands between sources, of so many frames, and sinks.

@@ -73,6 +73,45 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
 }
 
 #[test]
+fn the_text_is_kept_as_it_was_written_while_it_says_what_runs() {
+    let (control, running) = begin("written");
+    let written = || control.plan().written_yaml().map(str::to_owned);
+    let first = text("written", 1, TOTAL, TOTAL, "");
+    assert_eq!(written().as_deref(), Some(&*first));
+    let apply = |text: &str| control.apply(&update(&control, text), LIMIT, false).unwrap();
+    for wanted in
+        [format!("# because\n{first}"), text("written", 3, TOTAL, TOTAL, "# not to forget\n")]
+    {
+        apply(&wanted);
+        assert_eq!(written(), Some(wanted));
+    }
+    let kept = written();
+    control.retune("l: {level: 4}", None, LIMIT).unwrap();
+    assert_eq!(written(), None, "the text says another level");
+    control.retune("l: {level: 3}", None, LIMIT).unwrap();
+    assert_eq!(written(), kept);
+    assert_eq!(stop(&control, running).failures, []);
+}
+
+#[test]
+fn includes_are_looked_for_beside_the_file_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("more.yaml"), "parameters: {level: 1}\n").unwrap();
+    let text = format!("include: [more.yaml]\n{}", text("beside", 1, TOTAL, TOTAL, ""));
+    let text = text.replace("level: 1", "level: \"${level}\"");
+    let file = folder.path().join("g.yaml");
+    let plan = load_text(&file, &text, &[], &registry()).result.ok().unwrap();
+    assert_eq!(plan.written_yaml(), Some(&*text));
+    let set = [crate::flowgraph::Setting::typed("level", "2")];
+    let other = load_text(&file, &text, &set, &registry()).result.ok().unwrap();
+    assert_eq!(other.written_yaml(), None, "the text alone says another level");
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    assert!(steps(&update(&control, &text)).iter().all(|(_, step)| **step == Step::Same));
+    assert_eq!(stop(&control, running).failures, []);
+}
+
+#[test]
 fn an_update_that_fails_leaves_everything_as_it_was() {
     let (control, running) = begin("half");
     flow(&control);
