@@ -20,6 +20,8 @@
 // Entries of a code are bytes >= 0. Taken as the bits of a float, v is the denormal v 2^-149, which the multiplier
 // takes as it comes; samples are scaled by 2^90 to meet it. The offset that makes entries positive is taken off the sums.
 #include "async_copy.cuh"
+#include "gnss_samples.cuh"
+#include "gnss_signals.cuh"
 #include "types.cuh"
 
 constexpr u32 VALUES = ANTENNAS_AT_ONCE * TAPS;
@@ -30,10 +32,6 @@ static_assert(SUMS <= THREADS, "each sum has a thread");
 /// Samples of a warp's round, and of a block.
 constexpr u32 WARP_SAMPLES = 32 * GROUP;
 constexpr u32 BLOCK_SAMPLES = THREADS * GROUP * ROUNDS;
-constexpr u32 SAMPLE_BYTES = 2 * COMPONENT_BYTES;
-/// Copies of 16 bytes that make a thread's group.
-constexpr u32 COPIES = GROUP * SAMPLE_BYTES / 16;
-static_assert(COPIES == 1 || COPIES == 2 || COPIES == 4 || COPIES == 8, "lanes side by side use different banks");
 /// Samples that lie between those of a thread: with `SUFFIX` they are neighbours, else those of the lanes are, whose
 /// entries then lie in few banks.
 constexpr u32 STRIDE = SUFFIX ? 1 : 32;
@@ -42,109 +40,6 @@ constexpr float SAMPLE_SCALE = 1.2379400392853803e27f; // 2^90
 /// What `SAMPLE_SCALE`, the bytes as denormals and the integers' places make together.
 constexpr double SUM_SCALE =
     5.7646075230342349e17 / (COMPONENT_BYTES == 1 ? 16777216.0 : COMPONENT_BYTES == 2 ? 65536.0 : 1.0);
-/// Bits of a code phase behind the point.
-constexpr u32 FRACTION = 48;
-constexpr u64 FRACTION_MASK = (1ull << FRACTION) - 1;
-
-/// One satellite over one epoch; phases are those of the sample `first`.
-struct __align__(8) Channel {
-    u64 code, code_step, carrier, carrier_step;
-    /// Where its code begins in the table of codes.
-    u64 replica;
-    /// Entries of its code, and the number of its system.
-    u32 length, system;
-    double scale;
-    /// A sample that lies on 16 bytes, in the row; samples from there to the epoch's first and to its end.
-    u32 first, begin, end, unused;
-    /// The tap that is behind all others, as a phase of the code.
-    u64 last_tap;
-};
-
-__device__ constexpr u64 AHEAD[SYSTEMS][TAPS] = {TAP_PHASES};
-__device__ constexpr u32 LARGER[SYSTEMS] = {OFFSETS};
-
-/// Whether two taps are whole entries apart in all systems: both meet the code's changes at the same samples.
-constexpr bool are_alike(u32 l, u32 m) {
-    for (u32 s = 0; s < SYSTEMS; s++)
-        if ((AHEAD[s][l] - AHEAD[s][m]) & FRACTION_MASK) return false;
-    return true;
-}
-/// Of each tap the first one that is alike.
-struct Leaders {
-    u32 of[TAPS];
-};
-constexpr Leaders leaders() {
-    Leaders leaders = {};
-    for (u32 l = 0; l < TAPS; l++)
-        while (!are_alike(l, leaders.of[l])) leaders.of[l]++;
-    return leaders;
-}
-__device__ constexpr Leaders LEADERS = leaders();
-
-#if CHANNELS_AS_ARGUMENT
-struct Channels {
-    Channel list[EPOCHS * SATELLITES];
-};
-#endif
-
-/// A satellite's phases at a block's first sample, and what its group needs.
-struct __align__(16) Signal {
-    /// The code's counts from the begin of its window on.
-    u64 code, code_step, carrier, carrier_step;
-    /// floor(2^(32 + shift) / step) of the code's step in units of 2^-32, rounded up.
-    u32 reciprocal, shift, system;
-    /// Where its window begins in the table of codes.
-    u32 window;
-};
-
-/// exp(-2 pi i phase / 2^64) of the upper 32 bits of a phase, by the hardware's functions.
-__device__ __forceinline__ c32 rotor(u64 phase) {
-    float angle = (float)(i32)(u32)(phase >> 32) * -1.4629180792671596e-9f;
-    return {__cosf(angle), __sinf(angle)};
-}
-
-/// The same to the last bit of a float.
-__device__ __forceinline__ c32 exact_rotor(u64 phase) {
-    c32 turn;
-    sincospif((float)((double)(i64)phase * -1.0842021724855044e-19), &turn.y, &turn.x);
-    return turn;
-}
-
-/// Sample `k` of a group that was copied as it is; integers stay in the upper bits.
-__device__ __forceinline__ c32 sample(const u32* words, u32 k) {
-#if COMPONENT_BYTES == 1
-    u32 word = words[k / 2] >> (16 * (k % 2));
-    return {(float)(i32)(word << 24), (float)(i32)((word << 16) & 0xff000000u)};
-#elif COMPONENT_BYTES == 2
-    return {(float)(i32)(words[k] << 16), (float)(i32)(words[k] & 0xffff0000u)};
-#else
-    return {__uint_as_float(words[2 * k]), __uint_as_float(words[2 * k + 1])};
-#endif
-}
-
-/// A sample that was copied as it is.
-__device__ __forceinline__ c32 sample_at(const u8* from) {
-#if COMPONENT_BYTES == 1
-    u32 word = *(const u16*)from;
-    return sample(&word, 0);
-#elif COMPONENT_BYTES == 2
-    return sample((const u32*)from, 0);
-#else
-    return *(const c32*)from;
-#endif
-}
-
-/// Copies 16 bytes past the first-level cache, of which only `present` are there; the others become zero.
-__device__ __forceinline__ void copy16(u32 to, const void* from, u32 present) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(present)
-                 : "memory");
-}
-
-/// Where copy `j` of lane `row`'s group lies, so that lanes side by side use different banks.
-__device__ __forceinline__ u32 place(u32 row, u32 j) {
-    return SUFFIX && COPIES > 1 ? row * COPIES + (j ^ (row / (8 / COPIES) & (COPIES - 1)))
-                                : row * COPIES + j;
-}
 
 /// Adds to a counter; what the block did before is seen by the block that finds the last count.
 __device__ __forceinline__ u32 count(u32* counter) {

@@ -50,6 +50,8 @@ pub const HEADERS: &[Source] = &[
     Source { name: "frb_rows.cuh", text: include_str!("frb_rows.cuh") },
     Source { name: "frb_times.cuh", text: include_str!("frb_times.cuh") },
     Source { name: "frb_weigh.cuh", text: include_str!("frb_weigh.cuh") },
+    Source { name: "gnss_samples.cuh", text: include_str!("gnss_samples.cuh") },
+    Source { name: "gnss_signals.cuh", text: include_str!("gnss_signals.cuh") },
     Source { name: "half_matrix.cuh", text: include_str!("half_matrix.cuh") },
     Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
     Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
