@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Versions of a table that there is room for: one that holds, those that jobs in flight may still
 /// use, and those that are to come.
-const PLACES: usize = 9;
+pub const PLACES: usize = 9;
 
 /// Changes of a table that may wait for their timestamps: all of them may come within one frame, and one
 /// that comes at once besides.

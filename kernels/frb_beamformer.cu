@@ -53,17 +53,17 @@ struct Cylinders {
 /// weights  [channel][pol][row][cylinder of a row][feed], halves
 /// map      [channel][beam]: which point of the transform
 /// units    [time][frequency]: 0 where nothing came
-/// The next argument is one of `frb_intensities` alone.
 /// scale    what weights have been divided by
+/// from, end  the first spectrum, and the one after the last
 ///
-/// Grid: BLOCKS spectra / PER_WARP: each warp has one line, neighbouring ones neighbouring lines.
+/// Grid: BLOCKS (end - from) / PER_WARP: each warp has one line, neighbouring ones neighbouring lines.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
     frb_voltages(const u8* __restrict__ input, u8* __restrict__ output, const u32* __restrict__ phases,
                  const u32* __restrict__ weights, const u16* __restrict__ map,
-                 const u32* __restrict__ units, const u32*, float scale) {
+                 const u32* __restrict__ units, float scale, u32 from, u32 end) {
     __shared__ __align__(16) u32 rows[WARPS][POINTS];
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const u32 line = blockIdx.x % BLOCKS * WARPS + warp, first = blockIdx.x / BLOCKS * PER_WARP;
+    const u32 line = blockIdx.x % BLOCKS * WARPS + warp, first = from + blockIdx.x / BLOCKS * PER_WARP;
     if (line >= LINES) return;
     u32* row = rows[warp];
     Cylinders next;
@@ -76,12 +76,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
     choice.load(map + line / (POLS * ROWS) * ROW_BEAMS, lane);
     for (u32 i = 0; i < PER_WARP; i++) {
         const u32 spectrum = first + i;
-        if (SPECTRA % PER_WARP != 0 && spectrum >= SPECTRA) return;
+        if (PER_WARP > 1 && spectrum >= end) return;
         const bool there = next.there;
         u32 x[8], y[16] = {};
         if constexpr (WEIGHTED) weight.combine(next.feeds, x);
         else next.feeds[0].unpack(x);
-        if (i + 1 < PER_WARP && spectrum + 1 < SPECTRA) next.load(input, units, spectrum + 1, line, lane);
+        if (i + 1 < PER_WARP && spectrum + 1 < end) next.load(input, units, spectrum + 1, line, lane);
         if (there) feeds_to_beams(x, y, phase, lane);
         put_row(row, y, lane);
         const u64 begin = ((u64)spectrum * LINES + line) * ROW_BEAMS;

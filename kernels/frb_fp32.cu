@@ -120,13 +120,14 @@ constexpr int TOGETHER = ROWS < MOST_TOGETHER ? ROWS : MOST_TOGETHER;
 /// map      [channel][beam]: which point of the transform
 /// roots    [point]: exp(-2 pi i n / POINTS)
 /// units    [time][frequency]: 0 where nothing came
+/// from     number of the first line [spectrum][channel][pol]
 ///
-/// Grid: spectra x channels x pols, ROWS / TOGETHER; blocks of 256 threads.
+/// Grid: lines, ROWS / TOGETHER; blocks of 256 threads.
 extern "C" __global__ void __launch_bounds__(THREADS)
     frb_rows(const u8* __restrict__ input, u8* __restrict__ output, const c32* __restrict__ weights,
-             const u32* __restrict__ map, const c32* __restrict__ roots, const u32* __restrict__ units) {
+             const u32* __restrict__ map, const c32* __restrict__ roots, const u32* __restrict__ units, u32 from) {
     __shared__ c32 data[padded(LENGTH) * TOGETHER];
-    const u32 line = blockIdx.x, first_row = blockIdx.y * TOGETHER;
+    const u32 line = from + blockIdx.x, first_row = blockIdx.y * TOGETHER;
     const u32 channel = line / POLS % CHANNELS, pol = line % POLS;
     const bool there = is_there(units, line / (CHANNELS * POLS), channel);
     weights += (u64)(channel * POLS + pol) * ROWS * (COMBINED * FEEDS);

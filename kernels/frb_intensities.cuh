@@ -11,31 +11,42 @@ constexpr u32 PARTS = SUM_SPECTRA * POLS;
 /// Batches of a transform.
 constexpr u32 BATCHES = FINE / BATCH;
 
-/// Sums of intensities.
-///
-/// input, phases, weights, map, units  as `frb_voltages` has them
-/// output       [spectrum of sums][narrow channel][row][beam], single precision
-/// time_phases  [register 12][lane 32]: see `TimePhases`
-/// scale        square of what weights have been divided by
-///
-/// Grid: CHANNELS, ROWS, spectra of the output. Shared memory: FINE ROW_BEAMS + 16 512 + 2 16 PITCH words, two
-/// stages.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
-    frb_intensities(const u8* __restrict__ input, float* __restrict__ output,
-                    const u32* __restrict__ phases, const u32* __restrict__ weights,
-                    const u16* __restrict__ map, const u32* __restrict__ units,
-                    const u32* __restrict__ time_phases, float scale) {
+/// Weights that hold from spectrum `first` of the frame on, and what brings them to the scale of the others.
+struct WeightsFrom {
+    const u32* weights;
+    u32 first;
+    float factor;
+};
+
+/// One version of the weights.
+struct Steady {
+    static constexpr bool IS_STEADY = true;
+    const u32* weights;
+};
+
+/// As many as a sum may have; the first one from its first spectrum on, behind the last one such that are never reached.
+struct Changing {
+    static constexpr bool IS_STEADY = false;
+    WeightsFrom versions[10];
+};
+
+/// The body of both kernels.
+template <typename Versions>
+__device__ __forceinline__ void make_intensities(const u8* __restrict__ input, float* __restrict__ output,
+                                                 const u32* __restrict__ phases, const Versions& versions,
+                                                 const u16* __restrict__ map, const u32* __restrict__ units,
+                                                 const u32* __restrict__ time_phases, float scale, u32 first_sum) {
     extern __shared__ __align__(16) u32 shared[];
     // Compilers see that a warp's number is the same in all lanes, and do not read the lane's again, which takes long.
     const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = __shfl_sync(~0u, threadIdx.x, threadIdx.x) % 32;
-    const u32 channel = blockIdx.x, row = blockIdx.y;
+    const u32 channel = blockIdx.x, row = blockIdx.y, sum = first_sum + blockIdx.z;
     u32* voltages = shared;
     u32* beams = shared + FINE * ROW_BEAMS + POINTS * warp;
     u32* feeds = shared + FINE * ROW_BEAMS + POINTS * WARPS;
     u8* stages = (u8*)(feeds + 2 * BATCH * PITCH);
     // The row of the feeds of spectrum t of transform part / POLS.
     const auto row_of = [&](u32 part, u32 t) {
-        const u64 spectrum = (blockIdx.z * SUM_SPECTRA + part / POLS) * FINE + t, line = channel * POLS + part % POLS;
+        const u64 spectrum = (sum * SUM_SPECTRA + part / POLS) * FINE + t, line = channel * POLS + part % POLS;
         return input + spectrum * SPECTRUM + (line * CYLINDERS + (EAST_WEST ? 0 : row)) * (FEEDS * FEED_BYTES);
     };
     // The row that is copied next, and where to: of the batch after the next one of all parts.
@@ -58,13 +69,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     cp_async_wait<0>();
     __syncthreads();
     for (u32 part = 0; part < PARTS; part++) {
+        const u64 of_line = (u64)((channel * POLS + part % POLS) * ROWS + row) * (COMBINED * FEEDS) + 16 * warp;
         ColumnWeights weight;
-        weight.load(weights + (u64)((channel * POLS + part % POLS) * ROWS + row) * (COMBINED * FEEDS) + 16 * warp, lane);
+        if constexpr (Versions::IS_STEADY) weight.load(versions.weights + of_line, lane);
         // Two batches have their places in turn: one is made while the other is used, and a third one is on its way.
         const auto weigh_batch = [&](u32 n) {
             Batch batch;
             batch.load(stages + n % 2 * STAGE_BYTES, row_of(part, BATCH * n), warp, lane);
-            weigh(batch, weight, feeds + n % 2 * (BATCH * PITCH), warp, lane);
+            batch.without_signs();
+            u32* weighted = feeds + n % 2 * (BATCH * PITCH);
+            if constexpr (Versions::IS_STEADY) {
+                weigh(batch, weight, weighted, warp, lane);
+            } else {
+                const u32 begin = (sum * SUM_SPECTRA + part / POLS) * FINE + BATCH * n, end = begin + BATCH;
+                const WeightsFrom* of_now = versions.versions;
+                for (; of_now->first < end; of_now++) {
+                    const u32 next = of_now[1].first;
+                    if (next <= begin) continue;
+                    weight.load(of_now->weights + of_line, lane, of_now->factor);
+                    weigh(batch, weight, weighted, warp, lane, max(of_now->first, begin) - begin, min(next, end) - begin);
+                }
+            }
         };
         // Turns the feeds of spectrum BATCH n + warp to beams.
         const auto transform = [&](u32 n) {
@@ -99,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
         transform(BATCHES - 1);
         bool whole = true;
         for (u32 t = lane; t < FINE; t += 32)
-            whole &= is_there(units, (blockIdx.z * SUM_SPECTRA + part / POLS) * FINE + t, channel);
+            whole &= is_there(units, (sum * SUM_SPECTRA + part / POLS) * FINE + t, channel);
         cp_async_wait<0>();
         __syncthreads();
         if (!__all_sync(~0u, whole)) continue;
@@ -107,5 +132,32 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
         of_time.load(time_phases, lane);
         sums.add(voltages, of_time, warp, lane);
     }
-    sums.put(output + (((u64)blockIdx.z * CHANNELS + channel) * NARROW * ROWS + row) * ROW_BEAMS, scale, warp, lane);
+    sums.put(output + (((u64)sum * CHANNELS + channel) * NARROW * ROWS + row) * ROW_BEAMS, scale, warp, lane);
+}
+
+/// Sums of intensities.
+///
+/// input, phases, weights, map, units  as `frb_voltages` has them
+/// output       [spectrum of sums][narrow channel][row][beam], single precision
+/// time_phases  [register 12][lane 32]: see `TimePhases`
+/// scale        square of what weights have been divided by
+/// first_sum    number of the first spectrum of sums
+///
+/// Grid: CHANNELS, ROWS, spectra of sums. Shared memory: FINE ROW_BEAMS + 16 512 + 2 16 PITCH words, two
+/// stages.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
+    frb_intensities(const u8* __restrict__ input, float* __restrict__ output,
+                    const u32* __restrict__ phases, const u32* __restrict__ weights,
+                    const u16* __restrict__ map, const u32* __restrict__ units,
+                    const u32* __restrict__ time_phases, float scale, u32 first_sum) {
+    make_intensities(input, output, phases, Steady{weights}, map, units, time_phases, scale, first_sum);
+}
+
+/// The same for sums in which the weights change.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
+    frb_changing_intensities(const u8* __restrict__ input, float* __restrict__ output,
+                             const u32* __restrict__ phases, const __grid_constant__ Changing versions,
+                             const u16* __restrict__ map, const u32* __restrict__ units,
+                             const u32* __restrict__ time_phases, float scale, u32 first_sum) {
+    make_intensities(input, output, phases, versions, map, units, time_phases, scale, first_sum);
 }

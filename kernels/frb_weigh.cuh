@@ -127,8 +127,8 @@ struct ColumnWeights {
     /// [4 cylinders][n0 + 2 n2][n3][ReIm of the feed]: feeds n1 = 0 and 1 of cylinder lane % 4, column lane / 4.
     u32 words[STEPS][4][2][2];
 
-    /// `weights` [cylinder][feed], halves (re, im), from the first of the feeds on.
-    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane) {
+    /// `weights` [cylinder][feed], halves (re, im), from the first of the feeds on, times `factor`.
+    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane, float factor = 1.0f) {
         // Columns: of two in a word, then bits of the lane.
         const u32 c0 = lane >> 2 & 1, c1 = lane >> 3 & 1, n1 = lane >> 4;
         const u32 n3 = PAIRED ? c0 : c1, part = PAIRED ? c1 : c0;
@@ -137,7 +137,8 @@ struct ColumnWeights {
 #pragma unroll
             for (int s = 0; s < STEPS; s++) {
                 const u32 cylinder = 4 * s + lane % 4, feed = (g & 1) + 2 * n1 + 4 * (g >> 1) + 8 * n3;
-                const u32 weight = cylinder < COMBINED ? __ldg(weights + cylinder * FEEDS + feed) : 0;
+                u32 weight = cylinder < COMBINED ? __ldg(weights + cylinder * FEEDS + feed) : 0;
+                if (factor != 1.0f) weight = times_halves(weight, halves(factor, factor));
                 const u32 re = weight & 0xffff, im = weight >> 16;
                 // (re + i im) (x + i y): re x - im y, im x + re y.
                 const u32 of_x = (part ? im : re) << 16 * n1;
@@ -152,12 +153,13 @@ struct ColumnWeights {
     }
 };
 
-/// Puts the weighted sums of a batch's feeds 16 `block`, ... into shared memory, `feeds` [spectrum 16][PITCH].
-__device__ __forceinline__ void weigh(Batch& batch, const ColumnWeights& weights, u32* feeds, u32 block, u32 lane) {
+/// Puts the weighted sums of a batch's feeds 16 `block`, ... into shared memory, `feeds` [spectrum 16][PITCH]: those of
+/// its spectra `from` to `end` - 1.
+__device__ __forceinline__ void weigh(const Batch& batch, const ColumnWeights& weights, u32* feeds, u32 block, u32 lane,
+                                      u32 from = 0, u32 end = BATCH) {
     // What makes up for integers that begin at 0: -8, also times 16, or -128.
     constexpr u32 LESS_RE = BITS == 16 ? 0 : 0x80808080, LESS_IM = BITS == 4 ? 0x80088008 : LESS_RE;
     const u32 less[4] = {LESS_RE, LESS_RE, LESS_IM, LESS_IM};
-    batch.without_signs();
     u32 sums[2][4];
 #pragma unroll
     for (int g = 0; g < 4; g++) {
@@ -176,7 +178,10 @@ __device__ __forceinline__ void weigh(Batch& batch, const ColumnWeights& weights
     }
     u32* to = feeds + lane / 4 * PITCH + place_of_feeds(lane >> 1 & 1, lane & 1, block);
 #pragma unroll
-    for (int late = 0; late < 2; late++)
-        *(uint4*)(to + 8 * late * PITCH) =
-            make_uint4(sums[late][0], sums[late][1], sums[late][2], sums[late][3]);
+    for (int late = 0; late < 2; late++) {
+        const u32 spectrum = lane / 4 + 8 * late;
+        if (spectrum >= from && spectrum < end)
+            *(uint4*)(to + 8 * late * PITCH) =
+                make_uint4(sums[late][0], sums[late][1], sums[late][2], sums[late][3]);
+    }
 }

@@ -82,6 +82,7 @@ impl Raw {
             sync_time_seconds: self.sync_time_seconds,
             first_timestamp: self.first_timestamp,
             frames: None,
+            missing_every: None,
             pattern: Pattern::Zeros,
             seed: 0,
             band: None,

@@ -21,7 +21,7 @@ fn the_forms_for_a_gpu_take_the_flowgraphs_that_hold_them_and_measure_them() {
         assert!(messages.is_empty(), "{name}: {}", messages.join("; "));
         taken += 1;
     }
-    assert_eq!(taken, 2 * 9 + 12 + 9);
+    assert_eq!(taken, 3 * (9 + 4 + 4) + 3 + 9);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{defines, refusal};
+use super::cuda::{Form, Frames, Job, defines, refusal};
 use super::gains::Gains;
 use super::sizes::Sizes;
-use super::weights::weights;
+use super::weights::{Scaling, Stretch, weights};
 use crate::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, Grid, Kernel, Lane};
 use fxgraph::{At, BlockError, Refusal};
@@ -19,13 +19,18 @@ const THREADS: usize = 256;
 const MOST_POINTS: usize = 4096;
 const MOST_FINE: usize = 128;
 
+/// Words of a weight: both parts.
+pub(super) const WEIGHT_WORDS: usize = 2;
+
 /// Kernels and tables.
 pub(super) struct Fp32 {
     rows: Kernel,
-    rows_grid: Grid,
+    /// Lines of a spectrum, `[channel][pol]`, and blocks that share the rows of one.
+    lines: usize,
+    row_groups: usize,
+    spectra: usize,
     /// What comes after the transform of feeds, if anything does.
     times: Option<Times>,
-    weights: DeviceArray<Complex32>,
     map: DeviceArray<u32>,
     roots: DeviceArray<Complex32>,
 }
@@ -76,15 +81,13 @@ pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     refusals
 }
 
-/// Device memory of weights, map and beams in between.
+/// Device memory of map, roots and beams in between.
 pub(super) fn device_bytes(stages: &Stages) -> usize {
     let sizes = stages.sizes;
-    let combined = if stages.east_west.is_empty() { 1 } else { sizes.cylinders };
-    let weights = sizes.channels * sizes.pols * sizes.rows * combined * sizes.feeds * 8;
     let between = sizes.spectra * sizes.channels * sizes.pols * sizes.beams() * 8;
     let map = sizes.channels * sizes.row_beams * 4;
     let roots = 8 * (stages.points.unwrap_or(1) + sizes.fine_channels);
-    weights + map + roots + if has_times(&sizes) { between } else { 0 }
+    map + roots + if has_times(&sizes) { between } else { 0 }
 }
 
 fn has_times(sizes: &Sizes) -> bool {
@@ -92,11 +95,7 @@ fn has_times(sizes: &Sizes) -> bool {
 }
 
 impl Fp32 {
-    pub(super) fn new(
-        stages: &Stages,
-        gains: &Gains,
-        device: &Arc<Device>,
-    ) -> Result<Self, CudaError> {
+    pub(super) fn new(stages: &Stages, device: &Arc<Device>) -> Result<Self, CudaError> {
         let sizes = stages.sizes;
         let sums = sizes.integrate.map_or([0; 2], |sums| [sums.channels, sums.spectra]);
         let more = gpu::numbers([
@@ -112,52 +111,55 @@ impl Fp32 {
         } else {
             stages.index_map.clone()
         };
-        let lines = sizes.spectra * sizes.channels * sizes.pols;
-        let row_groups = sizes.rows.div_ceil(rows_together(&sizes, stages.points));
+        let lines = sizes.channels * sizes.pols;
         let times = || {
             let tiles = sizes.beams().div_ceil(tile(sizes.fine_channels));
             Ok::<_, CudaError>(Times {
                 kernel: program.kernel("frb_times", 0)?,
                 grid: Grid::new([tiles, sizes.channels, sizes.output_spectra()], THREADS),
-                beams: DeviceArray::zeros(device, lines * sizes.beams())?,
+                beams: DeviceArray::zeros(device, sizes.spectra * lines * sizes.beams())?,
                 roots: DeviceArray::from_slice(device, &roots(sizes.fine_channels))?,
             })
         };
         Ok(Self {
             rows: program.kernel("frb_rows", 0)?,
-            rows_grid: Grid::new([lines, row_groups, 1], THREADS),
+            lines,
+            row_groups: sizes.rows.div_ceil(rows_together(&sizes, stages.points)),
+            spectra: sizes.spectra,
             times: has_times(&sizes).then(times).transpose()?,
-            weights: DeviceArray::from_slice(device, &weights(stages, gains))?,
             map: DeviceArray::from_slice(device, &map)?,
             roots: DeviceArray::from_slice(device, &roots(stages.points.unwrap_or(1)))?,
         })
     }
+}
 
-    /// Queues the kernels.
-    ///
-    /// # Safety
-    /// `from` and `to` are a frame of the input and one of the output, `units` the counts of the input's validity; they
-    /// stay until the kernels have run.
-    pub(super) unsafe fn launch<J>(
-        &mut self,
-        lane: &Lane<J>,
-        from: u64,
-        to: u64,
-        units: u64,
-    ) -> Result<(), BlockError> {
-        let between = self.times.as_ref().map_or(to, |times| times.beams.address());
-        let arguments = [
-            from.into(),
-            between.into(),
-            self.weights.address().into(),
-            self.map.address().into(),
-            self.roots.address().into(),
-            units.into(),
-        ];
-        // SAFETY: the kernel's arguments; tables live as long as the block.
-        unsafe { self.rows.launch(lane.stream(), self.rows_grid, &arguments) }?;
+impl Form for Fp32 {
+    fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling {
+        let parts: &mut [Complex32] = bytemuck::cast_slice_mut(words);
+        parts.iter_mut().zip(weights(stages, gains)).for_each(|(to, weight)| *to = weight);
+        Scaling { divided: 1.0, all_one: false }
+    }
+
+    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
+        let between = self.times.as_ref().map_or(job.to, |times| times.beams.address());
+        // One launch for all spectra that have the same weights.
+        for Stretch { first, count, address, .. } in job.stretches(0..self.spectra) {
+            let arguments = [
+                job.from.into(),
+                between.into(),
+                address.into(),
+                self.map.address().into(),
+                self.roots.address().into(),
+                job.units.into(),
+                ((first * self.lines) as u32).into(),
+            ];
+            let grid = Grid::new([count * self.lines, self.row_groups, 1], THREADS);
+            // SAFETY: the kernel's arguments; tables live as long as the block.
+            unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
+        }
         if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
-            let arguments = [between.into(), to.into(), roots.address().into(), units.into()];
+            let arguments =
+                [between.into(), job.to.into(), roots.address().into(), job.units.into()];
             // SAFETY: as above; jobs follow each other on the stream, so the beams are this job's.
             unsafe { kernel.launch(lane.stream(), *grid, &arguments) }?;
         }

@@ -8,6 +8,7 @@ mod cuda;
 mod form_tests;
 mod fp32;
 mod gains;
+mod intensities;
 mod matrix;
 mod phases;
 mod sizes;
@@ -15,9 +16,9 @@ mod sky;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod voltages;
 mod weights;
 
-use crate::gpu::Table;
 use crate::parallel::{refuse_threads, threads_for};
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
@@ -300,12 +301,7 @@ impl Kind for FrbBeamformer {
 
     fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize {
         let Ok(stages) = self.stages(&ports.inputs[0]) else { return 0 };
-        let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
-        units
-            + match implementation {
-                FP32 => fp32::device_bytes(&stages),
-                _ => matrix::device_bytes(&stages),
-            }
+        cuda::device_bytes(&stages, implementation)
     }
 
     fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
@@ -317,7 +313,7 @@ impl Kind for FrbBeamformer {
             .stages(&ports.inputs[0])
             .map_err(|_| BlockError::new("these stages do not fit the input"))?;
         if env.implementation != CPU.name {
-            return Ok(Box::new(cuda::Cuda::new(&stages, &self.gains, env)?));
+            return Ok(Box::new(cuda::Cuda::new(stages, &self.gains, env)?));
         }
         let threads = threads_for(self.threads, self.operations(&stages.sizes));
         Ok(Box::new(cpu::Cpu::new(stages, self.gains.clone(), &ports.outputs[0], threads, env)?))

@@ -1,6 +1,6 @@
 //! Frames out of nothing.
 
-use super::{NullSource, Pattern};
+use super::{NullSource, Pattern, write_validity};
 use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType, async_trait};
 
 /// The running block.
@@ -11,6 +11,7 @@ pub struct Source {
     timestamp: u64,
     step: u64,
     full: u32,
+    missing_every: Option<u64>,
     frame: u64,
     frames: u64,
 }
@@ -25,6 +26,7 @@ impl Source {
             timestamp: parameters.first_timestamp,
             step: port.clock.samples_per_frame,
             full: port.validity.full,
+            missing_every: parameters.missing_every,
             frame: 0,
             frames: parameters.frames.unwrap_or(u64::MAX),
         }
@@ -40,7 +42,8 @@ impl Block for Source {
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         self.pattern.fill(self.dtype, self.seed, self.frame, frame.as_mut_slice());
         frame.header_mut().timestamp = self.timestamp;
-        frame.fill_validity(self.full);
+        let validity = &mut frame.header_mut().validity;
+        write_validity(validity, self.frame, self.full, self.missing_every);
         io.outputs[0].push(frame);
         self.timestamp = self.timestamp.wrapping_add(self.step);
         self.frame += 1;

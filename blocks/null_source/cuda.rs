@@ -1,7 +1,7 @@
 //! The form for CUDA devices: frames that are filled once, and handed out again as they are.
 #![allow(unsafe_code)] // copies to frames that the job owns
 
-use super::{NullSource, Pattern};
+use super::{NullSource, Pattern, write_validity};
 use fxgraph::cuda::{Lane, Pinned, frame_address};
 use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
 use std::collections::{HashSet, VecDeque};
@@ -15,6 +15,7 @@ pub struct Cuda {
     timestamp: u64,
     step: u64,
     full: u32,
+    missing_every: Option<u64>,
     frame: u64,
     frames: u64,
     /// Bytes of a frame.
@@ -43,6 +44,7 @@ impl Cuda {
             timestamp: parameters.first_timestamp,
             step: port.clock.samples_per_frame,
             full: port.validity.full,
+            missing_every: parameters.missing_every,
             frame: 0,
             frames: parameters.frames.unwrap_or(u64::MAX),
             bytes,
@@ -85,7 +87,8 @@ impl Block for Cuda {
         let has_taken = taken.is_some();
         if let Some(mut frame) = taken {
             frame.header_mut().timestamp = self.timestamp;
-            frame.fill_validity(self.full);
+            let validity = &mut frame.header_mut().validity;
+            write_validity(validity, self.frame, self.full, self.missing_every);
             self.timestamp = self.timestamp.wrapping_add(self.step);
             self.frame += 1;
             let address = frame_address(&frame, self.lane.device())?;

@@ -45,6 +45,9 @@ pub struct NullSource {
     pub first_timestamp: u64,
     /// Number of frames; without it the source goes on until the flowgraph stops.
     pub frames: Option<u64>,
+    /// Every so-many-th unit of validity is missing, counted on from frame to frame; without it none. What stands
+    /// in its place is the pattern's all the same.
+    pub missing_every: Option<u64>,
     /// What stands in the frames.
     #[serde(default)]
     pub pattern: Pattern,
@@ -132,6 +135,18 @@ fn read_axes(
     out
 }
 
+/// Writes the validity of frame number `frame`: `full`, but for every `missing_every`-th unit.
+fn write_validity(validity: &mut [u32], frame: u64, full: u32, missing_every: Option<u64>) {
+    validity.fill(full);
+    let Some(every) = missing_every else { return };
+    let first = frame.wrapping_mul(validity.len() as u64);
+    for (n, count) in validity.iter_mut().enumerate() {
+        if (first.wrapping_add(n as u64) + 1).is_multiple_of(every) {
+            *count = 0;
+        }
+    }
+}
+
 /// Product of the lengths, if it is no larger than `limit`.
 fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
     let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
@@ -167,6 +182,12 @@ impl Kind for NullSource {
         }
         if self.validity_full == 0 {
             refusals.push(refuse("validity_full", "a whole unit must count at least 1".to_owned()));
+        }
+        if self.missing_every == Some(0) {
+            refusals.push(
+                refuse("missing_every", "every 0th unit cannot be missing".to_owned())
+                    .help("1 makes all units missing, none is missing without it"),
+            );
         }
         if self.samples_per_frame == 0 {
             refusals.push(
@@ -251,6 +272,24 @@ mod tests {
         assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), [7, 57, 107, 157, 207]);
         let mut bytes = frames.iter().flat_map(|f| &f.1).enumerate();
         assert!(bytes.all(|(i, b)| i % 251 == usize::from(*b)));
+    }
+
+    #[test]
+    fn units_are_missing_evenly_over_the_frames() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i8", "axes": [{"name": "heap", "len": 5}], "validity_axes": [{"name": "heap", "len": 5}],
+            "samples_per_frame": 5, "validity_full": 3, "missing_every": 4,
+        }));
+        let units = |frame| {
+            let mut validity = [7; 5];
+            write_validity(&mut validity, frame, source.validity_full, source.missing_every);
+            validity
+        };
+        let found = [0, 1, 2, 3].map(units).concat();
+        let expected = [3, 3, 3, 0].repeat(5);
+        assert_eq!(found, expected);
+        let none = NullSource { missing_every: Some(0), ..source };
+        assert!(none.ports(&[]).unwrap_err()[0].message.contains("every 0th unit"));
     }
 
     #[test]

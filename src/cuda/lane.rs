@@ -340,6 +340,16 @@ impl Lane<(Arc<Frame>, FrameMut)> {
     /// The turn of a block that makes one frame of each it reads: what is done is pushed, and the
     /// next frames are taken if there is room.
     pub fn turn(&mut self, io: &mut Io<'_>) -> Result<Turn, BlockError> {
+        self.turn_when(io, |_| true)
+    }
+
+    /// The same for a block that may have no room of its own for another job, given whether the lane is idle; when
+    /// it is, there has to be room.
+    pub fn turn_when(
+        &mut self,
+        io: &mut Io<'_>,
+        has_room: impl FnOnce(bool) -> bool,
+    ) -> Result<Turn, BlockError> {
         while io.outputs[0].has_room()
             && let Some((_, output)) = self.done()?
         {
@@ -348,7 +358,7 @@ impl Lane<(Arc<Frame>, FrameMut)> {
         if io.inputs[0].ended() && self.is_idle() {
             return Ok(Turn::Rest(Next::Finished));
         }
-        if !self.has_room() || io.inputs[0].peek().is_none() {
+        if !self.has_room() || !has_room(self.is_idle()) || io.inputs[0].peek().is_none() {
             return Ok(Turn::Rest(Next::Wait));
         }
         let Some(output) = io.outputs[0].take() else { return Ok(Turn::Rest(Next::Wait)) };

@@ -1,0 +1,88 @@
+//! Voltages of beams on matrix units.
+#![allow(unsafe_code)] // launches on memory that the caller vouches for
+
+use super::Stages;
+use super::cuda::{Frames, Job};
+use super::matrix::{Tables, program};
+use super::weights::Stretch;
+use fxgraph::BlockError;
+use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Lane};
+use std::sync::Arc;
+
+/// Warps of a block.
+const WARPS: usize = 4;
+/// Transforms that a warp makes with the weights or the map that it has loaded.
+const PER_WARP: usize = 16;
+
+/// The kernels.
+pub(super) struct Voltages {
+    /// For weights that are all 1: there if the block began with such.
+    plain: Option<Transforms>,
+    weighted: Transforms,
+    /// Blocks of threads that take the transforms of one spectrum.
+    blocks: usize,
+    spectra: usize,
+}
+
+struct Transforms {
+    kernel: Kernel,
+    per_warp: usize,
+}
+
+impl Voltages {
+    pub(super) fn new(
+        stages: &Stages,
+        all_one: bool,
+        form: &str,
+        device: &Arc<Device>,
+    ) -> Result<Self, CudaError> {
+        let sizes = stages.sizes;
+        let transforms = |is_weighted: bool| {
+            // With neither weights nor map order in memory counts for more than what is loaded again.
+            let is_long = is_weighted || !stages.index_map.is_empty();
+            let per_warp = if is_long { PER_WARP } else { 1 };
+            let program = program(stages, form, is_weighted, [WARPS, per_warp], device)?;
+            Ok::<_, CudaError>(Transforms { kernel: program.kernel("frb_voltages", 0)?, per_warp })
+        };
+        Ok(Self {
+            plain: all_one.then(|| transforms(false)).transpose()?,
+            weighted: transforms(true)?,
+            blocks: (sizes.channels * sizes.pols * sizes.rows).div_ceil(WARPS),
+            spectra: sizes.spectra,
+        })
+    }
+
+    /// Queues them, once for all spectra that have the same weights.
+    ///
+    /// # Safety
+    /// What `job` and `tables` point to stays until the kernels have run.
+    pub(super) unsafe fn launch(
+        &mut self,
+        lane: &Lane<Frames>,
+        job: &Job<'_>,
+        tables: &Tables,
+    ) -> Result<(), BlockError> {
+        for Stretch { first, count, address, scaling } in job.stretches(0..self.spectra) {
+            let (transforms, divided) = match &mut self.plain {
+                Some(plain) if scaling.all_one => (plain, 1.0),
+                _ => (&mut self.weighted, scaling.divided),
+            };
+            let arguments = [
+                job.from.into(),
+                job.to.into(),
+                tables.phases.address().into(),
+                address.into(),
+                tables.map.address().into(),
+                job.units.into(),
+                (divided as f32).into(),
+                (first as u32).into(),
+                ((first + count) as u32).into(),
+            ];
+            let blocks = self.blocks * count.div_ceil(transforms.per_warp);
+            let grid = Grid::new([blocks, 1, 1], 32 * WARPS);
+            // SAFETY: the kernel's arguments, by the caller's promise.
+            unsafe { transforms.kernel.launch(lane.stream(), grid, &arguments) }?;
+        }
+        Ok(())
+    }
+}
