@@ -32,7 +32,8 @@ constexpr int LEAST_BLOCKS = RADIX8 && !CLAMP && !WEIGHTED ? 8 : 0;
 /// What a line's transform of one spectrum begins with.
 struct Cylinders {
     Feeds feeds[COMBINED];
-    bool there;
+    /// All bits set, or none where nothing came.
+    u32 there;
 
     __device__ __forceinline__ void load(const u8* __restrict__ input, const u32* __restrict__ units, u32 spectrum,
                                          u32 line, u32 lane) {
@@ -41,7 +42,7 @@ struct Cylinders {
 #pragma unroll
         for (int k = 0; k < COMBINED; k++)
             feeds[k].load(input + (cylinder + k) * (FEEDS * FEED_BYTES), lane);
-        there = is_there(units, spectrum, line / (POLS * ROWS));
+        there = is_there(units, spectrum, line / (POLS * ROWS)) ? ~0u : 0;
     }
 };
 
@@ -70,19 +71,22 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
     next.load(input, units, first, line, lane);
     Phases phase;
     phase.load(phases, lane);
-    Weights<COMBINED> weight;
-    if constexpr (WEIGHTED) weight.load(weights + (u64)line * (COMBINED * FEEDS), lane);
+    u32 weight[COMBINED][8];
+    const u32* of_line = weights + (u64)line * (COMBINED * FEEDS);
+    if constexpr (WEIGHTED)
+#pragma unroll
+        for (int k = 0; k < COMBINED; k++) take_weights(weight[k], of_line + k * FEEDS, lane);
     Choice choice;
     choice.load(map + line / (POLS * ROWS) * ROW_BEAMS, lane);
-    for (u32 i = 0; i < PER_WARP; i++) {
-        const u32 spectrum = first + i;
-        if (PER_WARP > 1 && spectrum >= end) return;
-        const bool there = next.there;
-        u32 x[8], y[16] = {};
-        if constexpr (WEIGHTED) weight.combine(next.feeds, x);
-        else next.feeds[0].unpack(x);
-        if (i + 1 < PER_WARP && spectrum + 1 < end) next.load(input, units, spectrum + 1, line, lane);
-        if (there) feeds_to_beams(x, y, phase, lane);
+    const u32 last = PER_WARP > 1 ? min(first + PER_WARP, end) - 1 : first;
+    // What is missing is zeros to transform: no way of its own, which would cost the others instructions.
+    for (u32 spectrum = first;; spectrum++) {
+        const u32 there = next.there;
+        u32 x[8], y[16];
+        if constexpr (WEIGHTED) combine(next.feeds, weight, x, there);
+        else next.feeds[0].unpack(x, there);
+        if (spectrum != last) next.load(input, units, spectrum + 1, line, lane);
+        feeds_to_beams(x, y, phase, lane);
         put_row(row, y, lane);
         const u64 begin = ((u64)spectrum * LINES + line) * ROW_BEAMS;
 #pragma unroll
@@ -106,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
                 }
             }
         }
+        if (spectrum == last) return;
     }
 }
 #endif

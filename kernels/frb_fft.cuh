@@ -39,60 +39,53 @@ struct Feeds {
                 *(uint4*)(words + i) = __ldcs((const uint4*)(from + 4 * i));
     }
 
-    /// Their values, real part in the lower half.
-    __device__ __forceinline__ void unpack(u32 (&x)[8]) const {
+    /// Their values, real part in the lower half; 0 unless all bits of `there` are set.
+    __device__ __forceinline__ void unpack(u32 (&x)[8], u32 there) const {
         constexpr Parts less = less_than_raw();
 #pragma unroll
         for (int n = 0; n < 8; n++) {
             if constexpr (BITS == 4) {
                 // Upper half of the byte, then lower half: real and imaginary part.
                 const u32 twice = __byte_perm(words[n / 4], 0, (n & 3) * 0x0101 | 0x4040);
-                const u32 raw = (twice & 0x000f00f0) ^ 0x64085480;
+                const u32 raw = and_xor(twice, there & 0x000f00f0, 0x64085480);
                 x[n] = add_halves(raw, (less.im & 0xffff0000) | (less.re & 0xffff));
             } else if constexpr (BITS == 8) {
                 const u32 bytes = __byte_perm(words[n / 2], 0x64646464, n & 1 ? 0x4342 : 0x4140);
-                x[n] = add_halves(bytes ^ 0x00800080, less.re);
+                x[n] = add_halves(and_xor(bytes, there | 0xff00ff00, 0x00800080), less.re);
             } else {
-                x[n] = words[n];
+                x[n] = words[n] & there;
             }
         }
     }
 };
 
-/// Weights of the same feeds of COMBINED cylinders of a row.
-template <int COMBINED> struct Weights {
-    u32 words[COMBINED][8];
+/// The weights of a lane's feeds of one cylinder, of `from` [feed], halves (re, im).
+__device__ __forceinline__ void take_weights(u32 (&words)[8], const u32* __restrict__ from, u32 lane) {
+#pragma unroll
+    for (int n = 0; n < 8; n += 4) *(uint4*)(words + n) = __ldg((const uint4*)(from + 8 * feeds_of(lane) + n));
+}
 
-    /// `weights` [cylinder][feed], halves (re, im).
-    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane) {
+/// Weighted sums over the cylinders of a row.
+template <int COMBINED>
+__device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], const u32 (&weights)[COMBINED][8],
+                                        u32 (&sums)[8], u32 there) {
+    // Products with real parts of weights, and with imaginary parts, which count times i.
+    u32 straight[8], crossed[8];
 #pragma unroll
-        for (int k = 0; k < COMBINED; k++)
+    for (int k = 0; k < COMBINED; k++) {
+        u32 x[8];
+        cylinders[k].unpack(x, there);
 #pragma unroll
-            for (int n = 0; n < 8; n += 4)
-                *(uint4*)(words[k] + n) =
-                    __ldg((const uint4*)(weights + k * FEEDS + 8 * feeds_of(lane) + n));
-    }
-
-    /// Weighted sums over the cylinders.
-    __device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], u32 (&sums)[8]) const {
-        // Products with real parts of weights, and with imaginary parts, which count times i.
-        u32 straight[8], crossed[8];
-#pragma unroll
-        for (int k = 0; k < COMBINED; k++) {
-            u32 x[8];
-            cylinders[k].unpack(x);
-#pragma unroll
-            for (int n = 0; n < 8; n++) {
-                const u32 re = both_lower(words[k][n]), im = both_upper(words[k][n]);
-                straight[n] = k == 0 ? times_halves(x[n], re) : fma_halves(x[n], re, straight[n]);
-                crossed[n] = k == 0 ? times_halves(x[n], im) : fma_halves(x[n], im, crossed[n]);
-            }
+        for (int n = 0; n < 8; n++) {
+            const u32 re = both_lower(weights[k][n]), im = both_upper(weights[k][n]);
+            straight[n] = k == 0 ? times_halves(x[n], re) : fma_halves(x[n], re, straight[n]);
+            crossed[n] = k == 0 ? times_halves(x[n], im) : fma_halves(x[n], im, crossed[n]);
         }
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-            sums[n] = fma_halves(__byte_perm(crossed[n], 0, 0x1032), 0x3c00bc00, straight[n]);
     }
-};
+#pragma unroll
+    for (int n = 0; n < 8; n++)
+        sums[n] = fma_halves(__byte_perm(crossed[n], 0, 0x1032), 0x3c00bc00, straight[n]);
+}
 
 /// Phases that a lane keeps: ten registers.
 struct Phases {

@@ -76,7 +76,6 @@ __device__ __forceinline__ void make_intensities(const u8* __restrict__ input, f
         const auto weigh_batch = [&](u32 n) {
             Batch batch;
             batch.load(stages + n % 2 * STAGE_BYTES, row_of(part, BATCH * n), warp, lane);
-            batch.without_signs();
             u32* weighted = feeds + n % 2 * (BATCH * PITCH);
             if constexpr (Versions::IS_STEADY) {
                 weigh(batch, weight, weighted, warp, lane);

@@ -36,17 +36,19 @@ struct Feeds {
         }
     }
 
-    /// Their values, register ReIm + 2 n6 + 4 n7, two feeds in each.
-    __device__ __forceinline__ void unpack(u32 (&x)[8]) const {
+    /// Their values, register ReIm + 2 n6 + 4 n7, two feeds in each; 0 unless all bits of `there` are set.
+    __device__ __forceinline__ void unpack(u32 (&x)[8], u32 there) const {
         constexpr Parts less = less_than_raw();
 #pragma unroll
         for (int i = 0; i < 8; i += 2) {
             x[i] = words[i];
             x[i + 1] = words[i + 1];
             if constexpr (BITS == 16) {
+                x[i] &= there;
+                x[i + 1] &= there;
                 local_transpose(x[i], x[i + 1]);
             } else {
-                const Parts raw = raw_parts(__byte_perm(x[i], x[i + 1], 0x5410));
+                const Parts raw = raw_parts(__byte_perm(x[i], x[i + 1], 0x5410), there);
                 x[i] = add_halves(raw.re, less.re);
                 x[i + 1] = add_halves(raw.im, less.im);
             }
@@ -54,40 +56,35 @@ struct Feeds {
     }
 };
 
-/// Weights of the same feeds of COMBINED cylinders of a row.
-template <int COMBINED> struct Weights {
-    u32 words[COMBINED][8];
-
-    /// `weights` [cylinder][feed], halves (re, im).
-    __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane) {
+/// The weights of a lane's feeds of one cylinder, of `from` [feed], halves (re, im); register as of their values.
+__device__ __forceinline__ void take_weights(u32 (&words)[8], const u32* __restrict__ from, u32 lane) {
 #pragma unroll
-        for (int k = 0; k < COMBINED; k++)
-#pragma unroll
-            for (int i = 0; i < 8; i += 2) {
-                const u32* from = weights + k * FEEDS + feed_of(lane) + 32 * i;
-                words[k][i] = __ldg(from);
-                words[k][i + 1] = __ldg(from + 8);
-                local_transpose(words[k][i], words[k][i + 1]);
-            }
+    for (int i = 0; i < 8; i += 2) {
+        const u32* pair = from + feed_of(lane) + 32 * i;
+        words[i] = __ldg(pair);
+        words[i + 1] = __ldg(pair + 8);
+        local_transpose(words[i], words[i + 1]);
     }
+}
 
-    /// Weighted sums over the cylinders.
-    __device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], u32 (&sums)[8]) const {
+/// Weighted sums over the cylinders of a row.
+template <int COMBINED>
+__device__ __forceinline__ void combine(const Feeds (&cylinders)[COMBINED], const u32 (&weights)[COMBINED][8],
+                                        u32 (&sums)[8], u32 there) {
 #pragma unroll
-        for (int k = 0; k < COMBINED; k++) {
-            u32 x[8];
-            cylinders[k].unpack(x);
+    for (int k = 0; k < COMBINED; k++) {
+        u32 x[8];
+        cylinders[k].unpack(x, there);
 #pragma unroll
-            for (int i = 0; i < 8; i += 2) {
-                const u32 re = words[k][i], im = words[k][i + 1];
-                sums[i] = k == 0 ? times_halves(x[i], re) : fma_halves(x[i], re, sums[i]);
-                sums[i + 1] = k == 0 ? times_halves(x[i], im) : fma_halves(x[i], im, sums[i + 1]);
-                sums[i] = fma_halves(negate_halves(x[i + 1]), im, sums[i]);
-                sums[i + 1] = fma_halves(x[i + 1], re, sums[i + 1]);
-            }
+        for (int i = 0; i < 8; i += 2) {
+            const u32 re = weights[k][i], im = weights[k][i + 1];
+            sums[i] = k == 0 ? times_halves(x[i], re) : fma_halves(x[i], re, sums[i]);
+            sums[i + 1] = k == 0 ? times_halves(x[i], im) : fma_halves(x[i], im, sums[i + 1]);
+            sums[i] = fma_halves(negate_halves(x[i + 1]), im, sums[i]);
+            sums[i + 1] = fma_halves(x[i + 1], re, sums[i + 1]);
         }
     }
-};
+}
 
 /// Phases that a lane keeps: twenty registers.
 struct Phases {

@@ -78,6 +78,9 @@ __device__ __forceinline__ void stage(u8* stage, const u8* from, u32 spectrum, u
 struct Batch {
     u32 words[STEPS][2][BITS];
 
+    /// What makes integers begin at 0.
+    static constexpr u32 SIGNS = BITS == 4 ? 0x88888888 : 0x80808080;
+
     /// From a stage, or from `from`, the batch's first row.
     __device__ __forceinline__ void load(const u8* stage, const u8* from, u32 block, u32 lane) {
 #pragma unroll
@@ -97,23 +100,16 @@ struct Batch {
             }
     }
 
-    /// Makes integers ones that begin at 0.
-    __device__ __forceinline__ void without_signs() {
-        constexpr u32 SIGNS = BITS == 4 ? 0x88888888 : BITS == 8 ? 0x80808080 : 0;
-#pragma unroll
-        for (int i = 0; i < 2 * STEPS * BITS; i++) words[0][0][i] ^= SIGNS;
-    }
-
-    /// Of feeds n0 + 4 n2 + 8 n3, n1 = 0 and 1, without signs: real parts of 4 bits 16 times too large.
+    /// Of feeds n0 + 4 n2 + 8 n3, n1 = 0 and 1, as integers that begin at 0: real parts of 4 bits 16 times too large.
     __device__ __forceinline__ Parts parts(int s, int late, int n0, int n2, int n3) const {
         const u32* of_spectrum = words[s][late];
         const int first = n0 + 4 * n2 + 8 * n3;
         if constexpr (BITS == 4) {
             const u32 pair = of_spectrum[n2 + 2 * n3] >> 8 * n0;
-            return {pair & 0x00f000f0, pair & 0x000f000f};
+            return {xor_and(pair, SIGNS, 0x00f000f0), xor_and(pair, SIGNS, 0x000f000f)};
         } else if constexpr (BITS == 8) {
             const u32 pair = __byte_perm(of_spectrum[first / 2], of_spectrum[first / 2 + 1], n0 ? 0x7632 : 0x5410);
-            return {pair & 0x00ff00ff, __byte_perm(pair, 0, 0x4341)};
+            return {xor_and(pair, SIGNS, 0x00ff00ff), xor_and(pair >> 8, SIGNS, 0x00ff00ff)};
         } else {
             Parts parts = {of_spectrum[first], of_spectrum[first + 2]};
             local_transpose(parts.re, parts.im);
@@ -126,6 +122,8 @@ struct Batch {
 struct ColumnWeights {
     /// [4 cylinders][n0 + 2 n2][n3][ReIm of the feed]: feeds n1 = 0 and 1 of cylinder lane % 4, column lane / 4.
     u32 words[STEPS][4][2][2];
+    /// Those of n3 = 0 and 1 together, which are in columns of their own.
+    u32 both[STEPS][4][2];
 
     /// `weights` [cylinder][feed], halves (re, im), from the first of the feeds on, times `factor`.
     __device__ __forceinline__ void load(const u32* __restrict__ weights, u32 lane, float factor = 1.0f) {
@@ -144,10 +142,14 @@ struct ColumnWeights {
                 const u32 of_x = (part ? im : re) << 16 * n1;
                 u32 of_y = (part ? re : im ^ 0x8000) << 16 * n1;
                 if constexpr (BITS == 4) of_y = times_halves(of_y, 0x4c004c00);
+                both[s][g][0] = of_x;
+                both[s][g][1] = of_y;
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
                     words[s][g][m][0] = n3 == m ? of_x : 0;
                     words[s][g][m][1] = n3 == m ? of_y : 0;
+                    // Kept: compilers would choose them again for each batch.
+                    asm volatile("" : "+r"(words[s][g][m][0]), "+r"(words[s][g][m][1]));
                 }
             }
     }
@@ -164,13 +166,15 @@ __device__ __forceinline__ void weigh(const Batch& batch, const ColumnWeights& w
 #pragma unroll
     for (int g = 0; g < 4; g++) {
         float sum[4] = {};
+        if constexpr (BITS < 16)
+#pragma unroll
+            for (int s = 0; s < STEPS; s++) multiply_halves(sum, less, weights.both[s][g][0], weights.both[s][g][1]);
 #pragma unroll
         for (int i = 0; i < 2 * STEPS; i++) {
             const int s = i / 2, n3 = i % 2;
             const Parts early = batch.parts(s, 0, g & 1, g >> 1, n3), late = batch.parts(s, 1, g & 1, g >> 1, n3);
             const u32 rows[4] = {early.re, late.re, early.im, late.im};
             const u32(&columns)[2] = weights.words[s][g][n3];
-            if constexpr (BITS < 16) multiply_halves(sum, less, columns[0], columns[1]);
             multiply_halves(sum, rows, columns[0], columns[1]);
         }
         sums[0][g] = halves(sum[0], sum[1]);

@@ -54,6 +54,20 @@ __device__ __forceinline__ u32 fma_halves(u32 a, u32 b, u32 c) {
     return sum;
 }
 
+/// (a & mask) ^ with, which compilers make two instructions of where both are constants.
+__device__ __forceinline__ u32 and_xor(u32 a, u32 mask, u32 with) {
+    u32 word;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(word) : "r"(a), "r"(mask), "r"(with));
+    return word;
+}
+
+/// (a ^ with) & mask, so too.
+__device__ __forceinline__ u32 xor_and(u32 a, u32 with, u32 mask) {
+    u32 word;
+    asm("lop3.b32 %0, %1, %2, %3, 0x28;" : "=r"(word) : "r"(a), "r"(with), "r"(mask));
+    return word;
+}
+
 /// The lower half of a word in both halves, and the upper one.
 __device__ __forceinline__ u32 both_lower(u32 a) { return __byte_perm(a, a, 0x1010); }
 __device__ __forceinline__ u32 both_upper(u32 a) { return __byte_perm(a, a, 0x3232); }
