@@ -44,6 +44,15 @@ fn first(control: &Control, name: &str) -> Recorded {
     }
 }
 
+/// Waits until a recorder has what is to be kept from before a trigger.
+fn has_before(control: &Control, name: &str) {
+    let began = Instant::now();
+    while control.recorder(name).unwrap().frames_kept < 5 {
+        assert!(began.elapsed() < LIMIT, "{:?}", control.recorder(name));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What was recorded is what came to the sink, which saw `rows`.
 fn assert_same(recorded: &Recorded, rows: &[Row]) {
     let timestamps = numbers(&recorded.path.with_extension("timestamp.npy"));
@@ -66,7 +75,7 @@ fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
     control.allow_recordings(&folder.path().join("new"), 1 << 20).unwrap();
     let status = control.record("f", options(), LIMIT).unwrap();
     assert_eq!((status.name.as_str(), status.output.as_str()), ("1", "f.output"));
-    flow(&control);
+    has_before(&control, "1");
     assert_eq!(control.recorder("1").unwrap().state, RecorderState::Waiting);
     control.trigger_recorder("1", None).unwrap();
     flow(&control);
@@ -105,7 +114,7 @@ fn an_event_is_recorded_with_what_came_before_it() {
     let kinds = vec![TriggerKind::Swapped];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks: None });
     control.record("s", around(trigger), LIMIT).unwrap();
-    flow(&control);
+    has_before(&control, "1");
     assert_eq!(control.recorder("1").unwrap().recordings, []);
     swap(&control, "f", "implementation: running").unwrap();
     flow(&control);
