@@ -1,6 +1,7 @@
 //! Calls a block's own code so that nothing it does gets past the caller.
 
-use super::run::{Cell, Fault, Run};
+use super::cell::Cell;
+use super::run::{Fault, Run};
 use crate::block::BlockError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

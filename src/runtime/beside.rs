@@ -5,11 +5,12 @@
 //! when a frame of it says of its data what the old block's frame says: filters have their history
 //! then, sums all their parts. So no block has to know that it is exchanged.
 
+use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
 use super::edge::{Edge, FrameReader};
 use super::event::EventKind;
 use super::hosted::Hosted;
-use super::run::{Cell, Fault, Run, lock};
+use super::run::{Fault, Run, lock};
 use super::tee::Tee;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,8 +6,9 @@
 
 use super::assembly::Part;
 use super::attend::{Call, Outcome, attend};
+use super::cell::Cell;
 use super::hosted::Hosted;
-use super::run::{Cell, Fault, Run, lock};
+use super::run::{Fault, Run, lock};
 use super::tally::Occupant;
 use crate::block::{Io, Next};
 use crate::kind::Waker;

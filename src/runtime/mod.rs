@@ -14,12 +14,13 @@
 //! - `replace`: the same for blocks without outputs
 //! - `tap`: readers that come and go
 //! - `timing`: where the time of a block goes, and how long frames are under way
-//! - `run`: what the blocks of a run and its handles share
+//! - `run`, `cell`: what the blocks of a run and its handles share; what is of one block
 //! - `fsdr`: the only room that names FutureSDR
 
 pub mod assembly;
 mod attend;
 mod beside;
+mod cell;
 mod companion;
 pub mod edge;
 pub mod event;

@@ -2,12 +2,13 @@
 
 use super::assembly::{Part, Rebuild};
 use super::attend::{Call, Outcome, attend};
+use super::cell::Cell;
 use super::edge::{Edge, FrameReader};
 use super::event::EventKind;
 use super::exchange::NotExchanged;
 use super::hosted::Vacant;
 use super::report::Unanswered;
-use super::run::{Cell, Run, lock};
+use super::run::{Run, lock};
 use super::running::Handle;
 use crate::block::{Block, BlockError, Input, Io, Next};
 use std::panic::{AssertUnwindSafe, catch_unwind};

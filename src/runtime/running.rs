@@ -2,11 +2,12 @@
 
 use super::assembly::Connection;
 use super::assembly::{Assembly, Options, Rebuild};
+use super::cell::Cell;
 use super::event::{Event, EventKind, Events};
 use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
-use super::run::{Cell, Gate, Run, lock};
+use super::run::{Gate, Run, lock};
 use super::tally::Occupant;
 use crate::counter::Counters;
 use crate::kind::Waker;

@@ -1,13 +1,14 @@
 //! A block kept beside a running one, on the same frames, and what is different about its own.
 
 use super::assembly::Part;
+use super::cell::Cell;
 use super::companion::{Link, Order, launch};
 use super::edge::{Edge, FrameReader};
 use super::event::EventKind;
 use super::exchange::NotExchanged;
 use super::hosted::Hosted;
 use super::report::Unanswered;
-use super::run::{Cell, Run, lock};
+use super::run::{Run, lock};
 use super::running::Handle;
 use super::tee::Tee;
 use crate::block::BlockError;

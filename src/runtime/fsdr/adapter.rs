@@ -10,9 +10,10 @@ use crate::block::{Io, Next, Output};
 use crate::runtime::assembly::Part;
 use crate::runtime::attend::{Call, Outcome, attend};
 use crate::runtime::beside::Turn;
+use crate::runtime::cell::Cell;
 use crate::runtime::hosted::Hosted;
 use crate::runtime::report::State;
-use crate::runtime::run::{Cell, Fault, Gate, Run};
+use crate::runtime::run::{Fault, Gate, Run};
 use crate::runtime::timing::For;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
@@ -103,6 +104,33 @@ impl Adapter {
         true
     }
 
+    /// What comes before a call of the block's `work`; `false` if none is to come now.
+    fn begin_work(&mut self, io: &mut WorkIo) -> bool {
+        if !self.obey() {
+            io.finished = true;
+            return false;
+        }
+        let (run, cell) = (&self.run, &self.cell);
+        let Some(hosted) = self.hosted.as_mut() else { return false };
+        if run.is_aborting() || hosted.is_abandoned() {
+            io.finished = true;
+            return false;
+        }
+        match hosted.settle(run, cell) {
+            Turn::Work if hosted.has_ended => io.finished = true,
+            Turn::Work if !hosted.is_held => {
+                hosted.begin_turn();
+                return true;
+            }
+            Turn::Work | Turn::Hold => cell.waits.begin(For::Room),
+            Turn::Lost(fault) => {
+                run.fail(cell, fault);
+                io.finished = true;
+            }
+        }
+        false
+    }
+
     fn note_pushed(&self, outputs: &[Output]) {
         for (number, output) in outputs.iter().enumerate() {
             let writer = &output.writer;
@@ -148,33 +176,11 @@ impl Kernel for Adapter {
         }
         self.cell.waits.end();
         self.share_the_thread().await;
-        if !self.obey() {
-            io.finished = true;
+        if !self.begin_work(io) {
             return Ok(());
         }
         let (run, cell) = (&self.run, &self.cell);
         let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
-        if run.is_aborting() || hosted.is_abandoned() {
-            io.finished = true;
-            return Ok(());
-        }
-        match hosted.settle(run, cell) {
-            Turn::Work if hosted.has_ended => {
-                io.finished = true;
-                return Ok(());
-            }
-            Turn::Work if !hosted.is_held => {}
-            Turn::Work | Turn::Hold => {
-                cell.waits.begin(For::Room);
-                return Ok(());
-            }
-            Turn::Lost(fault) => {
-                run.fail(cell, fault);
-                io.finished = true;
-                return Ok(());
-            }
-        }
-        hosted.begin_turn();
         let Hosted { block, inputs, outputs, .. } = hosted;
         let mut ports = Io { inputs, outputs, stopping: run.is_stopping() };
         let outcome = attend(run, cell, Call::Work, block.work(&mut ports)).await;
