@@ -5,7 +5,7 @@ use crate::spead::item;
 use crate::spead::packet::{Head, Pointer};
 use crate::spead::pcap::{self, Datagram};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Frame, Next};
+use fxgraph::{At, Frame, Next};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
