@@ -1,0 +1,133 @@
+//! What the screen looks like and what keys do.
+
+use super::*;
+use crate::client::answers::{Event, Events};
+use crate::drawing;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::path::Path;
+
+/// What `13_live.yaml` answered, with `--set antennas=2`.
+fn recorded() -> Look {
+    #[derive(serde::Deserialize)]
+    struct Recorded {
+        flowgraph: crate::client::answers::Flowgraph,
+        blocks: Vec<crate::client::answers::Block>,
+        events: Events,
+    }
+    let Recorded { flowgraph, blocks, events } =
+        serde_json::from_str(include_str!("recorded.json")).unwrap();
+    Look::of(flowgraph, blocks, events.list)
+}
+
+fn screen() -> Screen {
+    Screen::new(recorded(), "http://127.0.0.1:8080", false)
+}
+
+fn drawn(screen: &mut Screen, columns: u16, rows: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    drawing::text(terminal.backend().buffer())
+}
+
+fn press(screen: &mut Screen, code: KeyCode) -> bool {
+    screen.press(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn the_readme_shows_it_as_it_looks() {
+    let look = drawn(&mut screen(), 80, 24);
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    assert!(
+        readme.contains(&format!("<!-- top -->\n```text\n{look}```\n")),
+        "it should read:\n{look}"
+    );
+}
+
+#[test]
+fn it_is_drawn_as_it_should_be() {
+    let mut all = drawn(&mut screen(), 120, 30);
+    let mut asked = screen();
+    press(&mut asked, KeyCode::Char('?'));
+    all += &drawn(&mut asked, 80, 24);
+    let mut alone = screen();
+    alone.take(Err("no flowgraph answers at http://127.0.0.1:8080: connection refused".to_owned()));
+    all += &drawn(&mut alone, 80, 12);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn no_size_is_too_small_for_it() {
+    for (columns, rows) in [(1, 1), (10, 3), (20, 5), (300, 2), (3, 100)] {
+        let mut screen = screen();
+        drawn(&mut screen, columns, rows);
+        press(&mut screen, KeyCode::Char('?'));
+        drawn(&mut screen, columns, rows);
+    }
+}
+
+#[test]
+fn blocks_are_sorted_and_the_selected_one_can_be_had_alone() {
+    let mut screen = screen();
+    assert_eq!(screen.selected(), Some(screen.look.rows[0].name.as_str()));
+    press(&mut screen, KeyCode::Char('s'));
+    let busy = |screen: &Screen| {
+        let selected = screen.selected().unwrap();
+        let row = screen.look.rows.iter().find(|row| row.name == selected).unwrap();
+        row.busy_fraction.unwrap()
+    };
+    let busiest = screen.look.rows.iter().filter_map(|row| row.busy_fraction).fold(0.0, f64::max);
+    assert!(busy(&screen) >= busiest);
+    press(&mut screen, KeyCode::End);
+    drawn(&mut screen, 80, 24);
+    press(&mut screen, KeyCode::Down);
+    let last = screen.selected().unwrap().to_owned();
+    assert!(busy(&screen) < busiest);
+
+    let event = Event {
+        sequence: 9,
+        unix_time_seconds: 0.0,
+        block: Some(last.clone()),
+        kind: "fault".to_owned(),
+        text: "it failed on purpose".to_owned(),
+    };
+    screen.look.events.push(event);
+    press(&mut screen, KeyCode::Enter);
+    let shown = drawn(&mut screen, 80, 24);
+    assert!(
+        shown.contains(&format!("events of {last}")) && shown.contains("on purpose"),
+        "{shown}"
+    );
+    assert!(!shown.contains("started"), "{shown}");
+}
+
+#[test]
+fn a_held_picture_stays_and_keys_quit() {
+    let mut screen = screen();
+    press(&mut screen, KeyCode::Char(' '));
+    let before = drawn(&mut screen, 80, 24);
+    screen.take(Err("gone".to_owned()));
+    assert_eq!(drawn(&mut screen, 80, 24), before);
+    assert!(before.contains("held; space goes on"));
+    press(&mut screen, KeyCode::Char(' '));
+    screen.take(Err("gone".to_owned()));
+    assert!(drawn(&mut screen, 80, 24).contains("gone"));
+    assert!(press(&mut screen, KeyCode::Char('q')) && press(&mut screen, KeyCode::Esc));
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert!(screen.press(interrupt));
+    assert!(!press(&mut screen, KeyCode::Char('c')));
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let coloured = |is_coloured: bool| {
+        let mut screen = Screen::new(recorded(), "", is_coloured);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content().iter();
+        cells.filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+    };
+    assert!(coloured(true) > 0);
+    assert_eq!(coloured(false), 0);
+}
