@@ -168,7 +168,12 @@ fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
     assert_eq!(recorder.status, 201, "{recorder:?}");
     let name = recorder.json()["name"].as_str().unwrap().to_owned();
     assert_eq!(recorder.json()["output"], "source.output");
-    std::thread::sleep(Duration::from_millis(200));
+    // As many as overlap 0.4 ms.
+    while program.get(&format!("/api/v1/recorders/{name}")).json()["frames_kept"].as_u64()
+        < Some(11)
+    {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     for name in [name.as_str(), "black_box"] {
         let path = format!("/api/v1/recorders/{name}/trigger");
         assert_eq!(program.post(&path).status, 202);

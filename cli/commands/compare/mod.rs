@@ -67,7 +67,7 @@ pub struct Compare {
     save: Option<PathBuf>,
 
     /// Fails if a difference is larger
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_limit)]
     max_error: Option<f64>,
 
     /// Writes the report as JSON
@@ -76,6 +76,12 @@ pub struct Compare {
 
     #[command(flatten)]
     connection: Connection,
+}
+
+/// A difference that may be.
+fn parse_limit(text: &str) -> Result<f64, String> {
+    let limit: f64 = text.parse().map_err(|_| "give it like 0, 0.5 or 1e-6")?;
+    if limit >= 0.0 { Ok(limit) } else { Err(format!("{limit} is no difference")) }
 }
 
 /// What is compared.
@@ -195,6 +201,12 @@ mod tests {
             What::Recordings([a, b]) => format!("{} and {}", a.display(), b.display()),
             What::Arrays([a, b]) => format!("arrays {} and {}", a.display(), b.display()),
         })
+    }
+
+    #[test]
+    fn only_what_a_difference_can_exceed_is_a_limit() {
+        assert!(["0", "1e-6", "inf"].iter().all(|text| parse_limit(text).is_ok()));
+        assert!(["nan", "-1", "x", ""].iter().all(|text| parse_limit(text).is_err()));
     }
 
     #[test]
