@@ -78,24 +78,39 @@ impl Rotors {
     }
 }
 
-/// Samples from which on an entry is written as a run, below it is looked up for each of them.
-const WORTH_A_RUN: u64 = 4;
-
-/// Writes the code at phase `code` and after it to `out`, one element for each sample; what lies beyond `len` is of
-/// no meaning.
-pub fn write_code(replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
-    let step = nco.code_step;
+/// Writes the code at phase `code` and after it to `out` `[ROW]`, one element for each of `len` samples; what lies beyond them is
+/// of no meaning.
+pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
     let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
-    let mut fraction = code % ENTRY;
+    let (fraction, step) = (code % ENTRY, nco.code_step);
+    // Below so many samples to an entry these are looked up, from there on an entry is written as a run.
+    let worth_a_run = if form == Form::Portable { 4 } else { 16 };
+    if ENTRY / step >= worth_a_run {
+        return write_runs(entries, fraction, step, &mut out[..len + RUN]);
+    }
+    match form {
+        // SAFETY: `available` offers a form only after the processor was asked for it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 | Form::Avx512 if step <= ENTRY => unsafe {
+            x86::look_up(entries, fraction, step, &mut out[..len.next_multiple_of(x86::AT_ONCE)]);
+        },
+        _ => look_up(entries, fraction, step, &mut out[..len]),
+    }
+}
+
+/// The definition of the code: the entries at the phases `fraction + k step`.
+fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
+    for out in out {
+        *out = entries[(fraction >> CODE_FRACTION_BITS) as usize];
+        fraction += step;
+    }
+}
+
+/// The same, where an entry lasts several samples; the last [`RUN`] of `out` are of no meaning.
+fn write_runs(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
+    let len = out.len() - RUN;
     // Samples of an entry: this many or one more.
     let fewest = ENTRY / step;
-    if fewest < WORTH_A_RUN {
-        for out in &mut out[..len] {
-            *out = entries[(fraction >> CODE_FRACTION_BITS) as usize];
-            fraction += step;
-        }
-        return;
-    }
     let mut at = 0;
     let mut count = (ENTRY - fraction).div_ceil(step);
     fraction = fraction + count * step - ENTRY;
@@ -151,7 +166,7 @@ impl Correlator {
     ) {
         let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
         for (code, row) in codes.zip(self.codes.chunks_exact_mut(ROW)) {
-            write_code(replica, nco, code, range.len(), row);
+            write_code(self.form, replica, nco, code, range.len(), row);
         }
         let turn = rotor(nco.carrier) * replica.scale();
         for (antenna, sums) in sums.chunks_exact_mut(self.taps).enumerate() {

@@ -4,6 +4,7 @@ use super::{GnssSignalSimulator, Transmission};
 use crate::gnss::correlate::{ROW, Rotors, write_code};
 use crate::gnss::{BLOCK_SAMPLES, Nco, Replica};
 use crate::random::Random;
+use crate::simd::Form;
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
 use num_complex::Complex32;
 
@@ -28,6 +29,7 @@ pub(super) struct Simulator {
 
 /// What one satellite sends.
 struct Signal {
+    form: Form,
     replica: Replica,
     /// At timestamp 0.
     nco: Nco,
@@ -57,6 +59,7 @@ impl Signal {
         let power = 2.0 * 10.0_f64.powf(transmission.cn0_db_hz / 10.0) / rate_hz;
         let number = satellite.system.number() * 100 + satellite.prn;
         Ok(Self {
+            form: Form::best(),
             amplitude: parameters.noise_rms * power.sqrt() * replica.scale(),
             replica,
             nco,
@@ -93,7 +96,7 @@ impl Signal {
             let len = (mixed.len() - done).min(left as usize);
             let mut nco = self.nco;
             nco.advance(t);
-            write_code(&self.replica, &nco, nco.code, len, code);
+            write_code(self.form, &self.replica, &nco, nco.code, len, code);
             let angle = std::f64::consts::TAU * (nco.carrier_turns() + self.turns[antenna]).fract();
             let (sin, cos) = angle.sin_cos();
             let first = Complex32::new(cos as f32, sin as f32) * (self.amplitude * symbol) as f32;

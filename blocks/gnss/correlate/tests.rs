@@ -172,12 +172,19 @@ fn no_index_of_the_code_is_wrong_in_100_000_samples() {
             // A code of numbers that tell the entries apart, modulo a prime.
             let mark = |entry: usize| (entry % 127) as i8;
             let marked = Replica::marked(&replica, mark);
+            let forms = Form::available();
             let mut wrong = 0;
-            let mut row = vec![0; ROW];
+            let mut rows = vec![vec![0; ROW]; forms.len()];
             for start in (0..100_000).step_by(BLOCK_SAMPLES) {
                 let len = BLOCK_SAMPLES.min(100_000 - start);
-                write_code(&marked, &nco, nco.code, len, &mut row);
-                for (k, value) in row[..len].iter().enumerate() {
+                for (form, row) in forms.iter().zip(&mut rows) {
+                    write_code(*form, &marked, &nco, nco.code, len, row);
+                }
+                assert!(
+                    rows.iter().all(|row| row[..len] == rows[0][..len]),
+                    "{system:?} at {rate_hz}"
+                );
+                for (k, value) in rows[0][..len].iter().enumerate() {
                     let entry = exact_entry(
                         (start + k) as u128,
                         rate_microchips,

@@ -1,16 +1,67 @@
-//! The sums of a block with the registers of x86 processors.
+//! The codes and the sums of a block with the registers of x86 processors.
 //!
 //! Nothing here goes through closures: one that is called by a function compiled for the baseline, such as `array::map`, is not
 //! put in its place, and each register would travel through memory.
 #![allow(unsafe_code)] // loads of whole registers from chunks of their size
 
-use super::{Piece, ROW};
+use super::{CODE_FRACTION_BITS, ENTRY, Piece, ROW};
 use std::arch::x86_64::{
-    __m256, __m512, _mm_loadl_epi64, _mm_loadu_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
-    _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_setzero_ps,
-    _mm256_storeu_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_fmadd_ps, _mm512_fmsub_ps,
-    _mm512_loadu_ps, _mm512_mul_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    __m256, __m256i, __m512, _mm_loadl_epi64, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128,
+    _mm256_add_epi64, _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setr_epi64x,
+    _mm256_setzero_ps, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_storeu_ps,
+    _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_fmadd_ps, _mm512_fmsub_ps, _mm512_loadu_ps,
+    _mm512_mul_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
+
+/// Samples whose code is looked up at once.
+pub const AT_ONCE: usize = 16;
+
+/// By how much the phase has grown at the samples `first`, 4, 8 and 12 later: so that byte `first` of a lane is of sample
+/// `first` of four.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn phases(step: u64, first: u64) -> __m256i {
+    let [a, b, c, d] = [first, first + 4, first + 8, first + 12];
+    _mm256_setr_epi64x(
+        (a * step).cast_signed(),
+        (b * step).cast_signed(),
+        (c * step).cast_signed(),
+        (d * step).cast_signed(),
+    )
+}
+
+/// See [`super::look_up`]; for steps of up to an entry, so that the entries of [`AT_ONCE`] samples are in one register.
+/// `out` is as long as a multiple of as many.
+#[target_feature(enable = "avx2")]
+pub fn look_up(entries: &[i8], mut fraction: u64, step: u64, out: &mut [i8]) {
+    debug_assert!(fraction < ENTRY && step <= ENTRY);
+    const FRACTION_BITS: i32 = CODE_FRACTION_BITS as i32;
+    let (a, b, c, d) = (phases(step, 0), phases(step, 1), phases(step, 2), phases(step, 3));
+    let low_halves = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+    let mut at = 0;
+    for out in out.as_chunks_mut::<AT_ONCE>().0 {
+        let begin = _mm256_set1_epi64x(fraction.cast_signed());
+        let a = _mm256_srli_epi64::<FRACTION_BITS>(_mm256_add_epi64(begin, a));
+        let b = _mm256_srli_epi64::<FRACTION_BITS>(_mm256_add_epi64(begin, b));
+        let c = _mm256_srli_epi64::<FRACTION_BITS>(_mm256_add_epi64(begin, c));
+        let d = _mm256_srli_epi64::<FRACTION_BITS>(_mm256_add_epi64(begin, d));
+        let ab = _mm256_or_si256(a, _mm256_slli_epi64::<8>(b));
+        let cd = _mm256_or_si256(_mm256_slli_epi64::<16>(c), _mm256_slli_epi64::<24>(d));
+        let indices = _mm256_permutevar8x32_epi32(_mm256_or_si256(ab, cd), low_halves);
+        let near: &[i8] = &entries[at..at + AT_ONCE];
+        // SAFETY: both are as long as a register.
+        unsafe {
+            let near = _mm_loadu_si128(near.as_ptr().cast());
+            let code = _mm_shuffle_epi8(near, _mm256_castsi256_si128(indices));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), code);
+        }
+        fraction += AT_ONCE as u64 * step;
+        at += (fraction >> CODE_FRACTION_BITS) as usize;
+        fraction %= ENTRY;
+    }
+}
 
 /// The samples of a piece and the rotors, by registers.
 struct Registers<'a, const LANES: usize> {
