@@ -84,12 +84,10 @@ impl Run {
             terminal.note(&format!("serving {}", server.url()));
             server.serve(control.clone())
         });
-        let mut last = None;
-        loop {
-            let told = control.events_since(0).last().map_or(0, |event| event.sequence);
-            let Some(running) = runs.next(&signals, terminal)? else { break };
+        let (mut last, mut told) = (None, 0);
+        while let Some(running) = runs.next(&signals, terminal)? {
             shadows::start(&control, terminal);
-            watch(&control, told, self.duration, &signals, progress.as_ref(), terminal);
+            watch(&control, &mut told, self.duration, &signals, progress.as_ref(), terminal);
             let report = running.wait();
             control.finish_recordings();
             last = Some(Ran {
@@ -97,18 +95,17 @@ impl Run {
                 plan: control.plan(),
                 starting: runs.starting(),
                 shadows: control.shadows(),
-                is_aborted: was_aborted(&control, told),
             });
             runs.ended(&signals, terminal)?;
         }
         drop(progress);
-        let Some(Ran { report, plan, starting, shadows: shadowed, is_aborted }) = last else {
+        let Some(Ran { report, plan, starting, shadows: shadowed }) = last else {
             return Ok(());
         };
 
         let verdict = if !report.failures.is_empty() {
             Err(Failure::Failed(report.failures.iter().map(ToString::to_string).collect()))
-        } else if is_aborted {
+        } else if report.is_aborted {
             Err(Failure::Interrupted)
         } else {
             Ok(())
@@ -132,7 +129,6 @@ struct Ran {
     plan: Arc<Plan>,
     starting: Duration,
     shadows: Vec<ShadowReport>,
-    is_aborted: bool,
 }
 
 /// How the runs of this program go.
@@ -140,15 +136,10 @@ pub fn options(plan: &Plan) -> Options {
     Options { config_id: plan.config_id(), ..Options::default() }
 }
 
-/// Whether somebody ended the run at once, by signals or over HTTP, after event `told`.
-fn was_aborted(control: &Control, told: u64) -> bool {
-    control.events_since(told).iter().any(|event| event.kind == EventKind::Aborted)
-}
-
 /// Returns when the run has ended; tells of what happens after event `told`.
 fn watch(
     control: &Control,
-    mut told: u64,
+    told: &mut u64,
     duration: Option<Duration>,
     signals: &Signals,
     progress: Option<&ProgressLine>,
@@ -158,8 +149,8 @@ fn watch(
     let mut last = (start, totals(&control.stats()));
     let mut stopped = 0;
     let mut tell = || {
-        for event in control.events_since(told) {
-            told = event.sequence;
+        for event in control.events_since(*told) {
+            *told = event.sequence;
             // Faults that the run does not survive are told with the results.
             if let (EventKind::Skipped | EventKind::Restarted, Some(block)) =
                 (event.kind, event.block)

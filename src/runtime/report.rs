@@ -166,6 +166,8 @@ pub struct Report {
     pub stats: Vec<BlockStats>,
     /// Time from the first `work` to the end.
     pub elapsed: Duration,
+    /// Whether it was ended at once.
+    pub is_aborted: bool,
 }
 
 /// Why a flowgraph did not start. Everything is shut down again.

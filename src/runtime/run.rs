@@ -141,7 +141,10 @@ impl Run {
     }
 
     pub fn abort(&self) {
-        if !self.aborting.swap(true, Ordering::AcqRel) && !self.is_ended() {
+        if self.is_ended() {
+            return;
+        }
+        if !self.aborting.swap(true, Ordering::AcqRel) {
             self.events.add(EventKind::Aborted, None, "");
         }
         self.stopping.store(true, Ordering::Release);
@@ -259,6 +262,7 @@ impl Run {
             .unwrap_or_else(PoisonError::into_inner);
         let elapsed = ended.unwrap_or_default();
         drop(ended);
-        Report { failures: self.failures(), stats: self.stats(), elapsed }
+        let (failures, stats) = (self.failures(), self.stats());
+        Report { failures, stats, elapsed, is_aborted: self.is_aborting() }
     }
 }

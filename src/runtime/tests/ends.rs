@@ -1,6 +1,7 @@
 //! How runs end.
 
 use super::*;
+use crate::runtime::Prepared;
 
 #[test]
 fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
@@ -21,9 +22,28 @@ fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
     assert!(!running.wait_timeout(Duration::from_millis(20)));
     running.abort();
     let report = ended(running);
-    assert!(report.failures.is_empty());
+    assert!(report.failures.is_empty() && report.is_aborted);
     assert_eq!(log.count("finish"), 2);
     assert_eq!(pool.available(), pool.size());
+}
+
+#[test]
+fn an_abort_before_the_start_ends_the_run_and_one_after_the_end_changes_nothing() {
+    let endless = || {
+        let mut net = Net::default();
+        let src = net.add("src", &[], 1, source(u64::MAX));
+        net.add("out", &[src], 0, Seen::default().sink());
+        Prepared::new(net.assembly()).unwrap()
+    };
+    let prepared = endless();
+    prepared.handle().abort();
+    assert!(ended(prepared.start(TWO_WORKERS).unwrap()).is_aborted);
+
+    let running = endless().start(TWO_WORKERS).unwrap();
+    running.request_stop();
+    assert!(running.wait_timeout(Duration::from_mins(1)));
+    running.abort();
+    assert!(!running.wait().is_aborted);
 }
 
 #[test]
