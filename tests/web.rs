@@ -97,7 +97,7 @@ fn a_running_flowgraph_is_told_and_stopped() {
 #[test]
 fn what_cannot_be_answered_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::start(folder.path(), ENDLESS, &[]);
+    let program = Program::running(folder.path(), ENDLESS, &[]);
     let wrong = program.get("/api/v1/blocks/sinc");
     assert_eq!(wrong.problem(404), "there is no block `sinc`");
     assert_eq!(wrong.json()["help"][0], "did you mean `sink`?");
@@ -319,7 +319,7 @@ fn slow_clients_are_shown_the_door_and_others_are_answered() {
 fn other_names_other_origins_and_floods_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let origin = "https://board.example";
-    let program = Program::start(folder.path(), ENDLESS, &["--cors-origin", origin]);
+    let program = Program::running(folder.path(), ENDLESS, &["--cors-origin", origin]);
     let ask = |method: &str, headers: &[(&str, &str)], body: &[u8]| {
         http::request(program.address, method, "/api/v1/flowgraph/stop", headers, body)
     };
@@ -399,7 +399,7 @@ fn clients_of_a_served_certificate_speak_tls() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&fetched.stdout).into_owned();
-    assert!(said.contains("running"), "{said}{}", String::from_utf8_lossy(&fetched.stderr));
+    assert!(said.contains("\"faults\":0"), "{said}{}", String::from_utf8_lossy(&fetched.stderr));
     // Plain HTTP gets no answer.
     let mut plain = connect(program.address);
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
