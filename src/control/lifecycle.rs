@@ -1,6 +1,6 @@
 //! Starts of the flowgraph. Whoever owns its run makes them, on a thread of its own; control only asks.
 
-use super::{Control, losses};
+use super::Control;
 use crate::flowgraph::{BuildError, Plan};
 use crate::kind::Registry;
 use crate::runtime::{EventKind, Prepared, RunState, StartError};
@@ -124,7 +124,7 @@ impl Control {
         let run = prepared.handle();
         self.locked_shadows().clear();
         self.0.steady_state.store(0, Ordering::Release);
-        losses::watch(run.clone());
+        run.watch_losses();
         *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
         *self.0.run.write().unwrap_or_else(PoisonError::into_inner) = run;
         Ok(prepared)

@@ -9,7 +9,6 @@
 //! - `swap`: making it
 //! - `shadow`: a second form of a block on the same frames
 //! - `lifecycle`: starts
-//! - `losses`: lost data as events
 //! - `record`: outputs to files, with what came before an event
 //! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
@@ -17,7 +16,6 @@
 
 mod change;
 mod lifecycle;
-mod losses;
 mod record;
 mod retune;
 mod shadow;
@@ -79,7 +77,7 @@ impl Control {
             telling.tell(EventKind::Recorded, Some(block), text.to_owned());
         });
         run.watch_events(plan.recorders.watcher());
-        losses::watch(run.clone());
+        run.watch_losses();
         Self(Arc::new(Inner {
             plan: RwLock::new(Arc::new(plan)),
             registry,

@@ -14,6 +14,7 @@
 //! - `replace`: the same for blocks without outputs
 //! - `tap`: readers that come and go
 //! - `timing`: where the time of a block goes, and how long frames are under way
+//! - `losses`: lost data as events
 //! - `run`, `cell`: what the blocks of a run and its handles share; what is of one block
 //! - `fsdr`: the only room that names FutureSDR
 
@@ -28,6 +29,7 @@ pub(crate) mod exchange;
 mod fsdr;
 mod harness;
 pub mod hosted;
+mod losses;
 mod replace;
 pub mod report;
 mod run;

@@ -2,6 +2,7 @@
 
 use super::cell::Cell;
 use super::event::{EventKind, Events};
+use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, panic_text, with_causes};
 use crate::block::BlockError;
 use std::any::Any;
@@ -33,6 +34,7 @@ pub(super) struct Run {
     /// Blocks beside those of the run, which an abort has to reach too.
     companions: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
+    losses: Losses,
     opened: OnceLock<Instant>,
     ended: Mutex<Option<Duration>>,
     end: Condvar,
@@ -79,6 +81,7 @@ impl Run {
             aborting: AtomicBool::new(false),
             companions: Mutex::default(),
             failures: Mutex::default(),
+            losses: Losses::default(),
             opened: OnceLock::new(),
             ended: Mutex::default(),
             end: Condvar::new(),
@@ -206,6 +209,11 @@ impl Run {
         self.cells.iter().map(|cell| cell.stats()).collect()
     }
 
+    /// Events of what blocks have lost since the last ones, those of a counter `interval` apart.
+    pub fn tell_losses(&self, interval: Duration) {
+        self.losses.tell(|| self.stats(), &self.events, interval);
+    }
+
     pub fn state(&self) -> RunState {
         match (self.is_ended(), self.gate()) {
             (true, _) if self.failures().is_empty() => RunState::Ended,
@@ -237,6 +245,7 @@ impl Run {
             1 => "a block failed".to_owned(),
             failed => format!("{failed} blocks failed"),
         };
+        self.tell_losses(Duration::ZERO);
         // Whoever hears of the end finds everything that went before.
         self.events.add(EventKind::Ended, None, text);
         lock(&self.ended).get_or_insert(elapsed);

@@ -247,6 +247,23 @@ impl Handle {
         self.run.events.add(kind, block, text);
     }
 
+    /// Tells of lost data until the run ends, on a thread of its own.
+    pub(crate) fn watch_losses(&self) {
+        /// How often it is looked.
+        const LOOK: Duration = Duration::from_millis(100);
+        /// What a counter counts within this time after an event becomes one event.
+        const INTERVAL: Duration = Duration::from_secs(1);
+        let run = Arc::clone(&self.run);
+        let watching = move || {
+            while !run.wait_timeout(LOOK) {
+                run.tell_losses(INTERVAL);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("losses".to_owned()).spawn(watching) {
+            tracing::warn!("no thread that tells of lost data: {error}");
+        }
+    }
+
     /// Asks for a draining stop: sources finish, and what is queued still flows to its end.
     pub fn request_stop(&self) {
         self.run.request_stop("a stop was asked for");

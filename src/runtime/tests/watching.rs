@@ -49,6 +49,26 @@ fn a_fault_is_an_event_with_its_block_and_its_cause() {
 }
 
 #[test]
+fn what_was_lost_up_to_the_end_is_told_before_it() {
+    let mut net = Net::default();
+    let counters = Counters::default();
+    let lost = counters.loss("late_packets_total", "packets that came too late");
+    let counts = Box::new(move || {
+        lost.add(3);
+        Ok(())
+    });
+    let receiver = net.hooks("receiver", Box::new(|| Ok(())), counts);
+    net.parts[receiver].counters = counters;
+    let running = start(net.assembly(), ONE_WORKER).unwrap();
+    let handle = running.handle();
+    ended(running);
+    let events = handle.events_since(0);
+    assert_eq!(kinds(&events), [EventKind::Started, EventKind::DataLost, EventKind::Ended]);
+    let told = (events[1].block.as_deref(), &*events[1].text);
+    assert_eq!(told, (Some("receiver"), "3 late_packets_total"));
+}
+
+#[test]
 fn a_run_that_could_not_start_has_failed() {
     let mut net = Net::default();
     let cause = || Err(BlockError::new("udp port 7148 is in use"));
