@@ -13,8 +13,8 @@ use crate::runtime::{EventKind, with_causes};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Recorders that may be at work at once: each takes memory and two threads.
@@ -38,6 +38,8 @@ const TELL: Duration = Duration::from_secs(1);
 pub(super) struct Place {
     folder: PathBuf,
     budget: Arc<Budget>,
+    /// Held where recorders are counted and one more is begun.
+    beginning: Mutex<()>,
 }
 
 /// Why a recorder was not made, or did not do what was asked of it.
@@ -102,7 +104,8 @@ impl Control {
         let used = folder_bytes(folder).map_err(cannot)?;
         let budget = Arc::new(Budget::new(folder, most_bytes, used, LEFT_FREE_BYTES));
         // A second call changes nothing.
-        let _ = self.0.recordings.set(Place { folder: folder.to_owned(), budget });
+        let (folder, beginning) = (folder.to_owned(), Mutex::default());
+        let _ = self.0.recordings.set(Place { folder, budget, beginning });
         Ok(())
     }
 
@@ -137,16 +140,6 @@ impl Control {
     ) -> Result<RecorderStatus, RecordError> {
         let place = self.0.recordings.get().ok_or(RecordError::NoFolder)?;
         let plan = self.plan();
-        let is_block = |recorder: &Recorder| plan.block(recorder.name()).is_some();
-        let mut asked_for = plan.recorders.list();
-        asked_for.retain(|recorder| !is_block(recorder));
-        let (ended, at_work): (Vec<_>, Vec<_>) = asked_for.iter().partition(|one| one.is_over());
-        if at_work.len() >= MOST {
-            return Err(RecordError::TooMany);
-        }
-        if let Some(oldest) = ended.first().filter(|_| ended.len() >= REMEMBERED) {
-            plan.recorders.remove(oldest.name());
-        }
         let (block, index) = Self::find_output(&plan, output)?;
         let port = plan.blocks[block].ports.outputs[index].clone();
         if !is_file_name(&options.path) {
@@ -157,6 +150,20 @@ impl Control {
             return Err(RecordError::Refused(refusals));
         }
         place.budget.begin(port.frame_bytes() as u64).map_err(RecordError::Room)?;
+        let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
+        let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
+
+        let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_block = |recorder: &Recorder| plan.block(recorder.name()).is_some();
+        let mut asked_for = plan.recorders.list();
+        asked_for.retain(|recorder| !is_block(recorder));
+        let (ended, at_work): (Vec<_>, Vec<_>) = asked_for.iter().partition(|one| one.is_over());
+        if at_work.len() >= MOST {
+            return Err(RecordError::TooMany);
+        }
+        if let Some(oldest) = ended.first().filter(|_| ended.len() >= REMEMBERED) {
+            plan.recorders.remove(oldest.name());
+        }
         let needed = options.memory_bytes(&port).unwrap_or(usize::MAX);
         let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
         let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
@@ -165,8 +172,6 @@ impl Control {
         if needed > allowed {
             return Err(RecordError::Memory { needed, allowed });
         }
-        let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
-        let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
         options.path = place.folder.join(&options.path).display().to_string();
         options.budget = Some(Arc::clone(&place.budget));
         let blank = SideFile {
