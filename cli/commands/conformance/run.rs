@@ -9,7 +9,9 @@ use fxgraph::{DeviceName, Registry};
 use fxgraph_blocks::conformance::Case;
 use serde_json::json;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Runs the case of this number in another process of this program.
@@ -25,19 +27,35 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
+    // A pipe holds 64 KiB; what a compiler has to say can be more.
+    let (said, complained) = (read(child.stdout.take()), read(child.stderr.take()));
     // It ends by itself at the timeout, unless the driver hangs.
     let deadline = Instant::now() + *timeout + Duration::from_secs(20);
-    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            break status;
+        }
         if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
             return Err("it hung and was killed".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    };
+    let text = if status.success() { said } else { complained };
+    let text = text.join().unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    if status.success() { Ok(text) } else { Err(text) }
+}
+
+/// Everything that comes out of `pipe`, read on a thread.
+fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is all there is.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+        bytes
+    })
 }
 
 /// The flowgraph of a case.
