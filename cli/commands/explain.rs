@@ -7,7 +7,7 @@ use fxgraph::diagnostic::{all_explanations, explain, nearest};
 /// Explains an error code, or lists all of them
 #[derive(Debug, clap::Args)]
 pub struct Explain {
-    /// The code, like E0203
+    /// The code, like E0203; 203 will do
     code: Option<String>,
 }
 
@@ -18,7 +18,8 @@ impl Explain {
             let list: Vec<&str> = titles.map(|title| title.trim_start_matches("# ")).collect();
             return terminal.results(&list.join("\n"));
         };
-        if let Some(page) = explain(&code) {
+        let number = code.trim_start_matches(['e', 'E']);
+        if let Some(page) = explain(&format!("E{number:0>4}")) {
             terminal.results(page)
         } else {
             let near = nearest(&code, all_explanations().map(|(known, _)| known));
