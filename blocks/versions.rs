@@ -42,12 +42,44 @@ pub struct Versions<T> {
     device: Vec<DeviceArray<T>>,
     /// Places by the timestamps from which their versions hold.
     places: Timed<usize>,
+    ring: Ring,
+}
+
+/// Which places versions are written to, one after the other and round.
+#[derive(Default)]
+struct Ring {
     /// Place of the version that was written last.
     newest: usize,
     /// Versions that were written and not sent.
     unsent: usize,
     /// Versions that were written since the lane was idle.
     written: usize,
+}
+
+impl Ring {
+    /// See [`Versions::has_room`].
+    fn has_room(&mut self, lane_is_idle: bool) -> bool {
+        if lane_is_idle {
+            self.written = 0;
+        }
+        self.written + MOST_WAITING + 1 < PLACES
+    }
+
+    /// The place of another version.
+    fn next(&mut self) -> usize {
+        self.newest = (self.newest + 1) % PLACES;
+        self.written += 1;
+        // Of frames that are never made, versions are never sent: they may be more than there are places.
+        self.unsent = (self.unsent + 1).min(PLACES);
+        self.newest
+    }
+
+    /// The places to be sent, which are from now on.
+    fn send(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let newest = self.newest;
+        let back = 0..std::mem::take(&mut self.unsent);
+        back.rev().map(move |back| (newest + PLACES - back) % PLACES)
+    }
 }
 
 impl<T: Pod> Versions<T> {
@@ -63,9 +95,7 @@ impl<T: Pod> Versions<T> {
             host: places.map(|_| Pinned::new(device, first.len())).collect::<Result<_, _>>()?,
             device: on_device,
             places: Timed::new(0),
-            newest: 0,
-            unsent: 0,
-            written: 0,
+            ring: Ring::default(),
         })
     }
 
@@ -75,33 +105,26 @@ impl<T: Pod> Versions<T> {
         PLACES * len * size_of::<T>()
     }
 
-    /// Whether all changes that there may be can come with the next frame; if not, that has to be begun
-    /// when the lane is idle.
+    /// Whether all changes that there may be can come with the next frame, which is not begun yet; if not,
+    /// that has to be begun when the lane is idle.
     pub fn has_room(&mut self, lane_is_idle: bool) -> bool {
-        if lane_is_idle && self.unsent == 0 {
-            self.written = 0;
-        }
-        self.unsent > 0 || self.written + MOST_WAITING + 1 < PLACES
+        self.ring.has_room(lane_is_idle)
     }
 
     /// From timestamp `from` on the table holds what `write` writes.
     pub fn set(&mut self, from: u64, write: impl FnOnce(&mut [T])) {
-        self.newest = (self.newest + 1) % PLACES;
-        write(&mut self.host[self.newest]);
-        self.places.set(from, self.newest);
-        self.unsent += 1;
-        self.written += 1;
+        let place = self.ring.next();
+        write(&mut self.host[place]);
+        self.places.set(from, place);
     }
 
     /// Queues the copies of what was written, as tables of the lane's job.
     pub fn send<J>(&mut self, lane: &Lane<J>) -> Result<(), BlockError> {
-        for back in (0..self.unsent).rev() {
-            let place = (self.newest + PLACES - back) % PLACES;
+        for place in self.ring.send() {
             let (host, device) = (&self.host[place], &self.device[place]);
             // SAFETY: the arrays are of one length, and live as long as the lane's block.
             unsafe { lane.copy(device.address(), host.address(), device.bytes()) }?;
         }
-        self.unsent = 0;
         Ok(())
     }
 
@@ -120,5 +143,47 @@ impl<T: Pod> Versions<T> {
     #[must_use]
     pub fn run(&self, start: u64, step: u64, most: usize) -> usize {
         self.places.run(start, step, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_is_sent_once_however_many_frames_are_never_made() {
+        let mut ring = Ring::default();
+        let first: Vec<usize> = (0..3).map(|_| ring.next()).collect();
+        assert_eq!(ring.send().collect::<Vec<_>>(), first);
+        assert_eq!(ring.send().count(), 0);
+        for _ in 0..5 * PLACES {
+            ring.next();
+        }
+        let newest = ring.newest;
+        let mut sent: Vec<usize> = ring.send().collect();
+        assert_eq!(sent.last(), Some(&newest));
+        sent.sort_unstable();
+        assert_eq!(sent, (0..PLACES).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_version_is_overwritten_that_jobs_in_flight_may_use() {
+        let mut ring = Ring::default();
+        for is_sent in [true, false] {
+            assert!(ring.has_room(true));
+            let held = ring.newest;
+            let mut taken = vec![held];
+            while ring.has_room(false) {
+                taken.push(ring.next());
+                if is_sent {
+                    assert_eq!(ring.send().count(), 1);
+                }
+            }
+            // All that can come with the last frame that had room.
+            taken.extend((0..MOST_WAITING).map(|_| ring.next()));
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(taken.len(), PLACES, "{is_sent}");
+        }
     }
 }

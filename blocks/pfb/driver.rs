@@ -184,7 +184,7 @@ impl<M: Maker> Block for Driver<M> {
         if !self.lane.has_room() {
             return Ok(Next::Wait);
         }
-        if !self.maker.has_room(self.lane.is_idle()) {
+        if !self.schedule.is_placed() && !self.maker.has_room(self.lane.is_idle()) {
             return Ok(Next::Wait);
         }
         let Self { schedule, maker, .. } = self;

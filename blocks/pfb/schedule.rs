@@ -158,6 +158,11 @@ impl<S: Store> Schedule<S> {
         Some(Placed::Here)
     }
 
+    /// Whether the output frame has its place, and the changes that come with it have been made.
+    pub fn is_placed(&self) -> bool {
+        self.placed
+    }
+
     fn find(&mut self, inputs: &mut [Input]) -> Option<Placed> {
         let (step, reach) = (self.sizes.step as i64, self.sizes.max_delay as i64);
         let frame_samples = step * self.sizes.spectra as i64;
