@@ -100,9 +100,14 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         );
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
-    for (channels, taps, spectra, subsampling) in
-        [(4, 16, 100, 2), (64, 4, 24, 8), (1024, 16, 33, 16), (2048, 33, 16, 8), (64, 64, 70, 64)]
-    {
+    for (channels, taps, spectra, subsampling) in [
+        (4, 16, 100, 2),
+        (4, 4, 33, 2),
+        (64, 4, 24, 8),
+        (1024, 16, 33, 16),
+        (2048, 33, 16, 8),
+        (64, 64, 70, 64),
+    ] {
         let frame_samples = (16 * channels).max(1 << 10);
         let source = Source { subsampling, first: 1, ..Source::new("cf32", frame_samples, 12) };
         let parameters = json!({

@@ -163,9 +163,9 @@ impl Lending {
             let first = lent.first + start.saturating_sub(lent.places.start);
             (start < end).then(|| Copy {
                 frame: Some(Arc::clone(&lent.frame)),
-                from: first / 8 * bits,
-                to: (to + start - places.start) / 8 * bits,
-                bytes: (end - start) / 8 * bits,
+                from: first * bits / 8,
+                to: (to + start - places.start) * bits / 8,
+                bytes: (end - start) * bits / 8,
             })
         })
     }
@@ -205,9 +205,9 @@ impl Store for Lending {
         if lent > from {
             self.copies.push(Copy {
                 frame: None,
-                from: from / 8 * self.bits,
+                from: from * self.bits / 8,
                 to: 0,
-                bytes: (lent - from) / 8 * self.bits,
+                bytes: (lent - from) * self.bits / 8,
             });
         }
         for Lent { places, .. } in &mut self.lent {

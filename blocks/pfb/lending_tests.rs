@@ -5,7 +5,8 @@ use super::lending::{Copy, Lending, Memory, seam_samples};
 use super::pol::Count;
 use super::power::Measured;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::chain::{self, Digitised, Out, kind, noise};
+use crate::chain::{self, Digitised, Out, Plain, kind, noise};
+use crate::ddc::Ddc;
 use crate::packed::Decoder;
 use fxgraph::{
     Block, BlockError, Configured, Counter, Dtype, Env, Io, Kind, Next, PortType, Ports, Refusal,
@@ -29,17 +30,16 @@ impl Configured for Lent {
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let (pfb, sizes) = (&self.0, Sizes::new(&self.0, ports));
         let room = 2 * sizes.frame_samples().next_multiple_of(8);
-        let Dtype::Packed(bits) = ports.inputs[0].dtype else { panic!("not packed") };
-        let stores = ports.inputs.iter().map(|_| Lending::new(usize::from(bits), &sizes));
+        let input = &ports.inputs[0];
+        let bits = input.dtype.bits();
+        let stores = ports.inputs.iter().map(|_| Lending::new(bits, &sizes));
+        // Whatever is read before it is written shows.
+        let memory = |samples: usize| vec![vec![0x5a; samples / 8 * bits]; ports.inputs.len()];
         Ok(Box::new(OnHost {
-            weights: super::weights(sizes.step, pfb.taps, pfb.window, pfb.w_cutoff),
-            bits,
-            // Whatever is read before it is written shows.
-            histories: vec![vec![0x5a; room / 8 * usize::from(bits)]; ports.inputs.len()],
-            seams: vec![
-                vec![0x5a; seam_samples(&sizes) / 8 * usize::from(bits)];
-                ports.inputs.len()
-            ],
+            weights: pfb.weights(input),
+            dtype: input.dtype,
+            histories: memory(room),
+            seams: memory(seam_samples(&sizes)),
             schedule: Schedule::new(
                 sizes,
                 &ports.inputs,
@@ -58,7 +58,7 @@ impl Configured for Lent {
 
 struct OnHost {
     weights: Vec<f32>,
-    bits: u8,
+    dtype: Dtype,
     histories: Vec<Vec<u8>>,
     seams: Vec<Vec<u8>>,
     schedule: Schedule<Lending>,
@@ -91,13 +91,27 @@ impl OnHost {
         }
     }
 
-    /// `count` samples from a bit on.
-    fn samples(&self, packed: &[u8], first_bit: u64, count: usize) -> Vec<i16> {
-        let bits = usize::from(self.bits);
-        let first = first_bit as usize / bits;
+    /// The numbers of `count` samples from a bit on: one each, of complex ones two.
+    fn numbers(&self, memory: &[u8], first_bit: u64, count: usize) -> Vec<f32> {
+        let first = first_bit as usize / self.dtype.bits();
+        let Dtype::Packed(bits) = self.dtype else {
+            let bytes = memory[8 * first..][..8 * count].chunks_exact(4);
+            return bytes.map(bytemuck::pod_read_unaligned).collect();
+        };
         let mut samples = vec![0; first % 8 + count];
-        Decoder::new(self.bits).unwrap().decode(packed, first / 8 * 8, &mut samples);
-        samples.split_off(first % 8)
+        Decoder::new(bits).unwrap().decode(memory, first / 8 * 8, &mut samples);
+        samples[first % 8..].iter().map(|x| f32::from(*x)).collect()
+    }
+
+    /// What is measured on the last step of a window.
+    fn measured(&self, step: &[f32]) -> Measured {
+        let Dtype::Packed(bits) = self.dtype else { return Measured::default() };
+        let limit = f32::from(i16::MAX >> (16 - bits));
+        Measured {
+            power: step.iter().map(|x| (x * x) as u64).sum(),
+            samples: step.len() as u64,
+            clipped: step.iter().filter(|x| x.abs() >= limit).count() as u64,
+        }
     }
 }
 
@@ -121,6 +135,7 @@ impl Block for OnHost {
         if self.runs.iter().any(|(_, run)| run.fate == Fate::Whole) {
             let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Sizes { step, window, spectra, .. } = self.schedule.sizes;
+            let per_spectrum = self.weights.len() * step / window;
             let mut measured = vec![Measured::default(); self.histories.len()];
             self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
             for (p, run) in std::mem::take(&mut self.runs) {
@@ -136,33 +151,31 @@ impl Block for OnHost {
                     for n in 0..located.count {
                         let row = p * spectra + run.first + done + n;
                         let (header, payload) = frame.parts_mut::<f32>();
-                        let out = &mut payload[row * step..][..step];
+                        let out = &mut payload[row * per_spectrum..][..per_spectrum];
                         out.fill(0.0);
                         header.validity[row] = u32::from(run.fate == Fate::Whole);
                         let bit = located.first_bit + n as u64 * located.step_bits;
                         let of_last = match run.fate {
                             Fate::Whole => {
-                                let samples = self.samples(memory, bit, window);
-                                for (i, (w, x)) in self.weights.iter().zip(&samples).enumerate() {
-                                    out[i % step] = w.mul_add(f32::from(*x), out[i % step]);
+                                let mut numbers = self.numbers(memory, bit, window);
+                                for (i, (w, x)) in self.weights.iter().zip(&numbers).enumerate() {
+                                    let y = &mut out[i % per_spectrum];
+                                    *y = w.mul_add(*x, *y);
                                 }
-                                samples[window - step..].to_vec()
+                                numbers.split_off(numbers.len() - per_spectrum)
                             }
-                            Fate::Ending => self.samples(memory, bit, step),
+                            Fate::Ending => self.numbers(memory, bit, step),
                             Fate::Lost => continue,
                         };
-                        let limit = i16::MAX >> (16 - self.bits);
-                        measured[p].add(Measured {
-                            power: of_last.iter().map(|x| i64::from(*x).pow(2) as u64).sum(),
-                            samples: step as u64,
-                            clipped: of_last.iter().filter(|x| x.abs() >= limit).count() as u64,
-                        });
+                        measured[p].add(self.measured(&of_last));
                     }
                     done += located.count;
                 }
             }
             self.schedule.annotate(frame.header_mut());
-            self.schedule.annotate_measured(frame.header_mut(), &measured);
+            if matches!(self.dtype, Dtype::Packed(_)) {
+                self.schedule.annotate_measured(frame.header_mut(), &measured);
+            }
             io.outputs[0].push(frame);
         }
         self.runs.clear();
@@ -171,12 +184,18 @@ impl Block for OnHost {
     }
 }
 
+/// One polarisation.
+type Stream = (PortType, Vec<Plain>);
+
+fn digitised(pol: &Digitised) -> Stream {
+    (pol.port(), pol.frames())
+}
+
 /// Compares all frames with those of the form on the processor.
-fn compare(name: &str, parameters: Value, pols: &[Digitised]) {
-    let ports: Vec<PortType> = pols.iter().map(Digitised::port).collect();
-    let frames = || pols.iter().map(Digitised::frames).collect::<Vec<_>>();
-    let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames());
-    let got = chain::drive(&Lent(kind(parameters)), &ports, frames());
+fn compare(name: &str, parameters: Value, pols: &[Stream]) {
+    let (ports, frames): (Vec<PortType>, Vec<Vec<Plain>>) = pols.iter().cloned().unzip();
+    let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames.clone());
+    let got = chain::drive(&Lent(kind(parameters)), &ports, frames);
     assert!(!expected.frames.is_empty(), "{name}");
     assert_eq!(got.frames.len(), expected.frames.len(), "{name}");
     for (got, expected) in got.frames.iter().zip(&expected.frames) {
@@ -187,7 +206,7 @@ fn compare(name: &str, parameters: Value, pols: &[Digitised]) {
             let tables = [got, expected].map(|frame| frame.annotations.get(table));
             assert_eq!(tables[0], tables[1], "{name} {time} {table}");
         }
-        let values = [got, expected].map(chain::Plain::values::<f32>);
+        let values = [got, expected].map(Plain::values::<f32>);
         let close = values[0].iter().zip(&values[1]).all(|(a, b)| (a - b).abs() < 1e-2);
         assert!(close, "{name} {time}");
     }
@@ -222,8 +241,22 @@ fn lent_samples_give_the_frames_of_kept_ones() {
             let parameters = json!({"channels": 64, "spectra_per_frame": spectra, "taps": taps,
                 "delays": delays});
             let name = format!("{frame_samples} {spectra} {taps} {start}");
-            compare(&name, parameters, &[whole, lossy]);
+            compare(&name, parameters, &[digitised(&whole), digitised(&lossy)]);
         }
+    }
+}
+
+#[test]
+fn spectra_of_four_complex_samples_begin_anywhere() {
+    let mut input = Digitised::new(noise(6, 1 << 15, 150.0, 10));
+    input.lost_heaps = vec![30];
+    let ddc = kind::<Ddc>(json!({"centre_hz": 4e8, "decimation": 2, "samples_per_frame": 256}));
+    let narrow = chain::drive(&ddc, &[input.port()], vec![input.frames()]);
+    for spectra in [1, 3, 8, 33] {
+        let parameters =
+            json!({"channels": 4, "taps": 4, "spectra_per_frame": spectra, "centre_hz": 4e8});
+        let pol = (narrow.port.clone(), narrow.frames.clone());
+        compare(&format!("{spectra} spectra"), parameters, &[pol]);
     }
 }
 
@@ -252,7 +285,7 @@ fn lent_samples_of_before_a_gap_are_not_taken_for_those_after_it() {
     assert_eq!(got.frames.len(), expected.frames.len());
     for (got, expected) in got.frames.iter().zip(&expected.frames) {
         assert_eq!((got.timestamp, &got.validity), (expected.timestamp, &expected.validity));
-        let values = [got, expected].map(chain::Plain::values::<f32>);
+        let values = [got, expected].map(Plain::values::<f32>);
         assert!(values[0].iter().zip(&values[1]).all(|(a, b)| (a - b).abs() < 1e-3));
     }
 }
