@@ -235,13 +235,13 @@ impl Ddc {
                 format!("{half_hz} to {} Hz are possible", whole_hz - half_hz),
             );
         }
-        let most_hz = 0.99 * 2.0 * half_hz;
-        if self.pass_bandwidth_hz.is_some_and(|hz| !(0.01 * most_hz..=most_hz).contains(&hz)) {
+        let (least_hz, most_hz) = (0.0198 * half_hz, 1.98 * half_hz);
+        if let Some(hz) = self.pass_bandwidth_hz.filter(|hz| !(least_hz..=most_hz).contains(hz)) {
             refuse(
                 "pass_bandwidth_hz",
-                format!("that much cannot pass of a band of {} Hz", 2.0 * half_hz),
+                format!("{hz} Hz cannot be what passes of a band of {} Hz", 2.0 * half_hz),
                 format!(
-                    "up to {most_hz} Hz are possible: the filter needs some of it for its slope"
+                    "{least_hz} to {most_hz} Hz are possible: the filter needs the rest of the band for its slope"
                 ),
             );
         }

@@ -439,8 +439,17 @@ fn hostile_parameters_are_refused() {
         let all = refusals(parameters.clone(), &port);
         assert_eq!(all.len(), 1, "{parameters}: {all:?}");
     }
-    let help = refusals(json!({"centre_hz": 5e7, "decimation": 8}), &port)[0].help.clone();
-    assert_eq!(help.unwrap(), "53500000 to 802500000 Hz are possible");
+    let help = |parameters| refusals(parameters, &port)[0].help.clone().unwrap();
+    assert_eq!(
+        help(json!({"centre_hz": 5e7, "decimation": 8})),
+        "53500000 to 802500000 Hz are possible"
+    );
+    let narrow =
+        json!({"centre_hz": 4e8, "decimation": 8, "mode": "no_discard", "pass_bandwidth_hz": 1.0});
+    assert_eq!(
+        help(narrow),
+        "1059300 to 105930000 Hz are possible: the filter needs the rest of the band for its slope"
+    );
 }
 
 #[test]
