@@ -47,7 +47,7 @@ const STREAMS: &[(Dtype, &[&str])] = &[
 fn port() -> impl Strategy<Value = PortType> {
     let lengths = proptest::collection::vec(select(vec![1, 2, 3, 4, 8, 16, 64]), 5);
     let validity = (0..4_usize, proptest::collection::vec(1..3_usize, 2), 1..6_u32);
-    let step = select(vec![1, 2, 8, 64, 128, 256, 1024, 4096, u64::MAX]);
+    let step = select(vec![1, 2, 8, 64, 128, 256, 1024, 4096, 1 << 62, u64::MAX]);
     let rate = select(vec![1e-300, 1e3, 1.712e9, 1e300]);
     (select(STREAMS), lengths, validity, step, rate, any::<bool>(), 0..9_usize)
         .prop_map(
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn no_port_makes_a_block_panic(
         port in port(),
-        first in select(vec![0, 4096, (1 << 48) - 4096, u64::MAX - 5000]),
+        first in select(vec![0, 4096, (1 << 48) - 4096, u64::MAX - 8191, u64::MAX - 5000]),
         noise in any::<u8>(),
     ) {
         let step = port.clock.samples_per_frame;

@@ -25,7 +25,7 @@ use crate::live::Live;
 use crate::parallel::refuse_threads;
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::LiveValue;
+use fxgraph::retune::{LiveValue, MAX_TIMESTAMP};
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
     PortType, Ports, Refusal, Resources, ValidityType,
@@ -41,6 +41,8 @@ pub use weights::weights;
 pub const MAX_CHANNELS: usize = 1 << 20;
 /// Most taps of the filter.
 pub const MAX_TAPS: usize = 64;
+/// Widest pass band of the filter, in channels.
+const MAX_CUTOFF_CHANNELS: usize = 64;
 /// Largest delay in either direction that is ever buffered, in samples.
 pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
 /// Bytes that a frame of the default size has at most: they stay in the caches of a core.
@@ -216,11 +218,12 @@ impl Pfb {
                 format!("1 to {MAX_TAPS} taps are possible, 16 are usual"),
             );
         }
-        if !(0.0..=MAX_TAPS as f64).contains(&self.w_cutoff) {
+        let most_channels = self.channels.clamp(1, MAX_CUTOFF_CHANNELS);
+        if !(0.0..=most_channels as f64).contains(&self.w_cutoff) {
             refuse(
                 "w_cutoff",
                 format!("a cut-off of {} channels is out of range", self.w_cutoff),
-                format!("0 to {MAX_TAPS} are possible, 1 is usual"),
+                format!("0 to {most_channels} are possible, 1 is usual"),
             );
         }
         let most = (self.channels / 4).clamp(1, 16);
@@ -268,17 +271,25 @@ impl Pfb {
         refusals
     }
 
-    fn frame_refusals(&self, pols: usize) -> Vec<Refusal> {
+    fn frame_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+        let (pols, input) = (inputs.len(), &inputs[0]);
         let spectrum_bytes = self.spectrum_bytes() * pols.max(1);
         let most = MAX_FRAME_BYTES / spectrum_bytes;
         let spectra = self.spectra(pols);
-        if (1..=most).contains(&spectra) {
-            return Vec::new();
+        if !(1..=most).contains(&spectra) {
+            let at = At::Parameter("spectra_per_frame");
+            let message = format!("a frame cannot have {spectra} spectra");
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let help = format!("1 to {most} are possible with {} channels", self.channels);
+            return vec![refusal.help(help)];
         }
-        let at = At::Parameter("spectra_per_frame");
-        let message = format!("a frame cannot have {spectra} spectra");
-        let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-        vec![refusal.help(format!("1 to {most} are possible with {} channels", self.channels))]
+        let apart = (self.step(input) as u64).saturating_mul(subsampling(input) as u64);
+        if spectra as u64 > MAX_TIMESTAMP / apart {
+            let message =
+                format!("frames of spectra {apart} samples apart go beyond all timestamps");
+            return vec![Refusal::new(codes::RATE, At::Input(0), message)];
+        }
+        Vec::new()
     }
 
     fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
@@ -346,7 +357,7 @@ impl Kind for Pfb {
         refusals.extend(input::refusals(inputs));
         refusals.extend(self.baseband_refusals(&inputs[0]));
         if refusals.is_empty() {
-            refusals.extend(self.frame_refusals(inputs.len()));
+            refusals.extend(self.frame_refusals(inputs));
             refusals.extend(self.delay_refusals(inputs));
         }
         if !refusals.is_empty() {

@@ -3,12 +3,10 @@
 use super::history::{History, Move};
 use super::schedule::{Sizes, subsampling};
 use crate::delay::{Delay, DelayModel, Piece};
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Frame, Input, PortType};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Timestamps beyond this are nonsense; below it nothing here overflows.
-const MAX_TIME: u64 = 1 << 62;
 
 /// The counters of the block.
 pub struct Count {
@@ -52,7 +50,7 @@ impl Count {
 }
 
 /// Where a form of the block keeps the samples of one polarisation. Counts and places are those of
-/// samples, all of them multiples of 8, so that packed ones begin with whole bytes.
+/// samples; of packed ones all are multiples of 8, so that they begin with whole bytes.
 pub trait Store {
     /// Moves samples to the front.
     fn move_to_front(&mut self, samples: Move);
@@ -210,7 +208,8 @@ impl<S: Store> Pol<S> {
             };
             let timestamp = frame.header().timestamp;
             let time = (timestamp / self.subsampling).cast_signed();
-            let is_placed = timestamp <= MAX_TIME
+            // Others are nonsense; with these nothing here overflows.
+            let is_placed = timestamp < MAX_TIMESTAMP
                 && timestamp.is_multiple_of(8 * self.subsampling)
                 && time >= self.next_time;
             if !is_placed {
@@ -227,7 +226,7 @@ impl<S: Store> Pol<S> {
     pub fn fetch(&mut self, to: i64, input: &mut Input, count: &Count) -> bool {
         while self.history.end() < to {
             let end = self.history.end();
-            // All times here are multiples of 8.
+            // Frames begin at multiples of 8, and packed samples are stored in eights.
             let wanted = ((to - end) as usize).next_multiple_of(8);
             match self.pending(input, count) {
                 None if self.ended => self.skip(wanted),

@@ -353,6 +353,8 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         json!({"channels": 64, "taps": 0}),
         json!({"channels": 64, "taps": 1_000_000}),
         json!({"channels": 64, "w_cutoff": -1.0}),
+        // Beyond the whole band the weights of this one would be rounding errors.
+        json!({"channels": 4, "w_cutoff": 16.0}),
         json!({"channels": 64, "unzip": 3}),
         json!({"channels": 64, "unzip": 64}),
         json!({"channels": 64, "threads": 1_000_000}),
@@ -382,4 +384,9 @@ fn inputs_that_do_not_fit_are_refused() {
         let all = refusals(json!({"channels": 64}), &[good.clone(), bad]);
         assert_eq!(all.len(), 1, "{all:?}");
     }
+    let mut endless = good;
+    endless.dtype = Dtype::Cf32;
+    endless.clock.samples_per_frame <<= 50;
+    let all = refusals(json!({"channels": 64, "centre_hz": 4e8}), &[endless]);
+    assert_eq!(all.len(), 1, "{all:?}");
 }

@@ -2,6 +2,7 @@
 
 use super::Postproc;
 use crate::spectra::Shape;
+use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Header};
 
 /// Collects the spectra of input frames in the heaps of output frames.
@@ -74,7 +75,9 @@ impl Collector {
     /// Whether an input frame can be used.
     pub fn accept(&mut self, input: &Header) -> bool {
         let number = self.number(input);
-        let is_placed = input.timestamp.is_multiple_of(self.shape.step as u64);
+        // Others are nonsense; with these nothing in any form overflows.
+        let is_placed = input.timestamp < MAX_TIMESTAMP
+            && input.timestamp.is_multiple_of(self.shape.step as u64);
         if !is_placed || number < self.next_spectrum {
             self.frames_misplaced.add(1);
             return false;

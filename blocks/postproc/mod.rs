@@ -22,7 +22,7 @@ use crate::parallel::refuse_threads;
 use crate::spectra::Shape;
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::LiveValue;
+use fxgraph::retune::{LiveValue, MAX_TIMESTAMP};
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
     Ports, Refusal, Resources, ValidityType,
@@ -181,6 +181,12 @@ impl Postproc {
             let help = format!("{} fit into 4 GiB", MAX_FRAME_BYTES / heap);
             let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
             refusals.push(refusal.help(help));
+        }
+        let frame_spectra = || (self.heaps_per_frame * self.spectra_per_heap) as u64;
+        if refusals.is_empty() && frame_spectra() > MAX_TIMESTAMP / step as u64 {
+            let message =
+                format!("frames of spectra {step} samples apart go beyond all timestamps");
+            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
         }
         if let Gains::PerPol(gains) = &self.gains {
             let wrong = |gains: &PolGains| match gains {

@@ -1,6 +1,6 @@
 use super::{Postproc, unzip::Unzip};
 use crate::chain::{
-    Digitised, Out, RATE_HZ, dft, filtered, kind, noise, pfb, spectra, then, weights,
+    Digitised, Out, RATE_HZ, dft, drive, filtered, kind, noise, pfb, spectra, then, weights,
 };
 use crate::fft::Fft;
 use crate::spectra::Shape;
@@ -424,6 +424,26 @@ fn delays_of_picoseconds_are_told_apart_at_either_end_of_the_range() {
 }
 
 #[test]
+fn frames_at_the_end_of_all_timestamps_are_dropped_and_counted() {
+    let (channelised, _) = f_engine(
+        json!({"channels": CHANNELS, "spectra_per_frame": 32}),
+        json!({"spectra_per_heap": 32}),
+        &two_pols(70),
+    );
+    let mut frames = channelised.frames;
+    let mut hostile = frames[0].clone();
+    hostile.timestamp = u64::MAX / STEP as u64 * STEP as u64;
+    frames.insert(0, hostile);
+    let out = drive(
+        &kind::<Postproc>(json!({"spectra_per_heap": 32})),
+        &[channelised.port],
+        vec![frames],
+    );
+    assert_eq!(out.count("frames_misplaced"), 1);
+    assert_eq!(out.frames.len(), 15);
+}
+
+#[test]
 fn hostile_parameters_and_inputs_are_refused() {
     let samples = Digitised::new(Vec::new());
     let before =
@@ -449,6 +469,9 @@ fn hostile_parameters_and_inputs_are_refused() {
     let mut slow = port.clone();
     slow.clock.samples_per_frame += 8;
     assert_eq!(refusals(json!({}), &slow), 1);
+    let mut endless = port.clone();
+    endless.clock.samples_per_frame = 1 << 62;
+    assert_eq!(refusals(json!({}), &endless), 1);
     let mut real = port;
     real.dtype = fxgraph::Dtype::F32;
     assert_eq!(refusals(json!({}), &real), 1);
