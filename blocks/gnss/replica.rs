@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// ratio is that of the roots within 0.1 %.
 const CBOC_LEVELS: [i8; 2] = [79, 25];
 
-/// Entries behind a period: more than go by in a block of samples, as sample rates are at least a
-/// third of the rate of entries.
+/// Entries behind a period: more than go by in a block of samples. Where the band holds the main lobes there are three
+/// entries to a sample at most, and a hundredth more with the largest Doppler shift that is not refused.
 const EXTENSION: usize = 4 * BLOCK_SAMPLES;
 
 fn extend(entries: &[i8]) -> Arc<[i8]> {

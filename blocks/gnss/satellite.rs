@@ -7,6 +7,11 @@ use fxgraph::{At, Refusal};
 
 /// Most satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
+/// Largest shift of a carrier, of either sign: that of 1900 km/s. The rate of the chips then differs from its own
+/// by less than a hundredth, on which the length of [`Replica::extended`](super::Replica::extended) counts.
+const MAX_DOPPLER_HZ: f64 = 1e7;
+/// Largest phase of either sign: beyond it a double has no fractions worth the name.
+const MAX_PHASE: f64 = 1e12;
 
 /// Declares parameters that name a satellite, with the phases that its signal has at a timestamp; more of them may follow.
 macro_rules! satellite_parameters {
@@ -74,7 +79,7 @@ pub fn outside_band(system: System, carrier_hz: f64, rate_hz: f64) -> Option<(St
         let message = format!(
             "a carrier of {name} at {carrier_hz} Hz is outside the band, which is {half_hz} Hz to either side"
         );
-        Some((message, "change `intermediate_hz` or `doppler_hz`".to_owned()))
+        Some((message, "change `intermediate_hz`, or take a smaller Doppler shift".to_owned()))
     } else {
         None
     }
@@ -102,10 +107,16 @@ pub fn refuse_satellites<'a>(
             let message = format!("there is no satellite {} of {}", satellite.prn, system.name());
             refuse(message, format!("1 to {}", system.last_prn()));
         }
-        let values = [satellite.doppler_hz, satellite.code_phase_chips, satellite.carrier_turns];
-        if values.iter().any(|value| !value.is_finite() || value.abs() > 1e12) {
-            let message = format!("a number of {} is out of range", satellite.label());
-            refuse(message, "Hz, chips and turns up to 1e12".to_owned());
+        let numbers = [
+            ("doppler_hz", satellite.doppler_hz, MAX_DOPPLER_HZ),
+            ("code_phase_chips", satellite.code_phase_chips, MAX_PHASE),
+            ("carrier_turns", satellite.carrier_turns, MAX_PHASE),
+        ];
+        let is_outside =
+            |(_, value, most): &(&str, f64, f64)| value.is_nan() || value.abs() > *most;
+        if let Some((name, value, most)) = numbers.into_iter().find(is_outside) {
+            let message = format!("`{name}` of {} is {value:e}", satellite.label());
+            refuse(message, format!("up to {most:e} of either sign"));
         } else if let Some(rate_hz) = rate_hz
             && let Some((message, help)) =
                 outside_band(system, intermediate_hz + satellite.doppler_hz, rate_hz)

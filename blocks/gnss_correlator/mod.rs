@@ -202,8 +202,9 @@ impl Kind for GnssCorrelator {
         let bytes = lens.iter().try_fold(8_usize, |bytes, len| bytes.checked_mul(*len));
         if bytes.is_none_or(|bytes| bytes > MAX_BYTES) {
             let at = At::Parameter("epochs_per_frame");
-            let message = "a frame of so many sums is too large";
-            return Err(vec![Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)]);
+            let message = "the sums of a frame take more than 4 GiB";
+            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            return Err(vec![refusal.help("fewer epochs, or shorter frames")]);
         }
         let axes = vec![
             Axis::new("epoch", shape.epochs).from_parameter("epochs_per_frame"),

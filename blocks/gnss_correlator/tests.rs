@@ -178,6 +178,29 @@ fn what_cannot_be_received_is_refused() {
 }
 
 #[test]
+fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refused() {
+    let mut port = input(Dtype::Ci16, 1, 10_000);
+    port.clock.adc_sample_rate_hz = 4.092e6;
+    let kind = |doppler_hz: f64| {
+        parameters(&format!(
+            r#"{{"satellites": [{{"system": "galileo_e1b", "prn": 1, "doppler_hz": {doppler_hz}, "code_phase_chips": 4091}}],
+            "taps_chips": [0.5], "intermediate_hz": {}}}"#,
+            -doppler_hz
+        ))
+    };
+    let refusals = kind(1e9).ports(std::slice::from_ref(&port)).unwrap_err();
+    assert_eq!(refusals[0].message, "`doppler_hz` of E01 is 1e9");
+    let kind = kind(1e7);
+    let outputs = kind.ports(std::slice::from_ref(&port)).unwrap();
+    let ports = Ports { inputs: vec![port], outputs };
+    let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    harness.send(0, |to| to.fill_validity(1));
+    Harness::block_on(harness.run()).unwrap();
+    assert!(harness.receive(0).is_some());
+}
+
+#[test]
 fn new_phases_hold_from_their_timestamp_on() {
     let right = parameters(
         r#"{"satellites": [{"system": "gps_l1_ca", "prn": 9, "code_phase_chips": 300.25}], "epochs_per_frame": 2}"#,
