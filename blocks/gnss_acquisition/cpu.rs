@@ -6,7 +6,6 @@ use crate::gnss::planes::Samples;
 use crate::gnss::{Planes, System};
 use crate::parallel::Threads;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
-use std::sync::Arc;
 
 /// Frequencies of a call for each thread.
 const BINS_AT_ONCE: usize = 4;
@@ -26,11 +25,9 @@ pub(super) struct Acquisition {
     found: Counter,
 }
 
-/// A frame in work.
+/// A frame in work, of which the spectra are kept.
 struct Searched {
     output: FrameMut,
-    /// Kept as long as its samples may be needed again.
-    _input: Arc<Frame>,
     system: usize,
     candidate: usize,
     bin: usize,
@@ -45,11 +42,14 @@ impl Acquisition {
         let threads = Threads::new(parameters.threads)?;
         let samples = Samples { antennas: 1, ..samples };
         let search = |system: System| {
-            let candidates = parameters.satellites.iter().enumerate();
-            let prns = candidates.filter(|(_, s)| s.system == system).map(|(i, s)| (i, s.prn));
-            let search = Search::new(Grid::new(parameters, system, &samples)?, prns);
+            let all = parameters.satellites.iter().enumerate();
+            let of_system = all.filter(|(_, s)| s.system == system).map(|(i, s)| (i, s.prn));
+            let satellites: Vec<_> = of_system.collect();
+            let grid =
+                Grid::new(parameters, system, &samples).filter(|_| !satellites.is_empty())?;
+            let search = Search::new(grid, &satellites);
             let scratches = (0..threads.count()).map(|_| search.scratch()).collect();
-            (search.candidates() > 0).then_some((search, scratches))
+            Some((search, scratches))
         };
         let systems: Vec<_> = System::ALL.into_iter().filter_map(search).collect();
         let bins = systems.iter().map(|(search, _)| search.grid().bins).max().unwrap_or(0);
@@ -68,7 +68,7 @@ impl Acquisition {
     }
 
     /// Takes a frame; whether there is anything to search.
-    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Option<FrameMut> {
+    fn begin(&mut self, input: &Frame, mut output: FrameMut) -> Option<FrameMut> {
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         let is_due = self.frames.is_multiple_of(self.every_frames);
         let (header, payload) = output.parts_mut::<[f64; VALUES]>();
@@ -87,7 +87,7 @@ impl Acquisition {
         for (search, scratches) in &mut self.systems {
             search.take(&self.planes, &mut scratches[0]);
         }
-        self.searched = Some(Searched { output, _input: input, system: 0, candidate: 0, bin: 0 });
+        self.searched = Some(Searched { output, system: 0, candidate: 0, bin: 0 });
         None
     }
 
@@ -133,7 +133,7 @@ impl Block for Acquisition {
             }
             let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-            self.begin(input, output)
+            self.begin(&input, output)
         };
         if let Some(output) = done {
             io.outputs[0].push(output);

@@ -8,7 +8,7 @@ mod tests;
 use crate::gnss::planes::Samples;
 use crate::gnss::satellite::refuse_satellites;
 use crate::gnss::{Satellite, System};
-use crate::parallel::refuse_threads;
+use crate::parallel::{refuse_threads, threads_for};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
@@ -120,6 +120,7 @@ impl GnssAcquisition {
             let message = format!("a Doppler shift of {} Hz is out of range", self.max_doppler_hz);
             refuse("max_doppler_hz", message, "0 to 100000");
         }
+        let max_doppler_hz = if is_good { self.max_doppler_hz } else { 0.0 };
         if !self.intermediate_hz.is_finite() {
             let message = "the intermediate frequency is not finite".to_owned();
             refuse("intermediate_hz", message, "0 if the band is centred on the carrier");
@@ -133,7 +134,8 @@ impl GnssAcquisition {
         if self.every_frames == 0 {
             refuse("every_frames", "every 0 frames is never".to_owned(), "1 searches all of them");
         }
-        if let Some(samples) = samples {
+        // There are cells to search only where the numbers mean something.
+        if let (Some(samples), true) = (samples, refusals.is_empty()) {
             for system in System::ALL {
                 let is_searched = self.satellites.iter().any(|s| s.system == system);
                 if is_searched && Grid::new(self, system, &samples).is_none() {
@@ -148,21 +150,18 @@ impl GnssAcquisition {
                 }
             }
         }
-        let edge = |doppler_hz: f64| {
-            let satellite = move |candidate: &Candidate| Satellite {
-                system: candidate.system,
-                prn: candidate.prn,
-                doppler_hz,
-                code_phase_chips: 0.0,
-                carrier_turns: 0.0,
-                at_timestamp: 0,
-            };
-            self.satellites.iter().map(satellite).collect::<Vec<_>>()
+        let edge = |candidate: &Candidate| Satellite {
+            system: candidate.system,
+            prn: candidate.prn,
+            // The far end of the search is what may leave the band.
+            doppler_hz: max_doppler_hz.copysign(self.intermediate_hz),
+            code_phase_chips: 0.0,
+            carrier_turns: 0.0,
+            at_timestamp: 0,
         };
-        // The far end of the search is what may leave the band.
-        let farthest = edge(self.max_doppler_hz.copysign(self.intermediate_hz));
+        let edges: Vec<_> = self.satellites.iter().map(edge).collect();
         let rate_hz = samples.map(|samples| samples.rate_hz);
-        refusals.extend(refuse_satellites(farthest.iter(), self.intermediate_hz, rate_hz));
+        refusals.extend(refuse_satellites(edges.iter(), self.intermediate_hz, rate_hz));
         samples.filter(|_| refusals.is_empty()).ok_or(refusals)
     }
 }
@@ -190,16 +189,15 @@ impl Kind for GnssAcquisition {
 
     fn resources(&self, ports: &Ports) -> Resources {
         let Ok(samples) = self.samples(&ports.inputs[0]) else { return Resources::default() };
+        let threads = threads_for(self.threads, f64::INFINITY);
         let host_bytes = |system: System| {
             let count = self.satellites.iter().filter(|s| s.system == system).count();
             let grid = Grid::new(self, system, &samples).filter(|_| count > 0);
-            grid.map_or(0, |grid| 8 * grid.length * (grid.periods + count + 4))
+            grid.map_or(0, |grid| grid.host_bytes(count, threads))
         };
         Resources {
             host_bytes: System::ALL.into_iter().map(host_bytes).sum::<usize>()
                 + 8 * samples.samples,
-            // The frame that is searched.
-            holds: vec![1],
             ..Resources::default()
         }
     }

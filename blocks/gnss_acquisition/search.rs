@@ -30,7 +30,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The search of frames of `samples`; none if they are too short for a period, or too long.
+    /// The search of frames of `samples` with parameters that were not refused; none if the frames are too short for two
+    /// periods, or too long.
     pub fn new(parameters: &GnssAcquisition, system: System, samples: &Samples) -> Option<Self> {
         const MAX_LENGTH: usize = 1 << 26;
         let period = system.period_seconds() * samples.rate_hz;
@@ -63,6 +64,12 @@ impl Grid {
             bins,
             threshold: threshold(periods, parameters.false_alarm_probability / cells),
         })
+    }
+
+    /// Memory of a search for so many satellites on so many threads, nearly.
+    pub fn host_bytes(&self, satellites: usize, threads: usize) -> usize {
+        let of_thread = 2 * size_of::<Complex32>() * self.length + size_of::<f32>() * self.lags;
+        size_of::<Complex32>() * self.length * (self.periods + satellites) + threads * of_thread
     }
 }
 
@@ -140,12 +147,12 @@ impl Peak {
 }
 
 impl Search {
-    /// A search for the satellites `prns`, each with its place in the block's list.
-    pub fn new(grid: Grid, prns: impl Iterator<Item = (usize, usize)>) -> Self {
+    /// A search for satellites, each given by its place in the block's list and its number.
+    pub fn new(grid: Grid, satellites: &[(usize, usize)]) -> Self {
         let mut planner = FftPlanner::new();
         let forward = planner.plan_fft_forward(grid.length);
         let inverse = planner.plan_fft_inverse(grid.length);
-        let code = |(place, prn): (usize, usize)| {
+        let code = |&(place, prn): &(usize, usize)| {
             let replica = Replica::new(grid.system, prn)?;
             let entries = replica.entries();
             let mut code = vec![Complex32::ZERO; grid.length];
@@ -158,7 +165,7 @@ impl Search {
             Some((place, prn, code))
         };
         Self {
-            codes: prns.filter_map(code).collect(),
+            codes: satellites.iter().filter_map(code).collect(),
             spectra: vec![Complex32::ZERO; grid.length * grid.periods],
             grid,
             forward,

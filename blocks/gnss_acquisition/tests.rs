@@ -157,4 +157,10 @@ fn what_cannot_be_searched_is_refused() {
     for text in ["no satellite 99", "-1 Hz", "0 is not a probability", "every 0 frames"] {
         assert!(many.contains(text), "{text} in {many}");
     }
+    let one = json!([{"system": "gps_l1_ca", "prn": 1}]);
+    // One period can be added up: no threshold would be passed as often as that.
+    let never = json!({"satellites": one, "false_alarm_probability": -1});
+    assert_eq!(refused(10_000, never), "-1 is not a probability of false alarms");
+    let endless = json!({"satellites": one, "max_doppler_hz": 1e300});
+    assert!(refused(100_000, endless).ends_with("Hz is out of range"));
 }
