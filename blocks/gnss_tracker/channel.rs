@@ -163,12 +163,18 @@ impl Channel {
         self.nco.advance(samples);
         self.begin_period();
         self.is_whole = false;
+        // From one prompt to the next the carrier turns as its frequency says, but not over a gap.
+        self.prompt = Complex64::ZERO;
     }
 
     /// Moves the phases by what the sums of a period say; whether the satellite is still there.
     fn steer(&mut self, loops: &Loops) -> bool {
         let period_seconds = self.system.period_seconds();
         let [early, prompt, late] = self.sums;
+        if !self.sums.iter().all(|sum| sum.is_finite()) {
+            // Samples that are no numbers would stay in the loops for ever.
+            return false;
+        }
         let before = std::mem::replace(&mut self.prompt, prompt);
         self.periods += 1;
         let seconds = self.periods as f64 * period_seconds;
@@ -243,5 +249,54 @@ impl Channel {
             self.prompt.im,
             self.periods as f64,
         ]
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn channel() -> (Channel, Loops) {
+        let loops = Loops::new(&serde_json::from_str("{}").unwrap(), 5e6);
+        let acquired = Acquired {
+            system: System::GpsL1Ca,
+            prn: 7,
+            statistic: 2.0,
+            threshold: 1.0,
+            doppler_hz: 1000.0,
+            code_phase_chips: 10.0,
+        };
+        (Channel::new(&acquired, &loops).unwrap(), loops)
+    }
+
+    #[test]
+    fn over_a_gap_the_turn_of_the_carrier_says_nothing_of_its_frequency() {
+        let (mut channel, loops) = channel();
+        for (sum, expected_hz) in [(Complex64::ONE, 1000.0), (Complex64::I, 1000.0)] {
+            channel.sums = [0.5 * sum, sum, 0.5 * sum];
+            assert!(channel.steer(&loops));
+            assert!((channel.doppler_hz - expected_hz).abs() < 1e-9, "{}", channel.doppler_hz);
+            channel.coast(1234);
+        }
+        // Without one it does: an eighth of a turn in a millisecond.
+        for turns in [0.0, 0.125] {
+            let sum = Complex64::cis(TAU * turns);
+            channel.sums = [0.5 * sum, sum, 0.5 * sum];
+            assert!(channel.steer(&loops));
+        }
+        assert!(channel.doppler_hz > 1040.0, "{}", channel.doppler_hz);
+    }
+
+    #[test]
+    fn sums_that_are_no_numbers_end_the_channel() {
+        for part in [f64::NAN, f64::INFINITY] {
+            for place in 0..3 {
+                let (mut channel, loops) = channel();
+                channel.sums = [Complex64::ONE; 3];
+                channel.sums[place].im = part;
+                assert!(!channel.steer(&loops));
+            }
+        }
     }
 }

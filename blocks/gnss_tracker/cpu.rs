@@ -44,12 +44,13 @@ impl Tracker {
             ),
             lost: env.counters.count(
                 "satellites_lost",
-                "Times that a satellite was given up: too weak, or samples were lost.",
+                "Times that a satellite was given up: too weak, samples that are no numbers, or time that goes back.",
             ),
         }
     }
 
-    fn track(&mut self, input: &Frame, acquired: &Frame, output: &mut FrameMut) {
+    /// Follows the satellites through the frame `input`, and begins with those that were found in it.
+    fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
         let start = input.header().timestamp;
         let samples = self.samples.samples as u64;
         // Samples that never came; time that goes back says nothing of where the phases are.
@@ -60,14 +61,18 @@ impl Tracker {
             self.planes.read(&self.samples, input.as_slice(), 0..self.samples.samples);
         }
         let Self { channels, planes, correlator, loops, .. } = self;
-        let rows = acquired.as_slice::<[f64; gnss_acquisition::VALUES]>();
-        for (channel, row) in channels.iter_mut().zip(rows) {
+        let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);
+        let rows = rows.map_or(&[][..], Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
+        for (n, channel) in channels.iter_mut().enumerate() {
             match (gap, channel.as_mut()) {
-                (Some(1..), Some(channel)) => channel.coast(gap.unwrap_or_default()),
-                (None, _) => *channel = None,
-                _ => {}
+                (Some(0), _) | (_, None) => {}
+                (Some(gap), Some(channel)) => channel.coast(gap),
+                (None, Some(_)) => {
+                    *channel = None;
+                    self.lost.add(1);
+                }
             }
-            if is_whole && channel.is_none() && acquired.header().timestamp == start {
+            if let (Some(row), None) = (rows.get(n), &channel) {
                 // Its code and its sums are made when a satellite is found, which is rare.
                 *channel = Acquired::found(*row).and_then(|found| Channel::new(&found, loops));
                 self.begun.add(u64::from(channel.is_some()));
@@ -96,15 +101,16 @@ impl Block for Tracker {
         let [input, acquired] = io.inputs else {
             return Err(BlockError::new("the tracker has two inputs"));
         };
-        if input.peek().is_none() || acquired.peek().is_none() {
+        let (Some(samples), Some(found)) = (input.peek(), acquired.peek()) else {
             let is_over = input.ended() || acquired.ended();
             return Ok(if is_over { Next::Finished } else { Next::Wait });
-        }
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let (Some(input), Some(acquired)) = (input.pop(), acquired.pop()) else {
-            return Ok(Next::Wait);
         };
-        self.track(&input, &acquired, &mut output);
+        // Of these samples no search will be heard: whoever made it left the frame out.
+        let is_ahead = found.header().timestamp > samples.header().timestamp;
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = input.pop() else { return Ok(Next::Wait) };
+        let acquired = if is_ahead { None } else { acquired.pop() };
+        self.track(&input, acquired.as_deref(), &mut output);
         io.outputs[0].push(output);
         Ok(Next::Again)
     }

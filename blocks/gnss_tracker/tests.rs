@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::chain::{Plain, drive, kind};
 use crate::gnss::System;
 use crate::gnss::phase::code_rate_hz;
 use crate::gnss_acquisition::Acquired;
 use crate::gnss_signal_simulator::GnssSignalSimulator;
+use fxgraph::frame::Annotations;
 use fxgraph::runtime::edge::Harness;
 use serde_json::{Value, json};
 
@@ -119,6 +121,39 @@ fn a_satellite_that_is_not_there_is_given_up_and_losses_are_bridged() {
     assert!(row[2] > 0.5);
     let expected = 9.5 + code_rate_hz(700.0) * 60.0 * SAMPLES as f64 / RATE_HZ;
     assert!(apart(row[5], expected, 1023.0).abs() < 0.05);
+}
+
+#[test]
+fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() {
+    let sky: GnssSignalSimulator =
+        serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
+    let samples = sky.ports(&[]).unwrap().remove(0);
+    let acquired_port = PortType {
+        dtype: Dtype::F64,
+        axes: vec![Axis::new("satellite", 1), Axis::new("value", gnss_acquisition::VALUES)],
+        ..samples.clone()
+    };
+    let found = acquired(System::GpsL1Ca, 3, 0.0, 0.0);
+    let frame = |n: u64, payload: Vec<u8>| Plain {
+        timestamp: n * SAMPLES as u64,
+        validity: vec![1],
+        annotations: Annotations::default(),
+        payload,
+    };
+    let searched = |n: u64| {
+        let statistic = if n == 2 { 2.0 } else { 0.0 };
+        frame(n, bytemuck::cast_slice(&Acquired { statistic, ..found }.values()).to_vec())
+    };
+    // Frame 1 was left out by whoever searches; after frame 3 time goes back.
+    let frames = vec![
+        [0, 1, 2, 3, 1].map(|n| frame(n, vec![0; samples.frame_bytes()])).to_vec(),
+        [0, 2, 3, 1].map(searched).to_vec(),
+    ];
+    let out = drive(&kind::<GnssTracker>(json!({})), &[samples, acquired_port], frames);
+    let satellites: Vec<f64> =
+        out.frames.iter().map(|frame| frame.values::<[f64; VALUES]>()[0][1]).collect();
+    assert_eq!(satellites, [0.0, 0.0, 3.0, 3.0, 0.0]);
+    assert_eq!(["satellites_begun", "satellites_lost"].map(|name| out.count(name)), [1, 1]);
 }
 
 #[test]
