@@ -15,7 +15,7 @@ pub(super) struct Check {
     clock: Clock,
     /// Of each satellite of the parameters.
     sums: Vec<Sums>,
-    /// One that is locked and not in the sky: its name.
+    /// The first one that is locked and not in the sky: its name.
     false_one: Option<String>,
     summary: Summary,
     frames: Counter,
@@ -75,11 +75,16 @@ impl Check {
         self.frames.add(1);
         for row in frame.as_slice::<[f64; VALUES]>() {
             let [system, prn, locked, cn0_db_hz, doppler_hz, code_phase_chips, ..] = *row;
-            let (Some(system), true) = (System::numbered(system), locked > 0.5) else { continue };
-            let prn = system.satellite(prn);
-            let is_it = |truth: &Transmission| truth.system == system && Some(truth.prn) == prn;
+            let is_locked = locked > 0.5;
+            if !is_locked {
+                continue;
+            }
+            let named = System::numbered(system).and_then(|s| Some((s, s.satellite(prn)?)));
+            let is_it = |truth: &Transmission| named == Some((truth.system, truth.prn));
             let Some(place) = self.parameters.satellites.iter().position(is_it) else {
-                self.false_one = prn.map(|prn| system.label(prn));
+                let label =
+                    named.map_or("a nameless satellite".to_owned(), |(s, prn)| s.label(prn));
+                self.false_one.get_or_insert(label);
                 continue;
             };
             let truth = &self.parameters.satellites[place];

@@ -83,6 +83,17 @@ fn whatever_is_off_fails_by_name() {
 }
 
 #[test]
+fn the_first_false_satellite_is_the_one_that_is_named() {
+    let rows = |seconds| {
+        let mut rows = truth(seconds);
+        // At last one that no system has.
+        rows[0][1] = if seconds < 0.95 { 12.0 } else { 77.0 };
+        rows
+    };
+    assert_eq!(check(rows).1.unwrap_err(), "E12 is locked, but not in the sky");
+}
+
+#[test]
 fn what_happens_before_it_has_settled_does_not_count() {
     let early = |seconds| {
         let mut rows = truth(seconds);
