@@ -129,7 +129,7 @@ impl Simulator {
             mixed: vec![Complex32::ZERO; BLOCK_SAMPLES],
             clipped: env.counters.count(
                 "samples_clipped",
-                "Samples beyond the range of their type: lower `noise_rms`.",
+                "Samples of which a part was beyond the range of its type: lower `noise_rms`.",
             ),
         })
     }
@@ -169,24 +169,19 @@ impl Simulator {
     fn write(&self, len: usize, bytes: &mut [u8]) {
         let mixed = &self.mixed[..len];
         let mut clipped = 0;
-        let mut whole = |value: f32, most: f32| {
-            clipped += u64::from(value.abs() > most + 0.5);
-            value.round_ties_even().clamp(-most, most)
+        let mut whole = |sample: &Complex32, most: f32| {
+            let parts = [sample.re, sample.im];
+            clipped += u64::from(parts.iter().any(|part| part.abs() > most + 0.5));
+            parts.map(|part| part.round_ties_even().clamp(-most, most))
         };
         match self.dtype {
             Dtype::Ci8 => {
-                for (to, sample) in
-                    bytemuck::cast_slice_mut::<u8, [i8; 2]>(bytes).iter_mut().zip(mixed)
-                {
-                    *to = [sample.re, sample.im].map(|value| whole(value, 127.0) as i8);
-                }
+                let to = bytemuck::cast_slice_mut::<u8, [i8; 2]>(bytes).iter_mut();
+                to.zip(mixed).for_each(|(to, s)| *to = whole(s, 127.0).map(|part| part as i8));
             }
             Dtype::Ci16 => {
-                for (to, sample) in
-                    bytemuck::cast_slice_mut::<u8, [i16; 2]>(bytes).iter_mut().zip(mixed)
-                {
-                    *to = [sample.re, sample.im].map(|value| whole(value, 32767.0) as i16);
-                }
+                let to = bytemuck::cast_slice_mut::<u8, [i16; 2]>(bytes).iter_mut();
+                to.zip(mixed).for_each(|(to, s)| *to = whole(s, 32767.0).map(|part| part as i16));
             }
             _ => bytes.copy_from_slice(bytemuck::cast_slice(mixed)),
         }

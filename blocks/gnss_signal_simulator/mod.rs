@@ -18,6 +18,9 @@ use serde::Deserialize;
 /// Longest frame, and most antennas.
 const MAX_FRAME_SAMPLES: usize = 1 << 26;
 const MAX_ANTENNAS: usize = 1 << 10;
+/// Strongest noise and signals: their sums are floats that are finite.
+const MAX_NOISE: f64 = 1e9;
+const MAX_CN0_DB_HZ: f64 = 300.0;
 
 /// Parameters of `gnss_signal_simulator`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -127,8 +130,8 @@ impl GnssSignalSimulator {
         if self.antennas == 0 || self.antennas > MAX_ANTENNAS {
             refuse("antennas", format!("{} antennas are out of range", self.antennas), "1 to 1024");
         }
-        let bytes = self.samples_per_frame.checked_mul(self.antennas);
-        if !bytes.is_some_and(|count| (1..=MAX_FRAME_SAMPLES).contains(&count)) {
+        let of_all = self.samples_per_frame.checked_mul(self.antennas);
+        if !of_all.is_some_and(|count| (1..=MAX_FRAME_SAMPLES).contains(&count)) {
             let message = format!("frames of {} samples are out of range", self.samples_per_frame);
             refuse("samples_per_frame", message, "1 to 67108864, of all antennas together");
         }
@@ -138,28 +141,29 @@ impl GnssSignalSimulator {
             let message = format!("{rate_hz} Hz is not a sample rate");
             refuse("adc_sample_rate_hz", message, "samples per second");
         }
+        if !(0.0..=MAX_NOISE).contains(&self.noise_rms) {
+            let message = format!("noise of {} is out of range", self.noise_rms);
+            refuse("noise_rms", message, "0 to 1e9");
+        }
         for (parameter, value) in [
-            ("noise_rms", self.noise_rms),
             ("intermediate_hz", self.intermediate_hz),
             ("sync_time_seconds", self.sync_time_seconds),
         ] {
-            if !value.is_finite() || parameter == "noise_rms" && value < 0.0 {
+            if !value.is_finite() {
                 refuse(parameter, format!("{value} is out of range"), "a finite number");
             }
         }
         for transmission in &self.satellites {
             let of_antennas = &transmission.antenna_turns;
             let label = transmission.system.label(transmission.prn);
-            if of_antennas
-                .iter()
-                .chain([&transmission.cn0_db_hz])
-                .any(|v| v.is_nan() || v.abs() > 1e6)
-            {
-                refuse(
-                    "satellites",
-                    format!("a number of {label} is out of range"),
-                    "dB Hz and turns",
-                );
+            let cn0_db_hz = transmission.cn0_db_hz;
+            if cn0_db_hz.is_nan() || cn0_db_hz.abs() > MAX_CN0_DB_HZ {
+                let message = format!("`cn0_db_hz` of {label} is {cn0_db_hz}");
+                refuse("satellites", message, "up to 300 of either sign");
+            }
+            if of_antennas.iter().any(|turns| turns.is_nan() || turns.abs() > 1e6) {
+                let message = format!("`antenna_turns` of {label} are out of range");
+                refuse("satellites", message, "up to 1e6 of either sign");
             }
             if of_antennas.len() > self.antennas {
                 let message = format!("{label} has phases at more antennas than there are");

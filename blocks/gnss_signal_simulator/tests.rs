@@ -96,6 +96,17 @@ fn frames_do_not_depend_on_how_they_are_cut_and_seeds_differ() {
 }
 
 #[test]
+fn a_sample_that_is_clipped_counts_once() {
+    let text = r#"{"satellites": [{"system": "gps_l1_ca", "prn": 5}], "dtype": "ci8", "noise_rms": 1e6,
+        "samples_per_frame": 1000, "frames": 2}"#;
+    let kind: GnssSignalSimulator = serde_json::from_str(text).unwrap();
+    let out = crate::chain::drive(&kind, &[], vec![]);
+    let clipped = out.count("samples_clipped");
+    // Both parts of nearly all of them are far beyond 127.
+    assert!((1990..=2000).contains(&clipped), "{clipped}");
+}
+
+#[test]
 fn data_turn_the_code_at_its_beginning_only() {
     let signal = |system: &str, data: bool| {
         let text = format!(
@@ -130,5 +141,7 @@ fn what_cannot_be_sent_is_refused() {
     assert!(refused("[0, 0.25]", "[0, 0, 0]").contains("more antennas"));
     assert!(refused("cf32", "ci4").contains("no samples of `ci4`"));
     assert!(refused("\"antennas\": 2", "\"antennas\": 0").contains("0 antennas"));
-    assert!(refused("1e-6", "-1").contains("out of range"));
+    assert!(refused("1e-6", "-1").contains("noise of -1 is out of range"));
+    assert!(refused("190", "301").contains("`cn0_db_hz` of G05 is 301"));
+    assert!(refused("-1540", "1e300").contains("`doppler_hz` of G05 is 1e300"));
 }
