@@ -4,7 +4,9 @@ use super::ImageSink;
 use super::picture::Picture;
 use fxgraph::elements::Elements;
 use fxgraph::recording::try_path;
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait};
+use fxgraph::{
+    Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
+};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -18,9 +20,11 @@ pub struct Sink {
     is_complex: bool,
     /// Places of the axes of rows and columns.
     axes: [usize; 2],
-    /// ADC samples from one column to the next, if columns go on from frame to frame.
-    samples_per_column: Option<u64>,
-    sample_rate_hz: f64,
+    /// Place of the axis of which each element has columns of its own, if there is one, and how many.
+    outer: Option<(usize, u64)>,
+    /// Columns of a frame, if they go on from frame to frame.
+    columns_per_frame: Option<u64>,
+    clock: Clock,
     /// Timestamp of the first frame.
     first: Option<u64>,
     picture: Picture,
@@ -33,14 +37,16 @@ impl Sink {
     pub fn new(parameters: ImageSink, port: &PortType, env: &Env) -> Self {
         let [rows, columns] = parameters.size(port);
         let place = |name: &str| port.axes.iter().position(|axis| axis.name == name).unwrap_or(0);
-        let samples = port.samples_per(&parameters.columns).map(|samples| samples.max(1));
+        let inner = port.axis_len(&parameters.columns).unwrap_or(1) as u64;
+        let columns_per_frame = parameters.columns_per_frame(port) as u64;
         Self {
             path: env.output_folder.join(&parameters.path),
             elements: Elements::new(port),
             is_complex: port.dtype.to_string().starts_with('c'),
             axes: [place(&parameters.rows), place(&parameters.columns)],
-            samples_per_column: samples.filter(|_| parameters.is_time()),
-            sample_rate_hz: port.clock.adc_sample_rate_hz,
+            outer: parameters.outer(port).map(|axis| (axis, inner)),
+            columns_per_frame: parameters.is_time().then_some(columns_per_frame),
+            clock: port.clock,
             first: None,
             picture: Picture::new(rows, columns),
             summary: env.summary.clone(),
@@ -59,36 +65,45 @@ impl Sink {
             self.early.add(1);
             return;
         };
-        let start = self.samples_per_column.map_or(0, |samples| since / samples);
+        let samples = u128::from(self.clock.samples_per_frame);
+        let start = self.columns_per_frame.map_or(0, |columns| {
+            let columns = u128::from(since) * u128::from(columns) / samples;
+            u64::try_from(columns).unwrap_or(u64::MAX)
+        });
         let [row, column] = self.axes;
-        let Self { elements, picture, is_complex, .. } = self;
+        let Self { elements, picture, is_complex, outer, .. } = self;
         elements.valid(frame, |index, value| {
-            let column = start.saturating_add(index[column] as u64);
+            let before = outer.map_or(0, |(axis, inner)| index[axis] as u64 * inner);
+            let column = start.saturating_add(before + index[column] as u64);
             picture.reach(column);
             picture.add(index[row], column, if *is_complex { value.norm_sqr() } else { value.re });
         });
     }
 
-    fn describe(&self) -> Option<String> {
-        let (row, column, value) = self.picture.brightest()?;
-        let [low, high] = self.picture.range(self.parameters.decibels)?;
+    /// What is in the picture.
+    fn describe(&self) -> String {
         let (columns, merged) = self.picture.columns();
-        let ImageSink { rows: row_name, columns: column_name, .. } = &self.parameters;
-        let unit = if self.parameters.decibels { " dB" } else { "" };
-        let time = self.samples_per_column.map_or(String::new(), |samples| {
-            let samples = samples as f64 * merged as f64;
-            format!(
-                ", {:.6} s from the start",
-                (column as f64 + 0.5) * samples / self.sample_rate_hz
-            )
-        });
+        let ImageSink { path, rows: row_name, columns: column_name, decibels, .. } =
+            &self.parameters;
         let each = if merged > 1 { format!(" of {merged} {column_name}") } else { String::new() };
-        Some(format!(
-            "{}: {} {row_name} x {columns} columns{each}, colours from {low:.4}{unit} to {high:.4}{unit}\n\
-             brightest: {row_name} {row}, column {column}{time}, {value:.6e}\n",
-            self.parameters.path,
-            self.picture.rows(),
-        ))
+        let unit = if *decibels { " dB" } else { "" };
+        let colours = match self.picture.range(*decibels) {
+            Some([low, high]) => format!("colours from {low:.4}{unit} to {high:.4}{unit}"),
+            None if *decibels => "all dark: no value is above 0".to_owned(),
+            None => "all dark: no value is a finite number".to_owned(),
+        };
+        let mut text = format!(
+            "{path}: {} {row_name} x {columns} columns{each}, {colours}\n",
+            self.picture.rows()
+        );
+        if let Some((row, column, value)) = self.picture.brightest() {
+            let time = self.columns_per_frame.map_or(String::new(), |columns| {
+                let seconds = merged as f64 / columns as f64 / self.clock.frames_per_second();
+                format!(", {:.6} s from the start", (column as f64 + 0.5) * seconds)
+            });
+            text += &format!("brightest: {row_name} {row}, column {column}{time}, {value:.6e}\n");
+        }
+        text
     }
 
     fn write(&self) -> Result<(), png::EncodingError> {
@@ -120,11 +135,11 @@ impl Block for Sink {
     }
 
     async fn finish(&mut self) -> Result<(), BlockError> {
-        let Some(text) = self.describe() else {
+        if self.picture.columns().0 == 0 {
             self.summary.set("nothing came to paint\n");
             return Ok(());
-        };
-        self.summary.set(text);
+        }
+        self.summary.set(self.describe());
         self.write().map_err(|error| {
             BlockError::new(format!("cannot write {}", self.path.display())).because(error)
         })

@@ -8,6 +8,7 @@ mod tests;
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use picture::Picture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -62,6 +63,18 @@ impl ImageSink {
     fn is_time(&self) -> bool {
         TIMES.contains(&self.columns.as_str())
     }
+
+    /// Place of the axis whose elements follow each other, each with columns of its own: heaps of spectra.
+    fn outer(&self, input: &PortType) -> Option<usize> {
+        let is_of_heaps = self.columns == "spectrum" && self.rows != "heap";
+        input.axes.iter().position(|axis| is_of_heaps && axis.name == "heap")
+    }
+
+    /// Columns that a frame has.
+    fn columns_per_frame(&self, input: &PortType) -> usize {
+        let outer = self.outer(input).map_or(1, |axis| input.axes[axis].len);
+        outer * input.axis_len(&self.columns).unwrap_or(1)
+    }
 }
 
 impl Kind for ImageSink {
@@ -102,7 +115,7 @@ impl Kind for ImageSink {
                 format!("{rows} rows and {columns} columns are no picture of that many pixels");
             let help = format!("1 to {MOST_PIXELS} pixels on a side, {MOST_AREA} in all");
             refuse("max_columns", message, help);
-        } else if self.is_time() && input.axis_len(&self.columns).is_some_and(|len| len > columns) {
+        } else if self.is_time() && self.columns_per_frame(input) > columns {
             let message = format!("a frame has more than {columns} columns");
             refuse("max_columns", message, "leave room for one frame at least".to_owned());
         }
@@ -119,7 +132,7 @@ impl Kind for ImageSink {
         // Sums and counts, and at the end the pixels.
         let pixels = 3 * area * self.row_pixels * self.column_pixels;
         Resources {
-            host_bytes: area * (size_of::<f64>() + size_of::<u32>()) + pixels,
+            host_bytes: Picture::bytes(area) + pixels,
             writes: vec![self.path.clone().into()],
             ..Resources::default()
         }

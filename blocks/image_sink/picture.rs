@@ -10,22 +10,27 @@ const NOTHING: [u8; 3] = [96, 96, 96];
 pub struct Picture {
     rows: usize,
     most_columns: usize,
-    /// Columns that are in use, and how many of the stream's each of them has.
+    /// Columns that are in use, and the binary logarithm of how many of the stream's each of them has.
     columns: usize,
-    merged: u64,
+    log2_merged: u32,
     /// `[column][row]`.
     sums: Vec<f64>,
-    counts: Vec<u32>,
+    counts: Vec<u64>,
 }
 
 impl Picture {
+    /// Bytes of memory of so many pixels.
+    pub const fn bytes(pixels: usize) -> usize {
+        pixels * (size_of::<f64>() + size_of::<u64>())
+    }
+
     /// An empty picture.
     pub fn new(rows: usize, most_columns: usize) -> Self {
         Self {
             rows,
             most_columns,
             columns: 0,
-            merged: 1,
+            log2_merged: 0,
             sums: vec![0.0; rows * most_columns],
             counts: vec![0; rows * most_columns],
         }
@@ -33,7 +38,7 @@ impl Picture {
 
     /// Makes room for column `column` of the stream.
     pub fn reach(&mut self, column: u64) {
-        while column / self.merged >= self.most_columns as u64 {
+        while self.place(column) >= self.most_columns as u64 {
             for to in 0..self.columns.div_ceil(2) {
                 for row in 0..self.rows {
                     let [a, b] = [2 * to, 2 * to + 1].map(|column| column * self.rows + row);
@@ -48,21 +53,26 @@ impl Picture {
             self.sums[kept * self.rows..self.columns * self.rows].fill(0.0);
             self.counts[kept * self.rows..self.columns * self.rows].fill(0);
             self.columns = kept;
-            self.merged = self.merged.saturating_mul(2);
+            self.log2_merged += 1;
         }
-        self.columns = self.columns.max((column / self.merged) as usize + 1);
+        self.columns = self.columns.max(self.place(column) as usize + 1);
+    }
+
+    /// Where column `column` of the stream goes.
+    fn place(&self, column: u64) -> u64 {
+        column.checked_shr(self.log2_merged).unwrap_or(0)
     }
 
     /// Adds a value to a column that was reached.
     pub fn add(&mut self, row: usize, column: u64, value: f64) {
-        let at = (column / self.merged) as usize * self.rows + row;
+        let at = self.place(column) as usize * self.rows + row;
         self.sums[at] += value;
         self.counts[at] += 1;
     }
 
     /// Columns in use, and how many of the stream's each has.
-    pub fn columns(&self) -> (usize, u64) {
-        (self.columns, self.merged)
+    pub fn columns(&self) -> (usize, u128) {
+        (self.columns, 1 << self.log2_merged)
     }
 
     /// Rows.
@@ -73,18 +83,19 @@ impl Picture {
     /// The average in a pixel, if anything came there.
     pub fn average(&self, row: usize, column: usize) -> Option<f64> {
         let at = column * self.rows + row;
-        (self.counts[at] > 0).then(|| self.sums[at] / f64::from(self.counts[at]))
+        (self.counts[at] > 0).then(|| self.sums[at] / self.counts[at] as f64)
     }
 
-    /// Row, column and value of the brightest pixel.
+    /// Row, column and value of the brightest pixel; none if no pixel has a number.
     pub fn brightest(&self) -> Option<(usize, usize, f64)> {
         let pixels = (0..self.columns * self.rows).map(|at| (at % self.rows, at / self.rows));
         pixels
             .filter_map(|(row, column)| Some((row, column, self.average(row, column)?)))
+            .filter(|(.., value)| !value.is_nan())
             .max_by(|a, b| a.2.total_cmp(&b.2))
     }
 
-    /// From which to which value the colours go.
+    /// From which to which value the colours go; none if no pixel has a colour of its own.
     pub fn range(&self, decibels: bool) -> Option<[f64; 2]> {
         let all = (0..self.columns).flat_map(|column| (0..self.rows).map(move |row| (row, column)));
         let levels =
@@ -125,4 +136,19 @@ fn colour(part: f64) -> [u8; 3] {
         let [a, b] = [COLOURS[below][i], COLOURS[below + 1][i]].map(f64::from);
         (a + (b - a) * mix).round() as u8
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_go_on_beyond_what_32_bits_count() {
+        let mut picture = Picture::new(1, 1);
+        picture.reach(0);
+        picture.counts[0] = u32::MAX.into();
+        picture.sums[0] = 2.0 * f64::from(u32::MAX);
+        picture.add(0, 0, 2.0);
+        assert_eq!(picture.average(0, 0), Some(2.0));
+    }
 }

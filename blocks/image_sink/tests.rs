@@ -87,6 +87,68 @@ fn a_long_stream_is_merged_and_nothing_of_it_lost() {
 }
 
 #[test]
+fn a_picture_of_one_column_takes_the_largest_timestamp() {
+    let mut picture = Picture::new(1, 1);
+    for column in [0, 1, u64::MAX] {
+        picture.reach(column);
+        picture.add(0, column, 3.0);
+    }
+    assert_eq!((picture.columns(), picture.average(0, 0)), ((1, 1 << 64), Some(3.0)));
+}
+
+#[test]
+fn values_without_decibels_are_dark_and_not_the_brightest() {
+    for (value, expected) in [
+        (
+            0.0_f32,
+            "all dark: no value is above 0\nbrightest: beam 3, column 1, 0.000150 s from the start, 0.0",
+        ),
+        (f32::NAN, "all dark: no value is above 0\n"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dark.png");
+        let parameters = json!({"path": path, "rows": "beam", "columns": "spectrum"});
+        let mut dark = frame(0, None);
+        dark.payload = value.to_le_bytes().repeat(24);
+        let out = drive(&kind::<ImageSink>(parameters), &[port()], vec![vec![dark]]);
+        assert!(out.summary.contains(expected), "{}", out.summary);
+        assert!(read(&path).2.iter().all(|pixel| *pixel == [0, 0, 0]));
+    }
+    let mut picture = Picture::new(1, 3);
+    for (column, value) in [f64::NAN, 5.0, 2.0].into_iter().enumerate() {
+        picture.reach(column as u64);
+        picture.add(0, column as u64, value);
+    }
+    assert_eq!(picture.brightest(), Some((0, 1, 5.0)));
+}
+
+#[test]
+fn spectra_of_heaps_follow_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heaps.png");
+    let parameters = json!({"path": path, "rows": "pol", "columns": "spectrum"});
+    let port = PortType {
+        axes: vec![Axis::new("heap", 3), Axis::new("pol", 2), Axis::new("spectrum", 4)],
+        validity: ValidityType::flags(vec![]),
+        ..port()
+    };
+    // Polarisation 1 of spectrum 2 in heap 1 of the second frame.
+    let bright = |n: usize| n == 8 + 4 + 2;
+    let frame = |timestamp: u64| Plain {
+        timestamp,
+        validity: vec![1],
+        annotations: Annotations::default(),
+        payload: (0..24)
+            .flat_map(|n| if timestamp > 0 && bright(n) { 9.0_f32 } else { 1.0 }.to_le_bytes())
+            .collect(),
+    };
+    let out = drive(&kind::<ImageSink>(parameters), &[port], vec![vec![frame(0), frame(200)]]);
+    assert!(out.summary.contains("2 pol x 24 columns"), "{}", out.summary);
+    // 200 us a frame, 12 spectra each.
+    assert!(out.summary.contains("brightest: pol 1, column 18, 0.000308 s"), "{}", out.summary);
+}
+
+#[test]
 fn what_is_no_picture_is_refused() {
     let refused = |parameters| {
         let refusals = Configured::ports(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
