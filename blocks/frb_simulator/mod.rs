@@ -154,6 +154,13 @@ const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 1 << 30;
 
 impl FrbSimulator {
+    fn element(&self) -> Dtype {
+        match self.dtype {
+            Voltages::Ci4 => Dtype::Ci4,
+            Voltages::Ci8 => Dtype::Ci8,
+        }
+    }
+
     fn port(&self) -> PortType {
         let axes = vec![
             Axis::new("spectrum", self.spectra_per_frame).from_parameter("spectra_per_frame"),
@@ -163,10 +170,7 @@ impl FrbSimulator {
             Axis::new("north_south", self.feeds).from_parameter("feeds"),
         ];
         PortType {
-            dtype: match self.dtype {
-                Voltages::Ci4 => Dtype::Ci4,
-                Voltages::Ci8 => Dtype::Ci8,
-            },
+            dtype: self.element(),
             axes,
             clock: Clock {
                 adc_sample_rate_hz: self.adc_sample_rate_hz,
@@ -197,7 +201,8 @@ impl FrbSimulator {
             ("cylinders", self.cylinders),
             ("feeds", self.feeds),
         ];
-        let mut bytes = Some(4_usize);
+        // Of both polarisations.
+        let mut bytes = Some(2 * self.element().bytes(1));
         for (parameter, len) in lengths {
             bytes = bytes.and_then(|bytes| bytes.checked_mul(len));
             if !(1..=MOST).contains(&len) {
@@ -293,8 +298,8 @@ impl Kind for FrbSimulator {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        let of_thread = (self.channels + self.cylinders * self.feeds) * 16;
-        Resources { host_bytes: self.threads() * of_thread, ..Resources::default() }
+        let host_bytes = size_of::<f64>() * self.channels + size_of::<u64>() * self.threads();
+        Resources { host_bytes, ..Resources::default() }
     }
 
     fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
