@@ -21,8 +21,8 @@ const MAX_FRAME_BYTES: usize = 1 << 32;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NullSource {
-    /// Element type: `i10p` (packed 10-bit), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
-    /// `ci8`, `ci32`, `cf16`, `cf32`, `cf64`.
+    /// Element type: `i10p` (packed, 2 to 16 bits), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
+    /// `ci8`, `ci16`, `ci32`, `cf16`, `cf32`, `cf64`.
     pub dtype: String,
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,
@@ -62,7 +62,8 @@ pub struct NullSource {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisParameter {
-    /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product` or `beam`.
+    /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product`, `beam`,
+    /// `east_west`, `north_south`, `epoch`, `satellite`, `tap` or `value`.
     pub name: String,
     /// Number of elements.
     pub len: usize,
@@ -201,6 +202,21 @@ impl Kind for NullSource {
                 format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
             ));
         }
+        if let Some(band) = self.band {
+            let channels = axes.iter().find(|axis| axis.name == "channel");
+            let last = band.first_channel.checked_add(channels.map_or(1, |axis| axis.len));
+            if band.channels == 0 || last.is_none_or(|last| last > band.channels) {
+                let message = format!("the channel axis is not within {} channels", band.channels);
+                refusals.push(
+                    refuse("band", message).help(
+                        "`first_channel` and the axis's length are at most `channels` together",
+                    ),
+                );
+            }
+            if !(band.centre_hz.is_finite() && band.bandwidth_hz.is_finite()) {
+                refusals.push(refuse("band", "the band's frequencies are not finite".to_owned()));
+            }
+        }
         if !refusals.is_empty() {
             return Err(refusals);
         }
@@ -330,6 +346,36 @@ mod tests {
             let power = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
             assert!((power - 1.0 / 3.0).abs() < 0.03, "{dtype}: {power}");
         }
+    }
+
+    #[test]
+    fn the_page_and_the_parameters_name_every_type_and_axis() {
+        let schema = schemars::schema_for!(NullSource).to_value().to_string();
+        let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
+        for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
+            let quoted = format!("`{name}`");
+            assert!(schema.contains(&quoted), "{name} is not among the parameters' words");
+            assert!(NullSource::DOC.contains(&quoted), "{name} is not on the page");
+        }
+    }
+
+    #[test]
+    fn a_band_without_the_axis_is_refused() {
+        let band = |channels: usize, first_channel: usize, bandwidth_hz: f64| {
+            let source = NullSource {
+                band: Some(BandParameter { channels, first_channel, centre_hz: 1e9, bandwidth_hz }),
+                ..parameters(serde_json::json!({
+                    "dtype": "u8", "axes": [{"name": "channel", "len": 4}], "samples_per_frame": 8,
+                }))
+            };
+            source.ports(&[]).map_err(|refusals| refusals[0].message.clone())
+        };
+        assert!(band(8, 4, 1e8).is_ok());
+        for first_channel in [5, usize::MAX] {
+            let refused = band(8, first_channel, 1e8).unwrap_err();
+            assert_eq!(refused, "the channel axis is not within 8 channels");
+        }
+        assert!(band(0, 0, 1e8).is_err() && band(8, 0, f64::INFINITY).is_err());
     }
 
     #[test]
