@@ -77,6 +77,7 @@ export class Graph {
     const width = columns * (WIDTH + GAP.x) - GAP.x + 2 * MARGIN.x;
     const height = rows * (HEIGHT + GAP.y) - GAP.y + MARGIN.top + MARGIN.bottom;
     const scale = Math.max(SMALLEST_SCALE, Math.min(1, (this.box.clientWidth - 2) / width));
+    document.documentElement.style.setProperty("--graph-width", `${Math.ceil(width * SMALLEST_SCALE)}px`);
     if (!folded.nodes.some((node) => node.key === this.#focused)) this.#focused = folded.nodes[0]?.key;
     morph(this.box, [
       s("svg", { viewBox: `0 0 ${width} ${height}`, width: width * scale, height: height * scale, role: "group", "aria-label": "blocks and edges" },

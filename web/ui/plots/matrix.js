@@ -45,7 +45,8 @@ export class Matrix {
     const side = Math.min(300, Math.max(120, this.element.clientWidth / this.canvases.length - 8));
     const scale = devicePixelRatio;
     const height = side + TOP + 18;
-    if (canvas.width !== Math.round(side * scale)) Object.assign(canvas, { width: Math.round(side * scale), height: Math.round(height * scale) });
+    const [across, down] = [side, height].map((length) => Math.round(length * scale));
+    if (canvas.width !== across || canvas.height !== down) Object.assign(canvas, { width: across, height: down });
     canvas.style.width = `${side}px`;
     canvas.style.height = `${height}px`;
     const known = values.filter((value) => value !== null);

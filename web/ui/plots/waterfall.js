@@ -12,7 +12,7 @@ export class Waterfall {
   constructor(leastRangeDb) {
     this.leastRangeDb = leastRangeDb;
     this.element = h("div", { class: "waterfall" });
-    this.canvas = h("canvas", { role: "img", "aria-label": "waterfall: the newest spectrum on top" });
+    this.canvas = h("canvas", { height: ROWS, role: "img", "aria-label": "waterfall: the newest spectrum on top" });
     this.scale = h("p", { class: "scale" });
     this.element.append(this.canvas, this.scale);
   }
@@ -40,7 +40,7 @@ export class Waterfall {
     const [low, most] = [0.02, 0.995].map((share) => known[Math.floor(share * (known.length - 1))]);
     const high = Math.max(most, low + this.leastRangeDb);
     const columns = Math.max(1, Math.min(width, Math.round(this.canvas.clientWidth * devicePixelRatio)));
-    if (this.canvas.width !== columns) Object.assign(this.canvas, { width: columns, height: ROWS });
+    if (this.canvas.width !== columns) this.canvas.width = columns;
     const context = this.canvas.getContext("2d");
     const image = context.createImageData(columns, ROWS);
     this.#rows.forEach((row, index) => {
