@@ -9,9 +9,18 @@ use serde_json::{Value, json};
 /// Relative rms error of sums of a few hundred products in single precision.
 const TOLERANCE: Tolerance = Tolerance::floating(1e-6);
 
-fn case(
+/// The type of the samples, those of a frame, and frames.
+type Samples<'a> = (&'a str, usize, usize);
+
+fn case(name: impl Into<String>, samples: Samples, parameters: &Value, device: DeviceName) -> Case {
+    lossy(name, samples, None, parameters, device)
+}
+
+/// The same where every so-many-th quarter of a frame is lost.
+fn lossy(
     name: impl Into<String>,
-    (dtype, frame_samples, frames): (&str, usize, usize),
+    (dtype, frame_samples, frames): Samples,
+    missing_every: Option<usize>,
     parameters: &Value,
     device: DeviceName,
 ) -> Case {
@@ -19,7 +28,7 @@ fn case(
         "dtype": dtype, "axes": [{"name": "sample", "len": frame_samples}],
         "validity_axes": [{"name": "heap", "len": 4}], "samples_per_frame": frame_samples,
         "first_timestamp": frame_samples * ((1 << 30) + 3), "frames": frames, "pattern": "random",
-        "adc_sample_rate_hz": 1.712e9,
+        "adc_sample_rate_hz": 1.712e9, "missing_every": missing_every,
     });
     let upstream = format!("source: {{kind: null_source, parameters: {source}}}\n");
     Case::new(("ddc", "cuda"), name, parameters, (&upstream, &["source"]), TOLERANCE, device)
@@ -61,6 +70,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let source = ("i10p", frame_samples, (1 << 19) / frame_samples + 8);
         cases.push(case(name, source, &parameters, device));
     }
+    let parameters = json!({"centre_hz": 2e8, "decimation": 8, "samples_per_frame": 1024});
+    cases.push(lossy("lost heaps", ("i10p", 1 << 14, 24), Some(7), &parameters, device));
     // So large that the kernel's rows are longer.
     for log2_samples in [22, 23] {
         let parameters =

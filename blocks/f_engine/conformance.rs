@@ -14,6 +14,8 @@ struct Stream<'a> {
     frames: usize,
     /// Frames by which the last polarisation begins later and ends earlier.
     late: usize,
+    /// Every so-many-th sixteenth of a frame is lost.
+    missing_every: Option<usize>,
     parameters: Value,
 }
 
@@ -26,6 +28,7 @@ impl Default for Stream<'_> {
             frame_samples: 1 << 18,
             frames: 8,
             late: 0,
+            missing_every: None,
             parameters: json!({}),
         }
     }
@@ -38,6 +41,8 @@ impl Stream<'_> {
             let late = if pol == pols - 1 { self.late } else { 0 };
             let source = json!({"kind": "null_source", "parameters": {
                 "dtype": dtype, "axes": [{"name": "sample", "len": frame_samples}],
+                "validity_axes": [{"name": "heap", "len": 16}],
+                "missing_every": self.missing_every,
                 "samples_per_frame": frame_samples, "pattern": "random", "seed": pol,
                 "first_timestamp": late * frame_samples, "frames": frames - 2 * late,
                 "adc_sample_rate_hz": 1.712e9,
@@ -142,6 +147,11 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         with(&delayed, json!({"heaps_per_frame": 2})),
     );
     special("long input frames", Stream { frame_samples: 1 << 21, frames: 2, ..plain() }, delayed);
+    special(
+        "lost heaps",
+        Stream { frames: 24, missing_every: Some(41), ..plain() },
+        json!({"heaps_per_frame": 3}),
+    );
     special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
     let changed = [(1024, 64, "standard", 8), (1024, 64, "k_major", 4), (32768, 16, "k_major", 8)];
     cases.extend(changed.map(|shape| changed_case(shape, device)));

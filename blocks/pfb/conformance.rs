@@ -17,11 +17,21 @@ struct Source {
     heaps: usize,
     first: usize,
     frames: usize,
+    /// Every so-many-th heap is lost.
+    missing_every: Option<usize>,
 }
 
 impl Source {
     fn new(dtype: &str, frame_samples: usize, frames: usize) -> Self {
-        Self { dtype: dtype.to_owned(), subsampling: 1, frame_samples, heaps: 4, first: 0, frames }
+        Self {
+            dtype: dtype.to_owned(),
+            subsampling: 1,
+            frame_samples,
+            heaps: 4,
+            first: 0,
+            frames,
+            missing_every: None,
+        }
     }
 
     /// The sources of two polarisations, of which the other one begins and ends in between.
@@ -33,6 +43,7 @@ impl Source {
                 "samples_per_frame": self.frame_samples * self.subsampling,
                 "first_timestamp": self.frame_samples * self.subsampling * (self.first + late),
                 "frames": self.frames - 2 * late, "pattern": "random", "seed": pol,
+                "missing_every": self.missing_every,
             });
             format!("pol{pol}: {{kind: null_source, parameters: {parameters}}}\n")
         };
@@ -117,6 +128,9 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let name = format!("{channels} channels of complex samples, {taps} taps");
         cases.push(case(name, &source, 2, BOTH, &parameters, device));
     }
+    let lossy = Source { missing_every: Some(7), ..Source::new("i10p", 1 << 12, 40) };
+    let parameters = json!({"channels": 64, "spectra_per_frame": 33, "delays": delays()});
+    cases.push(case("lost heaps", &lossy, 2, BOTH, &parameters, device));
     let source = Source::new("i12p", 1 << 14, 8);
     let parameters = json!({
         "channels": 64, "taps": 1, "w_cutoff": 0, "window": "rect", "spectra_per_frame": 256,

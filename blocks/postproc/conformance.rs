@@ -63,6 +63,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         let parameters = json!({"channels": kept, "spectra_per_heap": 32, "layout": layout, "gains": gain(8, 1)});
         cases.push(random(name, (2, 40, 1, 128), &parameters, device));
     }
+    let parameters = json!({"spectra_per_heap": 32, "heaps_per_frame": 3, "gains": gain(8, 1)});
+    cases.push(lossy("lost spectra", (2, 24, 1, 128), Some(331), &parameters, device));
     for decimation in [8, 16] {
         cases.push(narrowband(decimation, device));
     }
@@ -106,9 +108,15 @@ fn gain(bits: usize, unzip: usize) -> Value {
     json!({"re": largest / (unzip as f64).sqrt() + 1e-3 * 2.0_f64.sqrt(), "im": 1e-2 * 3.0_f64.sqrt()})
 }
 
-fn random(
+fn random(name: impl Into<String>, shape: Shape, parameters: &Value, device: DeviceName) -> Case {
+    lossy(name, shape, None, parameters, device)
+}
+
+/// The same where every so-many-th spectrum is lost.
+fn lossy(
     name: impl Into<String>,
     (pols, spectra, unzip, channels): Shape,
+    missing_every: Option<usize>,
     parameters: &Value,
     device: DeviceName,
 ) -> Case {
@@ -125,7 +133,7 @@ fn random(
     let source = json!({
         "dtype": "cf32", "axes": axes, "validity_axes": [pol, spectrum], "band": band,
         "samples_per_frame": 2 * channels * spectra, "frames": 12.max(400 / spectra),
-        "pattern": "random",
+        "pattern": "random", "missing_every": missing_every,
     });
     let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
     let inputs: (&str, &[&str]) = (&upstream, &["source"]);
