@@ -20,6 +20,12 @@ pub enum Threads {
     Pool(rayon::ThreadPool),
 }
 
+/// What `threads` is by default in blocks of which a flowgraph has many.
+#[must_use]
+pub fn one_thread() -> usize {
+    1
+}
+
 /// Most threads a block may ask for.
 pub const MAX_THREADS: usize = 1024;
 

@@ -8,7 +8,7 @@ mod numbers;
 mod tests;
 
 use crate::gpu::Table;
-use crate::parallel::refuse_threads;
+use crate::parallel::{one_thread, refuse_threads};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, CPU, Counter, Counters, Dtype, Env, Implementation, Kind, PortNames,
@@ -30,15 +30,12 @@ pub struct Convert {
     pub scale: f64,
     /// Threads that share a frame, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
 }
 
 fn default_scale() -> f64 {
     1.0
-}
-fn default_threads() -> usize {
-    1
 }
 
 /// Types of elements with so many parts, in words.

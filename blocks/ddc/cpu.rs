@@ -7,7 +7,7 @@ use super::x86;
 use super::{Ddc, HEAP_SAMPLES};
 use crate::live::Live;
 use crate::parallel::Threads;
-use crate::pfb::cpu::{Decoded, history_samples};
+use crate::pfb::host_samples::{self, Decoded, Series};
 use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule};
 use crate::simd::Form;
@@ -29,7 +29,7 @@ fn batch(ddc: &Ddc) -> usize {
 
 /// Memory that the block takes.
 pub fn host_bytes(ddc: &Ddc) -> usize {
-    let history = history_samples(&ddc.sizes(), batch(ddc));
+    let history = host_samples::capacity(&ddc.sizes(), batch(ddc));
     size_of::<i16>() * history + size_of::<f32>() * (ddc.sizes().window + 3 * ddc.taps())
 }
 
@@ -54,12 +54,8 @@ pub struct Cpu {
 
 impl Cpu {
     pub fn new(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
-        let (sizes, batch) = (ddc.sizes(), batch(ddc));
-        let capacity = history_samples(&sizes, batch);
-        let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
-        let (inputs, count) = (&ports.inputs, count(env));
         Ok(Self {
-            schedule: Schedule::new(sizes, inputs, &[], batch, capacity, stores, count),
+            schedule: host_samples::schedule(ddc.sizes(), ports, &[], batch(ddc), count(env)),
             filter: Filter::new(ddc)?,
             mixer: Timed::new(ddc.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?),
             frame: None,
@@ -79,7 +75,7 @@ impl Cpu {
             let out = &mut payload[first * HEAP_SAMPLES..][..count * HEAP_SAMPLES];
             if fate == Fate::Whole {
                 let pol = &self.schedule.pols[0];
-                let samples = &pol.store.samples[pol.history.place(from)..];
+                let samples = pol.store.numbers(pol.history.place(from));
                 let t = start + (first * self.schedule.sizes.step) as u64;
                 self.filter.run(&self.mixer, t, samples, out);
             } else {

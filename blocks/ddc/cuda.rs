@@ -131,8 +131,6 @@ impl Converter {
 }
 
 impl Maker for Converter {
-    const LIVE: &'static [&'static str] = &["centre_hz"];
-
     fn retune(&mut self, from: u64, live: Live) {
         if let Live::Mixer(mixer) = live {
             self.frequency.set(from, mixer.frequency());

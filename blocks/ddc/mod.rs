@@ -3,6 +3,9 @@
 pub mod conformance;
 mod cpu;
 mod cuda;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod filter_tests;
 pub(crate) mod mixer;
 pub mod remez;
 #[cfg(test)]
@@ -13,7 +16,7 @@ mod weights;
 mod x86;
 
 use crate::live::Live;
-use crate::parallel::refuse_threads;
+use crate::parallel::{one_thread, refuse_threads};
 use crate::pfb::input::digitised_refusals;
 use crate::pfb::schedule::Sizes;
 use fxgraph::cuda::Tunable;
@@ -86,15 +89,12 @@ pub struct Ddc {
     pub samples_per_frame: Option<usize>,
     /// Threads that share the samples, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one stream alone is too much for a core.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
 }
 
 fn default_pass_weight() -> f64 {
     0.005
-}
-fn default_threads() -> usize {
-    1
 }
 
 impl Ddc {

@@ -2,34 +2,23 @@
 
 use super::FEngine;
 use super::frames::{Frames, Spectra};
-use crate::delay::Delay;
 use crate::fft::cpu::Transform;
 use crate::parallel::Threads;
-use crate::pfb::cpu::{Decoded, Filter, batch, history_samples};
+use crate::pfb::cpu::{Filter, batch};
+use crate::pfb::host_samples::{self, Decoded, Series};
 use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::postproc::Layout;
-use crate::postproc::rotate::{Turn, rotate};
-use crate::postproc::settings::Settings;
-use crate::postproc::transpose::{self, Geometry};
-use crate::simd::Form;
+use crate::postproc::quantiser::{PADDING, Quantiser, TILE_SPECTRA};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
 use num_complex::Complex32;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Spectra that are transposed together: enough for whole cache lines of output.
-const TILE_SPECTRA: usize = 16;
-/// Channels by which rows of quantised spectra are longer than their channels: with a power of two
-/// all rows would share a few sets of the cache.
-const PADDING: usize = 32;
 
 /// Memory that the block takes.
 pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
     let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
     let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
     let pols = ports.inputs.len();
-    let history = 2 * pols * history_samples(&sizes, batch);
+    let history = 2 * pols * host_samples::capacity(&sizes, batch);
     let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
     // The weights, filtered samples and spectra of a batch, twiddles and scratch.
     let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
@@ -42,7 +31,11 @@ pub struct Cpu {
     frames: Frames,
     filter: Filter,
     transform: Transform,
-    quantise: Quantise,
+    /// With rows for all spectra of an output frame.
+    quantiser: Quantiser,
+    threads: Threads,
+    /// Nothing for each thread.
+    scratches: Vec<()>,
     /// Filtered samples of a run, pairs of which are the complex numbers to be transformed.
     series: Vec<Complex32>,
     /// Their spectra.
@@ -58,16 +51,17 @@ impl Cpu {
         let pfb = f_engine.pfb(f_engine.spectra());
         let sizes = Sizes::new(&pfb, ports);
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
-        let capacity = history_samples(&sizes, batch);
-        let stores = ports.inputs.iter().map(|input| Decoded::new(input, capacity));
         let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
+        let threads = Threads::new(f_engine.threads)?;
         let room = vec![Complex32::default(); batch * f_engine.channels];
         let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
-            schedule: Schedule::new(sizes, &ports.inputs, &delays, batch, capacity, stores, count),
+            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
             transform: Transform::new(f_engine.shape(ports), f_engine.threads)?,
-            quantise: Quantise::new(f_engine, ports)?,
+            quantiser: Quantiser::new(&f_engine.postproc(), f_engine.shape(ports), sizes.spectra),
+            scratches: vec![(); threads.count()],
+            threads,
             series: room.clone(),
             spectra: room,
             frame: None,
@@ -78,7 +72,8 @@ impl Cpu {
 
     /// Does what polarisation `p` has samples for.
     fn advance(&mut self, p: usize, input: &mut Input) {
-        let Sizes { step, window, .. } = self.schedule.sizes;
+        let Sizes { step, window, spectra: per_frame, .. } = self.schedule.sizes;
+        let (channels, first_number) = (step / 2, self.schedule.timestamp() / step as u64);
         loop {
             self.schedule.forget_done(p);
             let Some(Run { first, count, fate, from }) = self.schedule.next_run(p, input) else {
@@ -89,20 +84,25 @@ impl Cpu {
             self.known.mark(p, first..first + count, fate == Fate::Whole);
             match fate {
                 Fate::Whole => {
-                    let samples = &pol.store.samples[pol.history.place(from)..];
-                    let series = &mut self.series[..count * step / 2];
+                    let samples = pol.store.numbers(pol.history.place(from));
+                    let series = &mut self.series[..count * channels];
                     let filtered = bytemuck::cast_slice_mut(series);
                     self.known.measured[p].add(self.filter.run(samples, filtered, limit));
-                    let spectra = &mut self.spectra[..count * step / 2];
+                    let spectra = &mut self.spectra[..count * channels];
                     self.transform.run(series, spectra);
-                    let start = self.schedule.frame_start.cast_unsigned() / step as u64;
-                    let delays = &pol.delays[first..][..count];
-                    self.quantise.run(p, (start, first), spectra, delays);
+                    let (rows, delays) = (p * per_frame + first, &pol.delays);
+                    let Self { quantiser, threads, scratches, .. } = self;
+                    quantiser.write(rows..rows + count, threads, scratches, |row, out, ()| {
+                        let n = row - p * per_frame;
+                        let spectrum = &spectra[(n - first) * channels..][..channels];
+                        let (delay, number) = (&delays[n], first_number + n as u64);
+                        out.write(spectrum, (p, number), delay.phase_turns, delay.fine_samples);
+                    });
                 }
                 Fate::Ending => {
                     // The last step of each window: adjacent, as the windows are a step apart.
                     let ends = pol.history.place(from + (window - step) as i64);
-                    let samples = &pol.store.samples[ends..][..count * step];
+                    let samples = &pol.store.numbers(ends)[..count * step];
                     self.known.measured[p].add(self.filter.measure(samples, limit));
                 }
                 Fate::Lost => {}
@@ -112,137 +112,42 @@ impl Cpu {
 
     /// Makes the output frame of its spectra; gives it back if it has no valid heap.
     fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
+        let Self { schedule, frames, known, quantiser, threads, scratches, .. } = self;
         let (header, payload) = frame.parts_mut::<u8>();
-        self.frames.fill(&self.known, header);
-        let saturated = self.quantise.saturated();
-        if self.frames.complete(&self.schedule, &mut self.known, saturated, header) {
-            self.quantise.transpose(&header.validity, payload);
-            io.outputs[0].push(frame);
-        }
-    }
-}
-
-/// From spectra to heaps.
-struct Quantise {
-    geometry: Geometry,
-    channels: usize,
-    limit: f32,
-    settings: Settings,
-    threads: Threads,
-    /// Nothing for each thread.
-    scratches: Vec<()>,
-    /// \[pol\]\[spectrum\]\[channel\] of the output frame, rows `geometry.pitch` apart.
-    quantised: Vec<u16>,
-    /// Clamped values of each row of `quantised`.
-    clamped: Vec<AtomicU32>,
-}
-
-impl Quantise {
-    fn new(f_engine: &FEngine, ports: &Ports) -> Result<Self, BlockError> {
-        let (pols, channels, spectra) = (ports.inputs.len(), f_engine.channels, f_engine.spectra());
-        let threads = Threads::new(f_engine.threads)?;
-        let geometry = Geometry {
-            pols,
-            pitch: channels + PADDING,
-            rows: spectra,
-            spectra_per_heap: f_engine.spectra_per_heap,
-            k_major: f_engine.layout == Layout::KMajor,
-            is_4_bit: f_engine.bits == 4,
-            form: Form::best(),
-        };
-        Ok(Self {
-            geometry,
-            channels,
-            limit: if f_engine.bits == 8 { 127.0 } else { 7.0 },
-            settings: Settings::new(
-                &f_engine.gains,
-                f_engine.shape(ports),
-                f_engine.dither,
-                f_engine.dither_seed,
-            ),
-            scratches: vec![(); threads.count()],
-            threads,
-            quantised: vec![0; pols * spectra * geometry.pitch],
-            clamped: (0..pols * spectra).map(|_| 0.into()).collect(),
-        })
-    }
-
-    /// Quantises adjacent spectra of polarisation `p` with these delays, from number `first` of the
-    /// frame on, which itself has number `start` since sync time.
-    fn run(
-        &mut self,
-        p: usize,
-        (start, first): (u64, usize),
-        spectra: &[Complex32],
-        delays: &[Delay],
-    ) {
-        let Geometry { pitch, rows, form, .. } = self.geometry;
-        let (channels, settings, limit) = (self.channels, &self.settings, self.limit);
-        let step = 2 * channels as u64;
-        let one = |n: usize, spectrum: &[Complex32], out: &mut [u16]| {
-            let number = start + (first + n) as u64;
-            let t = number * step;
-            let turn = Turn {
-                phase_turns: delays[n].phase_turns,
-                fine_delay_samples: delays[n].fine_samples,
-                dither_key: settings.dither_key(t, number, p),
-                limit,
-            };
-            rotate(spectrum, &turn, &settings.gains(t)[p], out, form)
-        };
-        let at = p * rows + first;
-        let clamped = &self.clamped[at..];
-        let out = &mut self.quantised[at * pitch..][..delays.len() * pitch];
-        self.threads.each(out, pitch, &mut self.scratches, |first, rows, ()| {
-            for (i, row) in rows.chunks_exact_mut(pitch).enumerate() {
-                let n = first + i;
-                let spectrum = &spectra[n * channels..][..channels];
-                let count = one(n, spectrum, &mut row[..channels]);
-                clamped[n].store(count, Ordering::Relaxed);
-            }
+        frames.fill(known, header);
+        let (pols, rows, heaps) = (schedule.pols.len(), quantiser.rows(), header.validity.len());
+        let per_heap = rows / heaps;
+        // Clamped values, [heap][pol].
+        let saturated = (0..heaps * pols).map(|unit| {
+            let first = unit % pols * rows + unit / pols * per_heap;
+            quantiser.clamped(first..first + per_heap)
         });
-    }
-
-    /// Clamped values of the frame, \[heap\]\[pol\].
-    fn saturated(&self) -> impl ExactSizeIterator<Item = u64> {
-        let Geometry { pols, rows, spectra_per_heap, .. } = self.geometry;
-        let count = move |unit: usize| {
-            let (heap, p) = (unit / pols, unit % pols);
-            let clamped = &self.clamped[p * rows + heap * spectra_per_heap..][..spectra_per_heap];
-            clamped.iter().map(|row| u64::from(row.load(Ordering::Relaxed))).sum()
-        };
-        (0..rows / spectra_per_heap * pols).map(count)
-    }
-
-    /// Writes the heaps: the valid ones, and zeros for the others.
-    fn transpose(&mut self, validity: &[u32], out: &mut [u8]) {
-        let geometry = self.geometry;
-        let unit = geometry.channel_bytes();
-        let per_heap = geometry.spectra_per_heap;
-        for (heap, out) in out.chunks_exact_mut(self.channels * unit).enumerate() {
-            if validity[heap] == 0 {
+        if !frames.complete(schedule, known, saturated, header) {
+            return;
+        }
+        for (heap, out) in payload.chunks_exact_mut(quantiser.heap_bytes()).enumerate() {
+            if header.validity[heap] == 0 {
                 out.fill(0);
                 continue;
             }
             for first in (0..per_heap).step_by(TILE_SPECTRA) {
-                let run = transpose::Run { first, count: TILE_SPECTRA.min(per_heap - first) };
-                let rows = &self.quantised[(heap * per_heap + first) * geometry.pitch..];
-                self.threads.each(out, unit, &mut self.scratches, |channel, out, ()| {
-                    geometry.transpose(rows, channel, run, out);
-                });
+                let spectra = first..per_heap.min(first + TILE_SPECTRA);
+                let row = heap * per_heap + first;
+                quantiser.transpose(row, &spectra, out, threads, scratches);
             }
         }
+        io.outputs[0].push(frame);
     }
 }
 
 #[async_trait]
 impl Block for Cpu {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let settings = &mut self.quantise.settings;
+        let settings = &mut self.quantiser.settings;
         match self.schedule.place(io.inputs, |from, live| settings.retune(from, live)) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
-            Some(Placed::Here) => settings.advance(self.schedule.frame_start.cast_unsigned()),
+            Some(Placed::Here) => settings.advance(self.schedule.timestamp()),
         }
         let begin = || {
             self.known.begin(self.schedule.frame_start);

@@ -12,7 +12,7 @@ use crate::pfb::driver::{Driver, Maker, Stretch};
 use crate::pfb::lending::Lending;
 use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
-use crate::postproc::device_settings::DeviceSettings;
+use crate::postproc::device_settings::{DeviceSettings, Rows};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Lane, frame_address};
 use fxgraph::{BlockError, Env, Frame, FrameMut, Header, Ports};
@@ -191,35 +191,20 @@ impl TwoPass {
         slot: usize,
         schedule: &Schedule<Lending>,
     ) -> Result<(), BlockError> {
-        let Sizes { step, spectra, .. } = schedule.sizes;
+        let spectra = schedule.sizes.spectra;
         let rows = self.pols * spectra;
-        let first_number = schedule.frame_start.cast_unsigned() / step as u64;
         self.delays.send(lane, slot, 0..2 * rows)?;
-        let delays = self.delays.address(slot);
-        let mut done = 0;
-        while done < spectra {
-            let t = schedule.timestamp() + done as u64 * self.step;
-            let stretch = self.settings.stretch(t, self.step, spectra - done);
-            let (dither_seed, count) = self.settings.dither_seed(t, self.step, stretch.count);
-            let blocks = (self.pols * count).div_ceil(THREADS);
-            let arguments = [
-                delays.into(),
-                (delays + (rows * size_of::<f32>()) as u64).into(),
-                stretch.common.into(),
-                self.rows[slot].address().into(),
-                (spectra as u32).into(),
-                (done as u32).into(),
-                (count as u32).into(),
-                first_number.into(),
-                dither_seed.into(),
-            ];
-            let grid = Grid::new([blocks, 1, 1], THREADS);
-            // SAFETY: the arguments are those of the kernel, compiled for these sizes; all of them are
-            // the slot's or the block's.
-            unsafe { self.program.kernels.rows.launch(lane.stream(), grid, &arguments) }?;
-            done += count;
-        }
-        Ok(())
+        let phases = self.delays.address(slot);
+        let of = Rows {
+            phases,
+            fine_delays: phases + (rows * size_of::<f32>()) as u64,
+            to: self.rows[slot].address(),
+            spectra,
+            start: schedule.timestamp(),
+            step: self.step,
+        };
+        // SAFETY: the kernel is that for rows, and all memory the slot's or the block's.
+        unsafe { self.settings.make_rows(lane, &mut self.program.kernels.rows, THREADS, &of) }
     }
 
     /// Ends the tables; queues what measures lost stretches and filters the others.
@@ -303,7 +288,7 @@ impl TwoPass {
             ];
             if past > first {
                 let grid = Grid::new([blocks, 1, 1], THREADS);
-                let kernel = self.program.finish(stretch.differ);
+                let kernel = self.program.kernels.finish.of(stretch.differ);
                 // SAFETY: as above.
                 unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
             }
@@ -314,7 +299,6 @@ impl TwoPass {
 }
 
 impl Maker for TwoPass {
-    const LIVE: &'static [&'static str] = &["gains", "dither_seed"];
     const TABLES: &'static [&'static str] = &["gains"];
 
     fn retune(&mut self, from: u64, live: Live) {

@@ -6,6 +6,7 @@ mod cuda;
 mod frames;
 mod geometry;
 mod program;
+mod shape;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -14,9 +15,10 @@ use crate::delay::Piece;
 use crate::dither::Dither;
 use crate::fft::Fft;
 use crate::live::Live;
+use crate::parallel::one_thread;
 use crate::pfb::input::digitised_refusals;
-use crate::pfb::{Pfb, Window, device_samples};
-use crate::postproc::{Gains, Layout, Postproc};
+use crate::pfb::{self, Pfb, Window, device_samples};
+use crate::postproc::{self, Gains, Layout, Postproc};
 use crate::spectra::Shape;
 use fxgraph::cuda::Properties;
 use fxgraph::retune::LiveValue;
@@ -34,14 +36,14 @@ pub struct FEngine {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
     pub channels: usize,
     /// Taps of the filter: spectra over which a window extends.
-    #[serde(default = "default_taps")]
+    #[serde(default = "pfb::default_taps")]
     pub taps: usize,
     /// Window that shapes the filter.
     #[serde(default)]
     pub window: Window,
     /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
     /// gives a plain Fourier transform.
-    #[serde(default = "default_w_cutoff")]
+    #[serde(default = "pfb::default_w_cutoff")]
     pub w_cutoff: f64,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
     /// there is no delay.
@@ -58,16 +60,16 @@ pub struct FEngine {
     pub centre_hz: Option<f64>,
     /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
     /// four-bit ones from -7 to 7.
-    #[serde(default = "default_bits")]
+    #[serde(default = "postproc::default_bits")]
     pub bits: u8,
     /// Order of the output's axes.
     #[serde(default)]
     pub layout: Layout,
     /// Spectra of a heap: they stand next to each other for each channel.
-    #[serde(default = "default_spectra_per_heap")]
+    #[serde(default = "postproc::default_spectra_per_heap")]
     pub spectra_per_heap: usize,
     /// Heaps per output frame.
-    #[serde(default = "default_heaps_per_frame")]
+    #[serde(default = "postproc::default_heaps_per_frame")]
     pub heaps_per_frame: usize,
     /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
     /// one of these or a list of them for each channel.
@@ -82,27 +84,8 @@ pub struct FEngine {
     /// Threads of the CPU that share the spectra, 0 for all cores. By default 1, because a
     /// flowgraph of many blocks already uses the cores; give more where one antenna alone is too
     /// much for a core.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
-}
-
-fn default_taps() -> usize {
-    16
-}
-fn default_w_cutoff() -> f64 {
-    1.0
-}
-fn default_bits() -> u8 {
-    8
-}
-fn default_spectra_per_heap() -> usize {
-    256
-}
-fn default_heaps_per_frame() -> usize {
-    1
-}
-fn default_threads() -> usize {
-    1
 }
 
 impl FEngine {
@@ -233,7 +216,7 @@ impl Kind for FEngine {
             return Vec::new();
         }
         let mut refusals = Vec::from_iter(device_samples::refuse_mixed(ports));
-        refusals.extend(geometry::Shape::new(self, ports).refusals(gpu));
+        refusals.extend(shape::KernelShape::new(self, ports).refusals(gpu));
         refusals
     }
 

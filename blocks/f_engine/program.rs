@@ -1,12 +1,13 @@
 //! The kernels, compiled for the GPU at hand, and what they read that does not change.
 
 use super::FEngine;
-use super::geometry::{Geometry, Shape};
+use super::geometry::Geometry;
+use super::shape::KernelShape;
 use crate::dither::Dither;
 use crate::gpu;
 use crate::pfb::schedule::Sizes;
-use crate::postproc::device_settings::differ;
-use fxgraph::cuda::{self, Device, DeviceArray, Kernel, Properties};
+use crate::postproc::device_settings::{GainKernels, differ};
+use fxgraph::cuda::{Device, DeviceArray, Kernel, Properties};
 use fxgraph::{BlockError, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -15,9 +16,7 @@ use std::sync::Arc;
 pub struct Kernels {
     pub rows: Kernel,
     pub filter: Kernel,
-    pub finish: Kernel,
-    /// The same for gains that differ from channel to channel, if that is another one.
-    pub finish_of_gains: Option<Kernel>,
+    pub finish: GainKernels,
     pub measure: Kernel,
 }
 
@@ -43,12 +42,12 @@ impl Program {
         sizes: &Sizes,
         device: &Arc<Device>,
     ) -> Result<Self, BlockError> {
-        let shape = Shape::new(f_engine, ports);
+        let shape = KernelShape::new(f_engine, ports);
         let gpu = device.properties().clone();
         let geometry = Geometry::new(&shape, &gpu)?;
-        let differ = differ(&f_engine.gains.of_pols(shape.pols, shape.channels));
-        let defines = |differ| {
-            gpu::numbers([
+        let gains = f_engine.gains.of_pols(shape.pols, shape.channels);
+        let program = |differ| {
+            let macros = gpu::numbers([
                 ("CHANNELS", shape.channels),
                 ("POLS", shape.pols),
                 ("TAPS", shape.taps),
@@ -60,23 +59,17 @@ impl Program {
                 ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
                 ("CHANNEL_GAINS", usize::from(differ)),
                 ("TILE_BYTES", geometry.tile_bytes),
-            ])
+            ]);
+            gpu::program(device, "f_engine.cu", macros)
         };
-        let finish = |program: &Arc<cuda::Program>| {
-            program.kernel("f_engine_finish", geometry.finish_shared_bytes)
-        };
-        let program = gpu::program(device, "f_engine.cu", defines(differ))?;
-        let finish_of_gains = if differ {
-            None
-        } else {
-            // At the start: compiled when such gains come, it would hold up the stream.
-            Some(finish(&gpu::program(device, "f_engine.cu", defines(true))?)?)
-        };
+        let finish = GainKernels::new(&gains, |differ| {
+            Ok(program(differ)?.kernel("f_engine_finish", geometry.finish_shared_bytes)?)
+        })?;
+        let program = program(differ(&gains))?;
         let kernels = Kernels {
             rows: program.kernel("f_engine_rows", 0)?,
             filter: program.kernel("f_engine_filter", geometry.filter_shared_bytes)?,
-            finish: finish(&program)?,
-            finish_of_gains,
+            finish,
             measure: program.kernel("f_engine_measure", 0)?,
         };
         let FEngine { taps, window, w_cutoff, .. } = *f_engine;
@@ -87,12 +80,6 @@ impl Program {
             finish_roots: DeviceArray::from_slice(device, &geometry.finish_roots())?,
         };
         Ok(Self { gpu, geometry, kernels, constants })
-    }
-
-    /// The second pass, for gains that `differ` from channel to channel or are all the same.
-    pub fn finish(&mut self, differ: bool) -> &mut Kernel {
-        let Kernels { finish, finish_of_gains, .. } = &mut self.kernels;
-        finish_of_gains.as_mut().filter(|_| differ).unwrap_or(finish)
     }
 
     /// Spectra of a run, if there are `spectra` in all to be filtered.

@@ -125,6 +125,25 @@ fn lost_heaps_are_lost_in_the_same_places() {
 }
 
 #[test]
+fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
+    let properties = |name: &str| {
+        let kind = crate::kinds().into_iter().find(|kind| kind.name == name).unwrap();
+        (kind.schema)().to_value()["properties"].as_object().unwrap().clone()
+    };
+    let mut others = properties("postproc");
+    others.extend(properties("pfb"));
+    let mut own = properties("f_engine");
+    // There is nothing in between, no part of a band, and no other thread.
+    let has_its_own_words = ["channels", "centre_hz", "threads"];
+    own.retain(|name, _| !has_its_own_words.contains(&name.as_str()));
+    others.retain(|name, _| own.contains_key(name) || !has_its_own_words.contains(&name.as_str()));
+    for between in ["unzip", "spectra_per_frame"] {
+        assert!(others.remove(between).is_some());
+    }
+    assert_eq!(Value::Object(own), Value::Object(others));
+}
+
+#[test]
 fn refusals_name_this_block_and_its_parameters() {
     use fxgraph::Kind;
     let port = Digitised::new(vec![0; 1024]).port();

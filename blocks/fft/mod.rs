@@ -7,7 +7,7 @@ mod cuda;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::parallel::refuse_threads;
+use crate::parallel::{one_thread, refuse_threads};
 use crate::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -23,12 +23,8 @@ use serde::Deserialize;
 pub struct Fft {
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
-}
-
-fn default_threads() -> usize {
-    1
 }
 
 impl Kind for Fft {

@@ -2,20 +2,17 @@
 
 use super::Pfb;
 use super::fir::{Fir, Scratch};
-use super::history::Move;
+use super::host_samples::{self, Series};
 use super::input::is_complex;
-use super::pol::{Count, Store};
+use super::pol::Count;
 use super::power::{Level, Measured, power, summary};
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::packed::Decoder;
 use crate::parallel::Threads;
 use crate::simd::Form;
 use fxgraph::retune::Change;
 use fxgraph::{
-    Block, BlockError, Dtype, Env, Frame, FrameMut, Input, Io, Next, PortType, Ports, Summary,
-    async_trait,
+    Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary, async_trait,
 };
-use std::sync::Arc;
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;
@@ -25,46 +22,6 @@ pub fn batch(step: usize, spectra_per_frame: usize, threads: usize) -> usize {
     let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
     let alone = (BATCH_SAMPLES / step).clamp(16, 64);
     (alone * threads).min(spectra_per_frame)
-}
-
-/// Samples of a polarisation to keep room for.
-pub fn history_samples(sizes: &Sizes, batch: usize) -> usize {
-    // What one batch may need, and as much again as stays from batch to batch, so that the
-    // samples are moved to the front seldom.
-    let kept = sizes.window + 2 * sizes.max_delay;
-    2 * kept + batch * sizes.step + 64
-}
-
-/// Decoded samples of one polarisation.
-pub struct Decoded {
-    pub samples: Vec<i16>,
-    /// `None` for samples that are 16-bit integers already.
-    decoder: Option<Decoder>,
-}
-
-impl Decoded {
-    /// Room for `capacity` samples of `input`.
-    pub fn new(input: &PortType, capacity: usize) -> Self {
-        let decoder = match input.dtype {
-            Dtype::Packed(bits) => Decoder::new(bits),
-            _ => None,
-        };
-        Self { samples: vec![0; capacity], decoder }
-    }
-}
-
-impl Store for Decoded {
-    fn move_to_front(&mut self, Move { from, samples }: Move) {
-        self.samples.copy_within(from..from + samples, 0);
-    }
-
-    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
-        let samples = &mut self.samples[at..at + count];
-        match &self.decoder {
-            Some(decoder) => decoder.decode(frame.as_slice(), first, samples),
-            None => samples.copy_from_slice(&frame.as_slice()[first..first + count]),
-        }
-    }
 }
 
 /// What a filter takes in.
@@ -87,56 +44,6 @@ impl Number for f32 {
     }
 }
 
-/// Samples of one polarisation on the processor.
-pub trait Series: Store + Send {
-    /// What they are made of.
-    type Number: Number;
-
-    /// Room for `capacity` samples of `input`.
-    fn with_room(input: &PortType, capacity: usize) -> Self;
-
-    /// The numbers from the sample at `place` on.
-    fn numbers(&self, place: usize) -> &[Self::Number];
-}
-
-impl Series for Decoded {
-    type Number = i16;
-
-    fn with_room(input: &PortType, capacity: usize) -> Self {
-        Self::new(input, capacity)
-    }
-
-    fn numbers(&self, place: usize) -> &[i16] {
-        &self.samples[place..]
-    }
-}
-
-/// Complex samples of one polarisation: \[sample\]\[re, im\].
-pub struct Baseband(Vec<f32>);
-
-impl Series for Baseband {
-    type Number = f32;
-
-    fn with_room(_input: &PortType, capacity: usize) -> Self {
-        Self(vec![0.0; 2 * capacity])
-    }
-
-    fn numbers(&self, place: usize) -> &[f32] {
-        &self.0[2 * place..]
-    }
-}
-
-impl Store for Baseband {
-    fn move_to_front(&mut self, Move { from, samples }: Move) {
-        self.0.copy_within(2 * from..2 * (from + samples), 0);
-    }
-
-    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
-        let samples = &frame.as_slice::<f32>()[2 * first..2 * (first + count)];
-        self.0[2 * at..2 * (at + count)].copy_from_slice(samples);
-    }
-}
-
 /// Working memory of one thread.
 struct Job {
     scratch: Scratch,
@@ -150,29 +57,24 @@ pub struct Cpu<S> {
     frame: Option<FrameMut>,
     /// Of the output frame, for each polarisation.
     measured: Vec<Measured>,
-    /// Of the whole run, for each polarisation.
+    /// Of the whole run, for each polarisation that is digitised.
     levels: Vec<Level>,
     summary: Summary,
-    /// Whether there is anything to say of the digitiser.
-    is_digitised: bool,
 }
 
 impl<S: Series> Cpu<S> {
     pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let sizes = Sizes::new(pfb, ports);
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
-        let capacity = history_samples(&sizes, batch);
-        let stores = ports.inputs.iter().map(|input| S::with_room(input, capacity));
         let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
-        let level = |input: &PortType| Level::new(input.dtype.bits().min(16));
+        let digitised = ports.inputs.iter().filter(|input| !is_complex(input));
         Ok(Self {
-            schedule: Schedule::new(sizes, &ports.inputs, &delays, batch, capacity, stores, count),
+            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(pfb, &ports.inputs[0], batch)?,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],
-            levels: ports.inputs.iter().map(level).collect(),
+            levels: digitised.map(|input| Level::new(input.dtype.bits())).collect(),
             summary: env.summary.clone(),
-            is_digitised: !is_complex(&ports.inputs[0]),
         })
     }
 
@@ -191,7 +93,7 @@ impl<S: Series> Cpu<S> {
             };
             let pol = &self.schedule.pols[p];
             let out = &mut payload[first * numbers..][..count * numbers];
-            let limit = self.levels[p].limit;
+            let limit = self.levels.get(p).map_or(i16::MAX, |level| level.limit);
             validity[first..first + count].fill(u32::from(fate == Fate::Whole));
             match fate {
                 Fate::Whole => {
@@ -273,7 +175,7 @@ impl<S: Series> Block for Cpu<S> {
         }
         if frame.header().validity.contains(&1) {
             self.schedule.annotate(frame.header_mut());
-            if self.is_digitised {
+            if !self.levels.is_empty() {
                 self.schedule.annotate_measured(frame.header_mut(), &self.measured);
             }
             let measured = self.levels.iter_mut().zip(&self.measured);

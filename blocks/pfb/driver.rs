@@ -30,14 +30,11 @@ pub struct Stretch {
 /// What a block makes of the samples. While the GPU makes one frame the next are begun: each has a
 /// slot, which those in flight do not share.
 pub trait Maker: Send {
-    /// Live parameters that it takes besides the delays, which are the schedule's.
-    const LIVE: &'static [&'static str] = &[];
-
-    /// Those of them that it keeps as tables on the device.
+    /// Live parameters that it keeps as tables on the device.
     const TABLES: &'static [&'static str] = &[];
 
-    /// `live`, a value of one of those, holds from timestamp `from` on, which lies before the end of the next
-    /// output frame.
+    /// `live`, a value of a live parameter besides the delays, which are the schedule's, holds from timestamp
+    /// `from` on, which lies before the end of the next output frame.
     fn retune(&mut self, _from: u64, _live: Live) {}
 
     /// Whether the next output frame may be begun, whatever changes come with it; if not, it is when
@@ -215,13 +212,6 @@ impl<M: Maker> Block for Driver<M> {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
-        let is_fixed = |parameter: &&str| *parameter != "delays" && !M::LIVE.contains(parameter);
-        if let Some(fixed) = change.parameters().find(is_fixed) {
-            let text = format!(
-                "on a GPU its `{fixed}` cannot change while it runs; swap the block for one with the other value"
-            );
-            return Err(BlockError::new(text));
-        }
         refuse_many(M::TABLES, &self.schedule.changes, &change)?;
         self.schedule.changes.offer(change)
     }

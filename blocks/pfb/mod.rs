@@ -7,6 +7,7 @@ pub(crate) mod device_samples;
 pub(crate) mod driver;
 mod fir;
 pub(crate) mod history;
+pub(crate) mod host_samples;
 pub(crate) mod input;
 pub(crate) mod lending;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub(crate) mod lending;
 mod lending_tests;
 pub(crate) mod pol;
 pub(crate) mod power;
+mod refusals;
 pub(crate) mod schedule;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -22,12 +24,11 @@ mod weights;
 
 use crate::delay::{self, Piece};
 use crate::live::Live;
-use crate::parallel::refuse_threads;
+use crate::parallel::one_thread;
 use fxgraph::cuda::{Properties, Tunable};
-use fxgraph::diagnostic::codes;
-use fxgraph::retune::{LiveValue, MAX_TIMESTAMP};
+use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
     PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schedule::{Sizes, subsampling};
@@ -41,8 +42,6 @@ pub use weights::weights;
 pub const MAX_CHANNELS: usize = 1 << 20;
 /// Most taps of the filter.
 pub const MAX_TAPS: usize = 64;
-/// Widest pass band of the filter, in channels.
-const MAX_CUTOFF_CHANNELS: usize = 64;
 /// Largest delay in either direction that is ever buffered, in samples.
 pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
 /// Bytes that a frame of the default size has at most: they stay in the caches of a core.
@@ -53,8 +52,6 @@ const GPU_FRAME_BYTES: usize = 32 << 20;
 /// Spectra of a frame of the default size, at least and at most.
 const DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=256;
 const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
-/// A frame never gets larger than this.
-const MAX_FRAME_BYTES: usize = 4 << 30;
 
 /// Shape of the window that the sinc of the filter is multiplied with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -108,20 +105,17 @@ pub struct Pfb {
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
     /// is too much for a core.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
 }
 
-fn default_taps() -> usize {
+pub(crate) fn default_taps() -> usize {
     16
 }
-fn default_w_cutoff() -> f64 {
+pub(crate) fn default_w_cutoff() -> f64 {
     1.0
 }
 fn default_unzip() -> usize {
-    1
-}
-fn default_threads() -> usize {
     1
 }
 
@@ -193,144 +187,6 @@ impl Pfb {
         let samples = (max_delay_seconds * rate_hz).ceil();
         (samples as usize + 1).next_multiple_of(8)
     }
-
-    fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
-        let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            refusals.push(refusal.help(help));
-        };
-        if !self.channels.is_power_of_two() || !(4..=MAX_CHANNELS).contains(&self.channels) {
-            refuse(
-                "channels",
-                format!(
-                    "`pfb` needs a number of channels that is a power of two, not {}",
-                    self.channels
-                ),
-                nearest_powers(self.channels, 4, MAX_CHANNELS),
-            );
-        }
-        if !(1..=MAX_TAPS).contains(&self.taps) {
-            refuse(
-                "taps",
-                format!("`pfb` cannot filter with {} taps", self.taps),
-                format!("1 to {MAX_TAPS} taps are possible, 16 are usual"),
-            );
-        }
-        let most_channels = self.channels.clamp(1, MAX_CUTOFF_CHANNELS);
-        if !(0.0..=most_channels as f64).contains(&self.w_cutoff) {
-            refuse(
-                "w_cutoff",
-                format!("a cut-off of {} channels is out of range", self.w_cutoff),
-                format!("0 to {most_channels} are possible, 1 is usual"),
-            );
-        }
-        let most = (self.channels / 4).clamp(1, 16);
-        if !self.unzip.is_power_of_two() || self.unzip > most {
-            refuse(
-                "unzip",
-                format!(
-                    "a spectrum of {} channels cannot be cut into {} series",
-                    self.channels, self.unzip
-                ),
-                nearest_powers(self.unzip, 1, most),
-            );
-        }
-        if self.centre_hz.is_some_and(|hz| !hz.is_finite()) {
-            refuse(
-                "centre_hz",
-                "the centre of the band is not a number".to_owned(),
-                "leave it out for a quarter of the sample rate".to_owned(),
-            );
-        }
-        refusals
-    }
-
-    /// Refuses what does not go with complex samples.
-    fn baseband_refusals(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::new();
-        let mut refuse = |name, message: &str, help: &str| {
-            let at = At::Parameter(name);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
-        };
-        if input::is_complex(input) && self.unzip != 1 {
-            refuse(
-                "unzip",
-                "spectra of complex samples are not cut into series",
-                "leave `unzip` out: their transform needs no step to a real one",
-            );
-        }
-        if input::is_complex(input) && self.centre_hz.is_none() {
-            refuse(
-                "centre_hz",
-                "complex samples do not say where in the band they are from",
-                "give `centre_hz`, the frequency that stands at 0 in them, or that on the sky",
-            );
-        }
-        refusals
-    }
-
-    fn frame_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
-        let (pols, input) = (inputs.len(), &inputs[0]);
-        let spectrum_bytes = self.spectrum_bytes() * pols.max(1);
-        let most = MAX_FRAME_BYTES / spectrum_bytes;
-        let spectra = self.spectra(pols);
-        if !(1..=most).contains(&spectra) {
-            let at = At::Parameter("spectra_per_frame");
-            let message = format!("a frame cannot have {spectra} spectra");
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            let help = format!("1 to {most} are possible with {} channels", self.channels);
-            return vec![refusal.help(help)];
-        }
-        let apart = (self.step(input) as u64).saturating_mul(subsampling(input) as u64);
-        if spectra as u64 > MAX_TIMESTAMP / apart {
-            let message =
-                format!("frames of spectra {apart} samples apart go beyond all timestamps");
-            return vec![Refusal::new(codes::RATE, At::Input(0), message)];
-        }
-        Vec::new()
-    }
-
-    fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
-        let refuse = |name, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message)
-        };
-        let mut refusals = Vec::new();
-        if !self.delays.is_empty() && self.delays.len() != inputs.len() {
-            let message = format!(
-                "there are delay models for {} polarisations, but {} inputs",
-                self.delays.len(),
-                inputs.len()
-            );
-            let help = "give one list of pieces for each input, empty for no delay";
-            refusals.push(refuse("delays", message).help(help));
-        }
-        let rate_hz = inputs[0].clock.adc_sample_rate_hz;
-        let max = self.max_delay_seconds();
-        if !(0.0..=MAX_DELAY_SAMPLES).contains(&(max * rate_hz)) {
-            let message = format!("delays of up to {max} seconds cannot be buffered");
-            let help = format!("up to {:e} are possible", MAX_DELAY_SAMPLES / rate_hz);
-            refusals.push(refuse("max_delay_seconds", message).help(help));
-        }
-        for pieces in &self.delays {
-            refusals.extend(Piece::refuse_disorder("delays", pieces));
-            refusals.extend(pieces.iter().flat_map(|p| p.refusals("delays", rate_hz, max)));
-        }
-        refusals
-    }
-}
-
-/// Advice that names the powers of two around `value` within the limits.
-fn nearest_powers(value: usize, least: usize, most: usize) -> String {
-    let value = value.clamp(least, most);
-    let above = value.next_power_of_two();
-    let below = if above == value { value } else { above / 2 };
-    if below == above {
-        format!("{below} is the nearest")
-    } else {
-        format!("{below} and {above} are the nearest")
-    }
 }
 
 impl Kind for Pfb {
@@ -400,7 +256,7 @@ impl Kind for Pfb {
         let pols = ports.inputs.len();
         let sizes = Sizes::new(self, ports);
         let batch = cpu::batch(sizes.step, sizes.spectra, self.threads);
-        let history = cpu::history_samples(&sizes, batch);
+        let history = host_samples::capacity(&sizes, batch);
         let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
         let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
         let weights = 2 * self.channels * self.taps;
@@ -425,9 +281,9 @@ impl Kind for Pfb {
         match env.implementation {
             "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
             _ if input::is_complex(&ports.inputs[0]) => {
-                Ok(Box::new(cpu::Cpu::<cpu::Baseband>::new(self, ports, env)?))
+                Ok(Box::new(cpu::Cpu::<host_samples::Baseband>::new(self, ports, env)?))
             }
-            _ => Ok(Box::new(cpu::Cpu::<cpu::Decoded>::new(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::<host_samples::Decoded>::new(self, ports, env)?)),
         }
     }
 

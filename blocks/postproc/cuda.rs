@@ -1,18 +1,17 @@
 //! The block on a GPU.
 #![allow(unsafe_code)] // launches on memory that the block or the job owns
 
-use super::device_settings::{DeviceSettings, Stretch, differ};
+use super::device_settings::{DeviceSettings, GainKernels, GainStretch, Rows, differ};
 use super::heaps::{Collector, Piece};
 use super::rotate::ChannelGains;
+use super::tiles::Tiles;
 use super::{Layout, Postproc};
 use crate::dither::Dither;
 use crate::gpu::{self, Table};
 use crate::live::Live;
 use crate::spectra::Shape;
 use crate::versions::refuse_many;
-use fxgraph::cuda::{
-    Arg, Defines, DeviceArray, Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address,
-};
+use fxgraph::cuda::{Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{
@@ -22,73 +21,12 @@ use std::sync::Arc;
 
 /// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
 const THREADS: [usize; 3] = [256, 128, 512];
-/// Most tiles that a block does one after the other, and rounds of blocks that there should be.
-const MOST_IN_TURN: usize = 4;
-const ROUNDS: usize = 4;
 /// Threads of a block of the kernel that makes rows.
 const ROW_THREADS: usize = 128;
 /// Bytes of what is the same for all channels of a spectrum.
 const ROW_BYTES: usize = 32;
 /// Polarisations that alternate at most.
 const MOST_MIXED_POLS: usize = 2;
-/// Bytes of a channel that a thread writes.
-const THREAD_BYTES: usize = 16;
-
-/// How the work is cut up, as in `postproc.cu`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tiles {
-    spectra_per_heap: usize,
-    /// Spectra of a tile: of both halves of a warp.
-    spectra: usize,
-    /// Polarisations that do not alternate.
-    pols_apart: usize,
-    channel_blocks: usize,
-    /// Of a block, half of which are places of a spectrum.
-    threads: usize,
-}
-
-impl Tiles {
-    fn new(postproc: &Postproc, shape: Shape, threads: usize) -> Self {
-        let values = THREAD_BYTES / if postproc.bits == 8 { 2 } else { 1 };
-        let (mixed_pols, pols_apart) = match postproc.layout {
-            Layout::Standard => (shape.pols, 1),
-            Layout::KMajor => (1, shape.pols),
-        };
-        let places = match shape.unzip {
-            1 => shape.channels / 2,
-            unzip => shape.channels / unzip / 2 + 1,
-        };
-        Self {
-            spectra_per_heap: postproc.spectra_per_heap,
-            spectra: 2 * values / mixed_pols,
-            pols_apart,
-            channel_blocks: places.div_ceil(threads / 2),
-            threads,
-        }
-    }
-
-    /// The tile that a spectrum is in, by its place among those of all heaps.
-    fn of(&self, place: usize) -> usize {
-        let (heap, in_heap) = (place / self.spectra_per_heap, place % self.spectra_per_heap);
-        heap * self.spectra_per_heap.div_ceil(self.spectra) + in_heap / self.spectra
-    }
-
-    fn of_piece(&self, piece: &Piece) -> usize {
-        self.of(piece.place + piece.count - 1) - self.of(piece.place) + 1
-    }
-
-    /// How many tiles of a piece a block of threads does one after the other: more of them share
-    /// what is the same for all spectra, but all multiprocessors must have work to the end.
-    fn in_turn(&self, piece: &Piece, blocks_at_once: usize) -> usize {
-        let blocks = self.of_piece(piece) * self.channel_blocks * self.pols_apart;
-        (blocks / (blocks_at_once * ROUNDS).max(1)).clamp(1, MOST_IN_TURN)
-    }
-
-    fn grid(&self, piece: &Piece, in_turn: usize) -> Grid {
-        let blocks = self.of_piece(piece).div_ceil(in_turn);
-        Grid::new([blocks, self.channel_blocks, self.pols_apart], self.threads)
-    }
-}
 
 /// What is queued on the GPU.
 struct Job {
@@ -159,9 +97,7 @@ pub struct Cuda {
     /// First, so that it waits for the GPU before anything else is dropped.
     lane: Lane<Job>,
     make_rows: Kernel,
-    make_values: Kernel,
-    /// The same for gains that differ from channel to channel, if that is another one.
-    make_values_of_gains: Option<Kernel>,
+    make_values: GainKernels,
     tiles: Tiles,
     /// Blocks of `make_values` that the device runs at once.
     blocks_at_once: usize,
@@ -194,16 +130,13 @@ impl Cuda {
         let tunable = tunable(postproc, shape);
         let way = tunable.chosen(&device);
         let threads = tunable.number(way, "THREADS");
-        let program = gpu::program(&device, tunable.program, tunable.defines(way))?;
-        let make_values = program.kernel("postproc", 0)?;
-        let make_values_of_gains = if differ(&gains) {
-            None
-        } else {
-            // At the start: compiled when such gains come, it would hold up the stream.
-            let macros = [shape_of(postproc, shape, true), gpu::numbers([("THREADS", threads)])];
-            let program = gpu::program(&device, tunable.program, macros.concat())?;
-            Some(program.kernel("postproc", 0)?)
+        let program = |differ| {
+            let macros = [shape_of(postproc, shape, differ), tunable.ways[way].clone()];
+            gpu::program(&device, tunable.program, macros.concat())
         };
+        let make_values =
+            GainKernels::new(&gains, |differ| Ok(program(differ)?.kernel("postproc", 0)?))?;
+        let make_rows = program(differ(&gains))?.kernel("postproc_rows", 0)?;
         let order = (0..shape.channels).collect();
         let settings = DeviceSettings::new(&device, &gains, order, postproc.dither_seed)?;
         let multiprocessors = device.properties().multiprocessors;
@@ -212,11 +145,11 @@ impl Cuda {
         let values = shape.pols * shape.channels * postproc.spectra_per_heap;
         Ok(Self {
             lane,
-            make_rows: program.kernel("postproc_rows", 0)?,
+            make_rows,
             tiles: Tiles::new(postproc, shape, threads),
-            blocks_at_once: make_values.blocks_per_multiprocessor(threads)? * multiprocessors,
+            blocks_at_once: make_values.first().blocks_per_multiprocessor(threads)?
+                * multiprocessors,
             make_values,
-            make_values_of_gains,
             shape,
             heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
             settings,
@@ -257,31 +190,18 @@ impl Cuda {
         }
         self.delays.send(&self.lane, place, 0..2 * rows)?;
         self.settings.send(&self.lane)?;
-        let delays = self.delays.address(place);
-        let Shape { pols, spectra, step, .. } = self.shape;
-        let mut done = 0;
-        while done < spectra {
-            let t = header.timestamp + (done * step) as u64;
-            let stretch = self.settings.stretch(t, step as u64, spectra - done);
-            let (dither_seed, count) = self.settings.dither_seed(t, step as u64, stretch.count);
-            let arguments = [
-                delays.into(),
-                (delays + (rows * size_of::<f64>()) as u64).into(),
-                stretch.common.into(),
-                self.rows[place].address().into(),
-                (spectra as u32).into(),
-                (done as u32).into(),
-                (count as u32).into(),
-                self.collector.number(header).into(),
-                dither_seed.into(),
-            ];
-            let blocks = (pols * count).div_ceil(ROW_THREADS);
-            let grid = Grid::new([blocks, 1, 1], ROW_THREADS);
-            // SAFETY: the arguments are those of the kernel, all of them the block's own.
-            unsafe { self.make_rows.launch(self.lane.stream(), grid, &arguments) }?;
-            done += count;
-        }
-        Ok(())
+        let phases = self.delays.address(place);
+        let Shape { spectra, step, .. } = self.shape;
+        let of = Rows {
+            phases,
+            fine_delays: phases + (rows * size_of::<f64>()) as u64,
+            to: self.rows[place].address(),
+            spectra,
+            start: header.timestamp,
+            step: step as u64,
+        };
+        // SAFETY: the kernel is that for rows, and all memory the block's own.
+        unsafe { self.settings.make_rows(&self.lane, &mut self.make_rows, ROW_THREADS, &of) }
     }
 
     /// Goes over to what holds for the spectra of an input frame.
@@ -294,7 +214,7 @@ impl Cuda {
     }
 
     /// The stretch of an input frame that begins with spectrum `from`.
-    fn stretch(&self, input: &Header, from: usize) -> Stretch {
+    fn stretch(&self, input: &Header, from: usize) -> GainStretch {
         let Shape { spectra, step, .. } = self.shape;
         let t = input.timestamp + (from * step) as u64;
         self.settings.stretch(t, step as u64, spectra - from)
@@ -306,7 +226,7 @@ impl Cuda {
         input: &Frame,
         output: &Frame,
         piece: &Piece,
-        stretch: &Stretch,
+        stretch: &GainStretch,
     ) -> Result<(), BlockError> {
         let device = self.lane.device();
         let number = |n: usize| Arg::from(n as u32);
@@ -324,8 +244,7 @@ impl Cuda {
             number(self.tiles.of(piece.place)),
             number(in_turn),
         ];
-        let of_gains = self.make_values_of_gains.as_mut().filter(|_| stretch.differ);
-        let make_values = of_gains.unwrap_or(&mut self.make_values);
+        let make_values = self.make_values.of(stretch.differ);
         // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
         // job's or stays with the block, which the lane outlasts.
         let grid = self.tiles.grid(piece, in_turn);
@@ -453,36 +372,5 @@ impl Block for Cuda {
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         refuse_many(&["gains"], &self.changes, &change)?;
         self.changes.offer(change)
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::chain::kind;
-    use serde_json::json;
-
-    #[test]
-    fn a_piece_has_all_tiles_that_its_spectra_are_in() {
-        let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
-        let shape = Shape {
-            pols: 2,
-            spectra: 10,
-            unzip: 1,
-            channels: 4096,
-            pitch: 4096,
-            step: 8192,
-            is_complex: false,
-        };
-        let tiles = Tiles::new(&postproc, shape, 256);
-        // Of 8 spectra: three for each heap.
-        assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
-        let piece = |place, count| Piece { from: 0, place, count };
-        assert_eq!(tiles.grid(&piece(6, 3), 1).blocks, [2, 16, 1]);
-        assert_eq!(tiles.grid(&piece(20, 2), 1).blocks, [2, 16, 1]);
-        // 9 tiles and 16 parts of the channels: 144 blocks.
-        assert_eq!([1, 10, 36, 400].map(|n| tiles.in_turn(&piece(0, 63), n)), [4, 3, 1, 1]);
-        assert_eq!(tiles.grid(&piece(0, 63), 4).blocks, [3, 16, 1]);
     }
 }

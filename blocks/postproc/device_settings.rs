@@ -1,10 +1,11 @@
 //! Gains and dither of the spectra on a GPU, which may change from one spectrum to the next.
+#![allow(unsafe_code)] // launches on memory that the caller answers for
 
 use super::rotate::ChannelGains;
 use crate::live::Live;
 use crate::versions::Versions;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, Lane};
+use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Lane};
 use fxgraph::retune::Timed;
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -24,13 +25,57 @@ pub struct DeviceSettings {
 
 /// Adjacent spectra that have the same gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct GainStretch {
     pub count: usize,
     /// Of the gains that all channels share, and of those that each has besides.
     pub common: u64,
     pub each: u64,
     /// Whether these are not all 1.
     pub differ: bool,
+}
+
+/// Rows of a frame: for each spectrum what is the same for all of its channels.
+pub struct Rows {
+    /// Addresses of what they are made of, \[pol\]\[spectrum\], and of where they go.
+    pub phases: u64,
+    pub fine_delays: u64,
+    pub to: u64,
+    /// Spectra of each polarisation.
+    pub spectra: usize,
+    /// Timestamp of the first one, and from one to the next.
+    pub start: u64,
+    pub step: u64,
+}
+
+/// A kernel in two forms, for gains that are the same for all channels and for others.
+pub struct GainKernels {
+    /// For the gains at the start.
+    first: Kernel,
+    /// For gains that differ, if that is another one.
+    of_each: Option<Kernel>,
+}
+
+impl GainKernels {
+    /// What `make` makes for gains that differ from channel to channel or do not. Both at the start: compiled
+    /// when such gains come, the other one would hold up the stream.
+    pub fn new(
+        gains: &[ChannelGains],
+        make: impl Fn(bool) -> Result<Kernel, BlockError>,
+    ) -> Result<Self, BlockError> {
+        let differ = differ(gains);
+        let of_each = if differ { None } else { Some(make(true)?) };
+        Ok(Self { first: make(differ)?, of_each })
+    }
+
+    /// The one for spectra whose gains `differ` or do not.
+    pub fn of(&mut self, differ: bool) -> &mut Kernel {
+        self.of_each.as_mut().filter(|_| differ).unwrap_or(&mut self.first)
+    }
+
+    /// The one for the gains at the start.
+    pub fn first(&self) -> &Kernel {
+        &self.first
+    }
 }
 
 impl DeviceSettings {
@@ -87,9 +132,9 @@ impl DeviceSettings {
     }
 
     /// The stretch of at most `most` spectra, `step` apart, of which the first is at timestamp `start`.
-    pub fn stretch(&self, start: u64, step: u64, most: usize) -> Stretch {
+    pub fn stretch(&self, start: u64, step: u64, most: usize) -> GainStretch {
         let common = self.gains.address(start);
-        Stretch {
+        GainStretch {
             count: self.gains.run(start, step, most),
             common,
             each: common + (2 * self.pols * size_of::<f64>()) as u64,
@@ -97,8 +142,44 @@ impl DeviceSettings {
         }
     }
 
+    /// Queues what makes rows, in blocks of so many `threads`: one launch for all spectra that have the same
+    /// gains and seed.
+    ///
+    /// # Safety
+    /// `kernel` takes the arguments below, and the memory at the addresses is the block's or the job's.
+    pub unsafe fn make_rows<J>(
+        &self,
+        lane: &Lane<J>,
+        kernel: &mut Kernel,
+        threads: usize,
+        of: &Rows,
+    ) -> Result<(), BlockError> {
+        let mut done = 0;
+        while done < of.spectra {
+            let t = of.start + done as u64 * of.step;
+            let stretch = self.stretch(t, of.step, of.spectra - done);
+            let (dither_seed, count) = self.dither_seed(t, of.step, stretch.count);
+            let arguments = [
+                of.phases.into(),
+                of.fine_delays.into(),
+                stretch.common.into(),
+                of.to.into(),
+                (of.spectra as u32).into(),
+                (done as u32).into(),
+                (count as u32).into(),
+                (of.start / of.step).into(),
+                dither_seed.into(),
+            ];
+            let grid = Grid::new([(self.pols * count).div_ceil(threads), 1, 1], threads);
+            // SAFETY: of the caller; the gains are the settings' own.
+            unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// The seed of the dither of such spectra, and how many of them have it.
-    pub fn dither_seed(&self, start: u64, step: u64, most: usize) -> (u64, usize) {
+    fn dither_seed(&self, start: u64, step: u64, most: usize) -> (u64, usize) {
         (*self.dither_seed.at(start), self.dither_seed.run(start, step, most))
     }
 }

@@ -3,22 +3,27 @@
 pub mod conformance;
 mod cpu;
 mod cuda;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod delay_tests;
 pub(crate) mod device_settings;
 pub(crate) mod gains;
 pub(crate) mod heaps;
 mod phase;
+pub(crate) mod quantiser;
 pub(crate) mod rotate;
-pub(crate) mod settings;
+mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-pub(crate) mod transpose;
+mod tiles;
+mod transpose;
 mod unzip;
 
 use crate::axes;
 use crate::dither::Dither;
 use crate::live::Live;
-use crate::parallel::refuse_threads;
+use crate::parallel::{one_thread, refuse_threads};
 use crate::spectra::Shape;
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
@@ -80,20 +85,17 @@ pub struct Postproc {
     pub dither_seed: u64,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
 }
 
-fn default_bits() -> u8 {
+pub(crate) fn default_bits() -> u8 {
     8
 }
-fn default_spectra_per_heap() -> usize {
+pub(crate) fn default_spectra_per_heap() -> usize {
     256
 }
-fn default_heaps_per_frame() -> usize {
-    1
-}
-fn default_threads() -> usize {
+pub(crate) fn default_heaps_per_frame() -> usize {
     1
 }
 
@@ -269,7 +271,7 @@ impl Kind for Postproc {
         let values = shape.pols * shape.channels;
         let unzipped = if shape.unzip == 1 { 0 } else { 8 * shape.channels * (shape.unzip + 1) };
         Resources {
-            host_bytes: 2 * values * cpu::TILE_SPECTRA + 16 * values + unzipped,
+            host_bytes: 2 * values * quantiser::TILE_SPECTRA + 16 * values + unzipped,
             holds: vec![1],
             operations_per_frame: (values * self.spectra_per_heap * self.heaps_per_frame) as f64
                 * (24.0 + 8.0 * (shape.unzip - 1) as f64),

@@ -2,19 +2,11 @@
 #![allow(unsafe_code)] // AVX-512 intrinsics.
 
 use crate::simd::Form;
-
-/// Where a run of spectra goes within a heap.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// First spectrum, within the heap.
-    pub first: usize,
-    /// Number of spectra.
-    pub count: usize,
-}
+use std::ops::Range;
 
 /// How the output is laid out.
 #[derive(Clone, Copy, Debug)]
-pub struct Geometry {
+pub struct Transposition {
     pub pols: usize,
     /// Rows of the quantised spectra are this far apart. Not a power of two, or all rows would
     /// share a few sets of the cache.
@@ -27,40 +19,46 @@ pub struct Geometry {
     pub form: Form,
 }
 
-impl Geometry {
+impl Transposition {
     /// Bytes of one channel of a heap.
     pub fn channel_bytes(&self) -> usize {
         self.spectra_per_heap * self.pols * if self.is_4_bit { 1 } else { 2 }
     }
 
-    /// Copies a run of `quantised` \[pol\]\[row\]\[channel\] into `out`, the channels of a heap
-    /// from number `first` on.
-    pub fn transpose(&self, quantised: &[u16], first: usize, run: Run, out: &mut [u8]) {
+    /// Copies rows from the first one on of `quantised` \[pol\]\[row\]\[channel\] to the places of these
+    /// `spectra` of a heap in `out`, its channels from number `first` on.
+    pub fn run(&self, quantised: &[u16], first: usize, spectra: &Range<usize>, out: &mut [u8]) {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
-        if self.form == Form::Avx512 && self.pols == 2 && run.count == avx512::TILE {
+        if self.form == Form::Avx512 && self.pols == 2 && spectra.len() == avx512::TILE {
             // SAFETY: a form is chosen only if the processor has it.
-            done = unsafe { avx512::transpose(self, &quantised[first..], run, out) };
+            done = unsafe { avx512::transpose(self, &quantised[first..], spectra, out) };
         }
         let channels = out.chunks_exact_mut(self.channel_bytes()).enumerate();
         for (i, out) in channels.skip(done) {
             let column = &quantised[first + i..];
             if self.is_4_bit {
-                self.values(column, run, out, nibbles);
+                self.values(column, spectra, out, nibbles);
             } else {
                 let out: &mut [[u8; 2]] = bytemuck::cast_slice_mut(out);
-                self.values(column, run, out, u16::to_le_bytes);
+                self.values(column, spectra, out, u16::to_le_bytes);
             }
         }
     }
 
-    fn values<T>(&self, column: &[u16], run: Run, out: &mut [T], value: impl Fn(u16) -> T) {
+    fn values<T>(
+        &self,
+        column: &[u16],
+        spectra: &Range<usize>,
+        out: &mut [T],
+        value: impl Fn(u16) -> T,
+    ) {
         let (per_pol, per_spectrum) =
             if self.k_major { (self.spectra_per_heap, 1) } else { (1, self.pols) };
-        for row in 0..run.count {
+        for row in 0..spectra.len() {
             for pol in 0..self.pols {
                 let z = column[(pol * self.rows + row) * self.pitch];
-                out[pol * per_pol + (run.first + row) * per_spectrum] = value(z);
+                out[pol * per_pol + (spectra.start + row) * per_spectrum] = value(z);
             }
         }
     }
@@ -73,7 +71,7 @@ fn nibbles(z: u16) -> u8 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{Geometry, Run};
+    use super::{Range, Transposition};
     use std::arch::x86_64::{
         __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_and_si512, _mm512_castsi256_si512,
         _mm512_cvtepi16_epi8, _mm512_loadu_si512, _mm512_or_si512, _mm512_permutex2var_epi16,
@@ -107,16 +105,16 @@ mod avx512 {
     /// Transposes the whole tiles of channels in `out`; returns how many channels those are.
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) fn transpose(
-        geometry: &Geometry,
+        transposition: &Transposition,
         quantised: &[u16],
-        run: Run,
+        spectra: &Range<usize>,
         out: &mut [u8],
     ) -> usize {
-        let Geometry { pitch, rows, .. } = *geometry;
-        let unit = geometry.channel_bytes();
+        let Transposition { pitch, rows, .. } = *transposition;
+        let unit = transposition.channel_bytes();
         let channels = out.len() / unit / TILE * TILE;
         assert!(rows >= TILE && quantised.len() >= (rows + TILE - 1) * pitch + channels);
-        assert!(run.first + TILE <= geometry.spectra_per_heap);
+        assert!(spectra.start + TILE <= transposition.spectra_per_heap);
         // SAFETY: the table has 64 bytes.
         let pairs = unsafe { _mm512_loadu_si512(PAIRS.as_ptr().cast()) };
         for (tile, out) in out.chunks_exact_mut(unit * TILE).enumerate() {
@@ -131,7 +129,7 @@ mod avx512 {
                 }
             });
             for (line, out) in square(&lines).into_iter().zip(out.chunks_exact_mut(unit)) {
-                store(geometry, line, run, out);
+                store(transposition, line, spectra, out);
             }
         }
         channels
@@ -174,16 +172,16 @@ mod avx512 {
     /// Writes the values of 16 spectra, pairs of polarisations, to their places in a channel.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    fn store(geometry: &Geometry, line: __m512i, run: Run, out: &mut [u8]) {
-        let per_pol = geometry.channel_bytes() / 2;
-        let line = if geometry.k_major {
+    fn store(transposition: &Transposition, line: __m512i, spectra: &Range<usize>, out: &mut [u8]) {
+        let per_pol = transposition.channel_bytes() / 2;
+        let line = if transposition.k_major {
             // SAFETY: the table has 64 bytes.
             _mm512_permutexvar_epi16(unsafe { _mm512_loadu_si512(HALVES.as_ptr().cast()) }, line)
         } else {
             line
         };
         // Arrays, so that the compiler keeps them in registers.
-        if geometry.is_4_bit {
+        if transposition.is_4_bit {
             // Real part to the high nibble, imaginary part to the low one.
             let low = _mm512_set1_epi16(0x0f);
             let re = _mm512_slli_epi16::<4>(_mm512_and_si512(line, low));
@@ -192,21 +190,21 @@ mod avx512 {
             let mut bytes = [0_u8; 32];
             // SAFETY: 32 bytes.
             unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), packed) };
-            if geometry.k_major {
-                out[run.first..][..16].copy_from_slice(&bytes[..16]);
-                out[per_pol + run.first..][..16].copy_from_slice(&bytes[16..]);
+            if transposition.k_major {
+                out[spectra.start..][..16].copy_from_slice(&bytes[..16]);
+                out[per_pol + spectra.start..][..16].copy_from_slice(&bytes[16..]);
             } else {
-                out[2 * run.first..][..32].copy_from_slice(&bytes);
+                out[2 * spectra.start..][..32].copy_from_slice(&bytes);
             }
         } else {
             let mut bytes = [0_u8; 64];
             // SAFETY: 64 bytes.
             unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), line) };
-            if geometry.k_major {
-                out[2 * run.first..][..32].copy_from_slice(&bytes[..32]);
-                out[per_pol + 2 * run.first..][..32].copy_from_slice(&bytes[32..]);
+            if transposition.k_major {
+                out[2 * spectra.start..][..32].copy_from_slice(&bytes[..32]);
+                out[per_pol + 2 * spectra.start..][..32].copy_from_slice(&bytes[32..]);
             } else {
-                out[4 * run.first..][..64].copy_from_slice(&bytes);
+                out[4 * spectra.start..][..64].copy_from_slice(&bytes);
             }
         }
     }
@@ -227,19 +225,26 @@ mod tests {
                 (0..pols * rows * pitch).map(|_| random.bits() as u16).collect();
             for (k_major, is_4_bit) in [(false, false), (false, true), (true, false), (true, true)]
             {
-                let run = |form, run| {
-                    let geometry =
-                        Geometry { pols, pitch, rows, spectra_per_heap, k_major, is_4_bit, form };
+                let run = |form, spectra: &Range<usize>| {
+                    let transposition = Transposition {
+                        pols,
+                        pitch,
+                        rows,
+                        spectra_per_heap,
+                        k_major,
+                        is_4_bit,
+                        form,
+                    };
                     // The channels from number 3 on.
-                    let mut out = vec![0; (channels - 3) * geometry.channel_bytes()];
-                    geometry.transpose(&quantised, 3, run, &mut out);
+                    let mut out = vec![0; (channels - 3) * transposition.channel_bytes()];
+                    transposition.run(&quantised, 3, spectra, &mut out);
                     out
                 };
-                for one in [Run { first: 16, count: 16 }, Run { first: 5, count: 9 }] {
-                    let expected = run(Form::Portable, one);
+                for spectra in [16..32, 5..14] {
+                    let expected = run(Form::Portable, &spectra);
                     assert!(expected.iter().any(|byte| *byte != 0));
                     for form in Form::available() {
-                        assert_eq!(run(form, one), expected, "{form:?} {k_major} {is_4_bit}");
+                        assert_eq!(run(form, &spectra), expected, "{form:?} {k_major} {is_4_bit}");
                     }
                 }
             }

@@ -8,7 +8,7 @@ mod permutation;
 #[cfg(test)]
 mod tests;
 
-use crate::parallel::{refuse_threads, threads_for};
+use crate::parallel::{one_thread, refuse_threads, threads_for};
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
@@ -27,12 +27,8 @@ pub struct Transpose {
     pub axes: Vec<String>,
     /// Threads that share the output's slowest axis, 0 for all cores. By default 1, because a
     /// flowgraph of many blocks already uses the cores.
-    #[serde(default = "default_threads")]
+    #[serde(default = "one_thread")]
     pub threads: usize,
-}
-
-fn default_threads() -> usize {
-    1
 }
 
 /// Where everything of a frame goes.
