@@ -44,9 +44,19 @@ pub struct Serve {
     #[arg(long, value_name = "DIR", requires = "listen")]
     recordings: Option<PathBuf>,
 
-    /// Bytes that all files in that folder may take, in GB; of its disk, 1 GB is left free in any case
-    #[arg(long, value_name = "GB", requires = "recordings", default_value_t = 100.0)]
-    recordings_limit: f64,
+    /// What all files in that folder may take
+    #[arg(
+        long, value_name = "GB", requires = "recordings", default_value = "100",
+        value_parser = parse_gigabytes
+    )]
+    recordings_limit: u64,
+
+    /// What recordings leave free of the folder's disk
+    #[arg(
+        long, value_name = "GB", requires = "recordings", default_value = "1",
+        value_parser = parse_gigabytes
+    )]
+    recordings_leave: u64,
 
     /// Lets pages of another origin ask, like https://board.example; may be given several times
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
@@ -76,12 +86,33 @@ impl Serve {
     /// Lets clients of `control` record, if they may.
     pub fn allow_recordings(&self, control: &Control) -> Result<(), Failure> {
         let Some(folder) = &self.recordings else { return Ok(()) };
-        let most_bytes = (self.recordings_limit * 1e9) as u64;
-        let allowed = control.allow_recordings(folder, most_bytes);
+        let (most_bytes, left_free_bytes) = (self.recordings_limit, self.recordings_leave);
+        let allowed = control.allow_recordings(folder, most_bytes, left_free_bytes);
         allowed.map_err(|error| Failure::because("nothing was started", &error))
     }
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give it like 127.0.0.1:8080 or [::1]:8080".to_owned())
+}
+
+/// Bytes of `text`, in GB.
+fn parse_gigabytes(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(gigabytes) if (0.0..1e9).contains(&gigabytes) => Ok((gigabytes * 1e9) as u64),
+        _ => Err("give a number of GB, like 100 or 0.5".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_gigabytes;
+
+    #[test]
+    fn gigabytes_are_numbers_that_a_disk_can_have() {
+        assert_eq!(parse_gigabytes("0.5"), Ok(500_000_000));
+        for bad in ["-1", "NaN", "inf", "1e12", "1 GB", ""] {
+            assert!(parse_gigabytes(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -27,8 +27,6 @@ const MOST_LETTERS: usize = 128;
 /// frames at least and at most.
 const LENT_BYTES: usize = 64 << 20;
 const LENT_FRAMES: (usize, usize) = (4, 64);
-/// What recordings leave free of their disk, for everything else that writes there.
-const LEFT_FREE_BYTES: u64 = 1_000_000_000;
 /// How often a reader looks whether it is to end.
 const TICK: Duration = Duration::from_millis(50);
 /// How often lost frames are told of.
@@ -95,14 +93,20 @@ pub enum RecordError {
 
 impl Control {
     /// Lets recordings be asked for: files in `folder`, which is made, up to `most_bytes` with those that are
-    /// there already, and as long as its disk keeps 1 GB free. The first call counts.
-    pub fn allow_recordings(&self, folder: &Path, most_bytes: u64) -> Result<(), BlockError> {
+    /// there already, and as long as `left_free_bytes` of its disk stay free for everything else that writes there.
+    /// The first call counts.
+    pub fn allow_recordings(
+        &self,
+        folder: &Path,
+        most_bytes: u64,
+        left_free_bytes: u64,
+    ) -> Result<(), BlockError> {
         try_folder(&folder.join("x"))?;
         let cannot = |error: io::Error| {
             BlockError::new(format!("cannot read {}", folder.display())).because(error)
         };
         let used = folder_bytes(folder).map_err(cannot)?;
-        let budget = Arc::new(Budget::new(folder, most_bytes, used, LEFT_FREE_BYTES));
+        let budget = Arc::new(Budget::new(folder, most_bytes, used, left_free_bytes));
         // A second call changes nothing.
         let (folder, beginning) = (folder.to_owned(), Mutex::default());
         let _ = self.0.recordings.set(Place { folder, budget, beginning });

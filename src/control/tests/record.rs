@@ -72,7 +72,7 @@ fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
     let options = || around(Trigger::Request);
     let refused = control.record("f", options(), LIMIT).unwrap_err();
     assert!(matches!(refused, RecordError::NoFolder));
-    control.allow_recordings(&folder.path().join("new"), 1 << 20).unwrap();
+    control.allow_recordings(&folder.path().join("new"), 1 << 20, 0).unwrap();
     let status = control.record("f", options(), LIMIT).unwrap();
     assert_eq!((status.name.as_str(), status.output.as_str()), ("1", "f.output"));
     has_before(&control, "1");
@@ -110,7 +110,7 @@ fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
 fn an_event_is_recorded_with_what_came_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("eventful", 4);
-    control.allow_recordings(folder.path(), 1 << 20).unwrap();
+    control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
     let kinds = vec![TriggerKind::Swapped];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks: None });
     control.record("s", around(trigger), LIMIT).unwrap();
@@ -128,7 +128,7 @@ fn an_event_is_recorded_with_what_came_before_it() {
 fn recordings_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("unrecorded", 4);
-    control.allow_recordings(folder.path(), 1 << 20).unwrap();
+    control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
     let refused = |output: &str, change: fn(&mut RecorderOptions)| {
         let mut options = around(Trigger::Request);
         change(&mut options);
