@@ -150,7 +150,7 @@ impl Block for Cpu {
             Some(Placed::Here) => settings.advance(self.schedule.timestamp()),
         }
         let begin = || {
-            self.known.begin(self.schedule.frame_start);
+            self.known.begin(self.schedule.timestamp());
             io.outputs[0].take()
         };
         let Some(frame) = self.frame.take().or_else(begin) else { return Ok(Next::Wait) };

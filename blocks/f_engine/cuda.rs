@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
 
 use super::FEngine;
+use super::cut::THREADS;
 use super::frames::{Frames, Spectra};
-use super::geometry::THREADS;
 use super::program::Program;
 use crate::gpu::{self, Table};
 use crate::live::Live;
@@ -101,8 +101,8 @@ impl TwoPass {
         let values = f_engine.channels * f_engine.spectra_per_heap * pols;
         let frames = Frames::new(f_engine, ports, env);
         let program = Program::new(f_engine, ports, sizes, device)?;
-        let gains = f_engine.gains.of_pols(pols, f_engine.channels);
-        let order = program.geometry.gain_order().into_iter().flatten().collect();
+        let gains = f_engine.gains.of_pols(pols);
+        let order = program.cut.gain_order().into_iter().flatten().collect();
         Ok(Self {
             program,
             settings: DeviceSettings::new(device, &gains, order, f_engine.dither_seed)?,
@@ -215,7 +215,7 @@ impl TwoPass {
         spectra: usize,
     ) -> Result<(), BlockError> {
         let (to_filter, to_measure) = (self.to_filter, self.to_measure);
-        let Program { kernels, constants, geometry, .. } = &mut self.program;
+        let Program { kernels, constants, cut, .. } = &mut self.program;
         let first_measured = self.entries.host(slot).len() - to_measure;
         let entries = self.entries.address(slot);
         let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
@@ -234,7 +234,7 @@ impl TwoPass {
             }
             kernels.filter.launch(
                 lane.stream(),
-                Grid::new([geometry.column_blocks(), to_filter, 1], THREADS),
+                Grid::new([cut.column_blocks(), to_filter, 1], THREADS),
                 &[
                     entries.into(),
                     constants.weights.address().into(),
@@ -258,10 +258,10 @@ impl TwoPass {
         heaps: usize,
         frame: &Frame,
     ) -> Result<(), BlockError> {
-        let Program { constants, geometry, gpu, .. } = &self.program;
-        let (roots, tiles_per_heap) = (constants.finish_roots.address(), geometry.tiles_per_heap);
+        let Program { constants, cut, gpu, .. } = &self.program;
+        let (roots, tiles_per_heap) = (constants.finish_roots.address(), cut.tiles_per_heap);
         let spectra = schedule.sizes.spectra;
-        let blocks = geometry.finish_blocks * geometry.groups(gpu);
+        let blocks = cut.finish_blocks * cut.groups(gpu);
         let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
         let list = &self.heaps.host(slot)[..heaps];
         let mut done = 0;
@@ -311,7 +311,7 @@ impl Maker for TwoPass {
 
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize {
         (self.to_filter, self.to_measure) = (0, 0);
-        self.spectra[slot].begin(schedule.frame_start);
+        self.spectra[slot].begin(schedule.timestamp());
         let whole = runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
         self.program.run_length(whole.map(|(_, run)| run.count).sum())
     }

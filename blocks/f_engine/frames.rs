@@ -33,8 +33,8 @@ impl Spectra {
     }
 
     /// Forgets the spectra, for those of the frame that starts at `timestamp`: none is valid yet.
-    pub fn begin(&mut self, timestamp: i64) {
-        self.header.timestamp = timestamp.cast_unsigned();
+    pub fn begin(&mut self, timestamp: u64) {
+        self.header.timestamp = timestamp;
         self.header.validity.fill(0);
         self.measured.fill(Measured::default());
     }

@@ -3,8 +3,8 @@
 pub mod conformance;
 mod cpu;
 mod cuda;
+mod cut;
 mod frames;
-mod geometry;
 mod program;
 mod shape;
 #[cfg(test)]
@@ -199,7 +199,7 @@ impl Kind for FEngine {
     ) -> Result<LiveValue, BlockError> {
         Ok(Box::new(match parameter {
             "delays" => self.pfb(1).live_delays(&running.pfb(1), ports)?,
-            "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len(), self.channels)),
+            "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len())),
             _ => Live::DitherSeed(self.dither_seed),
         }))
     }

@@ -1,7 +1,7 @@
 //! The kernels, compiled for the GPU at hand, and what they read that does not change.
 
 use super::FEngine;
-use super::geometry::Geometry;
+use super::cut::Cut;
 use super::shape::KernelShape;
 use crate::dither::Dither;
 use crate::gpu;
@@ -30,7 +30,7 @@ pub struct Constants {
 /// What runs on the GPU.
 pub struct Program {
     pub gpu: Properties,
-    pub geometry: Geometry,
+    pub cut: Cut,
     pub kernels: Kernels,
     pub constants: Constants,
 }
@@ -44,8 +44,8 @@ impl Program {
     ) -> Result<Self, BlockError> {
         let shape = KernelShape::new(f_engine, ports);
         let gpu = device.properties().clone();
-        let geometry = Geometry::new(&shape, &gpu)?;
-        let gains = f_engine.gains.of_pols(shape.pols, shape.channels);
+        let cut = Cut::new(&shape, &gpu)?;
+        let gains = f_engine.gains.of_pols(shape.pols);
         let program = |differ| {
             let macros = gpu::numbers([
                 ("CHANNELS", shape.channels),
@@ -58,17 +58,17 @@ impl Program {
                 ("SPECTRA_PER_HEAP", shape.spectra_per_heap),
                 ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
                 ("CHANNEL_GAINS", usize::from(differ)),
-                ("TILE_BYTES", geometry.tile_bytes),
+                ("TILE_BYTES", cut.tile_bytes),
             ]);
             gpu::program(device, "f_engine.cu", macros)
         };
         let finish = GainKernels::new(&gains, |differ| {
-            Ok(program(differ)?.kernel("f_engine_finish", geometry.finish_shared_bytes)?)
+            Ok(program(differ)?.kernel("f_engine_finish", cut.finish_shared_bytes)?)
         })?;
         let program = program(differ(&gains))?;
         let kernels = Kernels {
             rows: program.kernel("f_engine_rows", 0)?,
-            filter: program.kernel("f_engine_filter", geometry.filter_shared_bytes)?,
+            filter: program.kernel("f_engine_filter", cut.filter_shared_bytes)?,
             finish,
             measure: program.kernel("f_engine_measure", 0)?,
         };
@@ -76,14 +76,14 @@ impl Program {
         let weights = crate::pfb::weights(sizes.step, taps, window, w_cutoff);
         let constants = Constants {
             weights: DeviceArray::from_slice(device, &weights)?,
-            filter_roots: DeviceArray::from_slice(device, &geometry.filter_roots())?,
-            finish_roots: DeviceArray::from_slice(device, &geometry.finish_roots())?,
+            filter_roots: DeviceArray::from_slice(device, &cut.filter_roots())?,
+            finish_roots: DeviceArray::from_slice(device, &cut.finish_roots())?,
         };
-        Ok(Self { gpu, geometry, kernels, constants })
+        Ok(Self { gpu, cut, kernels, constants })
     }
 
     /// Spectra of a run, if there are `spectra` in all to be filtered.
     pub fn run_length(&self, spectra: usize) -> usize {
-        self.geometry.run_length(spectra, &self.gpu)
+        self.cut.run_length(spectra, &self.gpu)
     }
 }

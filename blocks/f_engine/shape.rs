@@ -1,7 +1,7 @@
 //! What the kernels are compiled for, and what they cannot do.
 
 use super::FEngine;
-use super::geometry::Geometry;
+use super::cut::Cut;
 use crate::postproc::Layout;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
@@ -72,7 +72,7 @@ impl KernelShape {
             refuse(At::Parameter("spectra_per_heap"), message, help);
         }
         if let (Some(gpu), true) = (gpu, refusals.is_empty())
-            && let Err(message) = Geometry::find(self, gpu)
+            && let Err(message) = Cut::find(self, gpu)
         {
             refusals.push(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message));
         }
@@ -83,7 +83,7 @@ impl KernelShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::f_engine::geometry::tests::{h200, shape};
+    use crate::f_engine::cut::tests::{h200, shape};
 
     #[test]
     fn what_the_kernels_cannot_make_is_refused_at_its_parameter() {

@@ -48,15 +48,15 @@ pub fn subsampling(input: &PortType) -> usize {
     input.samples_per("sample").unwrap_or(1) as usize
 }
 
-/// What can be done for a spectrum.
+/// What can be done for a spectrum, with the numbers that `pfb.cu` gives to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All of its window is there.
-    Whole,
+    Whole = 0,
     /// It is lost, but the last `step` samples of its window are there to be measured.
-    Ending,
+    Ending = 1,
     /// It is lost.
-    Lost,
+    Lost = 2,
 }
 
 /// Adjacent spectra of one polarisation that have one coarse delay and one fate.
@@ -72,7 +72,7 @@ pub struct Run {
 
 /// Where the next output frame is.
 pub enum Placed {
-    /// At `frame_start`.
+    /// At the schedule's timestamp.
     Here,
     /// There is none: the inputs have ended.
     Nowhere,
@@ -86,7 +86,7 @@ pub struct Schedule<S> {
     most: usize,
     /// Time of the output frame, or the earliest that it may have while not `placed`; in samples of
     /// the input.
-    pub frame_start: i64,
+    frame_start: i64,
     placed: bool,
     count: Count,
     /// Parameters that the block will go over to.

@@ -65,7 +65,7 @@ pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
 
 /// Gains of the polarisations.
 fn gains(postproc: &Postproc, shape: Shape) -> Vec<ChannelGains> {
-    postproc.gains.of_pols(shape.pols, shape.channels)
+    postproc.gains.of_pols(shape.pols)
 }
 
 /// Macros for this shape, with gains that `differ` from channel to channel or are all the same.

@@ -186,7 +186,7 @@ impl DeviceSettings {
 
 /// Whether the channels of any polarisation differ.
 pub fn differ(gains: &[ChannelGains]) -> bool {
-    gains.iter().any(|gains| gains.each().is_some())
+    gains.iter().any(|gains| gains.of_each().is_some())
 }
 
 fn write(table: &mut [f64], gains: &[ChannelGains], order: &[usize]) {
@@ -196,7 +196,7 @@ fn write(table: &mut [f64], gains: &[ChannelGains], order: &[usize]) {
     for (gains, (common, each)) in gains.iter().zip(pols) {
         let factor = gains.common();
         common.copy_from_slice(&[factor.re, factor.im]);
-        match gains.each() {
+        match gains.of_each() {
             Some(gains) => {
                 each.iter_mut().zip(order).for_each(|(to, channel)| *to = gains[*channel]);
             }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn a_table_has_what_channels_share_and_then_each_in_the_order_of_the_kernel() {
         let gain = |re: f32, im: f32| Complex32::new(re, im);
-        let same = ChannelGains::new(vec![gain(2.0, 1.0); 3], true);
-        let each = ChannelGains::new(vec![gain(1.0, 0.5), gain(3.0, 0.0), gain(5.0, -1.0)], false);
+        let same = ChannelGains::same(gain(2.0, 1.0));
+        let each = ChannelGains::each(vec![gain(1.0, 0.5), gain(3.0, 0.0), gain(5.0, -1.0)]);
         let mut table = vec![0.0; 2 * (2 + 3)];
         write(&mut table, &[same, each], &[2, 0, 1]);
         assert_eq!(table[..4], [2.0, 1.0, 1.0, 0.0]);

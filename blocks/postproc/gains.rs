@@ -32,26 +32,19 @@ impl Default for Gains {
 }
 
 impl Gains {
-    /// The factor of every channel of polarisation `pol`, and whether they are all one.
+    /// What spectra are multiplied with, for each of so many polarisations.
     #[must_use]
-    pub fn of_pol(&self, pol: usize, channels: usize) -> (Vec<Complex32>, bool) {
+    pub(crate) fn of_pols(&self, pols: usize) -> Vec<ChannelGains> {
         match self {
-            Self::One(gain) => (vec![*gain; channels], true),
-            Self::PerPol(pols) => match &pols[pol] {
-                PolGains::One(gain) => (vec![*gain; channels], true),
-                PolGains::PerChannel(gains) => (gains.clone(), false),
-            },
+            Self::One(gain) => (0..pols).map(|_| ChannelGains::same(*gain)).collect(),
+            Self::PerPol(gains) => gains
+                .iter()
+                .map(|gains| match gains {
+                    PolGains::One(gain) => ChannelGains::same(*gain),
+                    PolGains::PerChannel(gains) => ChannelGains::each(gains.clone()),
+                })
+                .collect(),
         }
-    }
-
-    /// What spectra of `channels` channels are multiplied with, for each polarisation.
-    #[must_use]
-    pub(crate) fn of_pols(&self, pols: usize, channels: usize) -> Vec<ChannelGains> {
-        let of_pol = |pol| {
-            let (gains, all_equal) = self.of_pol(pol, channels);
-            ChannelGains::new(gains, all_equal)
-        };
-        (0..pols).map(of_pol).collect()
     }
 
     /// Every factor that was given.

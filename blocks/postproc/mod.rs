@@ -11,6 +11,7 @@ pub(crate) mod gains;
 pub(crate) mod heaps;
 mod phase;
 pub(crate) mod quantiser;
+mod refusals;
 pub(crate) mod rotate;
 mod settings;
 #[cfg(test)]
@@ -20,14 +21,13 @@ mod tiles;
 mod transpose;
 mod unzip;
 
-use crate::axes;
 use crate::dither::Dither;
 use crate::live::Live;
-use crate::parallel::{one_thread, refuse_threads};
+use crate::parallel::one_thread;
 use crate::spectra::Shape;
 use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::{LiveValue, MAX_TIMESTAMP};
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
     Ports, Refusal, Resources, ValidityType,
@@ -39,8 +39,6 @@ pub use gains::{Gains, PolGains};
 
 /// Most spectra of a heap.
 pub const MAX_SPECTRA_PER_HEAP: usize = 1 << 16;
-/// A frame never gets larger than this.
-const MAX_FRAME_BYTES: usize = 4 << 30;
 
 /// Order of the output's axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -105,118 +103,6 @@ impl Postproc {
         let shape = Shape::of_channels(input)?;
         Some(shape.middle(self.channels.unwrap_or(shape.channels)))
     }
-
-    fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
-        let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            refusals.push(refusal.help(help));
-        };
-        if ![4, 8].contains(&self.bits) {
-            refuse(
-                "bits",
-                format!("`postproc` cannot quantise to {} bits", self.bits),
-                "8 and 4 are possible".to_owned(),
-            );
-        }
-        if !(1..=MAX_SPECTRA_PER_HEAP).contains(&self.spectra_per_heap) {
-            refuse(
-                "spectra_per_heap",
-                format!("a heap cannot have {} spectra", self.spectra_per_heap),
-                format!("1 to {MAX_SPECTRA_PER_HEAP} are possible, 256 are usual"),
-            );
-        }
-        if self.heaps_per_frame == 0 {
-            refuse("heaps_per_frame", "a frame needs heaps".to_owned(), "1 is usual".to_owned());
-        }
-        if self.gains.values().iter().any(|gain| !gain.re.is_finite() || !gain.im.is_finite()) {
-            refuse(
-                "gains",
-                "a gain is not a finite number".to_owned(),
-                "gains must fit single precision".to_owned(),
-            );
-        }
-        refusals
-    }
-
-    fn shape_refusals(&self, input: &PortType, shape: Shape) -> Vec<Refusal> {
-        let units = [("pol", shape.pols), ("spectrum", shape.spectra)];
-        let mut refusals = Vec::from_iter(axes::refuse_validity(0, input, &units));
-        let Shape { pols, channels, pitch, step, .. } = shape;
-        if !channels.is_power_of_two() || channels < 4 || shape.spectra == 0 || pols == 0 {
-            let message = format!("`postproc` cannot work on {channels} channels");
-            let at =
-                self.channels.map_or(At::InputAxis(0, "channel"), |_| At::Parameter("channels"));
-            let help = "the number of channels must be a power of two, at least 4";
-            refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
-        } else if channels > pitch || (channels < pitch && shape.unzip > 1) {
-            let at = At::Parameter("channels");
-            let message = format!("{channels} of {pitch} channels cannot be kept");
-            let help = if channels > pitch {
-                format!("up to {pitch} are possible; without `channels` all are kept")
-            } else {
-                "leave `channels` out, or `unzip` of `pfb`".to_owned()
-            };
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            refusals.push(refusal.help(help));
-        } else if step == 0
-            || step % (2 * pitch) != 0
-            || input.clock.samples_per_frame != (shape.spectra * step) as u64
-        {
-            let message = format!(
-                "spectra of {pitch} channels must be {} samples apart, or a multiple of that, not {step}",
-                2 * pitch
-            );
-            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
-        }
-        let frame_bytes = [self.spectra_per_heap, channels, pols, 2]
-            .iter()
-            .try_fold(self.heaps_per_frame, |bytes, factor| bytes.checked_mul(*factor));
-        if frame_bytes.is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
-            let heap = [channels, pols, 2]
-                .iter()
-                .fold(self.spectra_per_heap, |bytes, factor| bytes.saturating_mul(*factor))
-                .max(1);
-            let at = At::Parameter("heaps_per_frame");
-            let message = format!("frames of {} heaps are too large", self.heaps_per_frame);
-            let help = format!("{} fit into 4 GiB", MAX_FRAME_BYTES / heap);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
-            refusals.push(refusal.help(help));
-        }
-        let frame_spectra = || (self.heaps_per_frame * self.spectra_per_heap) as u64;
-        if refusals.is_empty() && frame_spectra() > MAX_TIMESTAMP / step as u64 {
-            let message =
-                format!("frames of spectra {step} samples apart go beyond all timestamps");
-            refusals.push(Refusal::new(codes::RATE, At::Input(0), message));
-        }
-        if let Gains::PerPol(gains) = &self.gains {
-            let wrong = |gains: &PolGains| match gains {
-                PolGains::One(_) => None,
-                PolGains::PerChannel(gains) => Some(gains.len()).filter(|len| *len != channels),
-            };
-            let refuse = |message: String, help: String| {
-                let at = At::Parameter("gains");
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help)
-            };
-            if gains.len() != pols {
-                refusals.push(refuse(
-                    format!(
-                        "there are gains for {} polarisations, but {pols} of them",
-                        gains.len()
-                    ),
-                    "give one entry for each polarisation".to_owned(),
-                ));
-            }
-            if let Some(len) = gains.iter().find_map(wrong) {
-                refusals.push(refuse(
-                    format!("there are gains for {len} channels, but {channels} of them"),
-                    "give one gain for each channel, or one number for all".to_owned(),
-                ));
-            }
-        }
-        refusals
-    }
 }
 
 fn no_spectra() -> BlockError {
@@ -244,7 +130,13 @@ impl Kind for Postproc {
                     "it takes what `fft` makes: cf32 [pol][spectrum][channel], or with [unzip] before [channel]",
                 ));
             }
-            Some(shape) => refusals.extend(self.shape_refusals(input, shape)),
+            Some(shape) => {
+                refusals.extend(self.shape_refusals(input, shape));
+                if refusals.is_empty() {
+                    refusals.extend(self.refuse_frames(shape));
+                }
+                refusals.extend(self.gain_refusals(shape));
+            }
         }
         let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
         let heap = Axis::new("heap", self.heaps_per_frame).from_parameter("heaps_per_frame");
@@ -287,7 +179,7 @@ impl Kind for Postproc {
     ) -> Result<LiveValue, BlockError> {
         let shape = self.shape(&ports.inputs[0]).ok_or_else(no_spectra)?;
         Ok(Box::new(match parameter {
-            "gains" => Live::Gains(self.gains.of_pols(shape.pols, shape.channels)),
+            "gains" => Live::Gains(self.gains.of_pols(shape.pols)),
             _ => Live::DitherSeed(self.dither_seed),
         }))
     }

@@ -14,19 +14,18 @@ pub struct ChannelGains {
     /// The one gain of all channels, or 1.
     common: Complex64,
     /// For each channel, if they differ.
-    each: Option<Vec<Complex32>>,
+    of_each: Option<Vec<Complex32>>,
 }
 
 impl ChannelGains {
-    /// Gains for each channel; `all_equal` says that they are all the same.
-    pub fn new(gains: Vec<Complex32>, all_equal: bool) -> Self {
-        let gain = gains[0];
-        let common = Complex64::new(f64::from(gain.re), f64::from(gain.im));
-        if all_equal {
-            Self { common, each: None }
-        } else {
-            Self { common: Complex64::new(1.0, 0.0), each: Some(gains) }
-        }
+    /// One gain for all channels.
+    pub fn same(gain: Complex32) -> Self {
+        Self { common: Complex64::new(f64::from(gain.re), f64::from(gain.im)), of_each: None }
+    }
+
+    /// A gain for each channel.
+    pub fn each(gains: Vec<Complex32>) -> Self {
+        Self { common: Complex64::new(1.0, 0.0), of_each: Some(gains) }
     }
 
     /// The gain that all channels share.
@@ -35,8 +34,8 @@ impl ChannelGains {
     }
 
     /// What each channel has besides, if they differ.
-    pub fn each(&self) -> Option<&[Complex32]> {
-        self.each.as_deref()
+    pub fn of_each(&self) -> Option<&[Complex32]> {
+        self.of_each.as_deref()
     }
 }
 
@@ -118,7 +117,7 @@ fn rotate_with(
     for (number, (spectrum, out)) in blocks.enumerate() {
         let first = number * BLOCK;
         let factor = phases.block(number);
-        let gains = gains.each.as_ref().map(|gains| &gains[first..first + spectrum.len()]);
+        let gains = gains.of_each().map(|gains| &gains[first..first + spectrum.len()]);
         let table = &phases.table;
         saturated += one(Block { spectrum, table, factor, gains, dither_key, first, limit, out });
     }
@@ -293,13 +292,17 @@ mod tests {
             };
             let (mut spectrum, gains) = (values(80.0), values(1.0));
             spectrum[0] = Complex32::new(f32::NAN, f32::INFINITY);
-            for (all_equal, dither_key, limit) in [
+            for (are_equal, dither_key, limit) in [
                 (true, Some(5), 127.0),
                 (false, Some(6), 127.0),
                 (true, None, 7.0),
                 (false, None, 127.0),
             ] {
-                let gains = ChannelGains::new(gains.clone(), all_equal);
+                let gains = if are_equal {
+                    ChannelGains::same(gains[0])
+                } else {
+                    ChannelGains::each(gains.clone())
+                };
                 let turn = Turn { phase_turns: 1.7, fine_delay_samples: -0.4, dither_key, limit };
                 let run = |form| {
                     let mut out = vec![0; channels];

@@ -330,6 +330,12 @@ fn hostile_parameters_and_inputs_are_refused() {
     ] {
         assert!(refusals(parameters.clone(), &port) >= 1, "{parameters}");
     }
+    let mut wide = port.clone();
+    wide.axes[2].len = 1 << 20;
+    wide.clock.samples_per_frame = 8 << 21;
+    let all = Kind::ports(&kind::<Postproc>(json!({"spectra_per_heap": 65536})), &[wide]);
+    let all = all.unwrap_err();
+    assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("2048 fit into 4 GiB")));
     let mut slow = port.clone();
     slow.clock.samples_per_frame += 8;
     assert_eq!(refusals(json!({}), &slow), 1);

@@ -16,7 +16,7 @@ const RESERVED_BYTES: usize = 1024;
 
 /// The cut of both passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct Cut {
     /// Points per residue between the passes.
     pub columns: usize,
     /// Parts that a residue is cut into first.
@@ -35,7 +35,7 @@ pub struct Geometry {
     pub finish_blocks: usize,
 }
 
-impl Geometry {
+impl Cut {
     /// The cut for a GPU, of a shape that is not refused.
     pub fn new(shape: &KernelShape, gpu: &Properties) -> Result<Self, BlockError> {
         Self::find(shape, gpu).map_err(BlockError::new)
@@ -237,18 +237,18 @@ pub mod tests {
             (16384, 32, 102_400),
             (32768, 16, 102_400),
         ] {
-            let cut = Geometry::new(&shape(channels), &h200()).unwrap();
+            let cut = Cut::new(&shape(channels), &h200()).unwrap();
             assert_eq!(
                 (cut.tile_bytes, cut.finish_shared_bytes),
                 (tile_bytes, bytes),
                 "{channels}"
             );
             assert_eq!(cut.filter_shared_bytes, 100_384);
-            let cut = Geometry::new(&shape(channels), &small()).unwrap();
+            let cut = Cut::new(&shape(channels), &small()).unwrap();
             assert!(cut.finish_shared_bytes <= small().shared_bytes_per_block, "{channels}");
         }
         let wide = KernelShape { sample_bits: 16, ..shape(1024) };
-        assert_eq!(Geometry::new(&wide, &h200()).unwrap().filter_shared_bytes, 108_576);
+        assert_eq!(Cut::new(&wide, &h200()).unwrap().filter_shared_bytes, 108_576);
         let refusals = wide.refusals(Some(&small()));
         assert_eq!((refusals.len(), &refusals[0].at), (1, &At::Implementation));
         assert!(refusals[0].message.contains("108576 bytes of shared memory"));
@@ -275,7 +275,7 @@ pub mod tests {
                         ..shape(channels)
                     };
                     for gpu in [h200(), small()] {
-                        let cut = Geometry::new(&shape, &gpu).unwrap();
+                        let cut = Cut::new(&shape, &gpu).unwrap();
                         assert_eq!(
                             cut.tiles_per_heap * cut.tile_bytes,
                             spectra_per_heap * value_bits / 4 * if k_major { 1 } else { pols }
@@ -289,7 +289,7 @@ pub mod tests {
     #[test]
     fn gains_of_all_channels_are_read_once() {
         for channels in [1024, 2048, 4096, 8192, 16384, 32768] {
-            let order = Geometry::new(&shape(channels), &h200()).unwrap().gain_order();
+            let order = Cut::new(&shape(channels), &h200()).unwrap().gain_order();
             let mut seen = vec![0; channels];
             order.iter().flatten().for_each(|k| seen[*k] += 1);
             assert!(seen.iter().all(|n| *n == 1), "{channels}");
@@ -305,14 +305,14 @@ pub mod tests {
             (8192, 512, 64),
             (1024, 32, 16),
         ] {
-            let cut = Geometry::new(&shape(channels), &h200()).unwrap();
+            let cut = Cut::new(&shape(channels), &h200()).unwrap();
             assert_eq!(cut.run_length(spectra, &h200()), length, "{channels} {spectra}");
         }
     }
 
     #[test]
     fn roots_turn_clockwise() {
-        let cut = Geometry::new(&shape(16384), &h200()).unwrap();
+        let cut = Cut::new(&shape(16384), &h200()).unwrap();
         let [filter, finish] = [cut.filter_roots(), cut.finish_roots()];
         assert_eq!((filter.len(), finish.len()), (16384, 256 + 1024));
         let expected = |turns: f64| {
