@@ -1,0 +1,173 @@
+//! Metrics of a running flowgraph, as Prometheus takes them.
+
+use super::http::{self, Program};
+use super::{ENDLESS, stop};
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Samples of a scrape by name and labels, with the types of their families; checks HELP on the way.
+fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) {
+    let answer = program.get("/metrics");
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4"));
+    let (mut samples, mut types) = (HashMap::new(), HashMap::new());
+    for line in answer.body.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(help.len() > 20, "{name} says nothing: {help}");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(name.starts_with("fxgraph_"), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+            types.insert(name.to_owned(), kind.to_owned());
+        } else {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.contains("flowgraph=\"endless\""), "{name}");
+            samples.insert(name.to_owned(), value.parse().unwrap());
+        }
+    }
+    (samples, types)
+}
+
+#[test]
+fn counters_only_grow_and_promtool_finds_no_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let (mut before, types) = scrape(&program);
+    let is_counter = |name: &str| {
+        let family = name.split('{').next().unwrap();
+        // All numbers of a histogram are counters too.
+        types.get(family).is_none_or(|kind| kind == "counter")
+    };
+    let taken = before.keys().find(|name| {
+        name.starts_with("fxgraph_block_input_frames_total") && name.contains("block=\"sink\"")
+    });
+    let taken = taken.unwrap().clone();
+    let first = before[&taken];
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        let (now, _) = scrape(&program);
+        for (name, value) in before.iter().filter(|(name, _)| is_counter(name)) {
+            assert!(now[name] >= *value, "{name} fell from {value} to {}", now[name]);
+        }
+        before = now;
+    }
+    assert!(before[&taken] > first, "frames are counted as they flow");
+    assert!(before.keys().any(|name| name.starts_with("fxgraph_frames_dropped_here_total{")));
+
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut promtool = promtool.stderr(Stdio::piped()).spawn().expect(PROMETHEUS);
+    promtool.stdin.take().unwrap().write_all(program.get("/metrics").body.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    stop(program);
+}
+
+const PROMETHEUS: &str = "Debian's package `prometheus` is installed, as .ci/run does";
+
+/// A Prometheus that scrapes `target` each second; ended when dropped.
+struct Prometheus(Child, SocketAddr);
+
+impl Prometheus {
+    fn start(folder: &Path, target: SocketAddr) -> Self {
+        let config = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: fxgraph\n    \
+             static_configs: [{{targets: ['{target}']}}]\n"
+        );
+        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
+        // Free when it was asked for; nobody else here takes fixed ports.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new("prometheus")
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error"])
+            .arg(format!("--web.listen-address={free}"))
+            .current_dir(folder)
+            .spawn()
+            .expect(PROMETHEUS);
+        Self(child, free)
+    }
+
+    /// The value that `query` has, once it has one.
+    fn value(&self, query: &str) -> f64 {
+        for _ in 0..600 {
+            std::thread::sleep(Duration::from_millis(100));
+            if TcpStream::connect(self.1).is_err() {
+                continue;
+            }
+            let path = format!("/api/v1/query?query={query}");
+            let answer = http::request(self.1, "GET", &path, &[], b"");
+            if answer.status == 200
+                && let Some(value) = answer.json()["data"]["result"][0]["value"][1].as_str()
+            {
+                return value.parse().unwrap();
+            }
+        }
+        panic!("Prometheus never had a value of {query}");
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_prometheus_scrapes_a_running_flowgraph() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let prometheus = Prometheus::start(folder.path(), program.address);
+    let rate = prometheus.value("rate(fxgraph_block_input_frames_total{block=%22sink%22}[10s])");
+    assert!(rate > 0.0);
+    let expected = prometheus.value("fxgraph_block_expected_rate_hertz{block=%22sink%22}");
+    assert!((expected - 1.712e9 / 65536.0).abs() < 1e-6, "{expected}");
+    let state = prometheus.value("fxgraph_flowgraph_state{state=%22running%22}");
+    assert!((state - 1.0).abs() < 1e-9);
+    stop(program);
+}
+
+#[test]
+fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    let write = |flag: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        command.args(["dashboard", "flowgraph.yaml", flag]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::write(folder.path().join("rules.yaml"), write("--rules")).unwrap();
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
+    let output = promtool.output().expect(PROMETHEUS);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("SUCCESS: 10 rules found"), "{said}");
+    let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
+    // Every query is about figures that there are, now or at other times.
+    const NOW_AND_THEN: [&str; 3] = [
+        "fxgraph_block_sample_age_seconds",
+        "fxgraph_flowgraph_deadline_margin_ratio",
+        "fxgraph_flowgraph_limit_info",
+    ];
+    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let (_, types) = scrape(&program);
+    for panel in panels {
+        let query = panel["targets"][0]["expr"].as_str().unwrap();
+        for word in query.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            let family = word.trim_end_matches("_bucket");
+            let is_known = !word.starts_with("fxgraph_")
+                || types.contains_key(family)
+                || NOW_AND_THEN.contains(&family);
+            assert!(is_known, "{word} in {query}");
+        }
+    }
+    stop(program);
+}
