@@ -4,141 +4,15 @@
 //! on it is an `Arc<Frame>` that any number of readers share. When the last reader drops
 //! it, on whatever path, the storage goes home to the pool and the pool's owner is woken.
 
+mod header;
+mod storage;
+
+pub use header::{Annotations, Header};
+pub use storage::{Allocator, DeviceBuffer, HostAllocator, HostBuffer, OutOfMemory, Storage};
+
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// What a frame says about its payload.
-#[derive(Clone, Debug, Default)]
-pub struct Header {
-    /// Counts the frames pushed on this port, from 0, without gaps.
-    pub sequence: u64,
-    /// ADC samples since sync time of the first element; set by the block.
-    pub timestamp: u64,
-    /// Configuration that made the frame.
-    pub config_id: u64,
-    /// One count per unit of the port's [`ValidityType`](crate::port::ValidityType), row-major.
-    pub validity: Vec<u32>,
-    /// Small tables that blocks pass on along the way.
-    pub annotations: Annotations,
-}
-
-impl Header {
-    /// Becomes the same as `other`, reusing allocations.
-    pub fn copy_from(&mut self, other: &Self) {
-        self.sequence = other.sequence;
-        self.timestamp = other.timestamp;
-        self.config_id = other.config_id;
-        self.validity.clone_from(&other.validity);
-        self.annotations.copy_from(&other.annotations);
-    }
-}
-
-/// Small named tables of numbers that travel with a frame: per spectrum, per heap or per
-/// polarisation, never per sample.
-#[derive(Clone, Debug, Default)]
-pub struct Annotations(Vec<(&'static str, Vec<f64>)>);
-
-impl Annotations {
-    /// The table `name`, row-major; empty if nobody set it.
-    #[must_use]
-    pub fn get(&self, name: &str) -> &[f64] {
-        self.0.iter().find(|(key, _)| *key == name).map_or(&[], |(_, values)| values)
-    }
-
-    /// The table `name`, resized to `len` zeros. Keeps its allocation from frame to frame.
-    pub fn reset(&mut self, name: &'static str, len: usize) -> &mut [f64] {
-        let index = self.0.iter().position(|(key, _)| *key == name).unwrap_or_else(|| {
-            self.0.push((name, Vec::new()));
-            self.0.len() - 1
-        });
-        let values = &mut self.0[index].1;
-        values.clear();
-        values.resize(len, 0.0);
-        values
-    }
-
-    /// Every table that holds something.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
-        self.0.iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (*k, v.as_slice()))
-    }
-
-    /// Takes over the tables of `other`, reusing allocations.
-    pub fn copy_from(&mut self, other: &Self) {
-        self.clear();
-        for (name, values) in other.iter() {
-            self.reset(name, values.len()).copy_from_slice(values);
-        }
-    }
-
-    fn clear(&mut self) {
-        self.0.iter_mut().for_each(|(_, values)| values.clear());
-    }
-}
-
-/// Memory of the host; `u128` words keep every element type aligned.
-pub trait HostBuffer: Send + Sync {
-    /// All of it.
-    fn words(&self) -> &[u128];
-    /// All of it, to write.
-    fn words_mut(&mut self) -> &mut [u128];
-}
-
-impl HostBuffer for Vec<u128> {
-    fn words(&self) -> &[u128] {
-        self
-    }
-    fn words_mut(&mut self) -> &mut [u128] {
-        self
-    }
-}
-
-/// Memory of a device that is not the host.
-pub trait DeviceBuffer: Send + Sync {
-    /// Size in bytes.
-    fn len_bytes(&self) -> usize;
-    /// The device's own type, for its blocks to get at.
-    fn as_any(&self) -> &dyn std::any::Any;
-}
-
-/// Where a payload lives.
-pub enum Storage {
-    /// Host memory, ordinary or pinned.
-    Host(Box<dyn HostBuffer>),
-    /// Memory of a device.
-    Device(Box<dyn DeviceBuffer>),
-}
-
-/// Makes the storage of a pool: host memory, pinned memory, a device's memory.
-pub trait Allocator: Send + Sync {
-    /// Storage of at least `bytes` bytes.
-    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory>;
-}
-
-/// Storage could not be had.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot allocate {bytes} bytes of {memory} memory")]
-pub struct OutOfMemory {
-    /// What was asked for.
-    pub bytes: usize,
-    /// `host`, `pinned`, `cuda:0`, ...
-    pub memory: String,
-}
-
-/// Ordinary host memory.
-pub struct HostAllocator;
-
-impl Allocator for HostAllocator {
-    fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory> {
-        let words = bytes.div_ceil(size_of::<u128>());
-        let mut memory = Vec::new();
-        memory
-            .try_reserve_exact(words)
-            .map_err(|_| OutOfMemory { bytes, memory: "host".to_owned() })?;
-        memory.resize(words, 0);
-        Ok(Storage::Host(Box::new(memory)))
-    }
-}
 
 /// What goes round between pool and frames.
 struct Slot {

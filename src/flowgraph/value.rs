@@ -1,8 +1,10 @@
 //! YAML values with their places.
 
 mod read;
+mod read_error;
 
-pub use read::{Problem, ReadError, Reader};
+pub use read::Reader;
+pub use read_error::{Problem, ReadError};
 
 use crate::diagnostic::Span;
 
