@@ -61,6 +61,15 @@ impl Dtype {
         Self::Cf64,
     ];
 
+    /// Whether elements have a real and an imaginary part.
+    #[must_use]
+    pub const fn is_complex(self) -> bool {
+        matches!(
+            self,
+            Self::Ci4 | Self::Ci8 | Self::Ci16 | Self::Ci32 | Self::Cf16 | Self::Cf32 | Self::Cf64
+        )
+    }
+
     /// Bits of one element; a complex number is one element.
     #[must_use]
     pub const fn bits(self) -> usize {

@@ -91,6 +91,16 @@ pub struct Band {
     pub bandwidth_hz: f64,
 }
 
+impl Band {
+    /// Frequency of the axis's channel number `channel`, in Hz.
+    #[must_use]
+    pub fn channel_hz(&self, channel: usize) -> f64 {
+        let width_hz = self.bandwidth_hz / self.channels as f64;
+        let from_centre = self.first_channel as f64 + channel as f64 - (self.channels / 2) as f64;
+        self.centre_hz + from_centre * width_hz
+    }
+}
+
 /// The units of a frame that can be lost one by one.
 ///
 /// A frame's header carries one count per element of `axes` (row-major):

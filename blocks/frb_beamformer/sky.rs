@@ -14,10 +14,7 @@ use std::f64::consts::TAU;
 /// Frequency of each channel, in Hz; 0 if nobody knows.
 pub fn channels_hz(input: &PortType) -> Vec<f64> {
     let channels = input.axis_len("channel").unwrap_or(0);
-    let Some(band) = input.band else { return vec![0.0; channels] };
-    let width_hz = band.bandwidth_hz / band.channels as f64;
-    let from_centre = |c: usize| (band.first_channel + c) as f64 - (band.channels / 2) as f64;
-    (0..channels).map(|c| band.centre_hz + from_centre(c) * width_hz).collect()
+    (0..channels).map(|channel| input.band.map_or(0.0, |band| band.channel_hz(channel))).collect()
 }
 
 /// Factors `[channel][beam][cylinder]` that bring the cylinders into phase for each beam.

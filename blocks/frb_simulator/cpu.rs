@@ -1,6 +1,6 @@
 //! Voltages, spectrum by spectrum.
 
-use super::{FrbSimulator, Voltages, sky};
+use super::{FrbSimulator, Voltages};
 use crate::parallel::Threads;
 use crate::random::Random;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
@@ -24,7 +24,9 @@ pub struct Simulator {
 impl Simulator {
     /// The array and sky of these parameters.
     pub fn new(parameters: FrbSimulator, env: &Env) -> Result<Self, BlockError> {
-        let channels_hz = sky::channels_hz(&parameters);
+        let band = parameters.whole_band();
+        let channels_hz: Vec<f64> =
+            (0..parameters.channels).map(|channel| band.channel_hz(channel)).collect();
         let threads = Threads::new(parameters.threads())?;
         Ok(Self {
             highest_hz: channels_hz.iter().copied().fold(0.0, f64::max),

@@ -161,6 +161,11 @@ impl FrbSimulator {
         }
     }
 
+    fn whole_band(&self) -> Band {
+        let WholeBand { channels, first_channel, centre_hz, bandwidth_hz } = self.band;
+        Band { channels, first_channel, centre_hz, bandwidth_hz }
+    }
+
     fn port(&self) -> PortType {
         let axes = vec![
             Axis::new("spectrum", self.spectra_per_frame).from_parameter("spectra_per_frame"),
@@ -179,12 +184,7 @@ impl FrbSimulator {
                     .samples_per_spectrum
                     .saturating_mul(self.spectra_per_frame as u64),
             },
-            band: Some(Band {
-                channels: self.band.channels,
-                first_channel: self.band.first_channel,
-                centre_hz: self.band.centre_hz,
-                bandwidth_hz: self.band.bandwidth_hz,
-            }),
+            band: Some(self.whole_band()),
             validity: ValidityType::flags(vec![Axis::new("spectrum", self.spectra_per_frame)]),
         }
     }

@@ -8,14 +8,6 @@ use std::f64::consts::{LN_2, TAU};
 /// Delay of a pulse in seconds, times GHz^2, for each parsec per cubic centimetre.
 const DISPERSION: f64 = 4.148_808e-3;
 
-/// Frequency of each channel in Hz.
-pub fn channels_hz(parameters: &FrbSimulator) -> Vec<f64> {
-    let band = parameters.band;
-    let width_hz = band.bandwidth_hz / band.channels as f64;
-    let from_centre = |c: usize| (band.first_channel + c) as f64 - (band.channels / 2) as f64;
-    (0..parameters.channels).map(|c| band.centre_hz + from_centre(c) * width_hz).collect()
-}
-
 impl Source {
     /// Phase by which a feed turns from one cylinder to the next, and from one feed to the next, at this
     /// time and frequency: a wave that comes later by tau has turned by `-2 pi f tau`.

@@ -97,12 +97,9 @@ impl Check {
 
     /// All baselines between two antennas.
     fn rows(&self, band: &Band) -> Vec<Row> {
-        let width = band.bandwidth_hz / band.channels as f64;
-        let from_centre = |c: usize| (band.first_channel + c) as f64 - (band.channels / 2) as f64;
         // The lowest channel of a real-sampled band carries the digitisers' offsets.
         let first = usize::from(band.first_channel == 0 && self.channels > 1);
-        let hz: Vec<f64> =
-            (first..self.channels).map(|c| band.centre_hz + from_centre(c) * width).collect();
+        let hz: Vec<f64> = (first..self.channels).map(|c| band.channel_hz(c)).collect();
         let mut rows = Vec::new();
         for a2 in 0..self.parameters.antennas_enu_metres.len() {
             for a1 in 0..a2 {

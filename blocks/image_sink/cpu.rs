@@ -42,7 +42,7 @@ impl Sink {
         Self {
             path: env.output_folder.join(&parameters.path),
             elements: Elements::new(port),
-            is_complex: port.dtype.to_string().starts_with('c'),
+            is_complex: port.dtype.is_complex(),
             axes: [place(&parameters.rows), place(&parameters.columns)],
             outer: parameters.outer(port).map(|axis| (axis, inner)),
             columns_per_frame: parameters.is_time().then_some(columns_per_frame),

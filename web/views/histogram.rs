@@ -1,7 +1,7 @@
 //! How often samples have each value: a bell for noise, two horns for a tone, edges where they are clipped.
 
 use super::message::{Drawing, DrawnAs, Figure, Grid, Series};
-use super::scale::{bits, decibels, is_complex, largest, reference};
+use super::scale::{bits, decibels, largest, reference};
 use super::{Look, View, spectrum};
 use fxgraph::Dtype;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn draw(look: &Look) -> Drawing {
     let counted = |name, part: fn(&num_complex::Complex<f64>) -> f64| {
         Series::new(name, "samples", bins.count(samples.iter().map(part)))
     };
-    let series = if is_complex(dtype) {
+    let series = if dtype.is_complex() {
         vec![counted("real", |z| z.re), counted("imaginary", |z| z.im)]
     } else {
         vec![counted("samples", |z| z.re)]

@@ -5,20 +5,6 @@ use super::message::Grid;
 use fxgraph::{Dtype, PortType};
 use num_complex::Complex;
 
-/// Whether elements have a real and an imaginary part.
-pub(super) fn is_complex(dtype: Dtype) -> bool {
-    matches!(
-        dtype,
-        Dtype::Ci4
-            | Dtype::Ci8
-            | Dtype::Ci16
-            | Dtype::Ci32
-            | Dtype::Cf16
-            | Dtype::Cf32
-            | Dtype::Cf64
-    )
-}
-
 /// Bits of an integer, or of each part of a complex one, where they come from a digitiser or a
 /// quantiser; sums have 32 and more.
 pub(super) fn bits(dtype: Dtype) -> Option<u32> {
@@ -39,7 +25,7 @@ pub(super) fn largest(dtype: Dtype) -> Option<f64> {
 /// The power that 0 dB stands for, and the unit: that of a tone of full scale, or 1.
 pub(super) fn reference(dtype: Dtype) -> (f64, &'static str) {
     match largest(dtype) {
-        Some(largest) if is_complex(dtype) => (largest * largest, "dBFS"),
+        Some(largest) if dtype.is_complex() => (largest * largest, "dBFS"),
         Some(largest) => (largest * largest / 2.0, "dBFS"),
         None => (1.0, "dB"),
     }
@@ -57,7 +43,7 @@ pub(super) struct Power {
 impl Power {
     /// Elements are voltages, but real ones of channels, which are intensities.
     pub fn of(port: &PortType) -> Self {
-        if !is_complex(port.dtype) && port.axis_len("channel").is_some() {
+        if !port.dtype.is_complex() && port.axis_len("channel").is_some() {
             return Self { of: |intensity| intensity.re, full: 1.0, unit: "dB" };
         }
         let (full, unit) = reference(port.dtype);

@@ -5,7 +5,7 @@
 
 use super::look::MOST_ELEMENTS;
 use super::message::{Drawing, DrawnAs, Grid, Series};
-use super::scale::{decibels, is_complex, reference, sample_rate_hz};
+use super::scale::{decibels, reference, sample_rate_hz};
 use super::{Look, Shown, TIME, View};
 use fxgraph::PortType;
 use fxgraph::elements::Pick;
@@ -29,7 +29,7 @@ pub(super) fn samples(port: &PortType) -> Option<Shown> {
 }
 
 fn draw(look: &Look) -> Drawing {
-    let is_complex = is_complex(look.port.dtype);
+    let is_complex = look.port.dtype.is_complex();
     let sides = if is_complex { 1 } else { 2 };
     let most = look.points.min(look.len("sample") / sides);
     // The largest power of two that is not larger.

@@ -46,7 +46,7 @@ impl Figures {
             peak = peak.max(value.norm());
         });
         let count = elements.max(1) as f64;
-        let is_complex = dtype.to_string().starts_with('c');
+        let is_complex = dtype.is_complex();
         let (mean, rms) = (sum / count, (squares / count).sqrt());
         Some(Self { is_complex, elements, min, max, mean, rms, peak })
     }
