@@ -1,8 +1,8 @@
 //! The definition: stage by stage, in single precision.
 
 use super::gains::Gains;
-use super::sizes::{Integrated, Sizes};
-use super::{Stages, Voltages};
+use super::sizes::Sizes;
+use super::{Integrate, Stages, Voltages};
 use crate::parallel::Threads;
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{
@@ -190,7 +190,7 @@ impl Former {
     fn intensities(&self, input: &Input, spectrum: usize, sums: &mut [f32], worker: &mut Worker) {
         sums.fill(0.0);
         let sizes = self.stages.sizes;
-        let Some(Integrated { channels, spectra }) = sizes.integrate else { return };
+        let Some(Integrate { channels, spectra }) = sizes.integrate else { return };
         let (fine, beams) = (sizes.fine_channels, sizes.beams());
         for transform in spectrum * spectra..(spectrum + 1) * spectra {
             for channel in 0..sizes.channels {

@@ -44,7 +44,7 @@ const _: () = assert!(PLACES < VERSIONS);
 type Changing = [WeightsFrom; VERSIONS];
 
 /// The kernels.
-pub(super) struct Intensities {
+pub(super) struct IntensityKernels {
     kernel: Kernel,
     /// For sums in which the weights change.
     changing: Kernel,
@@ -56,7 +56,7 @@ pub(super) struct Intensities {
     spectra: usize,
 }
 
-impl Intensities {
+impl IntensityKernels {
     pub(super) fn new(
         stages: &Stages,
         form: &str,
@@ -96,17 +96,12 @@ impl Intensities {
             } else {
                 (&mut self.changing, Arg::Bytes(bytemuck::bytes_of(&changing)), most)
             };
-            let arguments = [
-                job.from.into(),
-                job.to.into(),
-                tables.phases.address().into(),
-                weights,
-                tables.map.address().into(),
-                job.units.into(),
+            let own = [
                 self.time_phases.address().into(),
                 (divided.powi(2) as f32).into(),
                 ((first / self.spectra_per_sum) as u32).into(),
             ];
+            let arguments = tables.arguments(job, weights, own);
             let sums = whole.max(1);
             let grid = Grid::new([self.channels, self.rows, sums], 32 * WARPS);
             // SAFETY: the kernel's arguments, by the caller's promise.

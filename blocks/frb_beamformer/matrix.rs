@@ -3,14 +3,14 @@
 
 use super::cuda::{Form, Frames, Job, defines, refusal};
 use super::gains::Gains;
-use super::intensities::{self, Intensities};
+use super::intensities::{self, IntensityKernels};
 use super::phases::{self, FEEDS, POINTS, halves};
-use super::sizes::{Integrated, Sizes};
-use super::voltages::Voltages;
+use super::sizes::Sizes;
+use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
-use super::{RADIX8, Stages};
+use super::{Integrate, RADIX8, Stages};
 use crate::gpu;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Lane, Program, Properties};
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Lane, Program, Properties};
 use fxgraph::{At, BlockError, Dtype, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -32,14 +32,37 @@ pub(super) struct Matrix {
 }
 
 enum Kernels {
-    Voltages(Voltages),
-    Intensities(Intensities),
+    Voltages(VoltageKernels),
+    Intensities(IntensityKernels),
 }
 
 /// What does not change.
 pub(super) struct Tables {
-    pub phases: DeviceArray<u32>,
-    pub map: DeviceArray<u16>,
+    phases: DeviceArray<u32>,
+    map: DeviceArray<u16>,
+}
+
+impl Tables {
+    /// Arguments of a kernel: those that all of them begin with, with these `weights`, then its `own` ones.
+    pub(super) fn arguments<'a>(
+        &self,
+        job: &Job<'_>,
+        weights: Arg<'a>,
+        own: [Arg<'a>; 3],
+    ) -> [Arg<'a>; 9] {
+        let [a, b, c] = own;
+        [
+            job.from.into(),
+            job.to.into(),
+            self.phases.address().into(),
+            weights,
+            self.map.address().into(),
+            job.units.into(),
+            a,
+            b,
+            c,
+        ]
+    }
 }
 
 /// Why this form cannot do these stages, on `gpu` if there is one.
@@ -122,7 +145,7 @@ pub(super) fn program(
     [warps, per_warp]: [usize; 2],
     device: &Arc<Device>,
 ) -> Result<Arc<Program>, CudaError> {
-    let sums = stages.sizes.integrate.unwrap_or(Integrated { channels: 1, spectra: 1 });
+    let sums = stages.sizes.integrate.unwrap_or(Integrate { channels: 1, spectra: 1 });
     let more = gpu::numbers([
         ("RADIX8", usize::from(form == RADIX8)),
         ("WEIGHTED", usize::from(is_weighted)),
@@ -143,10 +166,10 @@ impl Matrix {
         device: &Arc<Device>,
     ) -> Result<Self, CudaError> {
         let kernels = if stages.sizes.integrate.is_some() {
-            Kernels::Intensities(Intensities::new(stages, form, device)?)
+            Kernels::Intensities(IntensityKernels::new(stages, form, device)?)
         } else {
             let all_one = weights(stages, gains).all(|weight| weight == Complex32::ONE);
-            Kernels::Voltages(Voltages::new(stages, all_one, form, device)?)
+            Kernels::Voltages(VoltageKernels::new(stages, all_one, form, device)?)
         };
         // Without a map the array has something in it, which nothing reads.
         let map: Vec<u16> = if stages.index_map.is_empty() {

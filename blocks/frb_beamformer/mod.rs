@@ -114,7 +114,7 @@ impl Clamp {
 }
 
 /// Sums of intensities.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Integrate {
     /// Neighbouring narrow channels that are added.

@@ -33,22 +33,13 @@ pub struct Sizes {
     /// Channels that one channel of the input becomes, by a transform over as many spectra.
     pub fine_channels: usize,
     /// Sums of intensities, if there are any.
-    pub integrate: Option<Integrated>,
+    pub integrate: Option<Integrate>,
     /// Parts of a frame, in time and in frequency, that can be missing.
     pub units: [usize; 2],
     /// ADC samples from one input spectrum to the next.
     pub samples_per_spectrum: u64,
     /// Type of the feeds' voltages.
     pub dtype: Dtype,
-}
-
-/// How intensities are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Integrated {
-    /// Narrow channels of a sum.
-    pub channels: usize,
-    /// Spectra of a sum.
-    pub spectra: usize,
 }
 
 impl Sizes {
@@ -143,10 +134,7 @@ impl Sizes {
             rows: rows.unwrap_or(len("east_west")),
             row_beams: kept.or(points).unwrap_or(feeds),
             fine_channels,
-            integrate: parameters.integrate.map(|integrate| Integrated {
-                channels: integrate.channels,
-                spectra: integrate.spectra,
-            }),
+            integrate: parameters.integrate,
             units: [units("spectrum"), units("channel")],
             samples_per_spectrum: input.clock.samples_per_frame / spectra as u64,
             dtype: input.dtype,
@@ -208,14 +196,14 @@ impl Sizes {
 /// The band whose channels become `fine` each, of which `merged` are added.
 fn narrower(band: &Band, fine: usize, merged: usize) -> Band {
     let of_each = fine / merged;
-    let channels = band.channels * of_each;
+    let channels = band.channels.saturating_mul(of_each);
     let width_hz = band.bandwidth_hz / band.channels as f64;
     // How far the channel that comes to be the middle one is from the middle one of before.
     let middle = (channels / 2) as f64 / of_each as f64 - (band.channels / 2) as f64;
     let within = ((merged - 1) as f64 / 2.0 - (fine / 2) as f64) / fine as f64;
     Band {
         channels,
-        first_channel: band.first_channel * of_each,
+        first_channel: band.first_channel.saturating_mul(of_each),
         centre_hz: band.centre_hz + (middle + within) * width_hz,
         bandwidth_hz: band.bandwidth_hz,
     }

@@ -15,7 +15,7 @@ const WARPS: usize = 4;
 const PER_WARP: usize = 16;
 
 /// The kernels.
-pub(super) struct Voltages {
+pub(super) struct VoltageKernels {
     /// For weights that are all 1: there if the block began with such.
     plain: Option<Transforms>,
     weighted: Transforms,
@@ -29,7 +29,7 @@ struct Transforms {
     per_warp: usize,
 }
 
-impl Voltages {
+impl VoltageKernels {
     pub(super) fn new(
         stages: &Stages,
         all_one: bool,
@@ -67,17 +67,9 @@ impl Voltages {
                 Some(plain) if scaling.all_one => (plain, 1.0),
                 _ => (&mut self.weighted, scaling.divided),
             };
-            let arguments = [
-                job.from.into(),
-                job.to.into(),
-                tables.phases.address().into(),
-                address.into(),
-                tables.map.address().into(),
-                job.units.into(),
-                (divided as f32).into(),
-                (first as u32).into(),
-                ((first + count) as u32).into(),
-            ];
+            let end = first + count;
+            let own = [(divided as f32).into(), (first as u32).into(), (end as u32).into()];
+            let arguments = tables.arguments(job, address.into(), own);
             let blocks = self.blocks * count.div_ceil(transforms.per_warp);
             let grid = Grid::new([blocks, 1, 1], 32 * WARPS);
             // SAFETY: the kernel's arguments, by the caller's promise.
