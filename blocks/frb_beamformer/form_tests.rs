@@ -52,4 +52,10 @@ fn what_a_form_for_a_gpu_is_not_made_for_is_refused() {
         refused(json!({"north_south": {"points": 300}, "upchannelise": 48}), "fp32", large),
         "`fp32` makes no transform of 300 points; `fp32` makes no 48 channels of one"
     );
+    let long = Array { spectra: 65_536, units: [1, 1], ..SMALL };
+    assert_eq!(
+        refused(json!({"integrate": {}}), "fp32", long),
+        "`fp32` makes no 65536 spectra of 2 channels at once"
+    );
+    assert_eq!(refused(json!({"integrate": {"spectra": 2}}), "fp32", long), "");
 }

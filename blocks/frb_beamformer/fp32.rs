@@ -19,6 +19,9 @@ const THREADS: usize = 256;
 const MOST_POINTS: usize = 4096;
 const MOST_FINE: usize = 128;
 
+/// Most blocks of threads in y and z.
+const MOST_BLOCKS: usize = 65_535;
+
 /// Words of a weight: both parts.
 pub(super) const WEIGHT_WORDS: usize = 2;
 
@@ -77,6 +80,15 @@ pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     if !fine.is_power_of_two() || fine > MOST_FINE {
         let message = format!("`fp32` makes no {fine} channels of one");
         refusals.push(refusal(At::Parameter("upchannelise"), message, "powers of two up to 128"));
+    }
+    if has_times(&sizes) && sizes.channels.max(sizes.output_spectra()) > MOST_BLOCKS {
+        let message = format!(
+            "`fp32` makes no {} spectra of {} channels at once",
+            sizes.output_spectra(),
+            sizes.channels
+        );
+        let at = At::InputAxis(0, "spectrum");
+        refusals.push(refusal(at, message, "up to 65535 of each in a frame"));
     }
     refusals
 }
