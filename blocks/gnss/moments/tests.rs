@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::gnss::correlate::tests::{TAPS, exact_entry, reference, samples, satellite};
+use crate::gnss::correlate::tests::{TAPS, reference, samples, satellite, wrong_entries};
 use crate::gnss::phase::{tap, turns};
 use crate::gnss::planes::Samples;
 use crate::gnss::{Planes, Satellite, System};
@@ -134,43 +134,23 @@ fn no_index_of_the_code_is_wrong_in_100_000_samples() {
         (System::GpsL1Ca, 17_345_679.0, 0.0),
         (System::GalileoE1b, 200e6, 3080.0),
     ] {
-        // 1540 Hz of the carrier are one chip per second.
-        let rate_microchips = (1.023e12 + doppler_hz / 1540.0 * 1e6) as u128;
-        let satellite =
-            Satellite { doppler_hz, code_phase_chips: 0.123_457, ..satellite(0, system) };
-        let replica = Replica::of(&satellite).unwrap();
-        let (per_chip, length) = (replica.per_chip(), replica.entries().len());
-        // A code of numbers that tell the entries apart, modulo a prime.
-        let mark = |entry: usize| (entry % 127) as i8;
-        let marked = Replica::marked(&replica, mark);
-        assert!(ENTRY / Nco::new(&satellite, &replica, 0.0, rate_hz, 0).code_step >= WORTH_EDGES);
         for form in Form::available() {
-            let mut nco = Nco::new(&satellite, &replica, 0.0, rate_hz, 0);
             let mut edges = Edges::new(1);
-            let mut wrong = 0;
-            for start in (0..100_000).step_by(BLOCK_SAMPLES) {
-                let len = BLOCK_SAMPLES.min(100_000 - start);
-                edges.find(form, &marked, nco.code_step, len, std::iter::once(nco.code));
+            let signal = (system, rate_hz, doppler_hz);
+            let wrong = wrong_entries(signal, BLOCK_SAMPLES, |replica, nco, code| {
+                assert!(ENTRY / nco.code_step >= WORTH_EDGES);
+                edges.find(form, replica, nco.code_step, code.len(), std::iter::once(nco.code));
                 let (at, change) = edges.row(0);
                 // What the changes after a sample add up to is its code.
-                let mut code: f32 = change.iter().sum();
+                let mut value: f32 = change.iter().sum();
                 let mut ends = at.iter().zip(change).peekable();
-                for k in 0..len {
+                for (k, code) in code.iter_mut().enumerate() {
                     while let Some((_, change)) = ends.next_if(|(at, _)| usize::from(**at) <= k) {
-                        code -= change;
+                        value -= change;
                     }
-                    let expected = exact_entry(
-                        (start + k) as u128,
-                        rate_microchips,
-                        123_457,
-                        rate_hz as u128,
-                        per_chip as u128,
-                        length as u128,
-                    );
-                    wrong += usize::from((code - f32::from(mark(expected as usize))).abs() > 0.0);
+                    *code = value as i8;
                 }
-                nco.advance(len as u64);
-            }
+            });
             assert_eq!(wrong, 0, "{system:?} at {rate_hz}, {form:?}");
         }
     }
