@@ -27,6 +27,12 @@ pub struct Replica {
 }
 
 impl Replica {
+    /// Bytes of memory of a replica of `system`.
+    #[must_use]
+    pub fn bytes(system: System) -> usize {
+        system.entries() + EXTENSION
+    }
+
     /// The replica of satellite `prn`; none if there is no such satellite.
     ///
     /// E1-B: `c (sqrt(10/11) sign(sin(2 pi t)) + sqrt(1/11) sign(sin(12 pi t)))`, `t` in chips.
@@ -112,6 +118,16 @@ impl Replica {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_are_as_long_as_their_systems_say() {
+        for system in System::ALL {
+            let replica = Replica::new(system, 1).unwrap();
+            assert_eq!(replica.per_chip(), system.entries_per_chip());
+            assert_eq!(replica.entries().len(), system.entries());
+            assert_eq!(replica.extended().len(), Replica::bytes(system));
+        }
+    }
 
     #[test]
     fn the_subcarriers_share_the_power_as_ten_to_one() {

@@ -74,6 +74,22 @@ impl System {
         }
     }
 
+    /// Equal parts of a chip within which the signal is constant.
+    #[must_use]
+    pub fn entries_per_chip(self) -> usize {
+        match self {
+            Self::GpsL1Ca => 1,
+            // Both half periods of the subcarrier of 6.138 MHz.
+            Self::GalileoE1b => 12,
+        }
+    }
+
+    /// The same of the code.
+    #[must_use]
+    pub fn entries(self) -> usize {
+        self.chips() * self.entries_per_chip()
+    }
+
     /// Length of the code in seconds.
     #[must_use]
     pub fn period_seconds(self) -> f64 {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::gnss::phase::code_rate_hz;
 use crate::gnss_signal_simulator::GnssSignalSimulator;
 use fxgraph::Next;
 use fxgraph::runtime::edge::Harness;
@@ -65,7 +66,7 @@ fn satellites_are_found_with_their_shift_and_phase() {
             (1, System::GpsL1Ca, 7, 1234.0, 700.3),
             (3, System::GpsL1Ca, 22, -3987.0, 12.9),
         ] {
-            let rate = code_rate(doppler_hz);
+            let rate = code_rate_hz(doppler_hz);
             for (frame, rows) in [(0, &found[0]), (2, &found[2])] {
                 let acquired = Acquired::found(rows[place]).unwrap();
                 assert_eq!((acquired.system, acquired.prn), (system, prn));
@@ -113,10 +114,6 @@ fn recorded_samples_are_searched_as_well() {
         assert!((acquired.doppler_hz - 2100.0).abs() < 100.0, "{acquired:?}");
         assert!((acquired.code_phase_chips - 77.7).abs() < 0.15, "{acquired:?}");
     }
-}
-
-fn code_rate(doppler_hz: f64) -> f64 {
-    crate::gnss::phase::code_rate_hz(doppler_hz)
 }
 
 #[test]

@@ -62,9 +62,9 @@ fn last_tap(parameters: &GnssCorrelator) -> f64 {
     parameters.taps_chips.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Bytes of a code's row, for blocks that read `window` bytes from anywhere in it.
-fn row_bytes(replica: &Replica, window: usize) -> usize {
-    (replica.entries().len() + window).next_multiple_of(16)
+/// Bytes of the row of a code of `system`, for blocks that read `window` bytes from anywhere in it.
+fn row_bytes(system: System, window: usize) -> usize {
+    (system.entries() + window).next_multiple_of(16)
 }
 
 /// Words of the channels of a frame.
@@ -81,10 +81,7 @@ fn is_argument(words: usize) -> bool {
 pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
     const MANY_MULTIPROCESSORS: usize = 256;
     let geometry = geometry(parameters, shape, MANY_MULTIPROCESSORS);
-    let of_system = |system: System| {
-        let row = Replica::new(system, 1).map_or(0, |replica| row_bytes(&replica, geometry.window));
-        system.last_prn() * row
-    };
+    let of_system = |system: System| system.last_prn() * row_bytes(system, geometry.window);
     let codes: usize = systems(parameters).into_iter().map(of_system).sum();
     let [runs, sets, antennas] = geometry.blocks(shape);
     let words = channel_words(shape);
@@ -105,7 +102,7 @@ impl Codes {
             let replicas: Vec<Replica> = replicas.collect();
             let Some(first) = replicas.first() else { continue };
             let least = replicas.iter().flat_map(Replica::entries).min().copied().unwrap_or(0);
-            let row = row_bytes(first, window);
+            let row = row_bytes(system, window);
             for replica in &replicas {
                 let entries = replica.entries().iter().cycle().take(row);
                 bytes.extend(entries.map(|entry| (i16::from(*entry) - i16::from(least)) as u8));

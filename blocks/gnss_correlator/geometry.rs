@@ -1,11 +1,11 @@
 //! How the work is cut for a GPU.
 
 use super::Shape;
+use crate::gnss::System;
 use crate::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
-use crate::gnss::{Replica, System};
 use fxgraph::cuda::Defines;
-use fxgraph::{At, Refusal};
-use fxgraph::{Dtype, diagnostic::codes};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, Refusal};
 
 /// Threads of a block.
 pub const THREADS: usize = 128;
@@ -17,7 +17,7 @@ const WINDOW_BYTES: usize = 36 << 10;
 const MOST_WINDOW_BYTES: usize = 30 << 10;
 /// Most rounds that are worth a longer block.
 const MAX_ROUNDS: usize = 512;
-/// Blocks in y that a grid may have.
+/// Blocks in y, and in z, that a grid may have.
 const MAX_BLOCKS: usize = 65_535;
 
 /// The kernel's parameters, but for those of the input.
@@ -48,7 +48,7 @@ fn component_bytes(shape: &Shape) -> usize {
 
 /// Most entries per sample that a code of `system` can have: its carrier lies in the band.
 fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
-    let per_chip = Replica::new(system, 1).map_or(1, |replica| replica.per_chip()) as f64;
+    let per_chip = system.entries_per_chip() as f64;
     let rate_hz = shape.samples.rate_hz;
     let stretch = 1.0 + (0.5 * rate_hz + intermediate_hz.abs()) / CARRIER_HZ;
     CHIP_RATE_HZ * per_chip * stretch / rate_hz
@@ -57,8 +57,8 @@ fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
 /// The time of `blocks` blocks that a multiprocessor gets, of which it holds `resident` at once, each with
 /// so much `work`: one for a group of samples and one for each satellite of it.
 ///
-/// A block's own work takes a quarter of its time, so that four share a multiprocessor's pipes, but each group of them comes to its
-/// first sum and to its last only after some memory latencies. Fitted to an H200.
+/// A block's own work takes a quarter of its time, so that four share a multiprocessor's pipes, but each group of them
+/// comes to its first sum and to its last only after some memory latencies. Fitted to an H200.
 fn time(blocks: usize, resident: usize, work: usize) -> f64 {
     const LATENCIES: f64 = 8.0;
     const SHARE: f64 = 0.25;
@@ -77,7 +77,7 @@ impl Geometry {
     ) -> Self {
         let step = |system: &System| most_entries(*system, shape, intermediate_hz);
         let step = systems.iter().map(step).fold(0.0, f64::max);
-        let per_chip = systems.iter().map(|system| most_per_chip(*system)).max().unwrap_or(1);
+        let per_chip = systems.iter().map(|system| system.entries_per_chip()).max().unwrap_or(1);
         let antennas = shape.samples.antennas;
         // Their samples lie in shared memory, floats twice as large as the others.
         let most = if shape.samples.dtype == Dtype::Cf32 { 2 } else { 4 };
@@ -173,10 +173,6 @@ impl Geometry {
     }
 }
 
-fn most_per_chip(system: System) -> usize {
-    Replica::new(system, 1).map_or(1, |replica| replica.per_chip())
-}
-
 /// What the kernel cannot do.
 pub fn refusals(shape: &Shape) -> Vec<Refusal> {
     let mut refusals = Vec::new();
@@ -198,6 +194,10 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
             shape.epochs, shape.satellites
         );
         refuse(At::Parameter("epochs_per_frame"), message, "up to 65535 together");
+    }
+    if samples.antennas > MAX_BLOCKS {
+        let message = format!("{} antennas are too many at once", samples.antennas);
+        refuse(At::InputAxis(0, "antenna"), message, "up to 65535");
     }
     refusals
 }

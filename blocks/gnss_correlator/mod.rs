@@ -179,11 +179,6 @@ impl Counts {
     }
 }
 
-/// Why the input does not fit any more; `ports` refuses it before.
-fn unfit(_: Vec<Refusal>) -> BlockError {
-    BlockError::new("the input is not a stream of samples that the satellites' signals fit in")
-}
-
 impl Kind for GnssCorrelator {
     const NAME: &'static str = "gnss_correlator";
     const DOC: &'static str = include_str!("README.md");
@@ -224,7 +219,7 @@ impl Kind for GnssCorrelator {
 
     fn resources(&self, ports: &Ports) -> Resources {
         let Ok(shape) = self.shape(&ports.inputs[0]) else { return Resources::default() };
-        let replicas: usize = self.satellites.iter().map(|s| s.system.chips() * 12).sum();
+        let replicas: usize = self.satellites.iter().map(|s| Replica::bytes(s.system)).sum();
         let products = (shape.satellites * shape.samples.antennas * shape.samples.samples) as f64;
         Resources {
             host_bytes: replicas + cpu::worker_bytes(&shape),
@@ -261,6 +256,8 @@ impl Kind for GnssCorrelator {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let unfit =
+            |_| BlockError::new("the input is not a stream of samples that the signals fit in");
         let shape = self.shape(&ports.inputs[0]).map_err(unfit)?;
         let channels = self.channels(shape.samples.rate_hz)?;
         if env.implementation == "cuda" {

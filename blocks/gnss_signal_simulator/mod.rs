@@ -4,9 +4,9 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::gnss::Satellite;
 use crate::gnss::planes::DTYPES;
 use crate::gnss::satellite::{refuse_satellites, satellite_parameters};
+use crate::gnss::{Replica, Satellite};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -204,7 +204,7 @@ impl Kind for GnssSignalSimulator {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        let replicas: usize = self.satellites.iter().map(|s| 12 * s.system.chips()).sum();
+        let replicas: usize = self.satellites.iter().map(|s| Replica::bytes(s.system)).sum();
         let host_bytes = replicas + self.satellites.len() * cpu::SIGNAL_BYTES;
         Resources { host_bytes, ..Resources::default() }
     }
