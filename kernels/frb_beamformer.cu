@@ -1,12 +1,12 @@
 // Beams of cylinders of 256 feeds, in half precision on matrix units, to voltages or to intensities.
 //
 // Parameters: RADIX8, 1 for the transform of frb_radix8.cuh, 0 for the one of frb_fft.cuh; SPECTRA, CHANNELS, POLS,
-// CYLINDERS, sizes of the input; BITS of each part of its values, 4, 8, or 16 for halves; ROWS, rows of beams; EAST_WEST, 1
-// if a row is a weighted sum of all cylinders, 0 if it is one cylinder; WEIGHTED, 1 if feeds are weighted; CLAMP, 1 if a
-// row's beams are chosen by a map; ROW_BEAMS, how many it has; UNITS_IN_TIME, UNITS_IN_FREQUENCY, parts of the frame that can
-// be missing; HALVES, 1 for voltages in half precision; FINE, spectra of a transform to narrower channels, 32, 64 or 128, or
-// 1; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has of their results; WARPS, PER_WARP: transforms of feeds that a
-// warp makes one after the other (voltages only).
+// CYLINDERS, sizes of the input; BITS of each part of its values, 4, 8, or 16 for halves; ROWS, rows of beams;
+// EAST_WEST, 1 if a row is a weighted sum of all cylinders, 0 if it is one cylinder; WEIGHTED, 1 if feeds are weighted;
+// CLAMP, 1 if a row's beams are chosen by a map; ROW_BEAMS, how many it has; UNITS_IN_TIME, UNITS_IN_FREQUENCY, parts
+// of the frame that can be missing; HALVES, 1 for voltages in half precision; FINE, spectra of a transform to narrower
+// channels, 32, 64 or 128, or 1; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has of their results; WARPS,
+// PER_WARP: transforms of feeds that a warp makes one after the other (voltages only).
 #if !defined(RADIX8) || !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) ||  \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(WEIGHTED) || !defined(CLAMP) ||       \
     !defined(ROW_BEAMS) || !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) ||     \

@@ -14,8 +14,9 @@ struct Parts {
     u32 re, im;
 };
 
-/// Halves that are too large by what `less_than_raw` adds, of values that are 0 unless all bits of `there` are set. Of 4-bit feeds bytes 0 and 2 of `pair` are used, of 8-bit ones
-/// all. An integer of n bits becomes one of 1024 .. 1024 + 2^n, or 64 .. 80 where it is the upper half of a byte.
+/// Halves that are too large by what `less_than_raw` adds, of values that are 0 unless all bits of `there` are set. Of
+/// 4-bit feeds bytes 0 and 2 of `pair` are used, of 8-bit ones all. An integer of n bits becomes one of
+/// 1024 .. 1024 + 2^n, or 64 .. 80 where it is the upper half of a byte.
 __device__ __forceinline__ Parts raw_parts(u32 pair, u32 there) {
     if constexpr (BITS == 4)
         return {and_xor(pair, there & 0x00f000f0, 0x54805480), and_xor(pair, there & 0x000f000f, 0x64086408)};

@@ -2,8 +2,8 @@
 // half precision in the registers of one warp.
 //
 // After K. Smith, "Note on CHIME FRB beamforming" (2024): the equations cited are its. Register assignments say where
-// bits of indices are: b the half of a register, t0 .. t4 bits of the lane, r the register. With q_j and n_k bits of q and n, and
-// E(q_j, n_k) = exp(2 pi i q_j n_k 2^(j+k) / 512), which is 1 for j + k > 8, the phase is
+// bits of indices are: b the half of a register, t0 .. t4 bits of the lane, r the register. With q_j and n_k bits of q
+// and n, and E(q_j, n_k) = exp(2 pi i q_j n_k 2^(j+k) / 512), which is 1 for j + k > 8, the phase is
 //
 //   E(q6q7q8, n0n1n2) E(q3q4q5, n0n1n2) E(q3q4q5, n3n4n5) E(q0q1q2, n2n3n4n5) E(q0q1q2, n0n1n6n7)      (7)
 //

@@ -1,10 +1,11 @@
 // Beams of cylinders in single precision, plainly: what the forms on matrix units are compared with.
 //
-// Parameters: SPECTRA, CHANNELS, POLS, CYLINDERS, FEEDS, sizes of the input; BITS of each part of its values, 4, 8, or 16
-// for halves; ROWS, rows of beams; EAST_WEST, 1 if a row is a weighted sum of all cylinders, 0 if it is one cylinder;
-// POINTS of the transform of feeds, a power of two, 0 without it; ROW_BEAMS; UNITS_IN_TIME, UNITS_IN_FREQUENCY, parts of the frame
-// that can be missing; HALVES, 1 for voltages in half precision; FINE, spectra of a transform to narrower channels, a power of
-// two; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has, 0 without sums.
+// Parameters: SPECTRA, CHANNELS, POLS, CYLINDERS, FEEDS, sizes of the input; BITS of each part of its values, 4, 8, or
+// 16 for halves; ROWS, rows of beams; EAST_WEST, 1 if a row is a weighted sum of all cylinders, 0 if it is one
+// cylinder; POINTS of the transform of feeds, a power of two, 0 without it; ROW_BEAMS; UNITS_IN_TIME,
+// UNITS_IN_FREQUENCY, parts of the frame that can be missing; HALVES, 1 for voltages in half precision; FINE, spectra
+// of a transform to narrower channels, a power of two; SUM_CHANNELS, SUM_SPECTRA, what a sum of intensities has, 0
+// without sums.
 #if !defined(SPECTRA) || !defined(CHANNELS) || !defined(POLS) || !defined(CYLINDERS) || !defined(FEEDS) || \
     !defined(BITS) || !defined(ROWS) || !defined(EAST_WEST) || !defined(POINTS) || !defined(ROW_BEAMS) ||  \
     !defined(UNITS_IN_TIME) || !defined(UNITS_IN_FREQUENCY) || !defined(HALVES) || !defined(FINE) ||       \
@@ -41,9 +42,9 @@ template <int RADIX> __device__ __forceinline__ void transform_short(c32* v) {
     }
 }
 
-/// Transforms each column of `data` [LENGTH][COLUMNS], at place_of(), with exp(-2 pi i k n / LENGTH), in passes of radix 8
-/// and a last one of 4 or 2, which leave the order as it is (Stockham's). DONE is the product of earlier radices; all
-/// columns have been written when this begins.
+/// Transforms each column of `data` [LENGTH][COLUMNS], at place_of(), with exp(-2 pi i k n / LENGTH), in passes of
+/// radix 8 and a last one of 4 or 2, which leave the order as it is (Stockham's). DONE is the product of earlier
+/// radices; all columns have been written when this begins.
 ///
 /// roots  [LENGTH]: exp(-2 pi i n / LENGTH)
 template <int LENGTH, int COLUMNS, int DONE = 1>

@@ -24,7 +24,8 @@ struct Steady {
     const u32* weights;
 };
 
-/// As many as a sum may have; the first one from its first spectrum on, behind the last one such that are never reached.
+/// As many as a sum may have; the first one from its first spectrum on, behind the last one such that are never
+/// reached.
 struct Changing {
     static constexpr bool IS_STEADY = false;
     WeightsFrom versions[10];

@@ -1,5 +1,5 @@
-// The transform of frb_fft.cuh in an order of its own, in which nothing is exchanged between lanes: by one step of radix 8
-// in ordinary arithmetic, then two on matrix units, the second of which finds its rows where the first has its
+// The transform of frb_fft.cuh in an order of its own, in which nothing is exchanged between lanes: by one step of
+// radix 8 in ordinary arithmetic, then two on matrix units, the second of which finds its rows where the first has its
 // columns.
 //
 //   E(q6q7q8, n0n1n2) E(q3q4q5, n0n1n2) E(q3q4q5, n3n4n5) E(q0q1q2, n0n1n2n3n4n5) E(q0q1q2, n6n7)
@@ -92,8 +92,8 @@ struct Phases {
     u32 twiddle[7][2];
     /// E(q3q4q5, n0n1n2): b n0, t n1 n2 q3 q4 q5, r ReIm.
     u32 later_twiddle[2];
-    /// E(q3q4q5, n3n4n5): b n3, t n4 n5 q3 q4 q5, and E(q6q7q8, n0n1n2) too: re, im, -im, re, each in a register of its own,
-    /// because a matrix instruction takes four neighbouring ones.
+    /// E(q3q4q5, n3n4n5): b n3, t n4 n5 q3 q4 q5, and E(q6q7q8, n0n1n2) too: re, im, -im, re, each in a register of its
+    /// own, because a matrix instruction takes four neighbouring ones.
     u32 short_transform[4];
 
     /// `table` [register 20][lane 32].

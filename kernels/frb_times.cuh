@@ -6,8 +6,8 @@
 //    64: t = low + 8 mid,        k = i + 8 j:   exp(-2 pi i (i mid / 8 + i low / 64 + j low / 8))
 //    32: t = low + 4 mid,        k = i + 8 j:   exp(-2 pi i (i mid / 8 + i low / 32 + j low / 4))
 //
-// Columns of the first matrix step are low, and for 32 which of two groups of beams; so it leaves them where the second one
-// finds its rows.
+// Columns of the first matrix step are low, and for 32 which of two groups of beams; so it leaves them where the second
+// one finds its rows.
 #pragma once
 #include "frb_rows.cuh"
 
@@ -27,7 +27,8 @@ constexpr u32 NARROW = FINE / SUM_CHANNELS;
 /// together are in other banks.
 __device__ __forceinline__ u32 exchanged(u32 t) { return t / LOW % 4 | (t & 1) << 2; }
 
-/// Phases of the transform of spectra: mid = lane % 4 + 4 b, low = b + 2 (lane % 4) (modulo 4 for 32), i and j lane / 4.
+/// Phases of the transform of spectra: mid = lane % 4 + 4 b, low = b + 2 (lane % 4) (modulo 4 for 32), i and j
+/// lane / 4.
 struct TimePhases {
     /// exp(-2 pi i (low + 8 mid) / 128), low = lane / 4: re, im.
     u32 half_turn[2];
@@ -46,8 +47,8 @@ struct TimePhases {
     }
 };
 
-/// Adds the intensities of one beam's channels k0 + 2 (i + 8 j) to `power`, i = 2 (lane % 4) and the next, j = lane / 4;
-/// re and im are spectra mid = lane % 4 and mid + 4, low = lane / 4.
+/// Adds the intensities of one beam's channels k0 + 2 (i + 8 j) to `power`, i = 2 (lane % 4) and the next,
+/// j = lane / 4; re and im are spectra mid = lane % 4 and mid + 4, low = lane / 4.
 __device__ __forceinline__ void add_power(u32 re, u32 im, const TimePhases& phases, float& even, float& odd) {
     const u32(&rows)[4] = phases.first;
     u32 a, b;

@@ -1,9 +1,9 @@
 // Weighted sums of cylinders on matrix units, of 16 spectra at a time, into shared memory.
 //
 // A matrix instruction has spectra as rows. It adds up over four cylinders, both parts, and two feeds; columns are both
-// parts of four feeds, and the weights of what does not belong together are 0. Integers go in by their bits, as subnormal
-// halves: n bits at the lower end of a half are a number of 0 .. 2^n times 2^-24. What 2^(n-1), by which they are too
-// large, comes to in a sum is taken off it.
+// parts of four feeds, and the weights of what does not belong together are 0. Integers go in by their bits, as
+// subnormal halves: n bits at the lower end of a half are a number of 0 .. 2^n times 2^-24. What 2^(n-1), by which they
+// are too large, comes to in a sum is taken off it.
 #pragma once
 #include "async_copy.cuh"
 #include "frb_rows.cuh"
@@ -13,12 +13,13 @@ constexpr u32 BATCH = 16;
 /// Cylinders that a row is made of, and instructions that they take.
 constexpr int COMBINED = EAST_WEST ? CYLINDERS : 1;
 constexpr int STEPS = (COMBINED + 3) / 4;
-/// Words from the feeds of one spectrum to those of the next: a bit more, so that lanes of several spectra write to other
-/// banks.
+/// Words from the feeds of one spectrum to those of the next: a bit more, so that lanes of several spectra write to
+/// other banks.
 constexpr u32 PITCH = FEEDS + 16;
 
 /// Where the feeds of a spectrum with these bits are in shared memory, those with n0 and n2 = 0 of four; `x` is n3, or
-/// where PAIRED which part of the feeds with n3 = 0 and 1. Bits are exchanged so that lanes read and write in other banks.
+/// where PAIRED which part of the feeds with n3 = 0 and 1. Bits are exchanged so that lanes read and write in other
+/// banks.
 __device__ __forceinline__ u32 place_of_feeds(u32 n1, u32 x, u32 n4567) {
     const u32 n5 = n4567 >> 1 & 1;
     const u32 place = n1 << 2 | (x ^ n5) << 3 | (n4567 & 1) << 4 | n5 << 5 | (n4567 >> 2) << 6;
@@ -52,8 +53,8 @@ __device__ __forceinline__ void take_feeds(const u32* feeds, u32 (&x)[8], u32 la
 constexpr u64 SPECTRUM = (u64)CHANNELS * POLS * CYLINDERS * FEEDS * FEED_BYTES;
 /// Bytes of the cylinders of a row.
 constexpr u32 ROW_BYTES = COMBINED * FEEDS * FEED_BYTES;
-/// Whether rows go through shared memory first: read as they lie in memory, not 16 bytes here and there, which takes the first
-/// cache long. There is room for two batches of them.
+/// Whether rows go through shared memory first: read as they lie in memory, not 16 bytes here and there, which takes
+/// the first cache long. There is room for two batches of them.
 constexpr bool STAGED = BITS == 4 && COMBINED <= 4;
 constexpr u32 STAGE_BYTES = STAGED ? BATCH * ROW_BYTES : 0;
 
@@ -73,8 +74,8 @@ __device__ __forceinline__ void stage(u8* stage, const u8* from, u32 spectrum, u
     cp_async_commit();
 }
 
-/// Feeds 16 `block`, ... of the spectra lane / 4 and lane / 4 + 8 of a batch, of the cylinders lane % 4, ..., as they are in
-/// the frame.
+/// Feeds 16 `block`, ... of the spectra lane / 4 and lane / 4 + 8 of a batch, of the cylinders lane % 4, ..., as they
+/// are in the frame.
 struct Batch {
     u32 words[STEPS][2][BITS];
 

@@ -2,23 +2,27 @@
 //   sums[e][s][a][l] = sum over n of x[a][n] exp(-2 pi i (carrier + n carrier_step)) c[(code + n code_step + tap_l) >> 48]
 // A channel is one satellite over one epoch. All phases are whole numbers: code 16.48 entries, carrier 2^-64 turns.
 //
-// Parameters: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats), `ANTENNAS` and `ANTENNAS_AT_ONCE`,
-// a divisor; `TAPS` and, for each of the `SYSTEMS` of satellites, `TAP_PHASES`, how far each tap is before the last one, and in
-// `OFFSETS` what the entries of its codes are larger by; `EPOCHS`, `SATELLITES` and `SATELLITES_AT_ONCE` of a thread; `ROW`, samples
-// of an antenna's row; `GROUP`, samples of a thread, a power of two; `SUFFIX`, whether no code changes twice within a group;
-// `THREADS`, `BLOCKS` that a multiprocessor is to hold, `ROUNDS` of groups of a block, `WINDOW` bytes of each code that it needs;
-// `CHANNELS_AS_ARGUMENT`, whether the channels come with the launch, not from memory.
+// Parameters: `COMPONENT_BYTES` of a real or imaginary part (1, 2: integers; 4: floats), `ANTENNAS` and
+// `ANTENNAS_AT_ONCE`, a divisor; `TAPS` and, for each of the `SYSTEMS` of satellites, `TAP_PHASES`, how far each tap is
+// before the last one, and in `OFFSETS` what the entries of its codes are larger by; `EPOCHS`, `SATELLITES` and
+// `SATELLITES_AT_ONCE` of a thread; `ROW`, samples of an antenna's row; `GROUP`, samples of a thread, a power of two;
+// `SUFFIX`, whether no code changes twice within a group; `THREADS`, `BLOCKS` that a multiprocessor is to hold,
+// `ROUNDS` of groups of a block, `WINDOW` bytes of each code that it needs; `CHANNELS_AS_ARGUMENT`, whether the
+// channels come with the launch, not from memory.
 //
 // A block takes a run of samples and some satellites, grid: x run, y epoch and satellites, z antennas. Each thread
 // multiplies a group of samples by rotors that are the same for all groups, sums them with each tap's code, and turns
-// the sums by the exact phase of the group's first sample: nothing drifts. Taps that are whole entries apart share the phase.
+// the sums by the exact phase of the group's first sample: nothing drifts. Taps that are whole entries apart share the
+// phase.
 //
-// With `SUFFIX` a group is neighbouring samples, and the sum of a tap is ca S_0 + (cb - ca) S_k, where S_k is the sum from sample k on, at
-// which the code changes from ca to cb: the cost of taps does not grow with the samples. The S_k lie in the thread's own column of
-// shared memory. Otherwise the lanes of a warp have neighbouring samples, whose entries lie in few banks.
+// With `SUFFIX` a group is neighbouring samples, and the sum of a tap is ca S_0 + (cb - ca) S_k, where S_k is the sum
+// from sample k on, at which the code changes from ca to cb: the cost of taps does not grow with the samples. The S_k
+// lie in the thread's own column of shared memory. Otherwise the lanes of a warp have neighbouring samples, whose
+// entries lie in few banks.
 //
 // Entries of a code are bytes >= 0. Taken as the bits of a float, v is the denormal v 2^-149, which the multiplier
-// takes as it comes; samples are scaled by 2^90 to meet it. The offset that makes entries positive is taken off the sums.
+// takes as it comes; samples are scaled by 2^90 to meet it. The offset that makes entries positive is taken off the
+// sums.
 #include "async_copy.cuh"
 #include "gnss_samples.cuh"
 #include "gnss_signals.cuh"

@@ -1,4 +1,5 @@
-// Samples for `gnss_correlator.cu`, whose parameters they take: copied to shared memory as they are, 16 bytes at a time, and read from there.
+// Samples for `gnss_correlator.cu`, whose parameters they take: copied to shared memory as they are, 16 bytes at a
+// time, and read from there.
 #pragma once
 #include "types.cuh"
 

@@ -1,4 +1,5 @@
-// Satellites' signals for `gnss_correlator.cu`, whose parameters they take: phases of codes and carriers, and how taps lie to each other.
+// Satellites' signals for `gnss_correlator.cu`, whose parameters they take: phases of codes and carriers, and how taps
+// lie to each other.
 #pragma once
 #include "types.cuh"
 

@@ -117,8 +117,8 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         case_changes(("the telescope's stages", "ci4", [768, 2, 4, 256], &whole), feeds),
         case_changes(("short transforms in time", "ci4", [128, 3, 2, 256], &short), 512),
     ];
-    // Of a transform with five roundings of 2^-11 the root mean square is some 5e-4, and weights add theirs. Voltages in
-    // half precision may be rounded to the other side of what single precision makes of them.
+    // Of a transform with five roundings of 2^-11 the root mean square is some 5e-4, and weights add theirs. Voltages
+    // in half precision may be rounded to the other side of what single precision makes of them.
     let tolerance = |form: &str, parameters: &Value| match (form, &parameters["voltages"]) {
         (FP32, voltages) if voltages == "cf16" => Tolerance::floating(3e-5),
         (FP32, _) => Tolerance::floating(2e-6),

@@ -2,7 +2,8 @@
 //!
 //! Samples go by in blocks that stay in the first-level cache. The rotors of a block, `exp(-2 pi i f k)`, depend
 //! on the frequency alone; a block's sums are turned by the exact phase of its first sample, so that nothing
-//! drifts. The code of each tap is written out. Several satellites whose codes change seldom have a quicker way: [`moments`](super::moments).
+//! drifts. The code of each tap is written out. Several satellites whose codes change seldom have a quicker way:
+//! [`moments`](super::moments).
 #![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
 
 #[cfg(target_arch = "x86_64")]
@@ -78,8 +79,8 @@ impl Rotors {
     }
 }
 
-/// Writes the code at phase `code` and after it to `out` `[ROW]`, one element for each of `len` samples; what lies beyond them is
-/// of no meaning.
+/// Writes the code at phase `code` and after it to `out` `[ROW]`, one element for each of `len` samples; what lies
+/// beyond them is of no meaning.
 pub fn write_code(form: Form, replica: &Replica, nco: &Nco, code: u64, len: usize, out: &mut [i8]) {
     let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
     let (fraction, step) = (code % ENTRY, nco.code_step);

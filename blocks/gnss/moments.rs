@@ -6,10 +6,10 @@
 //! exp(-2 pi i f n) = exp(-2 pi i f n_0) sum over m of (-2 pi i f h)^m / m! u^m,    u = (n - n_0) / h
 //! ```
 //!
-//! so that a run of samples, over which a code is constant, needs the sums of `x u^m` only. These moments are the same for
-//! all satellites: they are summed up once, before each sample. A satellite then costs its cells and the changes of its code, whatever the
-//! samples: with `F(n)` the mixed sum before sample `n`, and a code of `c_0, c_1, ...` whose runs end at `n_0, n_1, ...`,
-//! the sum of all products is `(c_0 - c_1) F(n_0) + (c_1 - c_2) F(n_1) + ...`.
+//! so that a run of samples, over which a code is constant, needs the sums of `x u^m` only. These moments are the same
+//! for all satellites: they are summed up once, before each sample. A satellite then costs its cells and the changes of
+//! its code, whatever the samples: with `F(n)` the mixed sum before sample `n`, and a code of `c_0, c_1, ...` whose
+//! runs end at `n_0, n_1, ...`, the sum of all products is `(c_0 - c_1) F(n_0) + (c_1 - c_2) F(n_1) + ...`.
 #![allow(unsafe_code)] // calls of functions compiled for more than the baseline processor
 
 mod edges;
@@ -29,7 +29,8 @@ pub const BLOCK_SAMPLES: usize = 1024;
 const TERMS: usize = 4;
 /// Real and imaginary part of each moment.
 const PARTS: usize = 2 * TERMS;
-/// Most by which a carrier may turn over half a cell, in radians: the first term that is left out is `0.05^4 / 4!`, 2.6e-7.
+/// Most by which a carrier may turn over half a cell, in radians: the first term that is left out is `0.05^4 / 4!`,
+/// 2.6e-7.
 const MOST_RADIANS: f64 = 0.05;
 /// Binary logarithms of the samples of a cell: longer ones gain nothing, shorter ones little.
 const LOG2_CELLS: std::ops::RangeInclusive<u32> = 5..=7;
@@ -39,8 +40,8 @@ const MOST_CELLS: usize = BLOCK_SAMPLES >> *LOG2_CELLS.start();
 /// Moments, real and imaginary parts in turns; or what they are multiplied by.
 type Parts = [f32; PARTS];
 
-/// Binary logarithm of the samples of the largest cell over which a carrier of `step`, in units of 2^-64 turns per sample, turns little
-/// enough; none if that is not worth it, or the code of `nco` changes too often.
+/// Binary logarithm of the samples of the largest cell over which a carrier of `step`, in units of 2^-64 turns per
+/// sample, turns little enough; none if that is not worth it, or the code of `nco` changes too often.
 #[must_use]
 pub fn log2_cell(nco: &Nco, step: u64) -> Option<u32> {
     let radians = radians(step).abs();
@@ -213,8 +214,9 @@ impl EdgeCorrelator {
         }
     }
 
-    /// Adds the correlations of the samples of which there are `moments`, one for each antenna, to `sums` `[antenna][tap]`.
-    /// `nco` holds the phases of the first sample, `taps` the offsets of the code; `weights` are set to its frequency.
+    /// Adds the correlations of the samples of which there are `moments`, one for each antenna, to `sums`
+    /// `[antenna][tap]`. `nco` holds the phases of the first sample, `taps` the offsets of the code; `weights` are set
+    /// to its frequency.
     pub fn add(
         &mut self,
         moments: &[Moments],

@@ -13,7 +13,8 @@ const MAX_DOPPLER_HZ: f64 = 1e7;
 /// Largest phase of either sign: beyond it a double has no fractions worth the name.
 const MAX_PHASE: f64 = 1e12;
 
-/// Declares parameters that name a satellite, with the phases that its signal has at a timestamp; more of them may follow.
+/// Declares parameters that name a satellite, with the phases that its signal has at a timestamp; more of them may
+/// follow.
 macro_rules! satellite_parameters {
     ($(#[$about:meta])* $name:ident { $($more:tt)* }) => {
         $(#[$about])*

@@ -30,8 +30,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The search of frames of `samples` with parameters that were not refused; none if the frames are too short for two
-    /// periods, or too long.
+    /// The search of frames of `samples` with parameters that were not refused; none if the frames are too short for
+    /// two periods, or too long.
     pub fn new(parameters: &GnssAcquisition, system: System, samples: &Samples) -> Option<Self> {
         const MAX_LENGTH: usize = 1 << 26;
         let period = system.period_seconds() * samples.rate_hz;

@@ -1,7 +1,7 @@
 //! The codes and the sums of a block with the registers of x86 processors.
 //!
-//! Nothing here goes through closures: one that is called by a function compiled for the baseline, such as `array::map`, is not
-//! put in its place, and each register would travel through memory.
+//! Nothing here goes through closures: one that is called by a function compiled for the baseline, such as
+//! `array::map`, is not put in its place, and each register would travel through memory.
 #![allow(unsafe_code)] // loads of whole registers from chunks of their size
 
 use super::{CODE_FRACTION_BITS, ENTRY, Piece, ROW};
@@ -18,8 +18,8 @@ use std::arch::x86_64::{
 /// Samples whose code is looked up at once.
 pub const AT_ONCE: usize = 16;
 
-/// By how much the phase has grown at the samples `first`, 4, 8 and 12 later: so that byte `first` of a lane is of sample
-/// `first` of four.
+/// By how much the phase has grown at the samples `first`, 4, 8 and 12 later: so that byte `first` of a lane is of
+/// sample `first` of four.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn phases(step: u64, first: u64) -> __m256i {
