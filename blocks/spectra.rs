@@ -17,8 +17,6 @@ pub struct Shape {
     pub pitch: usize,
     /// ADC samples from one spectrum to the next.
     pub step: usize,
-    /// Whether it is the transform of complex samples, of which there are as many as channels.
-    pub is_complex: bool,
 }
 
 impl Shape {
@@ -26,22 +24,20 @@ impl Shape {
     /// or `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\], where pairs of reals are the complex numbers.
     #[must_use]
     pub fn of_samples(port: &PortType) -> Option<Self> {
-        let (pols, spectra, unzip, channels, is_complex) =
-            match (port.dtype, lengths(port).as_slice()) {
-                (Dtype::F32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
-                    (pols, spectra, 1, samples / 2, false)
-                }
-                (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
-                    (pols, spectra, 1, samples, true)
-                }
-                (
-                    Dtype::Cf32,
-                    &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("sample", part)],
-                ) => (pols, spectra, unzip, unzip * part, false),
-                _ => return None,
-            };
-        let (pitch, step) = (channels, step(port));
-        Some(Self { pols, spectra, unzip, channels, pitch, step, is_complex })
+        let (pols, spectra, unzip, channels) = match (port.dtype, lengths(port).as_slice()) {
+            (Dtype::F32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
+                (pols, spectra, 1, samples / 2)
+            }
+            (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("sample", samples)]) => {
+                (pols, spectra, 1, samples)
+            }
+            (
+                Dtype::Cf32,
+                &[("pol", pols), ("spectrum", spectra), ("unzip", unzip), ("sample", part)],
+            ) => (pols, spectra, unzip, unzip * part),
+            _ => return None,
+        };
+        Some(Self { pols, spectra, unzip, channels, pitch: channels, step: step(port) })
     }
 
     /// The shape of transformed spectra, if `port` carries such: `cf32` \[pol\]\[spectrum\]\[channel\] or
@@ -58,10 +54,7 @@ impl Shape {
             ) => (pols, spectra, unzip, unzip * part),
             _ => return None,
         };
-        let step = step(port);
-        // A real spectrum takes 2 N samples; more are those of a part of the band.
-        let (pitch, is_complex) = (channels, step > 2 * channels);
-        Some(Self { pols, spectra, unzip, channels, pitch, step, is_complex })
+        Some(Self { pols, spectra, unzip, channels, pitch: channels, step: step(port) })
     }
 
     /// The same, of which only so many channels, those in the middle, are of interest.
@@ -85,6 +78,12 @@ impl Shape {
     pub fn first(&self) -> usize {
         (self.pitch - self.channels) / 2
     }
+}
+
+/// Whether the filtered samples of `port` are complex ones, of a part of the band, and not pairs of reals.
+#[must_use]
+pub fn are_complex(port: &PortType) -> bool {
+    port.dtype == Dtype::Cf32 && port.axis_len("unzip").is_none()
 }
 
 /// ADC samples from one spectrum to the next.

@@ -135,7 +135,6 @@ impl FEngine {
             channels: self.channels,
             pitch: self.channels,
             step: 2 * self.channels,
-            is_complex: false,
         }
     }
 }

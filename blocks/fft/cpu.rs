@@ -31,8 +31,8 @@ struct Scratch {
 }
 
 impl Transform {
-    /// Of spectra of this shape, on so many threads.
-    pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
+    /// To spectra of this shape, of real samples or complex ones, on so many threads.
+    pub fn new(shape: Shape, is_complex: bool, threads: usize) -> Result<Self, BlockError> {
         let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
         let threads = Threads::new(threads)?;
         let room = |len: usize| vec![Complex32::default(); len];
@@ -40,7 +40,7 @@ impl Transform {
             Scratch { series: room(plan.len()), library: room(plan.get_outofplace_scratch_len()) };
         Ok(Self {
             plan,
-            fixup: (shape.unzip == 1 && !shape.is_complex).then(|| RealFixup::new(shape.channels)),
+            fixup: (shape.unzip == 1 && !is_complex).then(|| RealFixup::new(shape.channels)),
             scratches: vec![scratch; threads.count()],
             threads,
         })
@@ -65,8 +65,8 @@ impl Transform {
 }
 
 impl Cpu {
-    pub fn new(shape: Shape, threads: usize) -> Result<Self, BlockError> {
-        Ok(Self(Transform::new(shape, threads)?))
+    pub fn new(shape: Shape, is_complex: bool, threads: usize) -> Result<Self, BlockError> {
+        Ok(Self(Transform::new(shape, is_complex, threads)?))
     }
 }
 

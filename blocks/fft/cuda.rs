@@ -115,12 +115,12 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    pub fn new(shape: Shape, env: &Env) -> Result<Self, BlockError> {
+    pub fn new(shape: Shape, is_complex: bool, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let batch = shape.pols * shape.spectra * shape.unzip;
         let plan = Plan::new(shape.channels / shape.unzip, batch, &lane)?;
         let real_spectra =
-            (shape.unzip == 1 && !shape.is_complex).then(|| real_spectra(lane.device(), shape));
+            (shape.unzip == 1 && !is_complex).then(|| real_spectra(lane.device(), shape));
         let real_spectra = real_spectra.transpose()?;
         Ok(Self { lane, plan, real_spectra, shape })
     }

@@ -8,7 +8,7 @@ mod cuda;
 mod tests;
 
 use crate::parallel::{one_thread, refuse_threads};
-use crate::spectra::Shape;
+use crate::spectra::{self, Shape};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType,
@@ -66,7 +66,7 @@ impl Kind for Fft {
         output.band.get_or_insert(Band {
             channels: shape.channels,
             first_channel: 0,
-            centre_hz: if shape.is_complex { 0.0 } else { rate_hz / 4.0 },
+            centre_hz: if spectra::are_complex(input) { 0.0 } else { rate_hz / 4.0 },
             bandwidth_hz: rate_hz * shape.channels as f64 / shape.step.max(1) as f64,
         });
         Ok(vec![output])
@@ -95,9 +95,10 @@ impl Kind for Fft {
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let shape = Shape::of_samples(&ports.inputs[0])
             .ok_or_else(|| BlockError::new("the input of `fft` is neither real nor unzipped"))?;
+        let is_complex = spectra::are_complex(&ports.inputs[0]);
         match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(shape, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(shape, self.threads)?)),
+            "cuda" => Ok(Box::new(cuda::Cuda::new(shape, is_complex, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(shape, is_complex, self.threads)?)),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use super::device_settings::{DeviceSettings, GainKernels, GainStretch, Rows, differ};
 use super::heaps::{Collector, Piece};
-use super::rotate::ChannelGains;
 use super::tiles::Tiles;
 use super::{Layout, Postproc};
 use crate::dither::Dither;
@@ -55,17 +54,12 @@ pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
 
 /// The kernel that makes values, with the ways to cut it.
 pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
-    let gains = differ(&gains(postproc, shape));
+    let gains = differ(&postproc.gains.of_pols(shape.pols));
     Tunable {
         program: "postproc.cu",
         shape: shape_of(postproc, shape, gains),
         ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
     }
-}
-
-/// Gains of the polarisations.
-fn gains(postproc: &Postproc, shape: Shape) -> Vec<ChannelGains> {
-    postproc.gains.of_pols(shape.pols)
 }
 
 /// Macros for this shape, with gains that `differ` from channel to channel or are all the same.
@@ -126,7 +120,7 @@ impl Cuda {
     pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = Arc::clone(lane.device());
-        let gains = gains(postproc, shape);
+        let gains = postproc.gains.of_pols(shape.pols);
         let tunable = tunable(postproc, shape);
         let way = tunable.chosen(&device);
         let threads = tunable.number(way, "THREADS");
