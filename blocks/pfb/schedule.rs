@@ -94,8 +94,8 @@ pub struct Schedule<S> {
 }
 
 impl<S: Store> Schedule<S> {
-    /// A schedule of `inputs` with the `delays` of each, or none if nothing is ever delayed. Its runs have up to `most` spectra, and its
-    /// stores, one for each input, have room for `capacity` samples.
+    /// A schedule of `inputs` with the `delays` of each, or none if nothing is ever delayed. Its runs have up
+    /// to `most` spectra, and its stores, one for each input, have room for `capacity` samples.
     pub fn new(
         sizes: Sizes,
         inputs: &[PortType],
