@@ -81,6 +81,8 @@ pub struct Pol<S> {
     ended: bool,
     /// Spectra of the output frame that are done.
     pub done: usize,
+    /// Those of them since the last whole one that are missing and were expected.
+    pub missing: Range<usize>,
     /// For each spectrum of the output frame, if there is a model.
     pub delays: Vec<Delay>,
     /// The delay of all of them, if it does not change: mostly nothing moves, and there are tens of thousands of
@@ -112,6 +114,7 @@ impl<S: Store> Pol<S> {
             next_time: 0,
             ended: false,
             done: 0,
+            missing: 0..0,
             delays: Vec::with_capacity(sizes.spectra),
             constant_delay: None,
         }

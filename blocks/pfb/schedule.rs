@@ -7,6 +7,7 @@ use crate::delay::Piece;
 use crate::live::Live;
 use fxgraph::retune::Changes;
 use fxgraph::{Header, Input, PortType, Ports};
+use std::ops::Range;
 
 /// Sizes of everything, in samples of the input unless said otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +89,10 @@ pub struct Schedule<S> {
     /// the input.
     frame_start: i64,
     placed: bool,
+    /// The last spectrum of the output frame, of any polarisation, that is whole.
+    last_whole: Option<usize>,
+    /// Missing spectra after which none was whole: where none ever comes the stream has ended, and nothing is lost.
+    unsettled: u64,
     count: Count,
     /// Parameters that the block will go over to.
     pub changes: Changes<Live>,
@@ -116,6 +121,8 @@ impl<S: Store> Schedule<S> {
             most,
             frame_start: 0,
             placed: false,
+            last_whole: None,
+            unsettled: 0,
             count,
             changes: Changes::default(),
         }
@@ -217,6 +224,7 @@ impl<S: Store> Schedule<S> {
         let same = pol.same_coarse(first, self.most.min(spectra - first));
         let Some(coarse) = pol.coarse(first, max_delay) else {
             self.count.delays_out_of_range.add(same as u64);
+            self.count.spectra_missing.add(std::mem::take(&mut pol.missing).len() as u64);
             pol.done += same;
             return Some(Run { first, count: same, fate: Fate::Lost, from: t });
         };
@@ -242,10 +250,17 @@ impl<S: Store> Schedule<S> {
         } else {
             1 + (1..same).take_while(|n| fate(*n) == of_first).count()
         };
-        if of_first != Fate::Whole {
+        if of_first == Fate::Whole {
+            self.count.spectra_missing.add(std::mem::take(&mut pol.missing).len() as u64);
+            self.last_whole = self.last_whole.max(Some(first + count - 1));
+        } else {
             let expects = |n: &usize| pol.expects(start(*n), start(*n) + window as i64);
-            let missing = (0..count).filter(expects).count();
-            self.count.spectra_missing.add(missing as u64);
+            let mut expected = (0..count).filter(expects);
+            if let Some(begin) = expected.next() {
+                let end = expected.last().unwrap_or(begin) + 1;
+                let known = if pol.missing.is_empty() { first + begin } else { pol.missing.start };
+                pol.missing = known..first + end;
+            }
         }
         pol.done += count;
         Some(Run { first, count, fate: of_first, from })
@@ -284,6 +299,16 @@ impl<S: Store> Schedule<S> {
 
     /// Goes on to the next output frame.
     pub fn next_frame(&mut self) {
+        let settled = self.last_whole.take().map_or(0, |last| last + 1);
+        if settled > 0 {
+            self.count.spectra_missing.add(std::mem::take(&mut self.unsettled));
+        }
+        for pol in &mut self.pols {
+            let Range { start, end } = std::mem::take(&mut pol.missing);
+            let settled = settled.clamp(start, end);
+            self.count.spectra_missing.add((settled - start) as u64);
+            self.unsettled += (end - settled) as u64;
+        }
         self.frame_start += (self.sizes.spectra * self.sizes.step) as i64;
         self.placed = false;
     }

@@ -189,6 +189,18 @@ fn a_lost_heap_marks_exactly_the_spectra_whose_windows_touch_it() {
 }
 
 #[test]
+fn what_is_missing_at_the_end_is_lost_only_if_another_stream_goes_on() {
+    let good = Digitised::new(noise(2, 16384, 100.0, 10));
+    let cut = Digitised { lost_heaps: (50..64).collect(), ..good.clone() };
+    let parameters = json!({"channels": 16, "taps": 4, "spectra_per_frame": 16});
+    assert_eq!(pfb(parameters.clone(), std::slice::from_ref(&cut)).count("spectra_missing"), 0);
+    let out = pfb(parameters, &[good, cut]);
+    let lost = rows(&out)[1].iter().filter(|(t, valid, _)| !valid && *t + 128 <= 16384).count();
+    assert!(lost > 100);
+    assert_eq!(out.count("spectra_missing"), lost as u64);
+}
+
+#[test]
 fn a_long_gap_is_skipped_and_times_stay_right() {
     let start = 1_712_000_000_u64 * 3600 * 50 / 1024 * 1024;
     let samples = noise(3, 8192, 100.0, 10);
