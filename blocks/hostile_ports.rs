@@ -49,7 +49,7 @@ fn port() -> impl Strategy<Value = PortType> {
     let validity = (0..4_usize, proptest::collection::vec(1..3_usize, 2), 1..6_u32);
     let step = select(vec![1, 2, 8, 64, 128, 256, 1024, 4096, 1 << 62, u64::MAX]);
     let rate = select(vec![1e-300, 1e3, 1.712e9, 1e300]);
-    (select(STREAMS), lengths, validity, step, rate, any::<bool>(), 0..9_usize)
+    (select(STREAMS), lengths, validity, step, rate, 0..4_usize, 0..9_usize)
         .prop_map(
             |(
                 (dtype, names),
@@ -106,9 +106,16 @@ fn port() -> impl Strategy<Value = PortType> {
                     1 => odd.iter().map(|n| Axis::new("heap", *n)).collect(),
                     _ => fitting,
                 };
-                let band = band.then_some(Band {
-                    channels: len("channel").max(1),
-                    first_channel: 0,
+                let channels = len("channel").max(1);
+                // Mostly none or all of the band, or the last of as many channels as can be counted.
+                let band = match band {
+                    0 | 1 => None,
+                    2 => Some((channels, 0)),
+                    _ => Some((usize::MAX, usize::MAX - channels)),
+                };
+                let band = band.map(|(channels, first_channel)| Band {
+                    channels,
+                    first_channel,
                     centre_hz: 1e9,
                     bandwidth_hz: 1e9,
                 });

@@ -95,9 +95,27 @@ impl Band {
     /// Frequency of the axis's channel number `channel`, in Hz.
     #[must_use]
     pub fn channel_hz(&self, channel: usize) -> f64 {
-        let width_hz = self.bandwidth_hz / self.channels as f64;
+        self.centre_hz + self.from_centre_hz(channel)
+    }
+
+    /// The same, from the centre of the whole band.
+    #[must_use]
+    pub fn from_centre_hz(&self, channel: usize) -> f64 {
         let from_centre = self.first_channel as f64 + channel as f64 - (self.channels / 2) as f64;
-        self.centre_hz + from_centre * width_hz
+        from_centre * self.bandwidth_hz / self.channels as f64
+    }
+
+    /// Why there is no such band, of which an axis has `channels`.
+    #[must_use]
+    pub fn impossible(&self, channels: usize) -> Option<String> {
+        let last = self.first_channel.checked_add(channels);
+        if last.is_none_or(|last| last > self.channels) {
+            Some(format!("the channel axis is not within {} channels", self.channels))
+        } else if !(self.centre_hz.is_finite() && self.bandwidth_hz.is_finite()) {
+            Some("the band's frequencies are not finite".to_owned())
+        } else {
+            None
+        }
     }
 }
 
@@ -161,8 +179,8 @@ impl PortType {
         self.frame_bytes() as f64 * self.clock.frames_per_second()
     }
 
-    /// Why no stream can be like this, if so: an empty axis, or a clock that stands still. The
-    /// framework refuses such outputs, so that no block meets one at its inputs.
+    /// Why no stream can be like this, if so: an empty axis, a clock that stands still, channels that are not
+    /// in their band. The framework refuses such outputs, so that no block meets one at its inputs.
     #[must_use]
     pub fn impossible(&self) -> Option<String> {
         let axes = self.axes.iter().chain(&self.validity.axes);
@@ -174,7 +192,8 @@ impl PortType {
         } else if self.clock.samples_per_frame == 0 {
             Some("frames of 0 ADC samples never go on".to_owned())
         } else {
-            None
+            let channels = self.axis_len("channel").unwrap_or(1);
+            self.band.and_then(|band| band.impossible(channels))
         }
     }
 
@@ -234,5 +253,16 @@ mod tests {
         assert!(with(|p| p.validity.axes.push(Axis::new("heap", 0))).contains("`heap`"));
         assert!(with(|port| port.clock.adc_sample_rate_hz = f64::NAN).contains("NaN Hz"));
         assert!(with(|port| port.clock.samples_per_frame = 0).contains("0 ADC samples"));
+        let band = |channels, first_channel, centre_hz| {
+            let band = Band { channels, first_channel, centre_hz, bandwidth_hz: 1.0 };
+            let axes = vec![Axis::new("channel", 4)];
+            PortType { axes, band: Some(band), ..port.clone() }.impossible().unwrap_or_default()
+        };
+        assert_eq!(band(8, 4, 0.0), "");
+        for (channels, first_channel) in [(8, 5), (usize::MAX, usize::MAX - 3), (0, 0)] {
+            let expected = format!("the channel axis is not within {channels} channels");
+            assert_eq!(band(channels, first_channel, 0.0), expected);
+        }
+        assert_eq!(band(8, 4, f64::NAN), "the band's frequencies are not finite");
     }
 }

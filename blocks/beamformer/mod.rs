@@ -254,11 +254,7 @@ impl Beamformer {
     fn weights(&self, shape: &Stacked, band: Option<&Band>) -> Vec<Complex32> {
         let mut weights = Vec::with_capacity(shape.channels * self.beams.len() * shape.antennas);
         for channel in 0..shape.channels {
-            let offset_hz = band.map_or(0.0, |band| {
-                let from_centre =
-                    (band.first_channel + channel) as f64 - (band.channels / 2) as f64;
-                from_centre * band.bandwidth_hz / band.channels as f64
-            });
+            let offset_hz = band.map_or(0.0, |band| band.from_centre_hz(channel));
             for beam in &self.beams {
                 for antenna in 0..shape.antennas {
                     // Reduced in turns, so that a long delay keeps its precision.

@@ -202,20 +202,16 @@ impl Kind for NullSource {
                 format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
             ));
         }
-        if let Some(band) = self.band {
-            let channels = axes.iter().find(|axis| axis.name == "channel");
-            let last = band.first_channel.checked_add(channels.map_or(1, |axis| axis.len));
-            if band.channels == 0 || last.is_none_or(|last| last > band.channels) {
-                let message = format!("the channel axis is not within {} channels", band.channels);
-                refusals.push(
-                    refuse("band", message).help(
-                        "`first_channel` and the axis's length are at most `channels` together",
-                    ),
-                );
-            }
-            if !(band.centre_hz.is_finite() && band.bandwidth_hz.is_finite()) {
-                refusals.push(refuse("band", "the band's frequencies are not finite".to_owned()));
-            }
+        let band = self.band.map(|band| Band {
+            channels: band.channels,
+            first_channel: band.first_channel,
+            centre_hz: band.centre_hz,
+            bandwidth_hz: band.bandwidth_hz,
+        });
+        let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
+        if let Some(why) = band.and_then(|band| band.impossible(channels)) {
+            let help = "frequencies are finite, `first_channel` and the axis's length at most `channels` together";
+            refusals.push(refuse("band", why).help(help));
         }
         if !refusals.is_empty() {
             return Err(refusals);
@@ -228,12 +224,7 @@ impl Kind for NullSource {
                 sync_time_seconds: self.sync_time_seconds,
                 samples_per_frame: self.samples_per_frame,
             },
-            band: self.band.map(|band| Band {
-                channels: band.channels,
-                first_channel: band.first_channel,
-                centre_hz: band.centre_hz,
-                bandwidth_hz: band.bandwidth_hz,
-            }),
+            band,
             validity: ValidityType { axes: validity_axes, full: self.validity_full },
         }])
     }

@@ -7,6 +7,7 @@ mod pace;
 use crate::axes;
 use crate::spead::address;
 use crate::spead::descriptor::Elements;
+use crate::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
@@ -182,6 +183,16 @@ impl SpeadSink {
         };
         if let Some(refusal) = lost_by.and_then(|u| axes::refuse_validity(0, input, &[u])) {
             return Err(vec![refusal]);
+        }
+        if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
+            let message = format!(
+                "numbers of {} channels do not fit into the {VALUE_BITS} bits of an item",
+                band.channels
+            );
+            return Err(vec![
+                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "channel"), message)
+                    .help("check the band of the block before"),
+            ]);
         }
         let beams = input.axis_len("beam").unwrap_or(1);
         let addresses = self.addresses().len();
