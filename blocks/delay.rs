@@ -4,8 +4,7 @@
 //! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
 //! before the first piece there is neither delay nor phase.
 
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::Refusal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::f64::consts::TAU;
@@ -44,10 +43,8 @@ impl Piece {
         adc_sample_rate_hz: f64,
         max_delay_seconds: f64,
     ) -> Vec<Refusal> {
-        let refuse = |message: String, help: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-                .help(help)
-        };
+        let refuse =
+            |message: String, help: String| Refusal::parameter(parameter, message).help(help);
         let mut refusals = Vec::new();
         if self.delay_samples.is_some() && self.delay_seconds.is_some() {
             refusals.push(refuse(
@@ -94,11 +91,7 @@ impl Piece {
             "a piece that starts at {} comes after one that starts at {}",
             pair[1].start_samples, pair[0].start_samples
         );
-        let at = At::Parameter(parameter);
-        Some(
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
-                .help("order the pieces by `start_samples`"),
-        )
+        Some(Refusal::parameter(parameter, message).help("order the pieces by `start_samples`"))
     }
 
     fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {

@@ -6,8 +6,7 @@
 //! `postproc`) take 1, because together they already use the cores; those that it has one of
 //! (`correlator`, `beamformer`) take all cores.
 
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Refusal};
+use fxgraph::{BlockError, Refusal};
 use rayon::prelude::*;
 
 /// The threads of one block: its own one, or a pool of more.
@@ -34,8 +33,7 @@ pub const MAX_THREADS: usize = 1024;
 pub fn refuse_threads(threads: usize) -> Option<Refusal> {
     (threads > MAX_THREADS).then(|| {
         let message = format!("{threads} threads are too many");
-        let refusal =
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("threads"), message);
+        let refusal = Refusal::parameter("threads", message);
         refusal.help(format!("up to {MAX_THREADS} are possible; 0 takes all cores"))
     })
 }

@@ -9,6 +9,7 @@ pub use registry::{Configure, KindEntry, Registry};
 
 use crate::block::{Block, BlockError};
 use crate::cuda;
+use crate::diagnostic::codes;
 use crate::port::PortType;
 use crate::retune::LiveValue;
 use schemars::JsonSchema;
@@ -96,6 +97,11 @@ impl Refusal {
             notes: Vec::new(),
             help: None,
         }
+    }
+
+    /// A refusal of the value of the parameter `name`.
+    pub fn parameter(name: &'static str, message: impl Into<String>) -> Self {
+        Self::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message)
     }
 
     /// The same with another label under the place.

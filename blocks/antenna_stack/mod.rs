@@ -47,7 +47,7 @@ impl AntennaStack {
 
     fn check_channels(&self, all: usize, refusals: &mut Vec<Refusal>) {
         let refuse = |parameter, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
+            Refusal::parameter(parameter, message)
                 .note(At::InputAxis(0, "channel"), format!("the {all} channels come from here"))
         };
         if self.first_channel >= all {
@@ -123,8 +123,7 @@ impl Kind for AntennaStack {
         {
             let message = format!("a window of {window} frames cannot be held");
             refusals.push(
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("window"), message)
-                    .help(format!("1 to {MAX_WINDOW} frames")),
+                Refusal::parameter("window", message).help(format!("1 to {MAX_WINDOW} frames")),
             );
         }
         if let Some(seconds) = self.wait_seconds
@@ -132,8 +131,7 @@ impl Kind for AntennaStack {
         {
             let message = format!("cannot wait for {seconds} seconds");
             refusals.push(
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("wait_seconds"), message)
-                    .help("2 is usual; null waits for ever"),
+                Refusal::parameter("wait_seconds", message).help("2 is usual; null waits for ever"),
             );
         }
         if !refusals.is_empty() {

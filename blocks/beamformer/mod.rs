@@ -13,7 +13,6 @@ use crate::geometry::Direction;
 use crate::parallel::{refuse_threads, threads_for};
 use crate::stacked::Stacked;
 use fxgraph::cuda::{Properties, Tunable};
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
@@ -149,8 +148,7 @@ impl Beamformer {
     fn beam_refusals(&self, antennas: Option<usize>, band: Option<&Band>) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |message: String, help: String| {
-            let at = At::Parameter("beams");
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter("beams", message).help(help));
         };
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "an antenna stands farther than 10000 km away".to_owned();
@@ -226,9 +224,8 @@ impl Beamformer {
                 cells.and_then(|n| n.checked_mul(shape.heaps * shape.spectra)?.checked_mul(2));
             if [table, frame].iter().any(|bytes| bytes.is_none_or(|bytes| bytes > MOST_BYTES)) {
                 let message = format!("{beams} beams of {} channels take 64 GiB", shape.channels);
-                let at = At::Parameter("beams");
                 refusals.push(
-                    Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                    Refusal::parameter("beams", message)
                         .note(At::InputAxis(0, "channel"), "channels come from here")
                         .help("share the channels or the beams among several beamformers"),
                 );

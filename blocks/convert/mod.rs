@@ -57,10 +57,9 @@ impl Convert {
         let to = self.dtype.parse::<Dtype>();
         to.ok().filter(|dtype| parts(*dtype) == Some(from)).ok_or_else(|| {
             let message = format!("`{input}` cannot become `{}`", self.dtype);
-            let refusal =
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("dtype"), message)
-                    .note(At::Input(0), format!("the input is `{input}`"))
-                    .help(format!("it can become {}", convertible(from)));
+            let refusal = Refusal::parameter("dtype", message)
+                .note(At::Input(0), format!("the input is `{input}`"))
+                .help(format!("it can become {}", convertible(from)));
             Box::new(refusal)
         })
     }
@@ -71,7 +70,7 @@ impl Convert {
         (!scale.is_finite() || scale == 0.0).then(|| {
             let message = format!("a scale of {} leaves nothing of the numbers", self.scale);
             let precision = if is_double { "double" } else { "single" };
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("scale"), message)
+            Refusal::parameter("scale", message)
                 .help(format!("it must be a number other than 0 that fits {precision} precision"))
         })
     }

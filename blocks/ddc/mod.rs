@@ -20,10 +20,9 @@ use crate::parallel::{one_thread, refuse_threads};
 use crate::pfb::input::digitised_refusals;
 use crate::pfb::schedule::Sizes;
 use fxgraph::cuda::Tunable;
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
+    Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
     Ports, Refusal, Resources, ValidityType,
 };
 use mixer::Mixer;
@@ -159,8 +158,7 @@ impl Ddc {
     fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(name, message);
             refusals.push(refusal.help(help));
         };
         let subsampling = self.subsampling();
@@ -218,8 +216,7 @@ impl Ddc {
     fn band_refusals(&self, rate_hz: f64) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(name, message);
             refusals.push(refusal.help(help));
         };
         let (whole_hz, half_hz) = (rate_hz / 2.0, self.bandwidth_hz(rate_hz) / 2.0);

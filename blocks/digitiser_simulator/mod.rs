@@ -6,7 +6,6 @@ mod language;
 mod periods;
 
 use crate::geometry::Direction;
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -163,11 +162,6 @@ fn default_period() -> usize {
     1 << 20
 }
 
-/// A refusal of `parameter`.
-fn refuse(parameter: &'static str, message: impl Into<String>) -> Refusal {
-    Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-}
-
 impl DigitiserSimulator {
     /// Number of frames, if it is limited.
     fn frame_limit(&self) -> Option<u64> {
@@ -185,7 +179,7 @@ impl DigitiserSimulator {
             (self.samples_per_frame, self.samples_per_heap, self.period_samples);
         if heap == 0 || !heap.is_multiple_of(8) {
             refusals.push(
-                refuse(
+                Refusal::parameter(
                     "samples_per_heap",
                     format!("a heap of {heap} samples does not fill whole bytes"),
                 )
@@ -193,12 +187,15 @@ impl DigitiserSimulator {
             );
         } else if frame > MAX_FRAME {
             refusals.push(
-                refuse("samples_per_frame", format!("a frame of {frame} samples is too long"))
-                    .help(format!("the most is {MAX_FRAME}")),
+                Refusal::parameter(
+                    "samples_per_frame",
+                    format!("a frame of {frame} samples is too long"),
+                )
+                .help(format!("the most is {MAX_FRAME}")),
             );
         } else if frame == 0 || !frame.is_multiple_of(heap) {
             refusals.push(
-                refuse(
+                Refusal::parameter(
                     "samples_per_frame",
                     format!("a frame of {frame} samples is not whole heaps of {heap}"),
                 )
@@ -213,11 +210,13 @@ impl DigitiserSimulator {
             && (period.is_multiple_of(frame) || frame.is_multiple_of(period));
         if period > MAX_PERIOD {
             let message = format!("a period of {period} samples is more than is kept in memory");
-            refusals
-                .push(refuse("period_samples", message).help(format!("the most is {MAX_PERIOD}")));
+            refusals.push(
+                Refusal::parameter("period_samples", message)
+                    .help(format!("the most is {MAX_PERIOD}")),
+            );
         } else if period == 0 || !period.is_multiple_of(8) || !fits {
             refusals.push(
-                refuse(
+                Refusal::parameter(
                     "period_samples",
                     format!("a period of {period} samples is not whole frames"),
                 )
@@ -234,7 +233,7 @@ impl DigitiserSimulator {
         {
             let next = first.div_ceil(frame as u64).saturating_mul(frame as u64);
             refusals.push(
-                refuse("first_timestamp", "frames start at multiples of their length")
+                Refusal::parameter("first_timestamp", "frames start at multiples of their length")
                     .help(format!("{next} is the next")),
             );
         }
@@ -243,26 +242,29 @@ impl DigitiserSimulator {
     fn check_values(&self, refusals: &mut Vec<Refusal>) {
         if !matches!(self.bits, 2..=10 | 12 | 16) {
             refusals.push(
-                refuse("bits", format!("there are no digitisers of {} bits", self.bits))
-                    .help("2 to 10, 12 and 16 bits are known"),
+                Refusal::parameter(
+                    "bits",
+                    format!("there are no digitisers of {} bits", self.bits),
+                )
+                .help("2 to 10, 12 and 16 bits are known"),
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
-            refusals.push(refuse(
+            refusals.push(Refusal::parameter(
                 "adc_sample_rate_hz",
                 format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
             ));
         }
         if !self.sync_time_seconds.is_finite() {
-            refusals.push(refuse("sync_time_seconds", "the sync time is no number"));
+            refusals.push(Refusal::parameter("sync_time_seconds", "the sync time is no number"));
         }
         if self.duration_seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
-            refusals.push(refuse("duration_seconds", "a duration is 0 or more"));
+            refusals.push(Refusal::parameter("duration_seconds", "a duration is 0 or more"));
         }
         let Some(source) = self.source else { return };
         if self.antenna >= self.antennas_enu_metres.len() {
             refusals.push(
-                refuse("antenna", format!("antenna {} has no place", self.antenna))
+                Refusal::parameter("antenna", format!("antenna {} has no place", self.antenna))
                     .note(
                         At::Parameter("antennas_enu_metres"),
                         format!("{} antennas are placed here", self.antennas_enu_metres.len()),
@@ -271,7 +273,7 @@ impl DigitiserSimulator {
             );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
-            refusals.push(refuse(
+            refusals.push(Refusal::parameter(
                 "antennas_enu_metres",
                 "an antenna stands farther than 10000 km away",
             ));
@@ -284,10 +286,11 @@ impl DigitiserSimulator {
             source.amplitude,
         ];
         if values.iter().any(|value| !value.is_finite()) {
-            refusals.push(refuse("source", "direction and amplitude must be finite"));
+            refusals.push(Refusal::parameter("source", "direction and amplitude must be finite"));
         }
         if !self.local_oscillator_hz.is_finite() {
-            refusals.push(refuse("local_oscillator_hz", "the frequency must be finite"));
+            refusals
+                .push(Refusal::parameter("local_oscillator_hz", "the frequency must be finite"));
         }
         if let Some(place) = self.antennas_enu_metres.get(self.antenna) {
             let moved_samples = source.delay_rate(*place).abs() * self.period_samples as f64;
@@ -295,7 +298,7 @@ impl DigitiserSimulator {
             let is_slow = moved_samples <= MAX_MOVED_SAMPLES;
             if !is_slow {
                 refusals.push(
-                    refuse(
+                    Refusal::parameter(
                         "source",
                         format!("the source moves by {moved_samples:.2} samples over a period"),
                     )
@@ -306,7 +309,7 @@ impl DigitiserSimulator {
         }
         if !(0.0..=1.0).contains(&source.polarised_fraction) {
             refusals.push(
-                refuse(
+                Refusal::parameter(
                     "source.polarised_fraction",
                     format!("{} is not a fraction", source.polarised_fraction),
                 )
@@ -324,7 +327,7 @@ impl DigitiserSimulator {
             } else {
                 format!("at `{}`, column {column} of the text", error.word)
             };
-            let refusal = refuse("signals", error.message).label(place);
+            let refusal = Refusal::parameter("signals", error.message).label(place);
             Box::new(match error.help {
                 Some(help) => refusal.help(help),
                 None => refusal,
@@ -333,7 +336,7 @@ impl DigitiserSimulator {
         if program.signals.len() > 2 {
             let message = format!("{} signals for two polarisations", program.signals.len());
             let help = "parts that are used by others are defined as `name = value;`";
-            return Err(Box::new(refuse("signals", message).help(help)));
+            return Err(Box::new(Refusal::parameter("signals", message).help(help)));
         }
         Ok(program)
     }

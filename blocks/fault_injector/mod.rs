@@ -2,10 +2,9 @@
 
 mod cpu;
 
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Block, BlockError, Env, Kind, PortNames, PortPool, PortType, Ports, Refusal, Resources,
+    Block, BlockError, Env, Kind, PortNames, PortPool, PortType, Ports, Refusal, Resources,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -65,12 +64,8 @@ impl Kind for FaultInjector {
         if !(0.0..=MAX_STALL_SECONDS).contains(&self.stall_seconds) {
             let message = format!("a stall of {} seconds", self.stall_seconds);
             return Err(vec![
-                Refusal::new(
-                    codes::PARAMETER_OUT_OF_RANGE,
-                    At::Parameter("stall_seconds"),
-                    message,
-                )
-                .help(format!("give 0 to {MAX_STALL_SECONDS} seconds")),
+                Refusal::parameter("stall_seconds", message)
+                    .help(format!("give 0 to {MAX_STALL_SECONDS} seconds")),
             ]);
         }
         Ok(inputs.to_vec())

@@ -2,7 +2,6 @@
 
 mod cpu;
 
-use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,21 +30,23 @@ impl Kind for FileSink {
 
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let refuse = |parameter, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-        };
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
             let message = format!("`{}` names no NumPy file", self.path);
-            refusals.push(refuse("path", message).help("the name must end in .npy or .npz"));
+            refusals.push(
+                Refusal::parameter("path", message).help("the name must end in .npy or .npz"),
+            );
         }
         if self.frames_per_file == Some(0) {
-            refusals.push(refuse("frames_per_file", "a file holds at least 1 frame".to_owned()));
+            refusals.push(Refusal::parameter(
+                "frames_per_file",
+                "a file holds at least 1 frame".to_owned(),
+            ));
         }
         if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {
             let message = "each file would overwrite the one before".to_owned();
             refusals.push(
-                refuse("path", message)
+                Refusal::parameter("path", message)
                     .note(At::Parameter("frames_per_file"), "several files are asked for here")
                     .help("put {timestamp} into the name"),
             );

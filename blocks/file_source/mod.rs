@@ -6,7 +6,6 @@ mod player;
 
 use crate::axes;
 use crate::null_source::{AxisParameter, NullSource, Pattern};
-use fxgraph::diagnostic::codes;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -108,10 +107,7 @@ impl FileSource {
         if let Some(raw) = &self.raw {
             return raw.port();
         }
-        let refuse = |message: String| {
-            let at = At::Parameter("path");
-            vec![Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)]
-        };
+        let refuse = |message: String| vec![Refusal::parameter("path", message)];
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none() {
             let mut refusals = refuse(format!("`{}` is no recording", self.path));

@@ -2,8 +2,7 @@
 
 use super::sizes::Sizes;
 use crate::postproc::gains::Gain;
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::Refusal;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -81,12 +80,11 @@ impl Gains {
         } else {
             return None;
         };
-        let at = At::Parameter("gains");
         let [channels, pols, feeds] = all;
         let help = format!(
             "one for all, [pol {pols}][feed {feeds}], or [channel {channels}][pol {pols}][feed {feeds}]"
         );
-        Some(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
+        Some(Refusal::parameter("gains", message).help(help))
     }
 
     /// The factors of the feeds of one channel and polarisation: one for all, or as many as there

@@ -190,8 +190,7 @@ impl FrbBeamformer {
     fn sky_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: &str| {
-            let at = At::Parameter(parameter);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let is_length = |metres: f64| metres > 0.0 && metres < 1e6;
         if let Some(EastWest { spacing_metres, angles_degrees }) = &self.east_west {

@@ -73,8 +73,7 @@ impl Sizes {
         let len = |name| input.axis_len(name).unwrap_or(0);
         let (spectra, feeds) = (len("spectrum"), len("north_south"));
         let mut refuse = |parameter, message: String, help: String| {
-            let at = At::Parameter(parameter);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let rows = parameters.east_west.as_ref().map(|across| across.angles_degrees.len());
         if rows.is_some_and(|rows| rows == 0 || rows > MOST) {

@@ -7,10 +7,9 @@ mod sky;
 mod tests;
 
 use crate::parallel::{refuse_threads, threads_for};
-use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports,
-    Refusal, Resources, ValidityType,
+    Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -192,8 +191,7 @@ impl FrbSimulator {
     fn refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |parameter, message: String, help: &str| {
-            let at = At::Parameter(parameter);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let lengths = [
             ("spectra_per_frame", self.spectra_per_frame),

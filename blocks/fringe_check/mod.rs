@@ -39,43 +39,48 @@ pub struct FringeCheck {
 impl FringeCheck {
     fn check_parameters(&self, refusals: &mut Vec<Refusal>) {
         let antennas = self.antennas_enu_metres.len();
-        let refuse = |parameter, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-        };
         for (parameter, values) in [
             ("applied_delays_seconds", &self.applied_delays_seconds),
             ("applied_phases_radians", &self.applied_phases_radians),
         ] {
             if !values.is_empty() && values.len() != antennas {
                 refusals.push(
-                    refuse(parameter, format!("{} values for {antennas} antennas", values.len()))
-                        .note(At::Parameter("antennas_enu_metres"), "the antennas come from here"),
+                    Refusal::parameter(
+                        parameter,
+                        format!("{} values for {antennas} antennas", values.len()),
+                    )
+                    .note(At::Parameter("antennas_enu_metres"), "the antennas come from here"),
                 );
             }
             if values.iter().any(|value| !value.is_finite()) {
-                refusals.push(refuse(parameter, "a value is not a finite number".to_owned()));
+                refusals.push(Refusal::parameter(
+                    parameter,
+                    "a value is not a finite number".to_owned(),
+                ));
             }
         }
         let applied =
             !self.applied_delays_seconds.is_empty() || !self.applied_phases_radians.is_empty();
         if self.tracked && applied {
             let message = "a tracked source leaves nothing for other delays and phases".to_owned();
-            refusals.push(refuse("tracked", message).help("give either it or the applied values"));
+            refusals.push(
+                Refusal::parameter("tracked", message).help("give either it or the applied values"),
+            );
         }
         if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
             let message = "an antenna stands farther than 10000 km away".to_owned();
-            refusals.push(refuse("antennas_enu_metres", message));
+            refusals.push(Refusal::parameter("antennas_enu_metres", message));
         }
         if !(self.source.azimuth_degrees + self.source.elevation_degrees).is_finite() {
-            refusals.push(refuse("source", "the direction is not finite".to_owned()));
+            refusals.push(Refusal::parameter("source", "the direction is not finite".to_owned()));
         }
         if self.max_phase_error_degrees.is_some_and(|most| most.is_nan() || most < 0.0) {
             let message = "a phase error is 0 degrees or more".to_owned();
-            refusals.push(refuse("max_phase_error_degrees", message));
+            refusals.push(Refusal::parameter("max_phase_error_degrees", message));
         }
         if self.max_delay_error_seconds.is_some_and(|most| most.is_nan() || most < 0.0) {
             let message = "a delay error is 0 seconds or more".to_owned();
-            refusals.push(refuse("max_delay_error_seconds", message));
+            refusals.push(Refusal::parameter("max_delay_error_seconds", message));
         }
     }
 }
@@ -104,9 +109,8 @@ impl Kind for FringeCheck {
             if antennas_of(baselines).is_none_or(|antennas| antennas > placed) {
                 let message =
                     format!("{placed} antennas are placed, too few for {baselines} baselines");
-                let at = At::Parameter("antennas_enu_metres");
                 refusals.push(
-                    Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                    Refusal::parameter("antennas_enu_metres", message)
                         .note(At::InputAxis(0, "baseline"), "the baselines come from here"),
                 );
             }

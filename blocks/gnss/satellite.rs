@@ -2,8 +2,7 @@
 
 use super::System;
 use super::phase::code_rate_hz;
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Refusal};
+use fxgraph::Refusal;
 
 /// Most satellites of one block.
 pub const MAX_SATELLITES: usize = 1024;
@@ -95,8 +94,7 @@ pub fn refuse_satellites<'a>(
 ) -> Vec<Refusal> {
     let mut refusals = Vec::new();
     let mut refuse = |message: String, help: String| {
-        let at = At::Parameter("satellites");
-        refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+        refusals.push(Refusal::parameter("satellites", message).help(help));
     };
     let count = satellites.len();
     if count == 0 || count > MAX_SATELLITES {

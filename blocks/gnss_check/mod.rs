@@ -53,11 +53,8 @@ impl Kind for GnssCheck {
             ("max_cn0_error_db", self.max_cn0_error_db),
         ] {
             if let Some(most) = most.filter(|most| most.is_nan() || *most < 0.0) {
-                let at = At::Parameter(parameter);
                 let message = format!("{most} is out of range");
-                refusals.push(
-                    Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help("0 or more"),
-                );
+                refusals.push(Refusal::parameter(parameter, message).help("0 or more"));
             }
         }
         let input = &inputs[0];

@@ -12,10 +12,9 @@ use crate::gnss::satellite::refuse_satellites;
 use crate::gnss::{Nco, Replica, Satellite, System, phase};
 use crate::parallel::{refuse_threads, threads_for};
 use fxgraph::cuda::Properties;
-use fxgraph::diagnostic::codes;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, Counter, Dtype, Env, Frame, FrameMut, Implementation, Kind,
+    Axis, Block, BlockError, CPU, Counter, Dtype, Env, Frame, FrameMut, Implementation, Kind,
     PortNames, PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
@@ -95,8 +94,7 @@ impl GnssCorrelator {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: String| {
-            let at = At::Parameter(parameter);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let taps = self.taps_chips.len();
         if taps == 0 || taps > MAX_TAPS {
@@ -196,9 +194,8 @@ impl Kind for GnssCorrelator {
         let lens = [shape.epochs, shape.satellites, shape.samples.antennas, shape.taps];
         let bytes = lens.iter().try_fold(8_usize, |bytes, len| bytes.checked_mul(*len));
         if bytes.is_none_or(|bytes| bytes > MAX_BYTES) {
-            let at = At::Parameter("epochs_per_frame");
             let message = "the sums of a frame take more than 4 GiB";
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter("epochs_per_frame", message);
             return Err(vec![refusal.help("fewer epochs, or shorter frames")]);
         }
         let axes = vec![

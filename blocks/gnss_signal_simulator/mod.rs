@@ -7,9 +7,8 @@ mod tests;
 use crate::gnss::planes::DTYPES;
 use crate::gnss::satellite::{refuse_satellites, satellite_parameters};
 use crate::gnss::{Replica, Satellite};
-use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
     Resources, ValidityType,
 };
 use schemars::JsonSchema;
@@ -116,8 +115,7 @@ impl GnssSignalSimulator {
     fn refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: &str| {
-            let at = At::Parameter(parameter);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(parameter, message);
             refusals.push(refusal.help(help));
         };
         if self.dtype().is_none() {

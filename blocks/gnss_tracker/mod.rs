@@ -87,8 +87,7 @@ impl GnssTracker {
             );
         }
         let mut refuse = |parameter, message: String, help: &str| {
-            let at = At::Parameter(parameter);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(parameter, message);
             refusals.push(refusal.help(help));
         };
         for (parameter, hz) in [

@@ -6,8 +6,7 @@ mod picture;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use picture::Picture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,8 +86,7 @@ impl Kind for ImageSink {
         let input = &inputs[0];
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: String| {
-            let at = At::Parameter(parameter);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let stem = self.path.strip_suffix(".png");
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {

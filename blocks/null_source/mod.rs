@@ -6,9 +6,8 @@ mod cuda;
 mod pattern;
 
 use crate::axes;
-use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
     PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
@@ -115,9 +114,7 @@ fn read_axes(
 ) -> Vec<Axis> {
     let mut out: Vec<Axis> = Vec::new();
     for axis in list {
-        let refuse = |message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-        };
+        let refuse = |message: String| Refusal::parameter(parameter, message);
         match axes::known(&axis.name) {
             None => refusals.push(
                 refuse(format!("there is no axis `{}`", axis.name))
@@ -164,40 +161,44 @@ impl Kind for NullSource {
 
     fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         let mut refusals = Vec::new();
-        let refuse = |parameter, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-        };
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
             let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
             let help = format!("types are i10p (packed, 2 to 16 bits), {names}");
-            refusals.push(refuse("dtype", unknown.to_string()).help(help));
+            refusals.push(Refusal::parameter("dtype", unknown.to_string()).help(help));
             Dtype::U8
         });
         let axes = read_axes(&self.axes, "axes", &mut refusals);
         let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
         if checked_elements(&axes, MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
-            refusals.push(refuse("axes", "a frame would be larger than 4 GiB".to_owned()));
+            refusals
+                .push(Refusal::parameter("axes", "a frame would be larger than 4 GiB".to_owned()));
         }
         if checked_elements(&validity_axes, 1 << 24).is_none() {
-            refusals.push(refuse("validity_axes", "more than 16777216 flags per frame".to_owned()));
+            refusals.push(Refusal::parameter(
+                "validity_axes",
+                "more than 16777216 flags per frame".to_owned(),
+            ));
         }
         if self.validity_full == 0 {
-            refusals.push(refuse("validity_full", "a whole unit must count at least 1".to_owned()));
+            refusals.push(Refusal::parameter(
+                "validity_full",
+                "a whole unit must count at least 1".to_owned(),
+            ));
         }
         if self.missing_every == Some(0) {
             refusals.push(
-                refuse("missing_every", "every 0th unit cannot be missing".to_owned())
+                Refusal::parameter("missing_every", "every 0th unit cannot be missing".to_owned())
                     .help("1 makes all units missing, none is missing without it"),
             );
         }
         if self.samples_per_frame == 0 {
             refusals.push(
-                refuse("samples_per_frame", "a frame takes no time".to_owned())
+                Refusal::parameter("samples_per_frame", "a frame takes no time".to_owned())
                     .help("1 is the least"),
             );
         }
         if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
-            refusals.push(refuse(
+            refusals.push(Refusal::parameter(
                 "adc_sample_rate_hz",
                 format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
             ));
@@ -211,7 +212,7 @@ impl Kind for NullSource {
         let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
         if let Some(why) = band.and_then(|band| band.impossible(channels)) {
             let help = "frequencies are finite, `first_channel` and the axis's length at most `channels` together";
-            refusals.push(refuse("band", why).help(help));
+            refusals.push(Refusal::parameter("band", why).help(help));
         }
         if !refusals.is_empty() {
             return Err(refusals);

@@ -19,8 +19,7 @@ impl Pfb {
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(name, message);
             refusals.push(refusal.help(help));
         };
         if !self.channels.is_power_of_two() || !(4..=MAX_CHANNELS).contains(&self.channels) {
@@ -73,8 +72,7 @@ impl Pfb {
     pub(super) fn baseband_refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: &str, help: &str| {
-            let at = At::Parameter(name);
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+            refusals.push(Refusal::parameter(name, message).help(help));
         };
         if is_complex(input) && self.unzip != 1 {
             refuse(
@@ -100,9 +98,8 @@ impl Pfb {
         let most = MAX_FRAME_BYTES / spectrum_bytes;
         let spectra = self.spectra(pols);
         if !(1..=most).contains(&spectra) {
-            let at = At::Parameter("spectra_per_frame");
             let message = format!("a frame cannot have {spectra} spectra");
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter("spectra_per_frame", message);
             let help = format!("1 to {most} are possible with {} channels", self.channels);
             return vec![refusal.help(help)];
         }
@@ -117,9 +114,6 @@ impl Pfb {
 
     /// Refuses delay models that do not go with the inputs.
     pub(super) fn delay_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
-        let refuse = |name, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message)
-        };
         let mut refusals = Vec::new();
         if !self.delays.is_empty() && self.delays.len() != inputs.len() {
             let message = format!(
@@ -128,14 +122,14 @@ impl Pfb {
                 inputs.len()
             );
             let help = "give one list of pieces for each input, empty for no delay";
-            refusals.push(refuse("delays", message).help(help));
+            refusals.push(Refusal::parameter("delays", message).help(help));
         }
         let rate_hz = inputs[0].clock.adc_sample_rate_hz;
         let max = self.max_delay_seconds();
         if !(0.0..=MAX_DELAY_SAMPLES).contains(&(max * rate_hz)) {
             let message = format!("delays of up to {max} seconds cannot be buffered");
             let help = format!("up to {:e} s are possible", MAX_DELAY_SAMPLES / rate_hz);
-            refusals.push(refuse("max_delay_seconds", message).help(help));
+            refusals.push(Refusal::parameter("max_delay_seconds", message).help(help));
         }
         for pieces in &self.delays {
             refusals.extend(Piece::refuse_disorder("delays", pieces));

@@ -16,8 +16,7 @@ impl Postproc {
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter(name, message);
             refusals.push(refusal.help(help));
         };
         if ![4, 8].contains(&self.bits) {
@@ -59,14 +58,13 @@ impl Postproc {
             let help = "the number of channels must be a power of two, at least 4";
             refusals.push(Refusal::new(codes::INPUT_AXIS, at, message).help(help));
         } else if channels > pitch || (channels < pitch && shape.unzip > 1) {
-            let at = At::Parameter("channels");
             let message = format!("{channels} of {pitch} channels cannot be kept");
             let help = if channels > pitch {
                 format!("up to {pitch} are possible; without `channels` all are kept")
             } else {
                 "leave `channels` out, or `unzip` of `pfb`".to_owned()
             };
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message);
+            let refusal = Refusal::parameter("channels", message);
             refusals.push(refusal.help(help));
         } else if step == 0
             || step % (2 * pitch) != 0
@@ -84,8 +82,7 @@ impl Postproc {
     /// Refuses frames of a size that cannot be, of spectra and parameters that are not refused.
     pub(super) fn refuse_frames(&self, shape: Shape) -> Option<Refusal> {
         let refuse = |name, message: String, help: String| {
-            let at = At::Parameter(name);
-            Some(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
+            Some(Refusal::parameter(name, message).help(help))
         };
         let spectrum_bytes = 2 * shape.channels * shape.pols;
         let heap_bytes = spectrum_bytes * self.spectra_per_heap;
@@ -121,10 +118,8 @@ impl Postproc {
                 PolGains::One(_) => None,
                 PolGains::PerChannel(gains) => Some(gains.len()).filter(|len| *len != channels),
             };
-            let refuse = |message: String, help: String| {
-                let at = At::Parameter("gains");
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help)
-            };
+            let refuse =
+                |message: String, help: String| Refusal::parameter("gains", message).help(help);
             if gains.len() != pols {
                 refusals.push(refuse(
                     format!(

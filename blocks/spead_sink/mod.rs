@@ -90,7 +90,7 @@ fn default_n_antennas() -> u64 {
 }
 
 fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Refusal {
-    Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message).help(help)
+    Refusal::parameter(name, message).help(help)
 }
 
 impl SpeadSink {
@@ -200,7 +200,7 @@ impl SpeadSink {
             let message =
                 format!("{beams} beams cannot go to {} destinations", self.destinations.len());
             return Err(vec![
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("destinations"), message)
+                Refusal::parameter("destinations", message)
                     .note(At::InputAxis(0, "beam"), "the beam axis comes from here")
                     .help("give one destination per beam"),
             ]);

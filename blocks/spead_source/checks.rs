@@ -3,8 +3,7 @@
 use super::layout::{Layout, Stream};
 use super::{SpeadSource, StreamName};
 use crate::spead::address;
-use fxgraph::diagnostic::codes;
-use fxgraph::{At, Dtype, Refusal};
+use fxgraph::{Dtype, Refusal};
 
 /// Largest frame, and largest heap, in bytes.
 const MAX_FRAME_BYTES: usize = 1 << 32;
@@ -27,8 +26,7 @@ impl Problems {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let at = At::Parameter(parameter);
-        self.0.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help));
+        self.0.push(Refusal::parameter(parameter, message).help(help));
     }
 
     fn within(&mut self, parameter: &'static str, value: usize, range: (usize, usize)) -> bool {

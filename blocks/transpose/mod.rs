@@ -93,9 +93,8 @@ impl Transpose {
         present.sort_unstable();
         if wanted != present {
             let message = format!("[{}] are not the input's axes", self.axes.join("]["));
-            let refusal =
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter("axes"), message)
-                    .note(At::Input(0), format!("the input is {input}"));
+            let refusal = Refusal::parameter("axes", message)
+                .note(At::Input(0), format!("the input is {input}"));
             let help = format!("name each of {} once", names.join(", "));
             refusals.push(refusal.help(help));
         }

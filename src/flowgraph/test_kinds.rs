@@ -93,14 +93,12 @@ impl Kind for Source {
 
     fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         if self.channels == 0 {
-            let at = At::Parameter("channels");
-            let refusal = Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, "no channels at all");
+            let refusal = Refusal::parameter("channels", "no channels at all");
             return Err(vec![refusal.label("at least 1")]);
         }
         if self.level < 0.0 {
-            let at = At::Parameter("level");
             let message = "there is nothing below silence";
-            return Err(vec![Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)]);
+            return Err(vec![Refusal::parameter("level", message)]);
         }
         Ok(vec![port(self.channels), port(self.channels)])
     }
@@ -187,10 +185,9 @@ impl Kind for Filter {
         let mut refusals = Vec::new();
         if !self.taps.is_power_of_two() {
             let message = format!("`filter` needs a power of two of taps, not {}", self.taps);
-            let at = At::Parameter("taps");
             let near = self.taps.next_power_of_two();
             refusals.push(
-                Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message)
+                Refusal::parameter("taps", message)
                     .help(format!("{} and {near} are the nearest", near / 2)),
             );
         }

@@ -1,9 +1,8 @@
 //! What is asked of a recorder.
 
 use super::budget::Budget;
-use crate::diagnostic::codes;
 use crate::runtime::EventKind;
-use crate::{At, PortType, Refusal};
+use crate::{PortType, Refusal};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -125,29 +124,28 @@ impl RecorderOptions {
     #[must_use]
     pub fn refusals(&self, port: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
-        let refuse = |parameter, message: String| {
-            Refusal::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(parameter), message)
-        };
         let stem = self.path.strip_suffix(".npz").or_else(|| self.path.strip_suffix(".npy"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
             let message = format!("`{}` names no NumPy file", self.path);
-            refusals.push(refuse("path", message).help("the name must end in .npz or .npy"));
+            refusals.push(
+                Refusal::parameter("path", message).help("the name must end in .npz or .npy"),
+            );
         }
         let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
         if !is_time(self.before_seconds) {
             let message = format!("{} s are no time", self.before_seconds);
-            refusals.push(refuse("before_seconds", message));
+            refusals.push(Refusal::parameter("before_seconds", message));
         } else if self.memory_bytes(port).is_none() {
             let message =
                 format!("{} s of this stream do not fit into memory", self.before_seconds);
-            refusals.push(refuse("before_seconds", message));
+            refusals.push(Refusal::parameter("before_seconds", message));
         }
         if let Some(seconds) = self.after_seconds.filter(|seconds| !is_time(*seconds)) {
-            refusals.push(refuse("after_seconds", format!("{seconds} s are no time")));
+            refusals.push(Refusal::parameter("after_seconds", format!("{seconds} s are no time")));
         }
         if self.max_bytes.is_some_and(|most| most < port.frame_bytes() as u64) {
             let message = format!("a frame has {} bytes already", port.frame_bytes());
-            refusals.push(refuse("max_bytes", message));
+            refusals.push(Refusal::parameter("max_bytes", message));
         }
         refusals
     }
