@@ -33,8 +33,7 @@ impl Kind for MyBlock {
         let mut refusals = Vec::new();
         if !self.gain.is_finite() {
             let message = "the gain must be a finite number";
-            let at = At::Parameter("gain");
-            refusals.push(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message));
+            refusals.push(Refusal::parameter("gain", message));
         }
         if input.dtype != Dtype::F32 {
             let message = format!("`my_block` needs `f32` samples, not `{}`", input.dtype);
