@@ -73,6 +73,12 @@ impl History {
         at
     }
 
+    /// Time after the last sample that is not missing, if that is not forgotten.
+    pub fn last_present(&self) -> i64 {
+        let end = self.end();
+        self.missing.back().filter(|gap| gap.1 >= end).map_or(end, |gap| gap.0)
+    }
+
     /// Says that the samples from `from` to `to`, after all earlier marks, are missing.
     pub fn mark_missing(&mut self, from: i64, to: i64) {
         match self.missing.back_mut() {

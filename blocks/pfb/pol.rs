@@ -60,6 +60,38 @@ pub trait Store {
     fn keep(&mut self, _places: Range<usize>) {}
 }
 
+/// Missing spectra, a step apart. They are lost if a sample comes behind them; else the stream has ended.
+#[derive(Default)]
+pub struct Missing {
+    /// Time after the window of the first one.
+    first_end: i64,
+    count: u64,
+}
+
+impl Missing {
+    /// Takes up `count` more, of which the window of the first one ends at time `end`.
+    pub fn add(&mut self, end: i64, count: u64) {
+        if self.count == 0 {
+            self.first_end = end;
+        }
+        self.count += count;
+    }
+
+    /// How many there are, which then are no more.
+    pub fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.count)
+    }
+
+    /// The same of those whose windows end at time `reached` or before.
+    pub fn take_until(&mut self, reached: i64, step: i64) -> u64 {
+        let behind = (reached - self.first_end).div_euclid(step) + 1;
+        let taken = behind.clamp(0, self.count as i64);
+        self.first_end += taken * step;
+        self.count -= taken as u64;
+        taken as u64
+    }
+}
+
 /// One polarisation.
 pub struct Pol<S> {
     /// None where nothing is ever delayed.
@@ -81,8 +113,8 @@ pub struct Pol<S> {
     ended: bool,
     /// Spectra of the output frame that are done.
     pub done: usize,
-    /// Those of them since the last whole one that are missing and were expected.
-    pub missing: Range<usize>,
+    /// Spectra since the last whole one, of earlier frames too, that are missing and were expected.
+    pub missing: Missing,
     /// For each spectrum of the output frame, if there is a model.
     pub delays: Vec<Delay>,
     /// The delay of all of them, if it does not change: mostly nothing moves, and there are tens of thousands of
@@ -114,7 +146,7 @@ impl<S: Store> Pol<S> {
             next_time: 0,
             ended: false,
             done: 0,
-            missing: 0..0,
+            missing: Missing::default(),
             delays: Vec::with_capacity(sizes.spectra),
             constant_delay: None,
         }

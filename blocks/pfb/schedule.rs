@@ -7,7 +7,6 @@ use crate::delay::Piece;
 use crate::live::Live;
 use fxgraph::retune::Changes;
 use fxgraph::{Header, Input, PortType, Ports};
-use std::ops::Range;
 
 /// Sizes of everything, in samples of the input unless said otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -89,10 +88,8 @@ pub struct Schedule<S> {
     /// the input.
     frame_start: i64,
     placed: bool,
-    /// The last spectrum of the output frame, of any polarisation, that is whole.
-    last_whole: Option<usize>,
-    /// Missing spectra after which none was whole: where none ever comes the stream has ended, and nothing is lost.
-    unsettled: u64,
+    /// Time after the last sample that was there, of any polarisation.
+    reached: i64,
     count: Count,
     /// Parameters that the block will go over to.
     pub changes: Changes<Live>,
@@ -121,8 +118,7 @@ impl<S: Store> Schedule<S> {
             most,
             frame_start: 0,
             placed: false,
-            last_whole: None,
-            unsettled: 0,
+            reached: 0,
             count,
             changes: Changes::default(),
         }
@@ -224,7 +220,7 @@ impl<S: Store> Schedule<S> {
         let same = pol.same_coarse(first, self.most.min(spectra - first));
         let Some(coarse) = pol.coarse(first, max_delay) else {
             self.count.delays_out_of_range.add(same as u64);
-            self.count.spectra_missing.add(std::mem::take(&mut pol.missing).len() as u64);
+            self.count.spectra_missing.add(pol.missing.take());
             pol.done += same;
             return Some(Run { first, count: same, fate: Fate::Lost, from: t });
         };
@@ -251,17 +247,15 @@ impl<S: Store> Schedule<S> {
             1 + (1..same).take_while(|n| fate(*n) == of_first).count()
         };
         if of_first == Fate::Whole {
-            self.count.spectra_missing.add(std::mem::take(&mut pol.missing).len() as u64);
-            self.last_whole = self.last_whole.max(Some(first + count - 1));
+            self.count.spectra_missing.add(pol.missing.take());
         } else {
             let expects = |n: &usize| pol.expects(start(*n), start(*n) + window as i64);
             let mut expected = (0..count).filter(expects);
             if let Some(begin) = expected.next() {
-                let end = expected.last().unwrap_or(begin) + 1;
-                let known = if pol.missing.is_empty() { first + begin } else { pol.missing.start };
-                pol.missing = known..first + end;
+                pol.missing.add(start(begin) + window as i64, 1 + expected.count() as u64);
             }
         }
+        self.reached = self.reached.max(pol.history.last_present());
         pol.done += count;
         Some(Run { first, count, fate: of_first, from })
     }
@@ -299,15 +293,9 @@ impl<S: Store> Schedule<S> {
 
     /// Goes on to the next output frame.
     pub fn next_frame(&mut self) {
-        let settled = self.last_whole.take().map_or(0, |last| last + 1);
-        if settled > 0 {
-            self.count.spectra_missing.add(std::mem::take(&mut self.unsettled));
-        }
         for pol in &mut self.pols {
-            let Range { start, end } = std::mem::take(&mut pol.missing);
-            let settled = settled.clamp(start, end);
-            self.count.spectra_missing.add((settled - start) as u64);
-            self.unsettled += (end - settled) as u64;
+            let lost = pol.missing.take_until(self.reached, self.sizes.step as i64);
+            self.count.spectra_missing.add(lost);
         }
         self.frame_start += (self.sizes.spectra * self.sizes.step) as i64;
         self.placed = false;

@@ -201,6 +201,19 @@ fn what_is_missing_at_the_end_is_lost_only_if_another_stream_goes_on() {
 }
 
 #[test]
+fn spectra_are_lost_also_where_none_is_ever_whole() {
+    let heaps: Vec<usize> = (1..64).step_by(2).collect();
+    let bad = Digitised { lost_heaps: heaps, ..Digitised::new(noise(2, 16384, 100.0, 10)) };
+    for pols in 1..3 {
+        let parameters = json!({"channels": 64, "taps": 4, "spectra_per_frame": 16});
+        let out = pfb(parameters, &vec![bad.clone(); pols]);
+        assert!(out.frames.is_empty());
+        // Windows of 512 samples, 128 apart, that end before the last heap.
+        assert_eq!(out.count("spectra_missing"), (pols * (63 * 256 - 512) / 128 + pols) as u64);
+    }
+}
+
+#[test]
 fn a_long_gap_is_skipped_and_times_stay_right() {
     let start = 1_712_000_000_u64 * 3600 * 50 / 1024 * 1024;
     let samples = noise(3, 8192, 100.0, 10);
