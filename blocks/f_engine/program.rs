@@ -7,7 +7,7 @@ use crate::dither::Dither;
 use crate::gpu;
 use crate::pfb::schedule::Sizes;
 use crate::postproc::device_settings::{GainKernels, differ};
-use fxgraph::cuda::{Device, DeviceArray, Kernel, Properties};
+use fxgraph::cuda::{self, Device, DeviceArray, Kernel, Properties};
 use fxgraph::{BlockError, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
@@ -62,15 +62,15 @@ impl Program {
             ]);
             gpu::program(device, "f_engine.cu", macros)
         };
-        let finish = GainKernels::new(&gains, |differ| {
-            Ok(program(differ)?.kernel("f_engine_finish", cut.finish_shared_bytes)?)
-        })?;
-        let program = program(differ(&gains))?;
+        let finish = |program: &Arc<cuda::Program>| {
+            program.kernel("f_engine_finish", cut.finish_shared_bytes)
+        };
+        let first = program(differ(&gains))?;
         let kernels = Kernels {
-            rows: program.kernel("f_engine_rows", 0)?,
-            filter: program.kernel("f_engine_filter", cut.filter_shared_bytes)?,
-            finish,
-            measure: program.kernel("f_engine_measure", 0)?,
+            rows: first.kernel("f_engine_rows", 0)?,
+            filter: first.kernel("f_engine_filter", cut.filter_shared_bytes)?,
+            finish: GainKernels::new(finish(&first)?, &gains, || Ok(finish(&program(true)?)?))?,
+            measure: first.kernel("f_engine_measure", 0)?,
         };
         let FEngine { taps, window, w_cutoff, .. } = *f_engine;
         let weights = crate::pfb::weights(sizes.step, taps, window, w_cutoff);

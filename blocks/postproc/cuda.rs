@@ -128,9 +128,10 @@ impl Cuda {
             let macros = [shape_of(postproc, shape, differ), tunable.ways[way].clone()];
             gpu::program(&device, tunable.program, macros.concat())
         };
-        let make_values =
-            GainKernels::new(&gains, |differ| Ok(program(differ)?.kernel("postproc", 0)?))?;
-        let make_rows = program(differ(&gains))?.kernel("postproc_rows", 0)?;
+        let first = program(differ(&gains))?;
+        let of_each = || Ok(program(true)?.kernel("postproc", 0)?);
+        let make_values = GainKernels::new(first.kernel("postproc", 0)?, &gains, of_each)?;
+        let make_rows = first.kernel("postproc_rows", 0)?;
         let order = (0..shape.channels).collect();
         let settings = DeviceSettings::new(&device, &gains, order, postproc.dither_seed)?;
         let multiprocessors = device.properties().multiprocessors;

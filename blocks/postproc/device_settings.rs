@@ -56,15 +56,15 @@ pub struct GainKernels {
 }
 
 impl GainKernels {
-    /// What `make` makes for gains that differ from channel to channel or do not. Both at the start: compiled
-    /// when such gains come, the other one would hold up the stream.
+    /// `first`, for these `gains`, and what `make` makes for gains that differ from channel to channel, if these do
+    /// not. At the start: compiled when such gains come, it would hold up the stream.
     pub fn new(
+        first: Kernel,
         gains: &[ChannelGains],
-        make: impl Fn(bool) -> Result<Kernel, BlockError>,
+        make: impl FnOnce() -> Result<Kernel, BlockError>,
     ) -> Result<Self, BlockError> {
-        let differ = differ(gains);
-        let of_each = if differ { None } else { Some(make(true)?) };
-        Ok(Self { first: make(differ)?, of_each })
+        let of_each = if differ(gains) { None } else { Some(make()?) };
+        Ok(Self { first, of_each })
     }
 
     /// The one for spectra whose gains `differ` or do not.
