@@ -3,9 +3,10 @@
 use super::{Control, Tap, TapError, TapOptions, Tapped};
 use crate::block::BlockError;
 use crate::device::DeviceName;
-use crate::flowgraph::{Refused, request};
+use crate::flowgraph::{Plan, Refused, request};
 use crate::kind::Refusal;
 use crate::memory;
+use crate::port::PortType;
 use crate::recording::{
     Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_folder,
 };
@@ -154,28 +155,13 @@ impl Control {
             return Err(RecordError::Refused(refusals));
         }
         place.budget.begin(port.frame_bytes() as u64).map_err(RecordError::Room)?;
+        admit(&plan, &options, &port)?;
         let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
         let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
 
+        // Again: others may have begun meanwhile.
         let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_block = |recorder: &Recorder| plan.block(recorder.name()).is_some();
-        let mut asked_for = plan.recorders.list();
-        asked_for.retain(|recorder| !is_block(recorder));
-        let (ended, at_work): (Vec<_>, Vec<_>) = asked_for.iter().partition(|one| one.is_over());
-        if at_work.len() >= MOST {
-            return Err(RecordError::TooMany);
-        }
-        if let Some(oldest) = ended.first().filter(|_| ended.len() >= REMEMBERED) {
-            plan.recorders.remove(oldest.name());
-        }
-        let needed = options.memory_bytes(&port).unwrap_or(usize::MAX);
-        let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
-        let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
-        // The others may not have taken all of theirs yet.
-        let allowed = (available / 2).saturating_sub(promised);
-        if needed > allowed {
-            return Err(RecordError::Memory { needed, allowed });
-        }
+        admit(&plan, &options, &port)?;
         options.path = place.folder.join(&options.path).display().to_string();
         options.budget = Some(Arc::clone(&place.budget));
         let blank = SideFile {
@@ -305,6 +291,28 @@ impl Control {
     pub fn finish_recordings(&self) {
         self.plan().recorders.list().iter().for_each(Recorder::join);
     }
+}
+
+/// Whether there is room for another recorder, of `port`: of their number, and of memory.
+fn admit(plan: &Plan, options: &RecorderOptions, port: &PortType) -> Result<(), RecordError> {
+    let mut asked_for = plan.recorders.list();
+    asked_for.retain(|recorder| plan.block(recorder.name()).is_none());
+    let (ended, at_work): (Vec<_>, Vec<_>) = asked_for.iter().partition(|one| one.is_over());
+    if at_work.len() >= MOST {
+        return Err(RecordError::TooMany);
+    }
+    if let Some(oldest) = ended.first().filter(|_| ended.len() >= REMEMBERED) {
+        plan.recorders.remove(oldest.name());
+    }
+    let needed = options.memory_bytes(port).unwrap_or(usize::MAX);
+    let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
+    let available = memory::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
+    // The others may not have taken all of theirs yet.
+    let allowed = (available / 2).saturating_sub(promised);
+    if needed > allowed {
+        return Err(RecordError::Memory { needed, allowed });
+    }
+    Ok(())
 }
 
 /// Whether `path` names a file, and no folder, whatever the timestamp in it.
