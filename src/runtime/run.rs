@@ -144,10 +144,13 @@ impl Run {
     }
 
     pub fn abort(&self) {
-        if self.is_ended() {
+        let ended = lock(&self.ended);
+        if ended.is_some() {
             return;
         }
-        if !self.aborting.swap(true, Ordering::AcqRel) {
+        let was_aborting = self.aborting.swap(true, Ordering::AcqRel);
+        drop(ended);
+        if !was_aborting {
             self.events.add(EventKind::Aborted, None, "");
         }
         self.stopping.store(true, Ordering::Release);
