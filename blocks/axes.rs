@@ -1,7 +1,10 @@
-//! The axis names that streams between blocks use.
+//! What streams between blocks have in common: the names of axes, and how large frames are at most.
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, PortType, Refusal};
+
+/// Largest frame: larger ones are surely a mistake.
+pub const MAX_FRAME_BYTES: usize = 4 << 30;
 
 /// Every name, in the order of a signal's way through the chain.
 pub const NAMES: &[&str] = &[

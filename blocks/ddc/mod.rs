@@ -158,8 +158,7 @@ impl Ddc {
     fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let refusal = Refusal::parameter(name, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(name, message).help(help));
         };
         let subsampling = self.subsampling();
         if !(2..=MAX_SUBSAMPLING).contains(&subsampling) || !subsampling.is_multiple_of(2) {
@@ -216,8 +215,7 @@ impl Ddc {
     fn band_refusals(&self, rate_hz: f64) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
-            let refusal = Refusal::parameter(name, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(name, message).help(help));
         };
         let (whole_hz, half_hz) = (rate_hz / 2.0, self.bandwidth_hz(rate_hz) / 2.0);
         // Written so that NaN is refused too.

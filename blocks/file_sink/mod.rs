@@ -38,10 +38,7 @@ impl Kind for FileSink {
             );
         }
         if self.frames_per_file == Some(0) {
-            refusals.push(Refusal::parameter(
-                "frames_per_file",
-                "a file holds at least 1 frame".to_owned(),
-            ));
+            refusals.push(Refusal::parameter("frames_per_file", "a file holds at least 1 frame"));
         }
         if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {
             let message = "each file would overwrite the one before".to_owned();

@@ -53,10 +53,7 @@ impl FringeCheck {
                 );
             }
             if values.iter().any(|value| !value.is_finite()) {
-                refusals.push(Refusal::parameter(
-                    parameter,
-                    "a value is not a finite number".to_owned(),
-                ));
+                refusals.push(Refusal::parameter(parameter, "a value is not a finite number"));
             }
         }
         let applied =
@@ -72,7 +69,7 @@ impl FringeCheck {
             refusals.push(Refusal::parameter("antennas_enu_metres", message));
         }
         if !(self.source.azimuth_degrees + self.source.elevation_degrees).is_finite() {
-            refusals.push(Refusal::parameter("source", "the direction is not finite".to_owned()));
+            refusals.push(Refusal::parameter("source", "the direction is not finite"));
         }
         if self.max_phase_error_degrees.is_some_and(|most| most.is_nan() || most < 0.0) {
             let message = "a phase error is 0 degrees or more".to_owned();

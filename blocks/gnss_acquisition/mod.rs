@@ -111,8 +111,7 @@ impl GnssAcquisition {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: &str| {
-            let refusal = Refusal::parameter(parameter, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let is_good = self.max_doppler_hz >= 0.0 && self.max_doppler_hz <= MAX_DOPPLER_HZ;
         if !is_good {

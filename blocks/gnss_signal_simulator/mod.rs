@@ -115,8 +115,7 @@ impl GnssSignalSimulator {
     fn refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: &str| {
-            let refusal = Refusal::parameter(parameter, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         if self.dtype().is_none() {
             refuse(

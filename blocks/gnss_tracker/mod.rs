@@ -87,8 +87,7 @@ impl GnssTracker {
             );
         }
         let mut refuse = |parameter, message: String, help: &str| {
-            let refusal = Refusal::parameter(parameter, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         for (parameter, hz) in [
             ("code_bandwidth_hz", self.code_bandwidth_hz),

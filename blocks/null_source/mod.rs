@@ -13,9 +13,6 @@ use fxgraph::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Largest frame the block makes: larger ones are surely a mistake.
-const MAX_FRAME_BYTES: usize = 1 << 32;
-
 /// Parameters of `null_source`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -169,31 +166,26 @@ impl Kind for NullSource {
         });
         let axes = read_axes(&self.axes, "axes", &mut refusals);
         let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
-        if checked_elements(&axes, MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
-            refusals
-                .push(Refusal::parameter("axes", "a frame would be larger than 4 GiB".to_owned()));
+        if checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
+            refusals.push(Refusal::parameter("axes", "a frame would be larger than 4 GiB"));
         }
         if checked_elements(&validity_axes, 1 << 24).is_none() {
-            refusals.push(Refusal::parameter(
-                "validity_axes",
-                "more than 16777216 flags per frame".to_owned(),
-            ));
+            refusals
+                .push(Refusal::parameter("validity_axes", "more than 16777216 flags per frame"));
         }
         if self.validity_full == 0 {
-            refusals.push(Refusal::parameter(
-                "validity_full",
-                "a whole unit must count at least 1".to_owned(),
-            ));
+            refusals
+                .push(Refusal::parameter("validity_full", "a whole unit must count at least 1"));
         }
         if self.missing_every == Some(0) {
             refusals.push(
-                Refusal::parameter("missing_every", "every 0th unit cannot be missing".to_owned())
+                Refusal::parameter("missing_every", "every 0th unit cannot be missing")
                     .help("1 makes all units missing, none is missing without it"),
             );
         }
         if self.samples_per_frame == 0 {
             refusals.push(
-                Refusal::parameter("samples_per_frame", "a frame takes no time".to_owned())
+                Refusal::parameter("samples_per_frame", "a frame takes no time")
                     .help("1 is the least"),
             );
         }

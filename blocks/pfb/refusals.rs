@@ -3,6 +3,7 @@
 use super::input::is_complex;
 use super::schedule::subsampling;
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
+use crate::axes::MAX_FRAME_BYTES;
 use crate::delay::Piece;
 use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
@@ -11,16 +12,13 @@ use fxgraph::{At, PortType, Refusal};
 
 /// Widest pass band of the filter, in channels.
 const MAX_CUTOFF_CHANNELS: usize = 64;
-/// A frame never gets larger than this.
-const MAX_FRAME_BYTES: usize = 4 << 30;
 
 impl Pfb {
     /// Refuses what is wrong whatever the inputs are.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let refusal = Refusal::parameter(name, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(name, message).help(help));
         };
         if !self.channels.is_power_of_two() || !(4..=MAX_CHANNELS).contains(&self.channels) {
             refuse(

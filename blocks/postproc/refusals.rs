@@ -8,16 +8,12 @@ use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
 
-/// A frame never gets larger than this.
-const MAX_FRAME_BYTES: usize = 4 << 30;
-
 impl Postproc {
     /// Refuses what is wrong whatever the input is.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
         let mut refusals = Vec::from_iter(refuse_threads(self.threads));
         let mut refuse = |name, message: String, help: String| {
-            let refusal = Refusal::parameter(name, message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter(name, message).help(help));
         };
         if ![4, 8].contains(&self.bits) {
             refuse(
@@ -64,8 +60,7 @@ impl Postproc {
             } else {
                 "leave `channels` out, or `unzip` of `pfb`".to_owned()
             };
-            let refusal = Refusal::parameter("channels", message);
-            refusals.push(refusal.help(help));
+            refusals.push(Refusal::parameter("channels", message).help(help));
         } else if step == 0
             || step % (2 * pitch) != 0
             || input.clock.samples_per_frame != (shape.spectra * step) as u64
@@ -86,18 +81,18 @@ impl Postproc {
         };
         let spectrum_bytes = 2 * shape.channels * shape.pols;
         let heap_bytes = spectrum_bytes * self.spectra_per_heap;
-        if heap_bytes > MAX_FRAME_BYTES {
+        if heap_bytes > axes::MAX_FRAME_BYTES {
             return refuse(
                 "spectra_per_heap",
                 format!("heaps of {} spectra are too large", self.spectra_per_heap),
-                format!("{} fit into 4 GiB", MAX_FRAME_BYTES / spectrum_bytes),
+                format!("{} fit into 4 GiB", axes::MAX_FRAME_BYTES / spectrum_bytes),
             );
         }
-        if self.heaps_per_frame > MAX_FRAME_BYTES / heap_bytes {
+        if self.heaps_per_frame > axes::MAX_FRAME_BYTES / heap_bytes {
             return refuse(
                 "heaps_per_frame",
                 format!("frames of {} heaps are too large", self.heaps_per_frame),
-                format!("{} fit into 4 GiB", MAX_FRAME_BYTES / heap_bytes),
+                format!("{} fit into 4 GiB", axes::MAX_FRAME_BYTES / heap_bytes),
             );
         }
         let spectra = (self.heaps_per_frame * self.spectra_per_heap) as u64;

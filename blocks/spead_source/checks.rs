@@ -2,11 +2,10 @@
 
 use super::layout::{Layout, Stream};
 use super::{SpeadSource, StreamName};
+use crate::axes::MAX_FRAME_BYTES;
 use crate::spead::address;
 use fxgraph::{Dtype, Refusal};
 
-/// Largest frame, and largest heap, in bytes.
-const MAX_FRAME_BYTES: usize = 1 << 32;
 const MAX_HEAP_BYTES: usize = 1 << 30;
 /// The window unless it is set: for how long, in how many bytes, and the fewest frames.
 const WINDOW_SECONDS: f64 = 0.05;
