@@ -253,7 +253,9 @@ __device__ __forceinline__ void make_values(const Input &input, const Piece &pie
             for (u32 i = 0; i < AT_ONCE; i++) {
                 const u32 k = at.channel(i);
                 c32 factor = row.turn.centre * slopes[i];
-                if (GAINS) factor = factor * __ldg(input.gains + pol * CHANNELS + k);
+                // The mirror of channel 0 would be channel N, which is not stored and has no gain.
+                const u32 gain = pol * CHANNELS + min(k, CHANNELS - 1u);
+                if (GAINS) factor = factor * __ldg(input.gains + gain);
                 c32 z = x[i] * factor;
                 if (DITHER) z = fma(x[i], factor, uniform_pair(row.dither_key + k * DITHER_STEP));
                 clamped[mixed_pol] += is_clamped(z, UNZIP == 1 || i < UNZIP ? limit : mirrored_limit);
