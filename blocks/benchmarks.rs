@@ -62,7 +62,7 @@ pub fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
     for channels in [1024, 4096, 8192, 32768] {
         all.push(three_blocks(device, &sizes, channels));
     }
-    for channels in [1024, 4096, 8192, 32768] {
+    for channels in [1024, 4096, 8192, 16384, 32768] {
         all.push(f_engine(device, &sizes, channels));
     }
     for decimation in [8, 16] {

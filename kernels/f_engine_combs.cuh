@@ -33,12 +33,15 @@
 #ifndef TILE_BYTES
 #error "TILE_BYTES: bytes of a channel that are written together, 8 to 32"
 #endif
+#ifndef FINISH_THREADS
+#error "FINISH_THREADS: threads of a block of the second pass, 256 or 512"
+#endif
 
 namespace finish {
 
-constexpr int WARPS = 8;
-constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS = COLUMNS <= 256 ? 3 : 2;
+constexpr int THREADS = FINISH_THREADS;
+/// Blocks of a multiprocessor.
+constexpr int BLOCKS = THREADS == 512 ? 1 : COLUMNS <= 256 ? 3 : 2;
 
 constexpr int FRONT = COLUMNS <= 512 ? 1 : COLUMNS / 256;
 constexpr int COMBS = RESIDUES * FRONT;
@@ -58,6 +61,8 @@ constexpr int TILE_POLS = K_MAJOR ? 1 : POLS;
 constexpr int TILE_UNITS = TILE_BYTES / VALUE_BYTES;
 constexpr int TILE_SPECTRA = TILE_UNITS / TILE_POLS;
 constexpr int PASSES = TILE_UNITS / SLOTS;
+/// Passes until a slot comes to the other polarisation of a tile.
+constexpr int PASSES_OF_POL = TILE_SPECTRA > SLOTS ? TILE_SPECTRA / SLOTS : 1;
 constexpr int TILES_PER_HEAP = SPECTRA_PER_HEAP / TILE_SPECTRA;
 constexpr int TILE_WORDS = TILE_BYTES / 4;
 constexpr int CHANNEL_BYTES = SPECTRA_PER_HEAP * POLS * VALUE_BYTES;
@@ -89,6 +94,15 @@ constexpr int SHARED_BYTES = EXCHANGE_BYTES + ROOTS_BYTES + 2 * COLUMNS * TILE_B
 /// With long combs the gains of a thread stay in registers from spectrum to spectrum: read again for
 /// each, they would be as many bytes as the values themselves.
 constexpr bool KEEP_GAINS = CHANNEL_GAINS && FRONT == 8;
+
+/// Waits for the threads that share a unit.
+__device__ __forceinline__ void wait_for_unit(int slot) {
+    if constexpr (FRONT == 1) {
+        __syncwarp();
+    } else {
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + slot), "n"(UNIT_THREADS) : "memory");
+    }
+}
 
 /// Spreads what 2 LANES threads store over all banks.
 __device__ __forceinline__ int swizzle(int channel, int half) {

@@ -184,7 +184,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   first_spectrum, end_spectrum  spectra of the frame that are made; what is written of the others
 ///                in these heaps stays
 ///
-/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; 256 threads. A block
+/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; THREADS. A block
 /// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
 /// a multiprocessor (those `groups` apart) share the pair, too.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             const Unit next(next_tile, is_last ? 0 : pass + 1, worker.slot);
             const Row row = rows[(i64)unit.pol * frame_spectra + unit.spectrum];
             const float4 *gains_of_pol = gains + unit.pol * (N / 2);
-            if (KEEP_GAINS && pass % TILE_SPECTRA == 0) {
+            if (KEEP_GAINS && pass % PASSES_OF_POL == 0) {
 #pragma unroll
                 for (int i = 0; i < VALUES / 2; i++) kept_gains[i] = gains_of_pol[i * (2 * LANES)];
             }
@@ -236,14 +236,10 @@ extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)
             cp_async_wait<0>();
             if constexpr (FRONT > 1) {
                 worker.front(exchange, roots + POINTS);
-                __syncthreads();
+                wait_for_unit(worker.slot);
             }
             worker.transform(exchange, block_roots, v);
-            if (FRONT > 1) {
-                __syncthreads();
-            } else {
-                __syncwarp();
-            }
+            wait_for_unit(worker.slot);
             worker.fetch(values(next), exchange);
             short_fft<VALUES>(v);
             u32 sum = worker.is_alone

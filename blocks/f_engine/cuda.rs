@@ -261,7 +261,7 @@ impl TwoPass {
         let Program { constants, cut, gpu, .. } = &self.program;
         let (roots, tiles_per_heap) = (constants.finish_roots.address(), cut.tiles_per_heap);
         let spectra = schedule.sizes.spectra;
-        let blocks = cut.finish_blocks * cut.groups(gpu);
+        let grid = Grid::new([cut.finish_blocks * cut.groups(gpu), 1, 1], cut.finish_threads);
         let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
         let list = &self.heaps.host(slot)[..heaps];
         let mut done = 0;
@@ -287,7 +287,6 @@ impl TwoPass {
                 (end as u32).into(),
             ];
             if past > first {
-                let grid = Grid::new([blocks, 1, 1], THREADS);
                 let kernel = self.program.kernels.finish.of(stretch.differ);
                 // SAFETY: as above.
                 unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;

@@ -9,7 +9,7 @@ use std::f64::consts::TAU;
 
 /// Points of the transform in the first pass.
 pub const RESIDUES: usize = 16;
-/// Threads of a block in either pass.
+/// Threads of a block of the first pass.
 pub const THREADS: usize = 256;
 /// Shared memory that a block takes besides its own.
 const RESERVED_BYTES: usize = 1024;
@@ -30,6 +30,8 @@ pub struct Cut {
     pub tiles_per_heap: usize,
     pub filter_shared_bytes: usize,
     pub finish_shared_bytes: usize,
+    /// Threads of a block of the second pass.
+    pub finish_threads: usize,
     /// Blocks of a multiprocessor.
     pub filter_blocks: usize,
     pub finish_blocks: usize,
@@ -66,23 +68,21 @@ impl Cut {
                 + 2 * 16 * RESIDUES * 16 * pieces
                 + 16,
             finish_shared_bytes: 0,
+            finish_threads: 0,
             filter_blocks: if taps <= 16 { 2 } else { 1 },
-            finish_blocks: if columns <= 256 { 3 } else { 2 },
+            finish_blocks: 0,
         };
-        let tiles = [32, 16, 8].into_iter().filter_map(|bytes| cut.with_tile(shape, bytes));
-        let tiles: Vec<Self> = tiles.collect();
-        // The longest runs of bytes with which as many blocks run at once as are meant to, or else
-        // with which one runs.
-        let all = |cut: &&Self| {
-            cut.finish_blocks * (cut.finish_shared_bytes + RESERVED_BYTES)
-                <= gpu.shared_bytes_per_multiprocessor
+        // Memory is written in sectors of 32 bytes, and parts of one cost more than the whole: the
+        // largest tiles that fit, and of their cuts that with which most threads run at once.
+        let of_tile = |tile_bytes: usize| {
+            let cuts = [512, 256].map(|threads| cut.with_tile(shape, tile_bytes, threads));
+            let fitting = cuts.into_iter().flatten().filter(|cut| cut.resident_threads(gpu) > 0);
+            fitting.max_by_key(|cut| cut.resident_threads(gpu))
         };
-        let one = |cut: &&Self| cut.finish_shared_bytes <= gpu.shared_bytes_per_block;
-        let found = tiles.iter().filter(one).find(all).or_else(|| tiles.iter().find(one));
-        match found {
-            Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(*cut),
+        match [32, 16, 8].into_iter().find_map(of_tile) {
+            Some(cut) if cut.filter_shared_bytes <= gpu.shared_bytes_per_block => Ok(cut),
             _ => {
-                let least = tiles.iter().map(|cut| cut.finish_shared_bytes).min().unwrap_or(0);
+                let least = cut.with_tile(shape, 8, 256).map_or(0, |cut| cut.finish_shared_bytes);
                 Err(format!(
                     "`two_pass` needs {} bytes of shared memory for a block of threads, and {} has {}",
                     least.max(cut.filter_shared_bytes),
@@ -93,17 +93,18 @@ impl Cut {
         }
     }
 
-    /// The same with tiles of so many bytes of a channel, if that can be.
-    fn with_tile(self, shape: &KernelShape, tile_bytes: usize) -> Option<Self> {
+    /// The same with tiles of so many bytes of a channel and blocks of so many threads in the second
+    /// pass, if that can be.
+    fn with_tile(self, shape: &KernelShape, tile_bytes: usize, threads: usize) -> Option<Self> {
         let Self { columns, front, values, lanes, .. } = self;
         let points = columns / front;
-        let slots = THREADS / (2 * lanes * front);
+        let slots = threads / (2 * lanes * front);
         let units = tile_bytes / (shape.value_bits / 4);
         let spectra = units / if shape.k_major { 1 } else { shape.pols };
-        let written = THREADS / (tile_bytes / 4);
+        let written = threads / (tile_bytes / 4);
         let fits = units.is_multiple_of(slots)
             && units > 0
-            && spectra <= HEAP_UNIT
+            && shape.spectra_per_heap.is_multiple_of(spectra)
             && points.is_multiple_of(written);
         // Two columns of a thread are moved together, to places that leave no bank conflicts.
         let pitch = if values == 2 * lanes { values + 2 } else { values + 1 };
@@ -112,8 +113,24 @@ impl Cut {
             tile_bytes,
             tiles_per_heap: shape.spectra_per_heap / spectra,
             finish_shared_bytes: exchange + points * 8 + 2 * columns * tile_bytes,
+            finish_threads: threads,
+            finish_blocks: match (threads, columns) {
+                (512, _) => 1,
+                (_, ..=256) => 3,
+                _ => 2,
+            },
             ..self
         })
+    }
+
+    /// Threads of the second pass that a multiprocessor runs at once.
+    fn resident_threads(&self, gpu: &Properties) -> usize {
+        if self.finish_shared_bytes > gpu.shared_bytes_per_block {
+            return 0;
+        }
+        let fitting =
+            gpu.shared_bytes_per_multiprocessor / (self.finish_shared_bytes + RESERVED_BYTES);
+        self.finish_threads * fitting.min(self.finish_blocks)
     }
 
     /// Blocks of the first pass side by side.
@@ -235,7 +252,7 @@ pub mod tests {
             (4096, 32, 53_248),
             (8192, 32, 106_496),
             (16384, 32, 102_400),
-            (32768, 16, 102_400),
+            (32768, 32, 202_752),
         ] {
             let cut = Cut::new(&shape(channels), &h200()).unwrap();
             assert_eq!(
@@ -243,6 +260,7 @@ pub mod tests {
                 (tile_bytes, bytes),
                 "{channels}"
             );
+            assert_eq!(cut.finish_threads, if channels == 32768 { 512 } else { 256 });
             assert_eq!(cut.filter_shared_bytes, 100_384);
             let cut = Cut::new(&shape(channels), &small()).unwrap();
             assert!(cut.finish_shared_bytes <= small().shared_bytes_per_block, "{channels}");

@@ -59,6 +59,7 @@ impl Program {
                 ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
                 ("CHANNEL_GAINS", usize::from(differ)),
                 ("TILE_BYTES", cut.tile_bytes),
+                ("FINISH_THREADS", cut.finish_threads),
             ]);
             gpu::program(device, "f_engine.cu", macros)
         };
