@@ -86,6 +86,7 @@ impl Cuda {
             return Ok(());
         }
         let slot = self.lane.begin(frame.header().timestamp)?;
+        self.lane.work()?;
         let table = if valid.contains(&0) {
             let table = &mut self.tables[slot].valid;
             table[..valid.len()].copy_from_slice(valid);
@@ -105,6 +106,7 @@ impl Cuda {
         self.dumps.put_out(output.header_mut());
         let header = output.header();
         let slot = self.lane.begin(header.timestamp)?;
+        self.lane.work()?;
         let Tables { counts, saturated, .. } = &mut self.tables[slot];
         let some_missing = header.validity.contains(&0);
         if some_missing {

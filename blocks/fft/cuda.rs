@@ -130,6 +130,7 @@ impl Cuda {
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
         self.lane.begin(from.timestamp)?;
+        self.lane.work()?;
         let device = self.lane.device();
         let (from, to) = (frame_address(&input, device)?, frame_address(&output, device)?);
         // SAFETY: the job owns both frames, which are of the plan's size; the arguments are those of

@@ -236,11 +236,11 @@ impl Cuda {
                 table.host_mut(slot).copy_from_slice(&self.words);
                 self.lane.tables();
                 table.send(&self.lane, slot, 0..self.words.len())?;
-                self.lane.work()?;
                 table.address(slot).into()
             }
             None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
         };
+        self.lane.work()?;
         let arguments = [
             from.into(),
             self.replicas.address().into(),

@@ -56,6 +56,7 @@ impl Cuda {
     /// Fills a frame that has not been filled.
     fn begin(&mut self, frame: FrameMut, address: u64) -> Result<(), BlockError> {
         self.lane.begin(frame.header().timestamp)?;
+        self.lane.work()?;
         self.pattern.fill(self.dtype, self.seed, self.frame - 1, &mut self.pinned);
         // SAFETY: the job owns the frame; the pinned memory is as large, and filled again only
         // after this job.

@@ -31,6 +31,7 @@ impl Cuda {
     fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
         self.layout.header(input.header(), output.header_mut());
         self.lane.begin(input.header().timestamp)?;
+        self.lane.work()?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
         // SAFETY: the kernel's arguments; the job owns both frames, whose sizes it was compiled for.

@@ -90,6 +90,7 @@ impl Marks {
 /// What is being queued of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    Begun,
     Tables,
     Work,
     Results,
@@ -146,7 +147,7 @@ impl<J> Lane<J> {
             is_open: false,
             given_back: 0,
             marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
-            stage: Stage::Work,
+            stage: Stage::Begun,
             tables: Stream::new()?,
             work: Stream::new()?,
             results: Stream::new()?,
@@ -168,7 +169,7 @@ impl<J> Lane<J> {
     pub fn stream(&self) -> sys::CUstream {
         match self.stage {
             Stage::Tables => self.tables.0,
-            Stage::Work => self.work.0,
+            Stage::Begun | Stage::Work => self.work.0,
             Stage::Results => self.results.0,
         }
     }
@@ -186,8 +187,10 @@ impl<J> Lane<J> {
     }
 
     /// Begins a job on the frame with this timestamp; ask [`has_room`](Self::has_room) first.
-    /// What is queued on [`stream`](Self::stream) until [`submit`](Self::submit) is its work.
     /// Its slot.
+    ///
+    /// What is queued on [`stream`](Self::stream) from here on comes after the work of the jobs
+    /// before, but the time it takes is not the block's: copies to memory that jobs share.
     pub fn begin(&mut self, timestamp: u64) -> Result<usize, BlockError> {
         self.device.bind()?;
         if self.is_open {
@@ -199,9 +202,8 @@ impl<J> Lane<J> {
         self.is_open = true;
         let slot = self.begun as usize % IN_FLIGHT;
         self.begun = self.begun.wrapping_add(1);
-        self.stage = Stage::Work;
-        self.status.begin(self.work.0, self.begun, timestamp)?;
-        record(&self.marks[slot].begun, &self.work)?;
+        self.stage = Stage::Begun;
+        self.status.begin(self.begun, timestamp);
         Ok(slot)
     }
 
@@ -216,14 +218,15 @@ impl<J> Lane<J> {
         self.stage = Stage::Tables;
     }
 
-    /// What is queued from here on comes after the [`tables`](Self::tables) and after the work of
-    /// the jobs before.
+    /// What is queued from here on is the job's work: it comes after the [`tables`](Self::tables),
+    /// if there are any, and after the work of the jobs before, and its time is counted.
     pub fn work(&mut self) -> Result<(), BlockError> {
-        let ready = &self.marks[self.slot()].ready;
-        record(ready, &self.tables)?;
-        follow(&self.work, ready)?;
-        // Again: that the tables were awaited is no time of the device.
-        record(&self.marks[self.slot()].begun, &self.work)?;
+        let Marks { ready, begun, .. } = &self.marks[self.slot()];
+        if self.stage == Stage::Tables {
+            record(ready, &self.tables)?;
+            follow(&self.work, ready)?;
+        }
+        record(begun, &self.work)?;
         self.stage = Stage::Work;
         Ok(())
     }
@@ -231,9 +234,13 @@ impl<J> Lane<J> {
     /// What is queued from here on comes after the job's work, and may run while the next jobs
     /// already work: it must use nothing but memory of the job's slot, and the job's frames.
     pub fn results(&mut self) -> Result<(), BlockError> {
+        if self.stage != Stage::Work {
+            self.work()?;
+        }
         let worked = &self.marks[self.slot()].worked;
         record(worked, &self.work)?;
         follow(&self.results, worked)?;
+        self.status.worked(self.results.0, self.begun)?;
         self.stage = Stage::Results;
         Ok(())
     }
@@ -244,13 +251,9 @@ impl<J> Lane<J> {
         // From here on the frames are in the device's hands, whatever goes wrong below.
         self.jobs.push_back(job);
         self.is_open = false;
-        if self.stage == Stage::Tables {
-            self.work()?;
-        }
-        if self.stage == Stage::Work {
+        if self.stage != Stage::Results {
             self.results()?;
         }
-        self.status.end(self.results.0, self.begun)?;
         record(&self.marks[self.slot()].ended, &self.results)?;
         let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
         // SAFETY: the stream is the lane's own. The callback's argument lives as long as the lane,

@@ -1,73 +1,67 @@
 //! What a device was at work on, readable after its context is gone.
 //!
 //! An illegal access or a failed assertion ends everything on the device at once, and the driver
-//! says neither which kernel it was nor where it stood. So each lane has two words in pinned memory
-//! that the device itself writes when the work of a job begins and when all of it is done.
+//! says neither which kernel it was nor where it stood. So each lane has a word in pinned memory that
+//! the device itself writes when the work of a job is done: it was at work on the one that follows.
+//! The word is written beside the kernels, which would wait a microsecond for it between them.
 #![allow(unsafe_code)] // words that the device writes
 
 use super::{CudaError, Device, Pinned};
 use crate::kind::Waker;
 use cudarc::driver::sys;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of the job last begun, and of the one last finished.
-const WORDS: usize = 2;
 /// Jobs whose frames are remembered; more are never in flight.
 const REMEMBERED: usize = 8;
 
-/// One lane's words.
+/// What is known of one lane.
 pub(super) struct Status {
     block: String,
     /// After a fault the driver runs no more callbacks, so somebody else has to wake the block.
     pub waker: Waker,
-    words: Mutex<Pinned<u32>>,
+    /// Number of the job whose work was done last.
+    worked: Mutex<Pinned<u32>>,
+    /// Number of the job that was begun last.
+    begun: AtomicU32,
     /// Timestamps of the frames of the last jobs.
     frames: [AtomicU64; REMEMBERED],
 }
 
 impl Status {
     pub fn new(device: &Arc<Device>, block: &str, waker: Waker) -> Result<Arc<Self>, CudaError> {
-        let words = Mutex::new(Pinned::new(device, WORDS)?);
+        let worked = Mutex::new(Pinned::new(device, 1)?);
         let frames = [const { AtomicU64::new(0) }; REMEMBERED];
-        let status = Arc::new(Self { block: block.to_owned(), waker, words, frames });
+        let begun = AtomicU32::new(0);
+        let status = Arc::new(Self { block: block.to_owned(), waker, worked, begun, frames });
         device.keep_status(&status);
         Ok(status)
     }
 
-    /// Queues the note that job `number`, on the frame of this timestamp, has begun.
-    pub fn begin(
-        &self,
-        stream: sys::CUstream,
-        number: u32,
-        timestamp: u64,
-    ) -> Result<(), CudaError> {
+    /// Notes that job `number`, on the frame of this timestamp, begins.
+    pub fn begin(&self, number: u32, timestamp: u64) {
         self.frames[number as usize % REMEMBERED].store(timestamp, Ordering::Relaxed);
-        self.write(stream, 0, number)
+        self.begun.store(number, Ordering::Relaxed);
     }
 
-    /// Queues the note that job `number` is done.
-    pub fn end(&self, stream: sys::CUstream, number: u32) -> Result<(), CudaError> {
-        self.write(stream, 1, number)
-    }
-
-    fn write(&self, stream: sys::CUstream, word: usize, number: u32) -> Result<(), CudaError> {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = words.address() + (word * size_of::<u32>()) as u64;
+    /// Queues the note that the work of job `number` is done.
+    pub fn worked(&self, stream: sys::CUstream, number: u32) -> Result<(), CudaError> {
+        let at = self.worked.lock().unwrap_or_else(PoisonError::into_inner).address();
         // SAFETY: the word is pinned memory, which has one address on host and device.
         let result = unsafe { sys::cuStreamWriteValue32_v2(stream, at, number, 0) };
         CudaError::check("queueing work", result)
     }
 
-    /// The job that was begun and not finished, if there is one.
+    /// The job that was begun and whose work is not done, the first of them, if there is one.
     pub fn at_work(&self) -> Option<String> {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: both words lie in the array; the device may write them at any time.
-        let [begun, ended] = [0, 1].map(|word| unsafe { words.as_ptr().add(word).read_volatile() });
-        if begun == ended {
+        let word = self.worked.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the word is the array's; the device may write it at any time.
+        let worked = unsafe { word.as_ptr().read_volatile() };
+        if worked == self.begun.load(Ordering::Relaxed) {
             return None;
         }
-        let timestamp = self.frames[begun as usize % REMEMBERED].load(Ordering::Relaxed);
+        let number = worked.wrapping_add(1);
+        let timestamp = self.frames[number as usize % REMEMBERED].load(Ordering::Relaxed);
         Some(format!("`{}` on the frame with timestamp {timestamp}", self.block))
     }
 }

@@ -60,6 +60,7 @@ impl Running {
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
         self.lane.begin(from.timestamp)?;
+        self.lane.work()?;
         let device = self.lane.device();
         let (to, from) = match self.way {
             Transfer::Upload => {
