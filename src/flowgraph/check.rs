@@ -1,5 +1,6 @@
 //! From written-out blocks to checked ones: parameters read, ports known from source to sink.
 
+use super::document::ENTRY_KEYS;
 use super::expand::Instance;
 use super::order::Order;
 use super::pending::Pending;
@@ -97,12 +98,16 @@ fn diagnostic(kind: &KindEntry, error: &ReadError, owner: Span) -> Diagnostic {
         Problem::MissingKey(key) => format!("`{}` needs the parameter `{key}`", kind.name),
         _ => error.message.clone(),
     };
-    let help = error.help.clone().or_else(|| match error.problem {
-        Problem::MissingKey(_) | Problem::UnknownKey(_) => {
-            Some(format!("`fxgraph list {}` shows its parameters", kind.name))
+    let help = match &error.problem {
+        Problem::UnknownKey(key) if ENTRY_KEYS.contains(&key.as_str()) => {
+            Some(format!("`{key}` is a key of the block itself: it stands beside `parameters`"))
         }
-        _ => None,
-    });
+        Problem::MissingKey(_) | Problem::UnknownKey(_) => error
+            .help
+            .clone()
+            .or_else(|| Some(format!("`fxgraph list {}` shows its parameters", kind.name))),
+        _ => error.help.clone(),
+    };
     Diagnostic::error(error.code(), error.span.unwrap_or(owner), message)
         .label(error.label.clone())
         .maybe_help(help)

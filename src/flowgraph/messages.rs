@@ -20,7 +20,7 @@ const EXAMPLES: [(&str, &str); 39] = [
     ),
     (
         "E0106",
-        "flowgraph: g\nblock: {}\nblocks:\n  a:\n    kind: filter\n    input: s\n    parameter: {}\n    parameters: {tabs: 16, taps: 16}\n  s: {kind: source}\n",
+        "flowgraph: g\nblock: {}\nblocks:\n  a:\n    kind: filter\n    input: s\n    parameter: {}\n    parameters: {tabs: 16, taps: 16, implementation: cuda}\n  s: {kind: source}\n",
     ),
     (
         "E0107",
