@@ -190,7 +190,8 @@ impl<J> Lane<J> {
     /// Its slot.
     ///
     /// What is queued on [`stream`](Self::stream) from here on comes after the work of the jobs
-    /// before, but the time it takes is not the block's: copies to memory that jobs share.
+    /// before, but the time it takes is not counted: copies to memory that jobs share. Kernels come
+    /// after [`work`](Self::work).
     pub fn begin(&mut self, timestamp: u64) -> Result<usize, BlockError> {
         self.device.bind()?;
         if self.is_open {

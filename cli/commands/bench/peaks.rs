@@ -114,6 +114,7 @@ fn device_seconds(
     for _ in 0..ROUNDS {
         let before = nanoseconds.get();
         lane.begin(0)?;
+        lane.work()?;
         queue(&lane)?;
         lane.submit(())?;
         while lane.done()?.is_none() {
