@@ -4,6 +4,8 @@
 //! `cargo bench -p fxgraph --bench hop`
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+mod machine;
+
 use fxgraph::counter::Counters;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::kind::Waker;
@@ -166,21 +168,14 @@ fn best(run: impl Fn() -> Duration) -> f64 {
     (0..REPEATS).map(|_| run().as_secs_f64()).fold(f64::INFINITY, f64::min)
 }
 
-fn machine() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{}, {cores} cores", name.map_or("unknown processor", str::trim))
-}
-
 fn main() {
-    println!("machine: {}", machine());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("machine: {}, {cores} cores", machine::processor());
     println!("source, {BLOCKS} blocks, sink: {HOPS} hops; best of {REPEATS}\n");
     println!(
         "| work | frame | runs on | frames/s | ns per frame and hop | GB/s per hop | of the bare loop |"
     );
     println!("|---|---:|---|---:|---:|---:|---:|");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for (work, bytes, frames) in [
         (Work::Pass, 4096, 300_000),
         (Work::Copy, 4096, 200_000),

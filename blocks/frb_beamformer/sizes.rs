@@ -8,8 +8,10 @@ use fxgraph::{At, Axis, Band, Clock, Dtype, PortType, Refusal, ValidityType};
 const AXES: [&str; 5] = ["spectrum", "channel", "pol", "east_west", "north_south"];
 /// Types of the feeds' voltages that are read.
 const DTYPES: [Dtype; 3] = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
-/// More points or beams are a mistake.
-const MOST: usize = 1 << 16;
+/// More points are a mistake.
+const MOST_POINTS: usize = 1 << 16;
+/// More rows of beams are, too; a GPU counts so many blocks of threads in one direction.
+const MOST_ROWS: usize = 65_535;
 /// More for beams or factors is a mistake.
 const MOST_BYTES: usize = 1 << 36;
 
@@ -76,16 +78,16 @@ impl Sizes {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
         let rows = parameters.east_west.as_ref().map(|across| across.angles_degrees.len());
-        if rows.is_some_and(|rows| rows == 0 || rows > MOST) {
+        if rows.is_some_and(|rows| rows == 0 || rows > MOST_ROWS) {
             let message = "there are no such beams across the cylinders".to_owned();
-            refuse("east_west.angles_degrees", message, format!("1 to {MOST} angles"));
+            refuse("east_west.angles_degrees", message, format!("1 to {MOST_ROWS} angles"));
         }
         let points = parameters.north_south.as_ref().map(|along| along.points);
         if let Some(points) = points
-            && !(feeds..=MOST).contains(&points)
+            && !(feeds..=MOST_POINTS).contains(&points)
         {
             let message = format!("{feeds} feeds do not fit a transform of {points} points");
-            refuse("north_south.points", message, format!("{feeds} to {MOST} points"));
+            refuse("north_south.points", message, format!("{feeds} to {MOST_POINTS} points"));
         }
         let kept = parameters.clamp.as_ref().map(|clamp| clamp.beams);
         if kept.is_some_and(|kept| kept == 0 || kept > feeds) {

@@ -364,6 +364,10 @@ fn what_does_not_fit_is_refused_with_its_place() {
         ),
         (json!({"gains": [[1, 2], [3, 4]]}), "the lists of gains are [2][2]"),
         (json!({"east_west": {"angles_degrees": [91]}}), "a beam points below the horizon"),
+        (
+            json!({"east_west": {"angles_degrees": vec![0; 65_536]}}),
+            "there are no such beams across the cylinders",
+        ),
     ];
     for (parameters, message) in cases {
         assert_eq!(refused(parameters, &port), message);
