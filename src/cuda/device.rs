@@ -221,7 +221,7 @@ impl Device {
         statuses.push(Arc::downgrade(status));
     }
 
-    /// The jobs that the device had begun and not finished, in words.
+    /// The first job of each lane whose work the device had not done, in words.
     pub(super) fn at_work(&self) -> Vec<String> {
         let statuses: Vec<_> = lock(&self.statuses).iter().filter_map(Weak::upgrade).collect();
         statuses.iter().filter_map(|status| status.at_work()).collect()

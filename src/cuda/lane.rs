@@ -74,6 +74,8 @@ struct Marks {
     worked: Event,
     /// Its results are out, too.
     ended: Event,
+    /// Whether it has kernels, whose time is counted.
+    has_work: bool,
 }
 
 impl Marks {
@@ -83,6 +85,7 @@ impl Marks {
             begun: Event::timed()?,
             worked: Event::timed()?,
             ended: Event::untimed()?,
+            has_work: false,
         })
     }
 }
@@ -204,6 +207,7 @@ impl<J> Lane<J> {
         let slot = self.begun as usize % IN_FLIGHT;
         self.begun = self.begun.wrapping_add(1);
         self.stage = Stage::Begun;
+        self.marks[slot].has_work = false;
         self.status.begin(self.begun, timestamp);
         Ok(slot)
     }
@@ -222,22 +226,27 @@ impl<J> Lane<J> {
     /// What is queued from here on is the job's work: it comes after the [`tables`](Self::tables),
     /// if there are any, and after the work of the jobs before, and its time is counted.
     pub fn work(&mut self) -> Result<(), BlockError> {
-        let Marks { ready, begun, .. } = &self.marks[self.slot()];
+        self.await_tables()?;
+        let slot = self.slot();
+        self.marks[slot].has_work = true;
+        record(&self.marks[slot].begun, &self.work)?;
+        self.stage = Stage::Work;
+        Ok(())
+    }
+
+    fn await_tables(&self) -> Result<(), BlockError> {
         if self.stage == Stage::Tables {
+            let ready = &self.marks[self.slot()].ready;
             record(ready, &self.tables)?;
             follow(&self.work, ready)?;
         }
-        record(begun, &self.work)?;
-        self.stage = Stage::Work;
         Ok(())
     }
 
     /// What is queued from here on comes after the job's work, and may run while the next jobs
     /// already work: it must use nothing but memory of the job's slot, and the job's frames.
     pub fn results(&mut self) -> Result<(), BlockError> {
-        if self.stage != Stage::Work {
-            self.work()?;
-        }
+        self.await_tables()?;
         let worked = &self.marks[self.slot()].worked;
         record(worked, &self.work)?;
         follow(&self.results, worked)?;
@@ -270,7 +279,7 @@ impl<J> Lane<J> {
             return Ok(None);
         }
         let slot = self.given_back as usize % IN_FLIGHT;
-        let Marks { begun, worked, ended, .. } = &self.marks[slot];
+        let Marks { begun, worked, ended, has_work, .. } = &self.marks[slot];
         self.device.bind()?;
         // SAFETY: the event is the lane's own.
         match unsafe { result::event::query(ended.0) } {
@@ -278,8 +287,10 @@ impl<J> Lane<J> {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => return Ok(None),
             Err(error) => return Err(self.fault(CudaError::driver("a kernel")(error))),
         }
-        // SAFETY: both events are the lane's own and have happened.
-        if let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, worked.0) } {
+        if *has_work
+            // SAFETY: both events are the lane's own and have happened.
+            && let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, worked.0) }
+        {
             let nanoseconds = (f64::from(milliseconds) * 1e6) as u64;
             self.device_nanoseconds.add(nanoseconds);
             self.device_jobs.add(nanoseconds);

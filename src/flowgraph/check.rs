@@ -79,7 +79,7 @@ pub(super) fn configure(
             _ => removed.iter().any(|(_, gone)| error.span.is_some_and(|span| holds(span, *gone))),
         };
         if !is_consequence {
-            problems.push(diagnostic(kind, &error, owner));
+            problems.push(diagnostic(kind, &error, node, owner));
         }
         let Some(span) = error.span else { break };
         let Some(key) = take_away(&mut rest, span) else { break };
@@ -92,15 +92,21 @@ pub(super) fn configure(
     Err(problems)
 }
 
-fn diagnostic(kind: &KindEntry, error: &ReadError, owner: Span) -> Diagnostic {
+/// What is wrong with the `parameters` of a block.
+fn diagnostic(kind: &KindEntry, error: &ReadError, parameters: &Node, owner: Span) -> Diagnostic {
+    let is_own_key = |key: &String| {
+        let Value::Map(entries) = &parameters.value else { return false };
+        ENTRY_KEYS.contains(&key.as_str())
+            && entries.iter().any(|(own, _)| Some(own.span) == error.span)
+    };
     let message = match &error.problem {
         Problem::UnknownKey(key) => format!("`{}` has no parameter `{key}`", kind.name),
         Problem::MissingKey(key) => format!("`{}` needs the parameter `{key}`", kind.name),
         _ => error.message.clone(),
     };
     let help = match &error.problem {
-        Problem::UnknownKey(key) if ENTRY_KEYS.contains(&key.as_str()) => {
-            Some(format!("`{key}` is a key of the block itself: it stands beside `parameters`"))
+        Problem::UnknownKey(key) if is_own_key(key) => {
+            Some(format!("`{key}` is a key of the block itself: it belongs beside `parameters`"))
         }
         Problem::MissingKey(_) | Problem::UnknownKey(_) => error
             .help
