@@ -184,7 +184,7 @@ __device__ __forceinline__ void write(const Tile &tile, int job, const u8 *stage
 ///   first_spectrum, end_spectrum  spectra of the frame that are made; what is written of the others
 ///                in these heaps stays
 ///
-/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; THREADS. A block
+/// Grid BLOCKS x groups, groups >= 8 and best the number of multiprocessors; blocks of THREADS. A block
 /// works on one pair of residues, whose gains stay in the L1 cache: that is why blocks which share
 /// a multiprocessor (those `groups` apart) share the pair, too.
 extern "C" __global__ void __launch_bounds__(finish::THREADS, finish::BLOCKS)

@@ -94,7 +94,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         (4096, 64, 8),
         (8192, 64, 12),
         (16384, 16, 12),
-        (32768, 16, 20),
+        (32768, 32, 20),
     ] {
         let shape = json!({"channels": channels, "spectra_per_heap": spectra_per_heap});
         for (layout, bits, gain) in [("standard", 8, 0.25), ("k_major", 4, 0.0138)] {
@@ -153,7 +153,12 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         json!({"heaps_per_frame": 3}),
     );
     special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
-    let changed = [(1024, 64, "standard", 8), (1024, 64, "k_major", 4), (32768, 16, "k_major", 8)];
+    let changed = [
+        (1024, 64, "standard", 8),
+        (1024, 64, "k_major", 4),
+        (32768, 16, "standard", 8),
+        (32768, 16, "k_major", 8),
+    ];
     cases.extend(changed.map(|shape| changed_case(shape, device)));
     cases
 }

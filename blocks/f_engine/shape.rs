@@ -67,8 +67,7 @@ impl KernelShape {
         if !self.spectra_per_heap.is_multiple_of(HEAP_UNIT) {
             let message =
                 format!("`two_pass` cannot make heaps of {} spectra", self.spectra_per_heap);
-            let help =
-                format!("it writes {HEAP_UNIT} spectra of a channel at a time: give a multiple");
+            let help = format!("it makes them of {HEAP_UNIT} spectra each: give a multiple");
             refuse(At::Parameter("spectra_per_heap"), message, help);
         }
         if let (Some(gpu), true) = (gpu, refusals.is_empty())

@@ -43,7 +43,7 @@ impl Count {
             samples_clipped: Counter::default(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late or not at a multiple of 8 samples; look for a faulty source",
+                "input frames that were late, not at a multiple of 8 samples, or beyond all times; look for a faulty source",
             ),
         }
     }

@@ -57,7 +57,7 @@ impl Collector {
             ),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late or not at a multiple of the spectrum step; look for a faulty source",
+                "input frames that were late, not at a multiple of the spectrum step, or beyond all times; look for a faulty source",
             ),
         }
     }
