@@ -3,8 +3,9 @@
 //! An illegal access or a failed assertion ends everything on the device at once, and the driver
 //! says neither which kernel it was nor where it stood. So each lane has a word in pinned memory that
 //! the device itself writes when the work of a job is done: it was at work on the one that follows.
-//! The word is written beside the kernels, which would wait a microsecond for it between them. So a
-//! fault in the first microseconds of a job may be told with the frame before.
+//! The word is written beside the kernels, which would wait a microsecond for it between them, and
+//! behind the callback of the job before. So a fault in the first microseconds of a job, or while the
+//! host is late with that callback, may be told with a frame before.
 #![allow(unsafe_code)] // words that the device writes
 
 use super::{CudaError, Device, Pinned};
