@@ -141,7 +141,7 @@ impl Engine {
                 self.pfb.harness.send(pol, |frame| {
                     frame.fill_validity(1);
                     frame.header_mut().timestamp = self.timestamp;
-                    frame.as_mut_slice::<u8>().copy_from_slice(&self.packed);
+                    frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&self.packed);
                 });
             }
             self.timestamp += FRAME_SAMPLES as u64;

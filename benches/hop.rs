@@ -10,7 +10,7 @@ use fxgraph::counter::Counters;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::kind::Waker;
 use fxgraph::runtime::edge::Edge;
-use fxgraph::runtime::{Assembly, OnFault, Options, Part, PartOutput, Thread, start};
+use fxgraph::runtime::{Assembly, BlockEvents, OnFault, Options, Part, PartOutput, Thread, start};
 use fxgraph::{
     Axis, Block, BlockError, Clock, Dtype, Frame, Io, Next, PortType, Ports, Summary, ValidityType,
 };
@@ -58,7 +58,7 @@ impl Block for NoOp {
             let Some(mut output) = io.outputs[0].take() else { break };
             let input = io.inputs[0].pop().unwrap();
             output.header_mut().continue_from(input.header());
-            output.as_mut_slice::<u8>().copy_from_slice(input.as_slice());
+            output.as_mut_slice::<u8>().unwrap().copy_from_slice(input.as_slice().unwrap());
             io.outputs[0].push(output);
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
@@ -122,6 +122,7 @@ fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
             block,
             counters: Counters::default(),
             summary: Summary::default(),
+            events: BlockEvents::default(),
             wake: Waker::default(),
             ports: Ports {
                 inputs: inputs.iter().map(|_| port(bytes)).collect(),
@@ -155,7 +156,7 @@ fn bare_loop(work: Work, bytes: usize, frames: u64) -> Duration {
             if work == Work::Copy {
                 let mut output = pool.take().unwrap();
                 output.header_mut().continue_from(frame.header());
-                output.as_mut_slice::<u8>().copy_from_slice(frame.as_slice());
+                output.as_mut_slice::<u8>().unwrap().copy_from_slice(frame.as_slice().unwrap());
                 frame = output.freeze();
             }
             frame = black_box(frame);

@@ -65,7 +65,7 @@ pub fn drive(kind: &dyn Configured, inputs: &[PortType], frames: Vec<Vec<Plain>>
         for (i, queue) in queues.iter_mut().enumerate() {
             while let Some(plain) = queue.peek() {
                 let sent = harness.send(i, |frame| {
-                    let (header, payload) = frame.parts_mut::<u8>();
+                    let (header, payload) = frame.parts_mut::<u8>().unwrap();
                     header.timestamp = plain.timestamp;
                     header.validity.clone_from(&plain.validity);
                     header.annotations.copy_from(&plain.annotations);
@@ -89,7 +89,7 @@ pub fn drive(kind: &dyn Configured, inputs: &[PortType], frames: Vec<Vec<Plain>>
                 timestamp: header.timestamp,
                 validity: header.validity.clone(),
                 annotations: header.annotations.clone(),
-                payload: frame.as_slice::<u8>().to_vec(),
+                payload: frame.as_slice::<u8>().unwrap().to_vec(),
             });
         }
         if next == Next::Finished {

@@ -4,17 +4,51 @@
 //! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
 //! before the first piece there is neither delay nor phase.
 
-use fxgraph::Refusal;
+use crate::spead::packet::VALUE_BITS;
+use fxgraph::{Counters, Refusal};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::f64::consts::TAU;
 
-/// Largest delay rate, in seconds per second.
-pub const MAX_RATE: f64 = 2.56e-9;
-/// Largest fringe rate, in radians per second.
-pub const MAX_PHASE_RATE_RADIANS_PER_SECOND: f64 = 49.22;
+/// Largest rates of a delay model, in either direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxRates {
+    /// Of the delay, in seconds per second.
+    pub delay: f64,
+    /// Of the phase, in radians per second.
+    pub phase_radians_per_second: f64,
+}
+
+impl Default for MaxRates {
+    fn default() -> Self {
+        Self { delay: default_max_rate(), phase_radians_per_second: default_max_phase_rate() }
+    }
+}
+
+/// Largest delay rate unless the block's parameters say otherwise, in seconds per second.
+#[must_use]
+pub fn default_max_rate() -> f64 {
+    2.56e-9
+}
+
+/// Largest fringe rate unless the block's parameters say otherwise, in radians per second.
+#[must_use]
+pub fn default_max_phase_rate() -> f64 {
+    49.22
+}
+
 /// Largest delay unless the block's parameters say otherwise, in seconds.
 pub const MAX_DELAY_SECONDS: f64 = 79.53e-6;
+
+/// Shows the delay of a filter of so many taps, `step` ADC samples apart: half of its length. The timestamps of its output
+/// are those of the first sample of a window.
+pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sample_rate_hz: f64) {
+    let gauge = counters.gauge(
+        "filter_group_delay_seconds",
+        "time from the timestamp of an output to the centre of the filter's window; add up the blocks of a chain",
+    );
+    gauge.set(taps.saturating_sub(1) as f64 / 2.0 * step as f64 / adc_sample_rate_hz);
+}
 
 /// One linear piece of a delay model, as a parameter.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -42,6 +76,7 @@ impl Piece {
         parameter: &'static str,
         adc_sample_rate_hz: f64,
         max_delay_seconds: f64,
+        rates: MaxRates,
     ) -> Vec<Refusal> {
         let refuse =
             |message: String, help: String| Refusal::parameter(parameter, message).help(help);
@@ -54,22 +89,23 @@ impl Piece {
         }
         let delay_seconds = self.delay_seconds(adc_sample_rate_hz);
         let limited = [
-            ("delay", "s", delay_seconds, max_delay_seconds),
-            ("delay rate", "s/s", self.rate, MAX_RATE),
+            ("delay", "s", delay_seconds, max_delay_seconds, "max_delay_seconds"),
+            ("delay rate", "s/s", self.rate, rates.delay, "max_delay_rate"),
             (
                 "fringe rate",
                 "rad/s",
                 self.phase_rate_radians_per_second,
-                MAX_PHASE_RATE_RADIANS_PER_SECOND,
+                rates.phase_radians_per_second,
+                "max_fringe_rate_radians_per_second",
             ),
         ];
-        for (what, unit, value, limit) in limited {
+        for (what, unit, value, limit, name) in limited {
             // Written so that NaN is refused too.
             let within = value.abs() <= limit;
             if !within {
                 refusals.push(refuse(
                     format!("a {what} of {value:e} {unit} is beyond range"),
-                    format!("the range is -{limit:e} to {limit:e} {unit}"),
+                    format!("the range is -{limit:e} to {limit:e} {unit}; `{name}` sets it"),
                 ));
             }
         }
@@ -98,6 +134,18 @@ impl Piece {
         let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
         self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
     }
+}
+
+/// Timestamps on the wire.
+const TURN: u64 = 1 << VALUE_BITS;
+
+/// The timestamp `start`, given on the wire's timeline at timestamp `now` of a stream that may have
+/// started again (then its timestamps go on in the next turn of the 48 bits).
+fn in_turn_of(now: u64, start: u64) -> u64 {
+    let turned = (now - now % TURN) + start % TURN;
+    // Just before a wrap of the timestamps, not far ahead.
+    let is_past = start >= now - now % TURN || turned > now.saturating_add(TURN / 2);
+    if is_past { start } else { turned }
 }
 
 /// What the model says for one output spectrum.
@@ -161,9 +209,11 @@ impl DelayModel {
         if pieces.is_empty() {
             self.add(from, &Piece { start_samples: from, ..Piece::default() });
         }
-        let started = pieces.partition_point(|piece| piece.start_samples <= from);
+        let starts = |piece: &Piece| in_turn_of(from, piece.start_samples);
+        let started = pieces.partition_point(|piece| starts(piece) <= from);
         for piece in &pieces[started.saturating_sub(1)..] {
-            self.add(piece.start_samples.max(from), piece);
+            let start_samples = starts(piece);
+            self.add(start_samples.max(from), &Piece { start_samples, ..piece.clone() });
         }
     }
 
@@ -189,6 +239,15 @@ impl DelayModel {
         });
     }
 
+    /// All of a delay, in seconds.
+    #[must_use]
+    pub fn seconds(&self, delay: &Delay) -> f64 {
+        let subsampling = self.subsampling as f64;
+        // The rest is in samples of a real stream of the same bandwidth.
+        let fine = if self.subsampling == 1 { 1.0 } else { subsampling / 2.0 } * delay.fine_samples;
+        (delay.coarse_samples as f64 * subsampling + fine) / self.adc_sample_rate_hz
+    }
+
     /// The delay for all timestamps from `start` up to `end`, if it does not change.
     #[must_use]
     pub fn constant(&self, start: u64, end: u64) -> Option<Delay> {
@@ -212,7 +271,10 @@ impl DelayModel {
         let Some(piece) = after.checked_sub(1).map(|last| self.pieces[last]) else {
             return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
         };
-        let dt = (t - piece.start) as f64;
+        let elapsed = t - piece.start;
+        // What it was before the sender of the stream was restarted is not extrapolated.
+        let is_outdated = t / TURN != piece.start / TURN && elapsed > TURN / 4;
+        let dt = if is_outdated { 0.0 } else { elapsed as f64 };
         let delay = piece.delay_samples + piece.rate * dt;
         let subsampling = self.subsampling as f64;
         let coarse = (delay / subsampling).round_ties_even();
@@ -240,6 +302,10 @@ mod tests {
         Piece { start_samples, delay_samples: Some(delay_samples), ..Piece::default() }
     }
 
+    fn refusals(piece: &Piece, rates: MaxRates) -> usize {
+        piece.refusals("delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
+    }
+
     #[test]
     fn the_delays_of_a_frame_are_those_of_its_spectra() {
         let mut model = DelayModel::new(1e9, 1);
@@ -249,6 +315,14 @@ mod tests {
         for start in (0..700).step_by(10) {
             let expected: Vec<Delay> = (0..9).map(|n| model.at(start + 20 * n)).collect();
             assert_eq!(model.each(start, 20, 9).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn delay_of_any_subsampling_adds_up_to_the_model_in_seconds() {
+        for subsampling in [1, 8] {
+            let model = DelayModel::of(1e9, subsampling, &[piece(0, -1234.3)]);
+            assert!((model.seconds(&model.at(77)) + 1234.3e-9).abs() < 1e-18, "{subsampling}");
         }
     }
 
@@ -309,6 +383,21 @@ mod tests {
     }
 
     #[test]
+    fn model_of_a_stream_that_started_again_refers_to_its_new_timestamps() {
+        let mut model = DelayModel::of(1e9, 1, &[Piece { rate: 1e-9, ..piece(1000, 7.0) }]);
+        // The model of the timeline before holds its first value.
+        assert_eq!(model.at(TURN + 5000).coarse_samples, 7);
+        assert!(model.at(TURN + 5000).fine_samples.abs() < 1e-12);
+        model.replace(TURN + 6000, &[Piece { rate: 0.5, ..piece(5000, 3.0) }, piece(9000, 1.0)]);
+        assert_eq!(model.at(TURN + 6000).coarse_samples, 503);
+        assert_eq!(model.at(TURN + 9000).coarse_samples, 1);
+        // A wrap in between is no restart.
+        let mut model = DelayModel::new(1e9, 1);
+        model.replace(TURN + 10, &[Piece { rate: 0.5, ..piece(TURN - 10, 1.0) }]);
+        assert_eq!(model.at(TURN + 10).coarse_samples, 11);
+    }
+
+    #[test]
     fn pieces_out_of_order_are_refused() {
         let refused = |starts: &[u64]| {
             let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
@@ -354,9 +443,17 @@ mod tests {
             Piece { phase_radians: f64::INFINITY, ..Piece::default() },
         ];
         for piece in bad {
-            assert_eq!(piece.refusals("delays", 1.712e9, MAX_DELAY_SECONDS).len(), 1, "{piece:?}");
+            assert_eq!(refusals(&piece, MaxRates::default()), 1, "{piece:?}");
         }
         let good = Piece { delay_seconds: Some(-79.5e-6), rate: 2.5e-9, ..Piece::default() };
-        assert!(good.refusals("delays", 1.712e9, MAX_DELAY_SECONDS).is_empty());
+        assert_eq!(refusals(&good, MaxRates::default()), 0);
+    }
+
+    #[test]
+    fn rates_within_limits_of_their_own_are_accepted() {
+        let fast = Piece { rate: -3e-6, phase_rate_radians_per_second: 4000.0, ..Piece::default() };
+        assert_eq!(refusals(&fast, MaxRates::default()), 2);
+        assert_eq!(refusals(&fast, MaxRates { delay: 3e-6, phase_radians_per_second: 4e3 }), 0);
+        assert_eq!(refusals(&fast, MaxRates { delay: 0.0, phase_radians_per_second: 4e3 }), 1);
     }
 }

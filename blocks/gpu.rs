@@ -1,10 +1,9 @@
 //! From this crate's kernels to the framework's programs, and the tables that go with jobs.
-#![allow(unsafe_code)] // copies between arrays of the same length
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
 use fxgraph::cuda::{
-    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, Lane, Pinned, Program, Source,
+    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, InUse, Lane, Pinned, Program, Source,
 };
 use fxgraph_kernels::{HEADERS, Needs};
 use std::ops::Range;
@@ -71,15 +70,20 @@ impl<T: Pod> Table<T> {
         IN_FLIGHT * len * size_of::<T>()
     }
 
-    /// The slot's elements on the host.
-    #[must_use]
-    pub fn host(&self, slot: usize) -> &[T] {
-        &self.host[slot]
+    /// The slot's elements on the host, unless a job that is not over fetches them.
+    pub fn host(&self, slot: usize) -> Result<&[T], InUse> {
+        self.host[slot].get()
     }
 
     /// The same, to be written before they are sent.
-    pub fn host_mut(&mut self, slot: usize) -> &mut [T] {
-        &mut self.host[slot]
+    pub fn host_mut(&mut self, slot: usize) -> Result<&mut [T], InUse> {
+        self.host[slot].get_mut()
+    }
+
+    /// Elements of a slot.
+    #[must_use]
+    pub fn slot_len(&self) -> usize {
+        self.host[0].len()
     }
 
     /// Where the slot's elements are on the device.
@@ -90,29 +94,21 @@ impl<T: Pod> Table<T> {
 
     /// Queues the copy of some elements to the device.
     pub fn send<J>(
-        &self,
-        lane: &Lane<J>,
+        &mut self,
+        lane: &mut Lane<J>,
         slot: usize,
         which: Range<usize>,
     ) -> Result<(), BlockError> {
-        let (host, device) = (&self.host[slot], &self.device[slot]);
-        debug_assert!(which.end <= host.len(), "no such elements");
-        let skip = (which.start.min(host.len()) * size_of::<T>()) as u64;
-        let bytes = which.end.min(host.len()).saturating_sub(which.start) * size_of::<T>();
-        // SAFETY: both arrays have these elements, and live as long as the lane's block.
-        unsafe { lane.copy(device.address() + skip, host.address() + skip, bytes) }
+        lane.send(&mut self.host[slot], &self.device[slot], which)
     }
 
     /// Queues the copy of all elements to the host.
-    pub fn fetch<J>(&self, lane: &Lane<J>, slot: usize) -> Result<(), BlockError> {
-        let (host, device) = (&self.host[slot], &self.device[slot]);
-        // SAFETY: as above.
-        unsafe { lane.copy(host.address(), device.address(), device.bytes()) }
+    pub fn fetch<J>(&mut self, lane: &mut Lane<J>, slot: usize) -> Result<(), BlockError> {
+        lane.fetch(&self.device[slot], &mut self.host[slot])
     }
 
     /// Queues the clearing of all elements on the device.
-    pub fn clear<J>(&self, lane: &Lane<J>, slot: usize) -> Result<(), BlockError> {
-        // SAFETY: the array is as long.
-        unsafe { lane.clear(self.device[slot].address(), self.device[slot].bytes()) }
+    pub fn clear<J>(&self, lane: &mut Lane<J>, slot: usize) -> Result<(), BlockError> {
+        lane.zero(&self.device[slot])
     }
 }

@@ -157,7 +157,7 @@ fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], 
                 flags.enumerate().for_each(|(unit, flag)| {
                     *flag = u32::from(noise.wrapping_add((unit * 7 + n) as u8) > 50);
                 });
-                let bytes = frame.as_mut_slice::<u8>().iter_mut();
+                let bytes = frame.as_mut_slice::<u8>().unwrap().iter_mut();
                 bytes.enumerate().for_each(|(i, byte)| *byte = (i as u8).wrapping_mul(noise));
             });
         }

@@ -20,6 +20,9 @@ pub mod dither;
 pub mod f_engine;
 pub mod fault_injector;
 pub mod fft;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod file_parameters;
 pub mod file_sink;
 pub mod file_source;
 pub mod frb_beamformer;
@@ -40,6 +43,7 @@ pub mod image_sink;
 mod live;
 pub mod null_sink;
 pub mod null_source;
+mod pace;
 pub mod packed;
 pub mod parallel;
 pub mod pfb;

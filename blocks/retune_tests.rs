@@ -50,7 +50,7 @@ type Cut = Box<dyn Fn(&Frame) -> Vec<Spectrum> + Send>;
 /// The spectra of a heap of `pols` polarisations, \[channel\]\[spectrum\]\[pol\].
 fn spectra(pols: usize) -> Cut {
     Box::new(move |frame| {
-        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
         let unit = 2 * pols;
         let spectrum = |s: usize| {
             let rows = payload.chunks_exact(SPECTRA_PER_HEAP * unit);
@@ -68,7 +68,7 @@ fn spectra(pols: usize) -> Cut {
 /// The bits of each sample.
 fn samples(bits: usize) -> Cut {
     Box::new(move |frame| {
-        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
         let bit = |at: usize| payload[at / 8] >> (7 - at % 8) & 1;
         let sample = |n: usize| Spectrum {
             timestamp: header.timestamp + n as u64,
@@ -337,7 +337,7 @@ fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
 /// The spectra of beams, \[heap\]\[beam\]\[channel\]\[spectrum\].
 fn beam_spectra(heaps: usize, spectra: usize, step: u64) -> Cut {
     Box::new(move |frame| {
-        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
         let heap_bytes = payload.len() / heaps;
         let spectrum = |n: usize| {
             let heap = &payload[n / spectra * heap_bytes..][..heap_bytes];
@@ -388,7 +388,7 @@ fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
 /// Heaps of 256 complex samples.
 fn heaps(subsampling: u64) -> Cut {
     Box::new(move |frame| {
-        let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+        let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
         let heap = |(n, values): (usize, &[u8])| Spectrum {
             timestamp: header.timestamp + n as u64 * 256 * subsampling,
             config_id: header.config_id,
@@ -427,6 +427,35 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
 }
 
 #[test]
+fn plan_after_a_change_of_the_band_says_so_at_every_edge_behind_it() {
+    let text = "flowgraph: narrow\nblocks:\n  \
+        end: {kind: null_sink, input: heaps}\n  \
+        heaps: {kind: postproc, input: fft, parameters: {channels: 32}}\n  \
+        fft: {kind: fft, input: pfb}\n  \
+        pfb: {kind: pfb, inputs: [ddc0, ddc1], parameters: {channels: 64}}\n  \
+        ddc0: {kind: ddc, input: source, parameters: {centre_hz: 3.0e+8, decimation: 8}}\n  \
+        ddc1: {kind: ddc, input: source, parameters: {centre_hz: 3.0e+8, decimation: 8}}\n  \
+        source: {kind: null_source, parameters: {dtype: i10p, axes: [{name: sample, len: 65536}], \
+        samples_per_frame: 65536}}\n";
+    let registry = Registry::new(kinds());
+    let plan = load_text("narrow.yaml", text, &[], &registry).result.unwrap();
+    let centres = |plan: &fxgraph::flowgraph::Plan| {
+        ["ddc0", "ddc1", "pfb", "fft", "heaps"].map(|name| {
+            let block = plan.blocks.iter().find(|block| block.name == name).unwrap();
+            block.ports.outputs[0].band.unwrap().centre_hz as u64
+        })
+    };
+    assert_eq!(centres(&plan), [300_000_000; 5]);
+    // Until both polarisations have changed, spectra stay those of the band before.
+    let one = plan.with_change(&registry, "{ddc0: {centre_hz: 4.0e+8}}", 0).ok().unwrap();
+    assert_eq!(centres(&one), [400_000_000, 300_000_000, 300_000_000, 300_000_000, 300_000_000]);
+    let both = one.with_change(&registry, "{ddc1: {centre_hz: 4.0e+8}}", 0).ok().unwrap();
+    assert_eq!(centres(&both), [400_000_000; 5]);
+    let end = both.blocks.iter().find(|block| block.name == "end").unwrap();
+    assert_eq!(end.ports.inputs[0].band.unwrap().centre_hz as u64, 400_000_000);
+}
+
+#[test]
 fn gains_of_feeds_hold_from_their_spectrum_on() {
     let (spectra, step) = (64, 32);
     let text = |gains: &str| {
@@ -442,7 +471,7 @@ fn gains_of_feeds_hold_from_their_spectrum_on() {
     };
     let cut = || -> Cut {
         Box::new(move |frame| {
-            let (header, payload) = (frame.header(), frame.as_slice::<u8>());
+            let (header, payload) = (frame.header(), frame.as_slice::<u8>().unwrap());
             let rows = payload.chunks_exact(payload.len() / spectra).enumerate();
             let spectrum = |(n, row): (usize, &[u8])| Spectrum {
                 timestamp: header.timestamp + (n * step) as u64,

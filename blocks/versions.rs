@@ -1,9 +1,8 @@
 //! Tables on a device whose values change at timestamps.
-#![allow(unsafe_code)] // copies between arrays of the same length
 
 use bytemuck::Pod;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Lane, Pinned};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, InUse, Lane, Pinned};
 use fxgraph::retune::{Change, Changes, Timed};
 use std::sync::Arc;
 
@@ -43,6 +42,8 @@ pub struct Versions<T> {
     /// Places by the timestamps from which their versions hold.
     places: Timed<usize>,
     ring: Ring,
+    /// Why a version could not be written: the next job fails.
+    failed: Option<InUse>,
 }
 
 /// Which places versions are written to, one after the other and round.
@@ -96,6 +97,7 @@ impl<T: Pod> Versions<T> {
             device: on_device,
             places: Timed::new(0),
             ring: Ring::default(),
+            failed: None,
         })
     }
 
@@ -114,16 +116,25 @@ impl<T: Pod> Versions<T> {
     /// From timestamp `from` on the table holds what `write` writes.
     pub fn set(&mut self, from: u64, write: impl FnOnce(&mut [T])) {
         let place = self.ring.next();
-        write(&mut self.host[place]);
+        // A place comes round only when no job uses it any more.
+        match self.host[place].get_mut() {
+            Ok(table) => write(table),
+            Err(error) => self.failed = Some(error),
+        }
         self.places.set(from, place);
     }
 
     /// Queues the copies of what was written, as tables of the lane's job.
-    pub fn send<J>(&mut self, lane: &Lane<J>) -> Result<(), BlockError> {
+    pub fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error.into());
+        }
+        let unsent = self.ring.unsent;
         for place in self.ring.send() {
-            let (host, device) = (&self.host[place], &self.device[place]);
-            // SAFETY: the arrays are of one length, and live as long as the lane's block.
-            unsafe { lane.copy(device.address(), host.address(), device.bytes()) }?;
+            let device = &self.device[place];
+            let sent = lane.send(&mut self.host[place], device, 0..device.len());
+            // The next job sends them again.
+            sent.inspect_err(|_| self.ring.unsent = unsent)?;
         }
         Ok(())
     }

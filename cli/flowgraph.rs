@@ -2,17 +2,21 @@
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::tuning;
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
-use fxgraph::flowgraph::{Loaded, Plan, Setting, load};
+use fxgraph::flowgraph::{Loaded, MAX_BYTES, Plan, Setting, load, load_standard_input};
 use fxgraph::memory;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The file name that means standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// A flowgraph file and the parameters to change in it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
-    /// Flowgraph file
+    /// Flowgraph file; `-` reads standard input
     pub file: PathBuf,
 
     /// Changes a parameter of the flowgraph; may be given several times
@@ -40,9 +44,24 @@ pub fn style(terminal: &Terminal) -> Style {
     if terminal.coloured_notes { Style::Coloured } else { Style::Plain }
 }
 
+/// Loads the flowgraph file at `path`, or standard input for `-`, as often as it is asked for.
+pub fn load_file(path: &Path, set: &[Setting]) -> Loaded {
+    static TEXT: OnceLock<io::Result<Vec<u8>>> = OnceLock::new();
+    if path != Path::new(STANDARD_INPUT) {
+        return load(path, set, &registry());
+    }
+    let text = TEXT.get_or_init(|| {
+        let mut text = Vec::new();
+        // One byte more shows that it is too long.
+        let limited = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut text);
+        limited.map(|_| text)
+    });
+    load_standard_input(text.as_deref(), set, &registry())
+}
+
 /// Loads a flowgraph file; too little memory for it on this machine is a problem of `severity`.
 pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
-    let mut loaded = load(path, set, &registry());
+    let mut loaded = load_file(path, set);
     let Ok(plan) = &mut loaded.result else { return loaded };
     if let Some(shortage) = memory::shortage(plan) {
         plan.warnings.push(Diagnostic { severity, ..shortage });
@@ -56,13 +75,12 @@ pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
 /// The plan of a flowgraph file; warnings go to stderr. `severity` is that of a lack of memory.
 pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<Plan, Failure> {
     let Loaded { sources, result, .. } = load_here(&target.file, &target.set, severity);
-    let mut plan = result.map_err(|diagnostics| {
+    let plan = result.map_err(|diagnostics| {
         Failure::Configuration(render_all(&diagnostics, &sources, style(terminal)))
     })?;
     if !plan.warnings.is_empty() {
         terminal.note(render_all(&plan.warnings, &sources, style(terminal)).trim_end());
     }
-    plan.tuning = tuning::usual()?;
     Ok(plan)
 }
 

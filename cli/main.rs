@@ -10,8 +10,9 @@
 //! - [`assignment`]: `name=value` on the command line
 //! - [`kernel_folder`]: folders with edited kernels
 //! - [`serve`]: serving a running flowgraph over HTTP
+//! - [`heap`]: memory that goes back to the system
 //! - [`tuning`]: the file of measurements that kernels are cut by
-//! - [`signals`]: SIGINT and SIGTERM
+//! - [`signals`]: SIGINT, SIGTERM, SIGHUP and SIGXFSZ
 //! - [`failure`]: why a command did not succeed, and the exit code that says so
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
@@ -22,6 +23,7 @@ mod commands;
 mod drawing;
 mod failure;
 mod flowgraph;
+mod heap;
 mod kernel_folder;
 mod runs;
 mod serve;
@@ -63,6 +65,7 @@ fn command_line() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    heap::configure();
     let color = Color::before_parsing(std::env::args_os());
     let choice = match color {
         Color::Auto => ColorChoice::Auto,
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
     let mut terminal = Terminal::new(arguments.color);
     let result = terminal
         .start_logging(&arguments.log)
+        .and_then(|()| signals::report_file_size_limit())
         .and_then(|()| arguments.command.execute(&mut terminal));
     match result {
         Ok(()) => ExitCode::SUCCESS,

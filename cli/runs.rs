@@ -18,6 +18,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Runs under one control, one after the other.
 pub struct Runs {
     control: Control,
+    signals: Signals,
     prepared: Option<Prepared>,
     /// What ran before, for the case that what is prepared cannot be started.
     before: Option<Plan>,
@@ -32,10 +33,11 @@ pub struct Runs {
 
 impl Runs {
     /// Builds `plan`. With `is_held` it is started when that is asked for, each time that it has ended.
-    pub fn new(plan: Plan, is_held: bool) -> Result<Self, Failure> {
+    pub fn new(plan: Plan, is_held: bool, signals: &Signals) -> Result<Self, Failure> {
         let began = Instant::now();
         let name = plan.name.clone();
-        let (control, prepared) = Control::prepared(plan, registry())
+        let (control, prepared) = signals
+            .starting(|| Control::prepared(plan, registry()))?
             .map_err(|error| Failure::because(&not_started(&name), &error))?;
         if is_held {
             control.hold();
@@ -43,6 +45,7 @@ impl Runs {
         let (prepared, starting) = (Some(prepared), began.elapsed());
         Ok(Self {
             control,
+            signals: signals.clone(),
             prepared,
             before: None,
             is_over: false,
@@ -63,14 +66,10 @@ impl Runs {
     }
 
     /// Starts the next run, as soon as that is asked for; `None` if there is none.
-    pub fn next(
-        &mut self,
-        signals: &Signals,
-        terminal: &Terminal,
-    ) -> Result<Option<Running>, Failure> {
+    pub fn next(&mut self, terminal: &Terminal) -> Result<Option<Running>, Failure> {
         while !self.is_over {
             if self.waits {
-                match self.wait(signals) {
+                match self.wait() {
                     None => return Ok(None),
                     Some(Wanted::Start) => {}
                     Some(Wanted::Other(plan)) => {
@@ -82,7 +81,7 @@ impl Runs {
             let Some(prepared) = self.take_prepared(terminal)? else { continue };
             let began = Instant::now();
             let plan = self.control.plan();
-            match prepared.start(options(&plan)) {
+            match self.signals.starting(|| prepared.start(options(&plan)))? {
                 Ok(running) => {
                     self.control.note_started();
                     self.starting += began.elapsed();
@@ -105,7 +104,7 @@ impl Runs {
     /// had now, and another start may be asked for.
     fn take_prepared(&mut self, terminal: &Terminal) -> Result<Option<Prepared>, Failure> {
         if self.prepared.is_none()
-            && let Err(error) = self.try_prepare(Plan::clone(&self.control.settled_plan()))
+            && let Err(error) = self.try_prepare(Plan::clone(&self.control.settled_plan()))?
         {
             let name = not_started(&self.control.plan().name);
             if !self.is_held {
@@ -121,12 +120,12 @@ impl Runs {
 
     /// Prepares what follows a run that has ended, if something does. One that is held keeps its figures
     /// until another start is asked for.
-    pub fn ended(&mut self, signals: &Signals, terminal: &Terminal) -> Result<(), Failure> {
-        if signals.look() > 0 {
+    pub fn ended(&mut self, terminal: &Terminal) -> Result<(), Failure> {
+        if self.signals.look() > 0 {
             self.is_over = true;
             return Ok(());
         }
-        match self.control.wait_wanted(Duration::ZERO) {
+        match self.control.take_last_wanted() {
             Some(Wanted::Other(plan)) => {
                 self.waits = false;
                 self.go_over(*plan, terminal)
@@ -139,8 +138,8 @@ impl Runs {
         }
     }
 
-    fn wait(&self, signals: &Signals) -> Option<Wanted> {
-        while signals.look() == 0 {
+    fn wait(&self) -> Option<Wanted> {
+        while self.signals.look() == 0 {
             if let Some(wanted) = self.control.wait_wanted(TICK) {
                 return Some(wanted);
             }
@@ -155,7 +154,7 @@ impl Runs {
             prepared.discard();
         }
         let before = Plan::clone(&self.control.settled_plan());
-        match self.try_prepare(plan) {
+        match self.try_prepare(plan)? {
             Ok(()) => {
                 self.before = Some(before);
                 Ok(())
@@ -169,14 +168,15 @@ impl Runs {
 
     fn prepare(&mut self, plan: Plan) -> Result<(), Failure> {
         let name = plan.name.clone();
-        self.try_prepare(plan).map_err(|error| Failure::because(&not_started(&name), &error))
+        self.try_prepare(plan)?.map_err(|error| Failure::because(&not_started(&name), &error))
     }
 
-    fn try_prepare(&mut self, plan: Plan) -> Result<(), NotPrepared> {
+    /// Prepares `plan`; the outer error is that a signal came.
+    fn try_prepare(&mut self, plan: Plan) -> Result<Result<(), NotPrepared>, Failure> {
         let began = Instant::now();
-        self.prepared = Some(self.control.prepare(plan)?);
+        let prepared = self.signals.starting(|| self.control.prepare(plan))?;
         self.starting = began.elapsed();
-        Ok(())
+        Ok(prepared.map(|prepared| self.prepared = Some(prepared)))
     }
 
     fn tell(&self, why: &str, terminal: &Terminal) {

@@ -3,10 +3,11 @@
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Control;
-use fxgraph_web::{Options, Server, Tls, Token};
+use fxgraph_web::{Options, Permission, Server, Tls, Token};
 use std::error::Error;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 
 /// Where a flowgraph is served, and looked for, unless the user says otherwise.
 pub const USUAL_ADDRESS: &str = "127.0.0.1:8080";
@@ -16,9 +17,9 @@ pub const USUAL_ADDRESS: &str = "127.0.0.1:8080";
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
     /// Serves REST and a page while the flowgraph runs, on 127.0.0.1:8080 unless an address is
-    /// given; port 0 takes any free one
+    /// given; without a host (8080) only this machine can reach it; port 0 takes any free one
     #[arg(
-        long, value_name = "ADDRESS:PORT", value_parser = parse_address,
+        long, value_name = "HOST:PORT", value_parser = parse_address,
         num_args = 0..=1, default_missing_value = USUAL_ADDRESS
     )]
     listen: Option<SocketAddr>,
@@ -58,6 +59,29 @@ pub struct Serve {
     )]
     recordings_leave: u64,
 
+    /// What clients may change: live parameters only, or blocks, kinds and the flowgraph too
+    #[arg(
+        long, value_name = "live|full", requires = "listen", default_value = "full",
+        value_parser = parse_permission
+    )]
+    control: Permission,
+
+    /// Directory below which clients may name files for blocks to read and write; files that the
+    /// flowgraph names itself are always allowed
+    #[arg(
+        long, value_name = "DIR", requires = "listen",
+        conflicts_with_all = ["read_files", "write_files"]
+    )]
+    files: Option<PathBuf>,
+
+    /// The same for reading only
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    read_files: Option<PathBuf>,
+
+    /// The same for writing only
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    write_files: Option<PathBuf>,
+
     /// Lets pages of another origin ask, like https://board.example; may be given several times
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     cors_origin: Vec<String>,
@@ -77,7 +101,17 @@ impl Serve {
             terminal.note("the token crosses the network in the clear; `--tls-cert` hides it");
         }
         let cors_origins = self.cors_origin.clone();
-        let server = Server::bind(Options { listen, token, tls, cors_origins });
+        let (read_files, write_files) = (
+            self.read_files.clone().or_else(|| self.files.clone()),
+            self.write_files.clone().or_else(|| self.files.clone()),
+        );
+        let make = |folder: &Path| fs::create_dir_all(folder);
+        // One that cannot be made cannot be used, which is said then.
+        let _ = write_files.as_deref().map(make);
+        let permission = self.control;
+        let options =
+            Options { listen, token, tls, cors_origins, permission, read_files, write_files };
+        let server = Server::bind(options);
         Ok(Some(server.map_err(|error| refused(&error))?))
     }
 }
@@ -92,8 +126,41 @@ impl Serve {
     }
 }
 
+/// `text` with this machine as host if it names none: `8080` and `:8080` are `127.0.0.1:8080`.
+pub fn with_host(text: &str) -> String {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    match port.parse::<u16>() {
+        Ok(_) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
+        Err(_) => text.to_owned(),
+    }
+}
+
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "give it like 127.0.0.1:8080 or [::1]:8080".to_owned())
+    let text = with_host(text);
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let form = || "give it like 8080, localhost:8080, 192.0.2.1:8080 or [::1]:8080".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(form)?;
+    let port: u16 = port.parse().map_err(|_| form())?;
+    if host == "localhost" {
+        // The name stands for two addresses; all clients try this one.
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    if host.is_empty() || host.contains([':', '[', '/']) {
+        return Err(form());
+    }
+    let mut addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("the host `{host}` has no address: {error}"))?;
+    addresses.next().ok_or_else(|| format!("the host `{host}` has no address"))
+}
+
+fn parse_permission(text: &str) -> Result<Permission, String> {
+    [Permission::Live, Permission::Full]
+        .into_iter()
+        .find(|permission| permission.name() == text)
+        .ok_or_else(|| "give `live` or `full`".to_owned())
 }
 
 /// Bytes of `text`, in GB.
@@ -105,8 +172,24 @@ fn parse_gigabytes(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::parse_gigabytes;
+    use super::{parse_address, parse_gigabytes};
+
+    #[test]
+    fn parse_address_without_host_is_on_this_machine() {
+        for local in ["127.0.0.1:8080", "localhost:8080", ":8080", "8080"] {
+            let address = parse_address(local).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), Ok("127.0.0.1:8080"), "{local}");
+        }
+        let others = [("[::1]:80", "[::1]:80"), ("0.0.0.0:0", "0.0.0.0:0"), ("0", "127.0.0.1:0")];
+        for (text, expected) in others {
+            assert_eq!(parse_address(text).unwrap().to_string(), expected);
+        }
+        for bad in ["", ":", "localhost", "127.0.0.1", "::1:80", "65536", ":-1", "http://a:80"] {
+            assert!(parse_address(bad).unwrap_err().starts_with("give it like 8080"), "{bad}");
+        }
+    }
 
     #[test]
     fn gigabytes_are_numbers_that_a_disk_can_have() {

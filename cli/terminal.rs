@@ -52,6 +52,8 @@ pub enum Paint {
     Dim,
     /// What went well.
     Good,
+    /// What the user should know.
+    Warning,
     /// What went wrong.
     Bad,
 }
@@ -62,6 +64,7 @@ pub fn paint(coloured: bool, paint: Paint, text: &str) -> String {
         Paint::Bold => "1",
         Paint::Dim => "2",
         Paint::Good => "32",
+        Paint::Warning => "1;33",
         Paint::Bad => "1;31",
     };
     if coloured && !text.is_empty() {
@@ -135,6 +138,12 @@ impl Terminal {
         self.note(&format!("{word}: {text}"));
     }
 
+    /// What the user should know although it stops nothing.
+    pub fn warning(&self, text: &str) {
+        let word = paint(self.coloured_notes, Paint::Warning, "warning");
+        self.note(&format!("{word}: {text}"));
+    }
+
     /// A progress line, if stderr is a terminal.
     pub fn progress(&self) -> Option<ProgressLine> {
         if !io::stderr().is_terminal() {
@@ -144,6 +153,14 @@ impl Terminal {
         *PROGRESS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
         Some(ProgressLine(bar))
     }
+}
+
+/// The last line to the user of a program that ends at once: the progress line goes.
+pub fn last_note(text: &str) {
+    if let Some(bar) = PROGRESS.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        bar.finish_and_clear();
+    }
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A line on stderr that changes; gone when dropped.

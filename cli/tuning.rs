@@ -1,24 +1,30 @@
 //! The file of measurements that kernels are cut by.
 
 use crate::failure::Failure;
-use fxgraph::cuda::{Tuning, TuningError};
+use crate::terminal::Terminal;
+use fxgraph::cuda::Tuning;
+use fxgraph::runtime::with_causes;
 use std::path::Path;
 use std::sync::Arc;
 
-fn failed(error: &TuningError) -> Failure {
-    Failure::because("nothing was started", error)
-}
-
-/// What the user has measured, if anything.
-pub fn usual() -> Result<Arc<Tuning>, Failure> {
-    let Some(path) = Tuning::default_path() else { return Ok(Arc::default()) };
-    let tuning = Tuning::read(&path).map_err(|error| failed(&error))?;
-    Ok(Arc::new(tuning.unwrap_or_default()))
+/// The measurements in the user's own file, if there is one. A file that cannot be read only costs
+/// speed: the kernels run with their default launch configurations.
+pub fn usual(terminal: &Terminal) -> Arc<Tuning> {
+    match Tuning::default_path().map(|path| Tuning::read(&path)) {
+        Some(Ok(Some(tuning))) => Arc::new(tuning),
+        Some(Err(error)) => {
+            let why = with_causes(&error);
+            terminal.warning(&format!("{why}; GPU kernels run with their default configurations"));
+            Arc::default()
+        }
+        _ => Arc::default(),
+    }
 }
 
 /// The file at `path`, which has to be there.
 pub fn read(path: &Path) -> Result<Arc<Tuning>, Failure> {
-    let tuning = Tuning::read(path).map_err(|error| failed(&error))?;
+    let tuning =
+        Tuning::read(path).map_err(|error| Failure::because("nothing was started", &error))?;
     let missing = || Failure::failed(format!("there is no tuning file {}", path.display()));
     tuning.map(Arc::new).ok_or_else(missing)
 }

@@ -19,14 +19,14 @@ for x in 0 1; do
     "$fxgraph" run flowgraphs/03_x_engine.yaml --set antennas=$antennas --set adc_sample_rate_hz=$rate \
         --set channels=$channels --set substreams=2 --set substream=$x --set "in=239.102.1.$x:$port" \
         --set "visibilities=239.102.2.$x:$port" --set "beam_x=239.102.3.$((2 * x)):$port" \
-        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 >"$results/$x" &
+        --set "beam_y=239.102.3.$((2 * x + 1)):$port" --set heaps_per_dump=4 --set stop_after_senders=$antennas >"$results/$x" &
     engines+=($!)
 done
 for a in $(seq 0 $((antennas - 1))); do
     "$fxgraph" run --quiet flowgraphs/02_f_engine.yaml --set antenna="$a" --set antennas=$antennas \
         --set adc_sample_rate_hz=$rate --set channels=$channels --set gain=0.35 \
         --set "pol0=239.102.0.$((16 * a))+7:$port" --set "pol1=239.102.0.$((16 * a + 8))+7:$port" \
-        --set "out=239.102.1.0+1:$port" &
+        --set "out=239.102.1.0+1:$port" --set stop_after_senders=1 &
     engines+=($!)
 done
 trap 'kill "${engines[@]}" 2>/dev/null || true; rm -rf "$results"' EXIT

@@ -1,6 +1,6 @@
 //! What a block does while the flowgraph runs.
 
-use crate::frame::{Frame, FrameMut, Header};
+use crate::frame::{Frame, FrameMut, Header, NotOnHost};
 use crate::retune::Change;
 use crate::runtime::edge::{FrameReader, FrameWriter};
 use async_trait::async_trait;
@@ -30,6 +30,12 @@ impl BlockError {
     }
 }
 
+impl From<NotOnHost> for BlockError {
+    fn from(error: NotOnHost) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 /// What a block wants after a call of [`Block::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -56,7 +62,8 @@ pub enum Next {
 #[async_trait]
 pub trait Block: Send {
     /// Opens sockets, files and devices, on the thread that will call `work`, after every block
-    /// of the flowgraph is built and before any `work`.
+    /// of the flowgraph is built and before any `work`. A block without inputs starts after all
+    /// blocks with inputs have started.
     async fn start(&mut self) -> Result<(), BlockError> {
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Figures that blocks count while they run.
 
 use crate::device_jobs::DeviceJobs;
+use crate::real_time::RealTime;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,12 +35,50 @@ pub struct Named {
     pub counter: Counter,
 }
 
-/// The counters of one block.
+/// A value that goes up and down, shared between a block and its readers; unknown until it is set.
+#[derive(Clone, Debug)]
+pub struct Gauge(Arc<AtomicU64>);
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(f64::NAN.to_bits())))
+    }
+}
+
+impl Gauge {
+    /// Sets the value; NaN makes it unknown.
+    pub fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The value, if it is known and finite.
+    #[must_use]
+    pub fn get(&self) -> Option<f64> {
+        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|value| value.is_finite())
+    }
+}
+
+/// A gauge in the list of a block's gauges.
+#[derive(Clone, Debug)]
+pub struct NamedGauge {
+    /// Quantity with its unit: `digitiser_level_dbfs`, `last_received_timestamp`, ...
+    pub name: &'static str,
+    /// What it measures and what to do about it.
+    pub help: &'static str,
+    /// Name and value of the label that tells several gauges of one name apart: `input`, `0`.
+    pub label: Option<(&'static str, String)>,
+    /// The value.
+    pub gauge: Gauge,
+}
+
+/// The counters and gauges of one block.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     named: Arc<Mutex<Vec<Named>>>,
+    gauges: Arc<Mutex<Vec<NamedGauge>>>,
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
+    real_time: RealTime,
 }
 
 impl Counters {
@@ -68,6 +107,12 @@ impl Counters {
         &self.device_jobs
     }
 
+    /// What time the timestamps of a source stand for.
+    #[must_use]
+    pub fn real_time(&self) -> &RealTime {
+        &self.real_time
+    }
+
     fn register(&self, name: &'static str, help: &'static str, is_loss: bool) -> Counter {
         let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.iter().find(|known| known.name == name) {
@@ -78,9 +123,67 @@ impl Counters {
         counter
     }
 
+    /// A new gauge; the same one again if the block is rebuilt.
+    #[must_use]
+    pub fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
+        self.register_gauge(name, help, None)
+    }
+
+    /// A new gauge that `label` tells apart from others of its name, for example `("input", "0")`; the
+    /// same one again if the block is rebuilt. All gauges of a name have the same label name.
+    #[must_use]
+    pub fn gauge_of(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        value: impl Into<String>,
+    ) -> Gauge {
+        self.register_gauge(name, help, Some((label, value.into())))
+    }
+
+    fn register_gauge(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: Option<(&'static str, String)>,
+    ) -> Gauge {
+        let mut all = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.iter().find(|known| known.name == name && known.label == label) {
+            return known.gauge.clone();
+        }
+        let gauge = Gauge::default();
+        all.push(NamedGauge { name, help, label, gauge: gauge.clone() });
+        gauge
+    }
+
+    /// All gauges in the order they were made.
+    #[must_use]
+    pub fn gauges(&self) -> Vec<NamedGauge> {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// All counters in the order they were made.
     #[must_use]
     pub fn list(&self) -> Vec<Named> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauge_is_unknown_until_set_and_kept_when_registered_twice() {
+        let counters = Counters::default();
+        let gauge = counters.gauge_of("level_dbfs", "", "input", "1");
+        assert_eq!(gauge.get(), None);
+        gauge.set(-20.5);
+        assert_eq!(counters.gauge_of("level_dbfs", "", "input", "1").get(), Some(-20.5));
+        assert_eq!(counters.gauge_of("level_dbfs", "", "input", "0").get(), None);
+        assert_eq!(counters.gauges().len(), 2);
+        gauge.set(f64::NAN);
+        assert_eq!(gauge.get(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Elements of a frame as complex numbers, with the validity of each.
 
-use crate::{Dtype, Frame, PortType};
+use crate::{Dtype, Frame, NotOnHost, PortType};
 use bytemuck::AnyBitPattern;
 use half::f16;
 use num_complex::Complex;
@@ -82,8 +82,13 @@ impl Elements {
     }
 
     /// Calls `see` with the index and value of every element to which something contributed.
-    pub fn valid(&self, frame: &Frame, see: impl FnMut(&[usize], Complex<f64>)) {
-        self.picked(frame.as_slice(), &frame.header().validity, &self.all(), see);
+    pub fn valid(
+        &self,
+        frame: &Frame,
+        see: impl FnMut(&[usize], Complex<f64>),
+    ) -> Result<(), NotOnHost> {
+        self.picked(frame.as_slice()?, &frame.header().validity, &self.all(), see);
+        Ok(())
     }
 
     /// Calls `see` with the values in two payloads of every element to which something contributed,
@@ -219,9 +224,10 @@ mod tests {
         let pool = Pool::new(&HostAllocator, 1, 4, 2).unwrap();
         let mut frame = pool.take().unwrap();
         frame.header_mut().validity.copy_from_slice(&[0, 1]);
-        frame.as_mut_slice::<u8>().copy_from_slice(&[0, 0, 0x7f, 0x91]);
+        frame.as_mut_slice::<u8>().unwrap().copy_from_slice(&[0, 0, 0x7f, 0x91]);
         let mut seen = Vec::new();
-        Elements::new(&port).valid(&frame, |index, value| seen.push((index.to_vec(), value)));
+        let see = |index: &[usize], value| seen.push((index.to_vec(), value));
+        Elements::new(&port).valid(&frame, see).unwrap();
         let expected =
             [(vec![1, 0], Complex::new(7.0, -1.0)), (vec![1, 1], Complex::new(-7.0, 1.0))];
         assert_eq!(seen, expected);

@@ -150,6 +150,14 @@ impl Pool {
     }
 }
 
+/// The payload of a frame lies in the memory of a device, where the host cannot read or write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload of the frame is in device memory, and the block runs on the CPU")]
+pub struct NotOnHost;
+
+/// Why a block on the CPU may `expect` its frames in host memory.
+pub const ON_HOST: &str = "the plan gives blocks on the CPU frames in host memory";
+
 /// A frame that readers share. Read-only.
 pub struct Frame {
     /// `None` only while dropping.
@@ -182,15 +190,14 @@ impl Frame {
         &self.slot().storage
     }
 
-    /// The payload as `T`s. Empty if it is not in host memory.
-    #[must_use]
-    pub fn as_slice<T: AnyBitPattern>(&self) -> &[T] {
+    /// The payload as `T`s, if it is in host memory.
+    pub fn as_slice<T: AnyBitPattern>(&self) -> Result<&[T], NotOnHost> {
         match &self.slot().storage {
             Storage::Host(words) => {
                 let bytes: &[u8] = bytemuck::cast_slice(words.words());
-                whole_elements(&bytes[..self.home.frame_bytes])
+                Ok(whole_elements(&bytes[..self.home.frame_bytes]))
             }
-            Storage::Device(_) => &[],
+            Storage::Device(_) => Err(NotOnHost),
         }
     }
 }
@@ -211,13 +218,15 @@ impl FrameMut {
         self.0.slot.as_mut().expect("a frame has its slot until it is dropped")
     }
 
-    /// The payload as `T`s, to fill in. Empty if it is not in host memory.
-    pub fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
-        self.parts_mut().1
+    /// The payload as `T`s, to fill in, if it is in host memory.
+    pub fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> Result<&mut [T], NotOnHost> {
+        Ok(self.parts_mut()?.1)
     }
 
-    /// Header and payload at once.
-    pub fn parts_mut<T: AnyBitPattern + NoUninit>(&mut self) -> (&mut Header, &mut [T]) {
+    /// Header and payload at once, if the payload is in host memory.
+    pub fn parts_mut<T: AnyBitPattern + NoUninit>(
+        &mut self,
+    ) -> Result<(&mut Header, &mut [T]), NotOnHost> {
         let frame_bytes = self.0.home.frame_bytes;
         let slot = self.slot_mut();
         let payload = match &mut slot.storage {
@@ -226,9 +235,9 @@ impl FrameMut {
                 let whole = frame_bytes / size_of::<T>() * size_of::<T>();
                 bytemuck::cast_slice_mut(&mut bytes[..whole])
             }
-            Storage::Device(_) => &mut [],
+            Storage::Device(_) => return Err(NotOnHost),
         };
-        (&mut slot.header, payload)
+        Ok((&mut slot.header, payload))
     }
 
     /// Marks every validity unit with `count`.
@@ -301,7 +310,7 @@ mod tests {
     #[test]
     fn the_buffer_that_came_home_last_goes_out_first() {
         let pool = Pool::new(&HostAllocator, 3, 64, 0).unwrap();
-        let address = |frame: &FrameMut| frame.as_slice::<u8>().as_ptr();
+        let address = |frame: &FrameMut| frame.as_slice::<u8>().unwrap().as_ptr();
         let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
         let last_home = address(&first);
         drop(second);
@@ -331,14 +340,41 @@ mod tests {
         let frame = FrameMut::try_from(frame).err().unwrap();
         drop(reader);
         let mut frame = FrameMut::try_from(frame).ok().unwrap();
-        frame.as_mut_slice::<u8>()[0] = 1;
+        frame.as_mut_slice::<u8>().unwrap()[0] = 1;
+    }
+
+    /// Storage that only a device reaches.
+    struct Elsewhere;
+
+    impl DeviceBuffer for Elsewhere {
+        fn len_bytes(&self) -> usize {
+            64
+        }
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+    }
+
+    impl Allocator for Elsewhere {
+        fn allocate(&self, _: usize) -> Result<Storage, OutOfMemory> {
+            Ok(Storage::Device(Box::new(Self)))
+        }
+    }
+
+    #[test]
+    fn payload_in_device_memory_is_an_error_not_an_empty_slice() {
+        let pool = Pool::new(&Elsewhere, 1, 64, 1).unwrap();
+        let mut frame = pool.take().unwrap();
+        assert_eq!(frame.as_slice::<u8>(), Err(NotOnHost));
+        assert_eq!(frame.as_mut_slice::<u8>(), Err(NotOnHost));
+        assert!(frame.parts_mut::<u8>().is_err());
     }
 
     #[test]
     fn payloads_are_seen_as_any_element_type() {
         let pool = Pool::new(&HostAllocator, 1, 10, 0).unwrap();
         let mut frame = pool.take().unwrap();
-        assert_eq!(frame.as_mut_slice::<u8>().len(), 10);
-        assert_eq!(frame.as_slice::<f32>().len(), 2);
+        assert_eq!(frame.as_mut_slice::<u8>().unwrap().len(), 10);
+        assert_eq!(frame.as_slice::<f32>().unwrap().len(), 2);
     }
 }

@@ -10,7 +10,7 @@ pub use registry::{Configure, KindEntry, Registry};
 use crate::block::{Block, BlockError};
 use crate::cuda;
 use crate::diagnostic::codes;
-use crate::port::PortType;
+use crate::port::{Clock, PortType};
 use crate::retune::LiveValue;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -93,7 +93,7 @@ impl Refusal {
             code,
             message: message.into(),
             at,
-            label: "refused here".to_owned(),
+            label: "invalid".to_owned(),
             notes: Vec::new(),
             help: None,
         }
@@ -163,6 +163,13 @@ pub struct Ports {
     pub inputs: Vec<PortType>,
     /// What each output carries.
     pub outputs: Vec<PortType>,
+}
+
+impl Ports {
+    /// The clock whose timestamps live updates of the block have.
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.outputs.first().or(self.inputs.first()).map(|port| &port.clock)
+    }
 }
 
 /// One form of a kind that `implementation:` selects.

@@ -11,16 +11,20 @@
 //! - [`kind`]: what can be said of a block before it runs; the registry
 //! - [`retune`]: parameters that change while a block runs
 //! - [`counter`], [`summary`]: what blocks count, and what they say at the end
+//! - [`real_time`]: what time a source's timestamps stand for
 //! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
 //! - [`npy`]: frames as NumPy's arrays
 //! - [`diagnostic`]: errors that point at the line
 //! - [`flowgraph`]: the YAML, from text to plan
+//! - [`access`]: files that parameters name, and which of them clients may name
 //! - [`elements`], [`difference`]: elements of frames as numbers; how far two streams are apart
 //! - [`recording`]: frames in files, with a memory of those before
+//! - [`files`]: regular files, read without waiting and up to a limit
 //! - [`memory`]: how much memory there is
 //! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
 
+pub mod access;
 pub mod block;
 pub mod control;
 pub mod counter;
@@ -31,24 +35,28 @@ pub mod diagnostic;
 pub mod difference;
 pub mod dtype;
 pub mod elements;
+pub mod files;
 pub mod flowgraph;
 pub mod frame;
 pub mod kind;
 pub mod memory;
 pub mod npy;
 pub mod port;
+pub mod real_time;
 pub mod recording;
 pub mod retune;
 pub mod runtime;
+mod steps;
 pub mod summary;
+mod sync;
 
 pub use async_trait::async_trait;
 pub use block::{Block, BlockError, Input, Io, Next, Output};
 pub use control::Control;
-pub use counter::{Counter, Counters};
+pub use counter::{Counter, Counters, Gauge};
 pub use device::DeviceName;
 pub use dtype::Dtype;
-pub use frame::{Frame, FrameMut, Header};
+pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
 pub use kind::{
     At, CPU, Configured, Env, Implementation, Kind, KindEntry, PortNames, PortPool, Ports, Refusal,
     Registry, Resources,

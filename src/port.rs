@@ -76,6 +76,13 @@ impl Clock {
     pub fn frames_per_second(&self) -> f64 {
         self.adc_sample_rate_hz / self.samples_per_frame as f64
     }
+
+    /// Whether timestamps of both mean the same time.
+    pub(crate) fn counts_alike(&self, other: &Self) -> bool {
+        let timeline =
+            |clock: &Self| [clock.adc_sample_rate_hz, clock.sync_time_seconds].map(f64::to_bits);
+        timeline(self) == timeline(other)
+    }
 }
 
 /// The part of the band that a `channel` axis covers.
@@ -195,6 +202,17 @@ impl PortType {
             let channels = self.axis_len("channel").unwrap_or(1);
             self.band.and_then(|band| band.impossible(channels))
         }
+    }
+
+    /// Whether a block that was built for this stream can read `other`: all is the same but the frequency at the centre
+    /// of the band, which a live parameter may change.
+    #[must_use]
+    pub fn is_read_like(&self, other: &Self) -> bool {
+        let mut other = other.clone();
+        if let (Some(band), Some(other)) = (self.band, &mut other.band) {
+            other.centre_hz = band.centre_hz;
+        }
+        *self == other
     }
 
     /// Length of the axis `name`, if the payload has it.

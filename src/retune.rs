@@ -5,8 +5,10 @@
 //! is decided, and every block goes over to its values at that timestamp. [`Changes`] keeps what a
 //! block was offered until then; [`Timed`] is a value that changes, also within a frame.
 
+mod configurations;
 mod moment;
 
+pub(crate) use configurations::{ConfigChange, Configurations, Heard};
 pub(crate) use moment::{Known, Undecided, When};
 
 use crate::block::BlockError;
@@ -26,6 +28,7 @@ pub(crate) const MAX_QUEUED: usize = 256;
 pub struct Change {
     when: When,
     values: Vec<(&'static str, LiveValue)>,
+    begun: u64,
 }
 
 impl Change {
@@ -36,36 +39,23 @@ impl Change {
         value.downcast_ref()
     }
 
+    /// Everything before this timestamp was worked on by other blocks in the place of this one: before a
+    /// fault that the place survived, or a swap.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// The same change for a block in whose place others have begun to work on everything before
+    /// timestamp `begun`.
+    pub(crate) fn behind(self, begun: u64) -> Self {
+        Self { begun, ..self }
+    }
+
     /// Names of the parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
         self.values.iter().map(|(parameter, _)| *parameter)
     }
-}
-
-/// The new `config_id` of a block's frames, from the first one that starts at the moment or later.
-#[derive(Clone)]
-pub(crate) struct ConfigChange {
-    when: When,
-    config_id: u64,
-}
-
-impl ConfigChange {
-    /// Whether it has come for a frame that starts at `timestamp`.
-    pub fn at(&self, timestamp: u64) -> Coming {
-        match self.when.begin(0) {
-            Known::From(at) if at <= timestamp => Coming::Now(self.config_id),
-            Known::From(_) | Known::Open => Coming::Later,
-            Known::Never => Coming::Never,
-        }
-    }
-}
-
-/// Whether a change of `config_id` has come.
-pub(crate) enum Coming {
-    /// Frames carry this one now.
-    Now(u64),
-    Later,
-    Never,
 }
 
 struct Queued<V> {
@@ -95,8 +85,9 @@ impl<V: 'static> Changes<V> {
     /// Keeps `change` for its moment: what [`Block::retune`](crate::Block::retune) does. Refused if
     /// too much is kept already.
     pub fn offer(&mut self, change: Change) -> Result<(), BlockError> {
-        self.queued.retain(|queued| queued.when.known() != Known::Never);
-        let Change { when, values } = change;
+        // A block to which no frame comes keeps no more than what still has something to say.
+        self.hear();
+        let Change { when, values, begun } = change;
         if self.queued.len() + values.len() > MAX_QUEUED {
             let text = format!("it keeps {} values for later already", self.queued.len());
             return Err(BlockError::new(text));
@@ -109,6 +100,8 @@ impl<V: 'static> Changes<V> {
             };
             typed.push(Queued { when: when.clone(), from: None, parameter, value: *value });
         }
+        // A block that was made anew has begun nothing, but its place has.
+        self.begun = self.begun.max(begun);
         when.begin(self.begun);
         self.queued.append(&mut typed);
         Ok(())
@@ -256,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_a_rebuilt_block_lie_behind_what_its_place_has_begun() {
+        let (moment, late) = (Undecided::new(), Undecided::new());
+        let mut rebuilt = Changes::<i32>::default();
+        rebuilt.offer(change(&moment, "gain", 1).behind(700)).unwrap();
+        assert_eq!(moment.decide(0), 700);
+        rebuilt.offer(change(&late, "gain", 2).behind(700)).unwrap();
+        assert_eq!(late.decide(300), 700);
+        assert_eq!(rebuilt.begin(700, 100).collect::<Vec<_>>(), [(700, 2)]);
+    }
+
+    #[test]
     fn what_is_given_up_never_takes_effect() {
         let moment = Undecided::new();
         let mut changes = Changes::<i32>::default();
@@ -280,6 +284,18 @@ mod tests {
             assert_eq!(moment.decide(at), at);
         }
         assert_eq!(begin(&mut changes, 1000), [(100, 1), (200, 5), (300, 3)]);
+    }
+
+    #[test]
+    fn idle_block_keeps_the_last_value_of_many() {
+        let mut changes = Changes::<i32>::default();
+        for value in 0..3 * MAX_QUEUED as i32 {
+            let moment = Undecided::new();
+            changes.offer(change(&moment, "gain", value)).unwrap();
+            moment.decide(0);
+        }
+        assert!(changes.queued.len() <= 2);
+        assert_eq!(begin(&mut changes, 1), [(0, 3 * MAX_QUEUED as i32 - 1)]);
     }
 
     #[test]

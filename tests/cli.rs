@@ -5,10 +5,9 @@
 mod http;
 
 use http::Program;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 const ENDLESS: &str = "flowgraph: endless
 blocks:
@@ -99,7 +98,7 @@ fn every_command_that_reads_a_flowgraph_writes_its_result() {
     let plan = run(&["plan", "demo.yaml", "--json"], folder.path());
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
     assert_eq!(plan["edges"][0]["frame_bytes"], 4 * 4096);
-    assert!(stdout(&run(&["plan", "demo.yaml"], folder.path())).contains("memory at most"));
+    assert!(stdout(&run(&["plan", "demo.yaml"], folder.path())).contains("\nmemory "));
     for (format, word) in [("mermaid", "flowchart"), ("dot", "digraph"), ("json", "{")] {
         let drawn = run(&["graph", "demo.yaml", "--format", format], folder.path());
         assert!(stdout(&drawn).starts_with(word), "{format}");
@@ -216,12 +215,14 @@ fn a_pipe_is_no_flowgraph() {
     pipe(folder.path());
     let output = run(&["validate", "pipe"], folder.path());
     assert_eq!(output.status.code(), Some(78));
-    assert!(stderr(&output).contains("it is not a file"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it is not a regular file"), "{}", stderr(&output));
 }
 
 #[test]
-fn a_block_that_holds_on_in_its_start_cannot_keep_the_program_from_ending() {
-    let text = "flowgraph: stuck
+fn file_source_of_a_pipe_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    pipe(folder.path());
+    let text = "flowgraph: piped
 blocks:
   source:
     kind: file_source
@@ -230,19 +231,55 @@ blocks:
       raw: {dtype: i8, axes: [{name: sample, len: 64}], samples_per_frame: 64}
   sink: {kind: null_sink, input: source}
 ";
+    std::fs::write(folder.path().join("piped.yaml"), text).unwrap();
+    let output = run(&["run", "piped.yaml"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("it is not a regular file"), "{}", stderr(&output));
+}
+
+#[test]
+fn validate_reads_standard_input() {
+    let folder = generated();
+    let piped = |arguments: &[&str], text: &[u8]| {
+        let mut command = fxgraph();
+        let command = command.args(arguments).current_dir(folder.path()).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A program that has read enough may close its end.
+        let _ = child.stdin.take().unwrap().write_all(text);
+        child.wait_with_output().unwrap()
+    };
+    let text = std::fs::read(folder.path().join("demo.yaml")).unwrap();
+    assert_eq!(stdout(&piped(&["validate", "-"], &text)), "ok -\n");
+    for command in ["run", "plan", "graph", "test"] {
+        let output = piped(&[command, "-"], &text);
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+    }
+    let refused = |text: &[u8], why: &str| {
+        let output = piped(&["validate", "-"], text);
+        assert_eq!(output.status.code(), Some(78));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    refused(b"flowgraph: x\nbloks: {}\n", "--> standard input:2:1");
+    refused(b"\xff", "cannot read `standard input`: it is not text in UTF-8");
+    refused(&vec![b' '; 3 << 20], "it has more bytes than the limit of 1048576");
+}
+
+#[test]
+fn signal_during_a_long_start_ends_the_program() {
+    // Opening a pipe waits for whoever writes to it.
+    let text = "flowgraph: stuck
+blocks:
+  source: {kind: spead_source, parameters: {stream: digitiser, pcap: pipe, adc_sample_rate_hz: 1.0e+6}}
+  sink: {kind: null_sink, input: source}
+";
     let folder = tempfile::tempdir().unwrap();
     pipe(folder.path());
-    let mut program = Program::start(folder.path(), text, &[]);
+    let program = Program::start(folder.path(), text, &[]);
     program.wait("starting");
-    let mut signals = 0;
-    while program.child.try_wait().unwrap().is_none() {
-        assert!(signals < 100, "it does not end");
-        program.signal("-INT");
-        signals += 1;
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    assert!(signals >= 2, "the first signal lets it drain");
-    assert_eq!(program.child.wait().unwrap().code(), Some(130));
+    program.signal("-INT");
+    let output = program.end();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(stderr(&output), "interrupted before the flowgraph had started\n");
 }
 
 #[test]
@@ -347,7 +384,7 @@ fn two_sinks_on_one_file_are_refused() {
 #[test]
 fn a_signal_drains_and_the_results_are_still_written() {
     let folder = tempfile::tempdir().unwrap();
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let program = Program::running(folder.path(), ENDLESS, &[]);
         program.signal(signal);
         let output = program.end();
@@ -372,6 +409,67 @@ blocks:
 ";
 
 #[test]
+fn run_under_nohup_outlives_its_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
+    let script = format!(
+        "trap '' HUP; '{}' run endless.yaml --duration 60s --json & sleep 1; kill -HUP $!; sleep 1; \
+         kill -0 $! || exit 3; kill -INT $!; wait $!",
+        env!("CARGO_BIN_EXE_fxgraph")
+    );
+    let mut command = Command::new("bash");
+    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn file_beyond_the_size_limit_fails_its_block_and_stays_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "flowgraph: large
+parameters: {frames: 100}
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: i8, axes: [{name: sample, len: 65536}], samples_per_frame: 65536, frames: '${frames}'}
+  out: {kind: file_sink, input: source, parameters: {path: large.npy}}
+";
+    std::fs::write(folder.path().join("large.yaml"), text).unwrap();
+    let script =
+        format!("ulimit -f 962; exec '{}' run -q large.yaml", env!("CARGO_BIN_EXE_fxgraph"));
+    let mut command = Command::new("bash");
+    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let expected = "error: `out` failed: cannot write large.npy: the file exceeds the limit on the size of files (`ulimit -f`)\n";
+    assert_eq!(stderr(&output), expected);
+    // An archive is put together by a library that writes what it has to say itself.
+    std::fs::write(folder.path().join("archive.yaml"), text.replace("large.npy", "large.npz"))
+        .unwrap();
+    let mut command = Command::new("bash");
+    let script = script.replace("large.yaml", "archive.yaml --set frames=15");
+    let output = command.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    let expected = "error: `out` failed: cannot write large.npz: the file exceeds the limit on the size of files (`ulimit -f`); the arrays are still in large.npz.parts\n";
+    assert_eq!(stderr(&output), expected);
+    let side = std::fs::read(folder.path().join("large.npy.json")).unwrap();
+    let side: serde_json::Value = serde_json::from_slice(&side).unwrap();
+    assert_eq!((&side["complete"], &side["frames"]), (&false.into(), &15.into()));
+    let again = text.replace("null_source", "file_source").replace("out", "again");
+    let parameters = again.find("{dtype").unwrap()..again.find("frames}'}").unwrap() + 9;
+    let again = again.replace(&again[parameters].to_owned(), "{path: large.npy}");
+    std::fs::write(folder.path().join("again.yaml"), again).unwrap();
+    let played = run(&["run", "again.yaml"], folder.path());
+    let said = stderr(&played);
+    assert!(played.status.success(), "{said}");
+    assert!(
+        said.contains("warning: `source`: large.npy was not finished: frames after the 15"),
+        "{said}"
+    );
+    assert!(
+        said.contains("warning: `again`: large.npy exists, recording to large_2.npy"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_second_signal_does_not_wait_for_what_is_queued() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SLOW, &[]);
@@ -380,7 +478,7 @@ fn a_second_signal_does_not_wait_for_what_is_queued() {
     program.signal("-INT");
     let output = program.end();
     assert_eq!(output.status.code(), Some(130), "frames were dropped");
-    assert!(stderr(&output).contains("once more stops at once"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("press Ctrl-C again to abort"), "{}", stderr(&output));
     assert!(stdout(&output).contains("spead_sink"), "the results are still written");
 }
 
@@ -471,6 +569,31 @@ fn what_a_form_for_a_gpu_cannot_do_is_refused_at_the_line() {
     std::fs::write(folder.path().join("forms.yaml"), on_cpu).unwrap();
     let output = run(&["validate", "forms.yaml"], folder.path());
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn default_tuning_file_that_cannot_be_read_is_a_warning() {
+    let folder = generated();
+    let configuration = folder.path().join("fxgraph");
+    std::fs::create_dir(&configuration).unwrap();
+    let file = configuration.join("tuning.json");
+    let run = || {
+        let mut command = fxgraph();
+        let command = command.args(["run", "-q", "demo.yaml"]).current_dir(folder.path());
+        let output = command.env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert_eq!(run(), "");
+    std::fs::write(&file, "[1]").unwrap();
+    let said = run();
+    assert!(said.starts_with("warning: ") && said.contains("is not a tuning file"), "{said}");
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert!(run().contains("tuning.json cannot be read: it is not a regular file"));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    assert!(run().contains("tuning.json cannot be read: it is not a regular file"));
 }
 
 #[test]

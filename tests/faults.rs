@@ -91,6 +91,33 @@ fn a_fault_that_is_survived_shows_with_its_cause() {
 }
 
 #[test]
+fn patch_right_after_a_survived_fault_is_carried_out_at_its_timestamp() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), &drilled("restart"), &[]);
+    let restarted = || {
+        let events = program.get("/api/v1/events").json();
+        let events = events["events"].as_array().unwrap().clone();
+        let told = events.into_iter().filter(|event| event["kind"] == "restarted");
+        told.map(|event| event["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut passed = 0;
+    // It survives as many faults within a minute.
+    for round in 0..5 {
+        let answer = patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "error"}}"#);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let at = answer.json()["effective_timestamp"].as_u64().unwrap();
+        assert!(round == 0 || at > passed, "{at} is not after the fault at {passed}");
+        let mut told = restarted();
+        while told.len() <= round {
+            told = restarted();
+        }
+        passed = told[round].rsplit_once(' ').unwrap().1.parse().unwrap();
+        assert!(passed >= at, "the fault at {passed} came before {at}");
+    }
+    stop(program);
+}
+
+#[test]
 fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     // Held, it can still be asked when it has ended.

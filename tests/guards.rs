@@ -1,11 +1,14 @@
 //! Who is let in, and what clients cannot do.
 
-use super::http::{self, Program, connect};
-use super::{ENDLESS, python, stop};
+use super::http::{self, FILTERED, Program, Response, connect};
+use super::{ENDLESS, TUNABLE, python, stop};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn slow_clients_are_shown_the_door_and_others_are_answered() {
@@ -21,6 +24,255 @@ fn slow_clients_are_shown_the_door_and_others_are_answered() {
     // The connection ends without an answer, or with one that says that it took too long.
     slow[0].read_to_end(&mut said).unwrap();
     assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 408"), "{said:?}");
+    stop(program);
+}
+
+#[test]
+fn idle_connections_keep_no_client_with_a_token_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = "f2c1a97be0d94c55";
+    fs::write(folder.path().join("token"), token).unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    let (address, stop) = (program.address, AtomicBool::new(false));
+    let bearer = format!("Bearer {token}");
+    let with = [("Authorization", bearer.as_str())];
+    let worst = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                // Never a byte, and a new one for each that the server ends.
+                let mut idle = std::collections::VecDeque::new();
+                while !stop.load(Ordering::Relaxed) {
+                    idle.extend(TcpStream::connect(address));
+                    if idle.len() > 150 {
+                        idle.pop_front();
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let ask = |_| {
+            let began = Instant::now();
+            let answer = http::request(address, "GET", "/api/v1/health", &with, b"");
+            assert_eq!(answer.status, 200, "{answer:?}");
+            began.elapsed()
+        };
+        let mut times: Vec<Duration> = (0..40).map(ask).collect();
+        stop.store(true, Ordering::Relaxed);
+        times.sort();
+        times[20]
+    });
+    // Behind the idle ones it would be the time that the server waits for a first byte.
+    assert!(worst < Duration::from_secs(2), "{worst:?}");
+    let mut silent = connect(program.address);
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0, "a connection without a byte ends");
+    assert_eq!(http::request(address, "POST", "/api/v1/flowgraph/stop", &with, b"").status, 202);
+    assert!(program.end().status.success());
+}
+
+#[test]
+fn requests_without_the_token_use_up_no_requests_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = "f2c1a97be0d94c55";
+    fs::write(folder.path().join("token"), token).unwrap();
+    let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
+    let bearer = format!("Bearer {token}");
+    let with = [("Authorization", bearer.as_str())];
+    let one = "GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n";
+    let mut flood = connect(program.address);
+    let all = format!("{one}\r\n").repeat(2000) + one + "Connection: close\r\n\r\n";
+    let mut sender = flood.try_clone().unwrap();
+    let sending = std::thread::spawn(move || sender.write_all(all.as_bytes()));
+    let mut answers = String::new();
+    flood.read_to_string(&mut answers).unwrap();
+    sending.join().unwrap().unwrap();
+    assert!(answers.contains("HTTP/1.1 429 "));
+    let stop = http::request(program.address, "POST", "/api/v1/flowgraph/stop", &with, b"");
+    assert_eq!(stop.status, 202, "{stop:?}");
+    assert!(program.end().status.success());
+}
+
+#[test]
+fn requests_of_other_sites_and_malformed_ones_are_answered_with_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), ENDLESS, &[]);
+    let path = "/api/v1/blocks/source/outputs/output/stream";
+    let image = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
+    http::request(program.address, "GET", path, &image, b"").problem(403);
+    for path in ["/", "/docs/", "/api/v1/health", "/api/v1/none", "/metrics"] {
+        let answer = program.get(path);
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
+    }
+    for path in ["/", "/docs/", "/docs/swagger-ui-bundle.js"] {
+        let policy = program.get(path).header("content-security-policy").unwrap_or("").to_owned();
+        assert!(policy.contains("script-src 'self';"), "{path}: {policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+    }
+    let long = "x".repeat(70_000);
+    let raw = [
+        (
+            400,
+            "GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n".to_owned(),
+        ),
+        (400, "GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/1.1\r\nHost localhost\r\n\r\n".to_owned()),
+        (400, "G\0T / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/9.1\r\nHost: localhost\r\n\r\n".to_owned()),
+        (400, "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n".to_owned()),
+        (414, format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+        (431, format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n")),
+        // Behind a good one, on the same connection.
+        (400, "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP\r\n\r\n".to_owned()),
+    ];
+    for (status, text) in raw {
+        let mut stream = connect(program.address);
+        // The answer may come before all of it is taken.
+        let _ = stream.write_all(text.as_bytes());
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let said = String::from_utf8(bytes).unwrap();
+        let start = &text[..text.len().min(60)];
+        let last = said.rfind("HTTP/1.1 ").unwrap_or_else(|| panic!("{start}: no answer"));
+        let answer: Response = http::read(&said.as_bytes()[last..]);
+        // Long targets are refused as a head that is too long, or by themselves.
+        let status = if status == 414 && answer.status == 431 { 431 } else { status };
+        answer.problem(status);
+    }
+    stop(program);
+}
+
+/// A change of the block `sink`.
+fn patch(program: &Program, query: &str, change: &serde_json::Value) -> Response {
+    let json = [("Content-Type", "application/json")];
+    let path = format!("/api/v1/blocks/sink{query}");
+    http::request(program.address, "PATCH", &path, &json, change.to_string().as_bytes())
+}
+
+fn put(program: &Program, query: &str, flowgraph: &str) -> Response {
+    let yaml = [("Content-Type", "application/yaml")];
+    let path = format!("/api/v1/flowgraph{query}");
+    http::request(program.address, "PUT", &path, &yaml, flowgraph.as_bytes())
+}
+
+/// A file that the author has written beside a sink without one.
+fn authored() -> String {
+    FILTERED.to_owned()
+        + "  kept: {kind: file_sink, input: source.pol1, parameters: {path: \"../own/kept_{timestamp}.npy\", max_frames: 2}}\n"
+}
+
+#[test]
+fn files_of_clients_are_refused_unless_a_directory_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let secret = "a_word_that_no_answer_may_have";
+    fs::write(home.join("token"), secret).unwrap();
+    fs::write(folder.path().join("outside.yaml"), format!("{secret}: 1\n")).unwrap();
+    let program = Program::running(&home, &authored(), &[]);
+    let inside = home.join("x.npy").display().to_string();
+    for path in ["x.npy", "../x.npy", "/tmp/fxgraph_x.npy", &inside] {
+        for kind in ["file_sink", "recorder"] {
+            for query in ["", "?dry_run=true"] {
+                let change = serde_json::json!({"kind": kind, "parameters": {"path": path}});
+                let said = patch(&program, query, &change);
+                assert!(said.problem(422).contains("clients may not write"), "{said:?}");
+                assert_eq!(said.json()["diagnostics"][0]["code"], "E0403");
+            }
+        }
+    }
+    let source = |path: &str| {
+        let raw = "{dtype: i8, axes: [{name: sample, len: 16}], samples_per_frame: 16}";
+        format!(
+            "flowgraph: read\nblocks:\n  a: {{kind: file_source, parameters: {{path: '{path}', raw: {raw}}}}}\n  b: {{kind: null_sink, input: a}}\n"
+        )
+    };
+    for path in ["token", "/etc/passwd", "/proc/self/environ", "/proc/self/fd/0", "/dev/zero"] {
+        for query in ["?dry_run=true", "?restart=true"] {
+            let said = put(&program, query, &source(path));
+            assert!(said.problem(422).contains("clients may not read"), "{said:?}");
+        }
+        // Computed paths are paths too.
+        let computed =
+            source("${p}").replace("blocks:", &format!("parameters: {{p: '{path}'}}\nblocks:"));
+        put(&program, "?dry_run=true", &computed).problem(422);
+    }
+    symlink("../outside.yaml", home.join("link.yaml")).unwrap();
+    assert!(Command::new("mkfifo").arg(home.join("pipe")).status().unwrap().success());
+    let includes =
+        ["token", "../outside.yaml", "link.yaml", "pipe", "/etc/passwd", "/proc/self/environ"];
+    for include in includes {
+        let text = format!("flowgraph: g\ninclude: ['{include}']\nblocks: {{}}\n");
+        let said = put(&program, "?dry_run=true", &text);
+        said.problem(422);
+        assert!(!said.body.contains(secret) && !said.body.contains("root:"), "{said:?}");
+    }
+    assert!(!home.join("x.npy").exists() && !folder.path().join("x.npy").exists());
+    // What the author has written may be sent back.
+    let running = program.get("/api/v1/flowgraph").json()["resolved_yaml"].clone();
+    assert_eq!(put(&program, "", running.as_str().unwrap()).status, 200);
+    assert_eq!(put(&program, "?dry_run=true", &authored()).status, 200);
+    stop(program);
+    assert!(folder.path().join("own").is_dir());
+}
+
+#[test]
+fn files_of_clients_are_written_and_read_below_their_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir_all(home.join("files")).unwrap();
+    symlink("../..", home.join("files/up")).unwrap();
+    symlink("../../caught.npy", home.join("files/caught.npy")).unwrap();
+    fs::create_dir(home.join("library")).unwrap();
+    fs::write(home.join("library/part.yaml"), "parameters: {unused: 1}\n").unwrap();
+    let program = Program::running(&home, &authored(), &["--files", "files"]);
+    let sink = |path: &str| serde_json::json!({"kind": "file_sink", "parameters": {"path": path}});
+    let out = folder.path().join("x.npy").display().to_string();
+    for path in ["../x.npy", "up/x.npy", "caught.npy", "a/../../x.npy", &out] {
+        let said = patch(&program, "", &sink(path));
+        assert!(said.problem(422).contains("is outside the directory"), "{said:?}");
+    }
+    let made = patch(&program, "", &sink("new/a.npy"));
+    assert_eq!(made.status, 200, "{made:?}");
+    let written = home.join("files/new/a.npy");
+    let back = serde_json::json!({"kind": "null_sink"});
+    assert_eq!(patch(&program, "", &back).status, 200);
+    assert!(written.is_file() && written.with_extension("npy.json").is_file());
+    let replay = "flowgraph: replay\ninclude: [library/part.yaml]\nblocks:\n  a: {kind: file_source, parameters: {path: new/a.npy}}\n  b: {kind: null_sink, input: a}\n";
+    let said = put(&program, "?dry_run=true", replay);
+    assert_eq!(said.status, 200, "{said:?}");
+    assert!(Command::new("mkfifo").arg(home.join("files/p.npy.json")).status().unwrap().success());
+    put(&program, "?dry_run=true", &replay.replace("new/a.npy", "p.npy")).problem(422);
+    stop(program);
+    assert!(!folder.path().join("caught.npy").exists() && !folder.path().join("x.npy").exists());
+}
+
+#[test]
+fn reading_and_writing_are_allowed_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), &authored(), &["--read-files", "."]);
+    let sink = serde_json::json!({"kind": "file_sink", "parameters": {"path": "a.npy"}});
+    assert!(patch(&program, "", &sink).problem(422).contains("clients may not write"));
+    stop(program);
+}
+
+#[test]
+fn clients_with_live_control_change_live_parameters_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), TUNABLE, &["--control", "live"]);
+    assert_eq!(program.get("/api/v1/flowgraph").json()["control"], "live");
+    let json = [("Content-Type", "application/json")];
+    let ask = |method, path: &str, body: &str| {
+        http::request(program.address, method, path, &json, body.as_bytes())
+    };
+    let kind = r#"{"kind": "null_sink"}"#;
+    let said = ask("PATCH", "/api/v1/blocks/a?dry_run=true", kind);
+    assert_eq!(said.problem(403), "clients may change live parameters only");
+    ask("POST", "/api/v1/blocks/a/shadow", kind).problem(403);
+    put(&program, "", TUNABLE).problem(403);
+    put(&program, "?dry_run=true", TUNABLE).problem(403);
+    let signals = r#"{"source": {"signals": "cw(0.2, 1000)"}}"#;
+    let made = ask("PATCH", "/api/v1/blocks", signals);
+    assert_eq!(made.status, 200, "{made:?}");
     stop(program);
 }
 
@@ -61,7 +313,7 @@ fn other_names_other_origins_and_floods_are_refused() {
 fn a_token_guards_all_that_tells_of_the_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
-    std::fs::write(folder.path().join("token"), token).unwrap();
+    fs::write(folder.path().join("token"), token).unwrap();
     let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
     for path in ["/api/v1/flowgraph", "/api/v1/blocks/sink", "/api/v1/events", "/metrics"] {
         let refused = program.get(path);
@@ -82,7 +334,7 @@ fn a_token_guards_all_that_tells_of_the_flowgraph() {
 #[test]
 fn other_machines_are_let_in_with_a_token_only() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(["run", "flowgraph.yaml", "--listen", "0.0.0.0:0"])
         .current_dir(folder.path())
@@ -97,8 +349,8 @@ fn other_machines_are_let_in_with_a_token_only() {
 fn clients_of_a_served_certificate_speak_tls() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    std::fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
-    std::fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
+    fs::write(folder.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
     let arguments = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let program = Program::start(folder.path(), ENDLESS, &arguments);
     let port = program.address.port();
@@ -152,7 +404,7 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     let view = "GET /api/v1/blocks/{name}/outputs/{port}/views/{view}";
     let once =
         format!("[[operations]]\ninclude-name = \"{view}\"\nparameters = {{ once = true }}\n");
-    std::fs::write(folder.path().join("schemathesis.toml"), once).unwrap();
+    fs::write(folder.path().join("schemathesis.toml"), once).unwrap();
     let python = python::environment("tests-schemathesis", "tests/schemathesis.txt").unwrap();
     let output = Command::new(python.with_file_name("schemathesis"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", program.address)])
@@ -199,6 +451,6 @@ blocks:
   source:
     kind: spead_source
     thread: own
-    parameters: {stream: digitiser, addresses: ['ADDRESS'], adc_sample_rate_hz: 524288, samples_per_frame: 16384}
+    parameters: {stream: digitiser, addresses: ['ADDRESS'], adc_sample_rate_hz: 524288, samples_per_frame: 16384, stop_after_senders: 1}
   sink: {kind: null_sink, input: source}
 ";

@@ -47,7 +47,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
 #[test]
 fn another_flowgraph_takes_over_live_or_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let program = Program::running(folder.path(), TUNABLE, &["--files", "."]);
     let other = format!("# Louder.\n{}", TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)"));
     let said = put(&program, "?dry_run=true", &other).json();
     assert_eq!((&said["blocks"][0]["way"], &said["is_made"]), (&"retune".into(), &false.into()));
@@ -90,5 +90,42 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     }
     program.wait("running");
     assert!(has_block() && program.get("/api/v1/blocks/d").status == 404);
+    super::stop(program);
+}
+
+#[test]
+fn simultaneous_restarts_are_answered_truthfully() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::running(folder.path(), TUNABLE, &[]);
+    let text =
+        |number: usize| format!("{TUNABLE}  c{number}: {{kind: null_sink, input: source.pol0}}\n");
+    let texts: Vec<String> = (0..4).map(text).collect();
+    let put = |text: &String| put(&program, "?restart=true", text);
+    let answers: Vec<Response> = std::thread::scope(|scope| {
+        let asked: Vec<_> = texts.iter().map(|text| scope.spawn(move || put(text))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    let mut accepted = Vec::new();
+    for (text, answer) in texts.iter().zip(&answers) {
+        if answer.status == 202 {
+            accepted.push(text.clone());
+        } else {
+            answer.problem(409);
+            assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        }
+    }
+    // Each that was accepted has run in the end, and no other.
+    let started = || {
+        let events = program.get("/api/v1/events").json();
+        let events = events["events"].as_array().unwrap().clone();
+        events.iter().filter(|event| event["kind"] == "started").count()
+    };
+    assert!(!accepted.is_empty());
+    while started() < 1 + accepted.len() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.wait("running");
+    let runs = program.get("/api/v1/flowgraph").json()["written_yaml"].as_str().unwrap().to_owned();
+    assert!(accepted.contains(&runs), "{runs}");
     super::stop(program);
 }

@@ -142,18 +142,27 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    std::fs::write(folder.path().join("rules.yaml"), write("--rules")).unwrap();
+    let rules = write("--rules");
+    std::fs::write(folder.path().join("rules.yaml"), &rules).unwrap();
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "rules", "rules.yaml"]).current_dir(folder.path());
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("SUCCESS: 10 rules found"), "{said}");
+    // A flowgraph of more blocks needs no more rules.
+    let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
+    let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
+    std::fs::write(folder.path().join("flowgraph.yaml"), larger).unwrap();
+    assert_eq!(write("--rules"), rules);
+    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
     // Every query is about figures that there are, now or at other times.
-    const NOW_AND_THEN: [&str; 3] = [
+    const NOW_AND_THEN: [&str; 5] = [
+        "fxgraph_block_lag_seconds",
         "fxgraph_block_sample_age_seconds",
+        "fxgraph_flowgraph_lag_seconds",
         "fxgraph_flowgraph_deadline_margin_ratio",
         "fxgraph_flowgraph_limit_info",
     ];
@@ -170,4 +179,72 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
         }
     }
     stop(program);
+}
+
+/// What Prometheus would see of four processes of one flowgraph, of which the third one dies after ten
+/// minutes and the fourth one stalls, lags and sends late.
+const FOUR_PROCESSES: &str = r#"
+rule_files: [rules.yaml]
+evaluation_interval: 15s
+tests:
+  - interval: 15s
+    input_series:
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="a:1",config_id="1"}', values: '1x100'}
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="b:1",config_id="1"}', values: '1x20'}
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="b:1",config_id="2"}', values: '_x21 1x79'}
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="c:1",config_id="1"}', values: '1x40 stale'}
+      - {series: 'fxgraph_flowgraph_info{flowgraph="endless",job="f",instance="d:1",config_id="1"}', values: '1x100'}
+      - {series: 'fxgraph_block_state{flowgraph="endless",job="f",instance="d:1",block="source",state="stalled"}', values: '0x20 1x80'}
+      - {series: 'fxgraph_block_state{flowgraph="endless",job="f",instance="a:1",block="source",state="stalled"}', values: '0x100'}
+      - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="d:1"}', values: '0x20 0+15x80'}
+      - {series: 'fxgraph_flowgraph_lag_seconds{flowgraph="endless",job="f",instance="a:1"}', values: '0.1x100'}
+      - {series: 'fxgraph_pace_delay_seconds{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x20 3x80'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '100x100'}
+      - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0+1500x100'}
+      - {series: 'fxgraph_block_output_frames_total{flowgraph="endless",job="f",instance="a:1",block="sink"}', values: '0x100'}
+      - {series: 'fxgraph_block_expected_rate_hertz{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '100x100'}
+      - {series: 'fxgraph_block_input_frames_total{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0+750x100'}
+      - {series: 'fxgraph_block_output_frames_total{flowgraph="endless",job="f",instance="d:1",block="sink"}', values: '0x100'}
+    alert_rule_test:
+      - {eval_time: 9m, alertname: FxgraphGone, exp_alerts: []}
+      - eval_time: 15m
+        alertname: FxgraphGone
+        exp_alerts:
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'c:1'}
+            exp_annotations: {summary: 'flowgraph endless at c:1 does not answer: it has ended or is not reached'}
+      - eval_time: 15m
+        alertname: FxgraphStalled
+        exp_alerts:
+          - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'd:1', block: source, state: stalled}
+            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that holds them'}
+      - eval_time: 15m
+        alertname: FxgraphBehind
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: sink}
+            exp_annotations: {summary: 'sink at d:1 moves 50 frames/s, less than real time'}
+      - eval_time: 15m
+        alertname: FxgraphLagging
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1'}
+            exp_annotations: {summary: 'flowgraph endless at d:1 is 585 s behind real time'}
+      - eval_time: 15m
+        alertname: FxgraphSenderBehind
+        exp_alerts:
+          - exp_labels: {severity: warning, flowgraph: endless, job: f, instance: 'd:1', block: sink}
+            exp_annotations: {summary: 'sink at d:1 sends 3 s later than its schedule: the machine is too busy'}
+"#;
+
+#[test]
+fn alerts_name_the_process_that_died_or_is_late() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+    command.args(["dashboard", "flowgraph.yaml", "--rules"]).current_dir(folder.path());
+    std::fs::write(folder.path().join("rules.yaml"), command.output().unwrap().stdout).unwrap();
+    std::fs::write(folder.path().join("test.yaml"), FOUR_PROCESSES).unwrap();
+    let mut promtool = Command::new("promtool");
+    promtool.args(["test", "rules", "test.yaml"]).current_dir(folder.path());
+    let output = promtool.output().expect(PROMETHEUS);
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }

@@ -42,6 +42,7 @@ fn f_engine(arguments: &[&str]) {
         ("pol0", format!("127.0.0.1:{}", ports[0])),
         ("pol1", format!("127.0.0.1:{}", ports[1])),
         ("out", format!("127.0.0.1+1:{}", ports[2])),
+        ("stop_after_senders", "1".to_owned()),
     ];
     run("f_engine_peer.py", &all, "02_f_engine.yaml", &settings);
 }
@@ -86,6 +87,7 @@ fn x_engine(arguments: &[&str]) {
         ("visibilities", visibilities),
         ("beam_x", beam_x),
         ("beam_y", beam_y),
+        ("stop_after_senders", "3".to_owned()),
     ];
     let mut all: Vec<String> = ports.iter().map(u16::to_string).collect();
     all.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -110,4 +112,19 @@ fn longer_dumps_of_four_bit_voltages_do_as_well() {
 #[test]
 fn four_bit_voltages_in_the_k_major_layout_do_as_well() {
     x_engine(&["--heaps-per-dump", "12", "--four-bit", "--layout", "k_major"]);
+}
+
+#[test]
+fn x_engine_of_narrowband_streams_agrees_with_numpy() {
+    x_engine(&["--decimation", "8"]);
+}
+
+#[test]
+fn x_engine_that_scales_partial_dumps_agrees_with_numpy() {
+    x_engine(&["--heaps-per-dump", "6", "--partial-dumps", "scale"]);
+}
+
+#[test]
+fn x_engine_that_sends_partial_dumps_agrees_with_numpy() {
+    x_engine(&["--partial-dumps", "send"]);
 }

@@ -22,7 +22,8 @@ impl Block for Tap {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
             let validity = header.validity.clone();
-            let row = (header.timestamp, header.sequence, validity, frame.as_slice().to_vec());
+            let row =
+                (header.timestamp, header.sequence, validity, frame.as_slice().unwrap().to_vec());
             self.0.lock().unwrap().push(row);
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })

@@ -83,14 +83,21 @@ fn parameters_are_set_together_or_not_at_all() {
 #[test]
 fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::running(folder.path(), SIGNAL, &[]);
+    let program = Program::running(folder.path(), SIGNAL, &["--files", "."]);
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
-    let sink = ["swap", "a", "path=a.npy", "--kind", "file_sink"];
+    let sink = ["swap", "a", "path=a.npy", "kind=file_sink"];
     let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
     assert!(said.contains("kind") && said.contains("would be made: held"), "{said}");
     assert_eq!(kind(), "null_sink");
     assert!(told(&program, &sink).contains("\nmade: held; interruption: none"), "{said}");
     assert_eq!(kind(), "file_sink");
+    assert!(
+        refused(&program, &["swap", "a", "kind=x", "--kind", "y"])
+            .contains("`kind` is given twice")
+    );
+    assert!(refused(&program, &["swap", "a", "device=gpu"]).contains("there is no device `gpu`"));
+    let said = refused(&program, &["swap", "a", "--device", "null"]);
+    assert!(said.contains("there is no device `null`"), "{said}");
     assert!(refused(&program, &["swap", "a", "pth=b.npy"]).contains("did you mean `path`?"));
     assert!(refused(&program, &["swap", "c", "x=1"]).contains("there is no block `c`"));
     let said = told(&program, &["events"]);

@@ -1,12 +1,18 @@
 //! What to watch of a flowgraph, made from its plan: alert rules for Prometheus, a dashboard for Grafana.
 
-use crate::metrics::{self, Family, expected_rate_hertz};
+use crate::metrics::{self, Family};
 use fxgraph::DeviceName;
-use fxgraph::flowgraph::{Plan, PlannedBlock};
+use fxgraph::flowgraph::Plan;
 use serde_json::{Value, json};
 
 /// Share of the expected rate below which a block has fallen behind: jitter of a scrape is less.
 const BEHIND: f64 = 0.98;
+
+/// Frames per second from which on a rate over a minute says something.
+const MEASURABLE: f64 = 0.2;
+
+/// Labels by which Prometheus tells processes apart.
+const PROCESS: &str = "job, instance";
 
 /// An alert.
 struct Alert {
@@ -15,8 +21,6 @@ struct Alert {
     /// How long it has to hold.
     lasting: &'static str,
     severity: &'static str,
-    /// The block that it is about, if it is about a certain one.
-    block: Option<String>,
     summary: String,
 }
 
@@ -25,29 +29,41 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// The queries about one flowgraph.
+/// The queries about one flowgraph, in all processes or in some.
 struct Queries {
-    flowgraph: String,
+    /// Conditions on the labels.
+    of: String,
 }
 
 impl Queries {
     fn of(plan: &Plan) -> Self {
-        Self { flowgraph: quoted(&plan.name) }
+        Self { of: format!("flowgraph={}", quoted(&plan.name)) }
+    }
+
+    /// The queries about the processes that a user of the dashboard has chosen.
+    fn of_chosen(plan: &Plan) -> Self {
+        Self { of: format!("flowgraph={},instance=~\"$instance\"", quoted(&plan.name)) }
     }
 
     /// The family, with conditions on its labels.
     fn select(&self, family: Family, conditions: &str) -> String {
-        format!("{}{{flowgraph={}{conditions}}}", family.name, self.flowgraph)
+        format!("{}{{{}{conditions}}}", family.name, self.of)
     }
 
     /// How fast a counter grows, per second.
     fn rate(&self, family: Family, conditions: &str) -> String {
         format!("rate({}[1m])", self.select(family, conditions))
     }
+
+    /// Frames per second of each block: a source takes none, and is measured by what it pushes.
+    fn frames(&self) -> String {
+        let inputs = self.rate(metrics::INPUT_FRAMES, "");
+        let outputs = self.rate(metrics::OUTPUT_FRAMES, "");
+        format!("({inputs} > 0 or {outputs})")
+    }
 }
 
 impl Alert {
-    /// One that is about whichever block its query finds, or about none.
     fn new(
         name: &'static str,
         query: String,
@@ -55,20 +71,12 @@ impl Alert {
         severity: &'static str,
         summary: impl Into<String>,
     ) -> Self {
-        Self { name, query, lasting, severity, block: None, summary: summary.into() }
-    }
-
-    /// The same about `block`.
-    fn of(self, block: &PlannedBlock) -> Self {
-        Self { block: Some(block.name.clone()), ..self }
+        Self { name, query, lasting, severity, summary: summary.into() }
     }
 
     /// As Prometheus has it.
     fn json(self, flowgraph: &str) -> Value {
-        let mut labels = json!({"severity": self.severity, "flowgraph": flowgraph});
-        if let Some(block) = self.block {
-            labels["block"] = block.into();
-        }
+        let labels = json!({"severity": self.severity, "flowgraph": flowgraph});
         json!({
             "alert": self.name,
             "expr": self.query,
@@ -79,85 +87,107 @@ impl Alert {
     }
 }
 
-/// What goes wrong with a flowgraph as a whole, or with any of its blocks.
-fn alerts(queries: &Queries, name: &str) -> [Alert; 6] {
+/// Alerts about a flowgraph, whatever its size: each query finds the processes and the blocks that its
+/// alert is about.
+fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
+    let info = select(metrics::INFO, "");
+    let known = format!("last_over_time({info}[1d])");
+    let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
     [
+        // Each process that was there within a day, and the flowgraph if none was.
         Alert::new(
             "FxgraphGone",
-            format!("absent({})", select(metrics::INFO, "")),
+            format!(
+                "(count by ({PROCESS}) ({known}) unless on ({PROCESS}) {info}) or absent({known})"
+            ),
             "1m",
             "critical",
-            format!("flowgraph {name} does not answer: it has ended or is not reached"),
+            format!(
+                "flowgraph {name} at {{{{ $labels.instance }}}} does not answer: it has ended or is not reached"
+            ),
         ),
         Alert::new(
             "FxgraphFailed",
             format!("{} == 1", select(metrics::STATE, ",state=\"failed\"")),
             "0s",
             "critical",
-            format!("flowgraph {name} failed: its events name the block and the cause"),
+            format!(
+                "flowgraph {name} at {{{{ $labels.instance }}}} failed: its events name the block and the cause"
+            ),
         ),
         Alert::new(
             "FxgraphFault",
             grown(metrics::FAULTS),
             "0s",
             "warning",
-            "{{ $labels.block }} failed; its cause is among the events",
+            "{{ $labels.block }} at {{ $labels.instance }} failed; its cause is among the events",
         ),
         Alert::new(
             "FxgraphDataLost",
             grown(metrics::LOSSES),
             "0s",
             "warning",
-            "{{ $labels.block }} loses data; its counters name the cause",
+            "{{ $labels.block }} at {{ $labels.instance }} loses data; its counters name the cause",
         ),
         Alert::new(
             "FxgraphBusy",
             format!("{} > 0.9", queries.rate(metrics::BUSY, "")),
             "5m",
             "warning",
-            "{{ $labels.block }} works more than 90 % of the time: it is the next limit",
+            "{{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next limit",
         ),
         Alert::new(
             "FxgraphNoMargin",
             format!("{} < 0.1", select(metrics::MARGIN, "")),
             "5m",
             "warning",
-            format!("flowgraph {name} has less than 10 % of real time to spare"),
+            format!(
+                "flowgraph {name} at {{{{ $labels.instance }}}} has less than 10 % of real time to spare"
+            ),
+        ),
+        Alert::new(
+            "FxgraphStalled",
+            format!("{} == 1", select(metrics::BLOCK_STATE, ",state=\"stalled\"")),
+            "30s",
+            "critical",
+            "no frames pass {{ $labels.block }} at {{ $labels.instance }}: its event `stalled` names the block that holds them",
+        ),
+        Alert::new(
+            "FxgraphBehind",
+            format!(
+                "{} < {BEHIND} * ({} > {MEASURABLE})",
+                queries.frames(),
+                select(metrics::EXPECTED, "")
+            ),
+            "2m",
+            "warning",
+            "{{ $labels.block }} at {{ $labels.instance }} moves {{ $value }} frames/s, less than real time",
+        ),
+        Alert::new(
+            "FxgraphLagging",
+            format!("{} > 2", select(metrics::LAG, "")),
+            "1m",
+            "warning",
+            format!(
+                "flowgraph {name} at {{{{ $labels.instance }}}} is {{{{ $value }}}} s behind real time"
+            ),
+        ),
+        Alert::new(
+            "FxgraphSenderBehind",
+            format!("{delay} > 1"),
+            "1m",
+            "warning",
+            "{{ $labels.block }} at {{ $labels.instance }} sends {{ $value }} s later than its schedule: the machine is too busy",
         ),
     ]
 }
 
-/// What goes wrong with the frames of one block, which it has to move at a rate of its own.
-fn alerts_of(queries: &Queries, block: &PlannedBlock) -> [Alert; 2] {
-    let is_source = block.ports.inputs.is_empty();
-    let family = if is_source { metrics::OUTPUT_FRAMES } else { metrics::INPUT_FRAMES };
-    let frames = queries.rate(family, &format!(",block={}", quoted(&block.name)));
-    let rate_hertz = expected_rate_hertz(block);
-    let stalled = Alert::new(
-        "FxgraphStalled",
-        format!("{frames} == 0"),
-        "1m",
-        "critical",
-        "no frames pass {{ $labels.block }}: look upstream of it",
-    );
-    let behind = Alert::new(
-        "FxgraphBehind",
-        format!("{frames} < {}", BEHIND * rate_hertz),
-        "2m",
-        "warning",
-        format!("{{{{ $labels.block }}}} makes {{{{ $value }}}} of {rate_hertz} frames/s"),
-    );
-    [stalled.of(block), behind.of(block)]
-}
-
-/// Alert rules for Prometheus, as its rule files have them.
+/// Alert rules for Prometheus, as its rule files have them. Their number does not depend on the flowgraph.
 #[must_use]
 pub fn rules(plan: &Plan) -> Value {
-    let queries = Queries::of(plan);
-    let of_blocks = plan.blocks.iter().flat_map(|block| alerts_of(&queries, block));
-    let all = alerts(&queries, &plan.name).into_iter().chain(of_blocks);
+    let all = alerts(&Queries::of(plan), &plan.name).into_iter();
     let rules: Vec<Value> = all.map(|alert| alert.json(&plan.name)).collect();
     json!({"groups": [{"name": format!("fxgraph {}", plan.name), "rules": rules}]})
 }
@@ -176,25 +206,31 @@ pub fn grafana(plan: &Plan) -> Value {
         "schemaVersion": 39,
         "refresh": "5s",
         "time": {"from": "now-15m", "to": "now"},
-        "templating": {"list": [{
-            "name": "source",
-            "label": "Prometheus",
-            "type": "datasource",
-            "query": "prometheus",
-        }]},
+        "templating": {"list": [
+            {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+            {
+                "name": "instance",
+                "label": "Process",
+                "type": "query",
+                "datasource": {"type": "prometheus", "uid": "${source}"},
+                "query": format!("label_values({}, instance)", Queries::of(plan).select(metrics::INFO, "")),
+                "refresh": 2,
+                "multi": true,
+                "includeAll": true,
+                "allValue": ".*",
+                "current": {"text": "All", "value": "$__all"},
+            },
+        ]},
         "panels": panels.collect::<Vec<_>>(),
     })
 }
 
 /// The pictures of a dashboard.
 fn panels(plan: &Plan) -> Vec<Panel> {
-    let queries = Queries::of(plan);
-    let of_block = "{{block}}";
+    let queries = Queries::of_chosen(plan);
+    let of_block = "{{instance}} {{block}}";
     let expected = queries.select(metrics::EXPECTED, "");
-    let inputs = queries.rate(metrics::INPUT_FRAMES, "");
-    // A source takes nothing: it is measured by what it pushes.
-    let outputs = queries.rate(metrics::OUTPUT_FRAMES, "");
-    let frames = format!("({inputs} > 0 or {outputs})");
+    let frames = queries.frames();
     let bytes = queries.rate(metrics::INPUT_BYTES, "");
     let fill = format!(
         "{} / {}",
@@ -203,8 +239,8 @@ fn panels(plan: &Plan) -> Vec<Panel> {
     );
     let buckets = metrics::LATENCY.name;
     let latency = format!(
-        "histogram_quantile(0.99, sum by (block, le) (rate({buckets}_bucket{{flowgraph={}}}[1m])))",
-        queries.flowgraph
+        "histogram_quantile(0.99, sum by (instance, block, le) (rate({buckets}_bucket{{{}}}[1m])))",
+        queries.of
     );
     let state = format!("{} == 1", queries.select(metrics::STATE, ""));
     let mut panels = vec![
@@ -212,6 +248,7 @@ fn panels(plan: &Plan) -> Vec<Panel> {
         Panel::stat("Running for", &queries.select(metrics::ELAPSED, ""), "", "s"),
         Panel::stat("Configuration", &queries.select(metrics::INFO, ""), "{{config_id}}", "none"),
         Panel::stat("Deadline margin", &queries.select(metrics::MARGIN, ""), "", "percentunit"),
+        Panel::stat("Behind real time", &queries.select(metrics::LAG, ""), "", "s"),
         Panel::stat("Limited by", &queries.select(metrics::LIMIT, ""), "{{block}}", "none"),
         Panel::stat("Memory", &queries.select(metrics::MEMORY, ""), "", "bytes"),
         Panel::series(
@@ -231,14 +268,25 @@ fn panels(plan: &Plan) -> Vec<Panel> {
         ),
         Panel::series("Latency of sinks, 99 %", &latency, of_block, "s"),
         Panel::series("Age of the newest sample", &queries.select(metrics::AGE, ""), of_block, "s"),
-        Panel::series("Queues", &fill, "{{block}} {{input}}", "percentunit"),
+        Panel::series("Behind real time", &queries.select(metrics::BLOCK_LAG, ""), of_block, "s"),
+        Panel::series("Queues", &fill, "{{instance}} {{block}} {{input}}", "percentunit"),
         Panel::series("Losses per second", &queries.rate(metrics::LOSSES, ""), of_block, "none"),
         Panel::series("Faults", &queries.select(metrics::FAULTS, ""), of_block, "none"),
-        Panel::series("Events per second", &queries.rate(metrics::EVENTS, ""), "{{kind}}", "none"),
+        Panel::series(
+            "Events per second",
+            &queries.rate(metrics::EVENTS, ""),
+            "{{instance}} {{kind}}",
+            "none",
+        ),
     ];
     if plan.blocks.iter().any(|block| block.device != DeviceName::Cpu) {
         let busy = queries.rate(metrics::DEVICE_BUSY, "");
-        panels.push(Panel::series("GPU busy", &busy, "{{block}} {{device}}", "percentunit"));
+        panels.push(Panel::series(
+            "GPU busy",
+            &busy,
+            "{{instance}} {{block}} {{device}}",
+            "percentunit",
+        ));
     }
     panels
 }

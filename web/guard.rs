@@ -1,10 +1,12 @@
 //! Who may ask, and how often.
 
+use crate::connections::Connection;
 use crate::problem::Problem;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use fxgraph::access::read_regular;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -21,6 +23,10 @@ const BURST: f64 = 200.0;
 const CLIENTS: usize = 1024;
 /// A shorter token can be guessed.
 const TOKEN_BYTES: usize = 16;
+/// A larger file is another one.
+const TOKEN_FILE_BYTES: u64 = 4096;
+/// Paths of the API, which no page of another site asks for without saying where it comes from.
+const API: [&str; 2] = ["/api/", "/metrics"];
 
 /// A word that clients have to know.
 #[derive(Clone)]
@@ -36,7 +42,7 @@ impl fmt::Debug for Token {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// It cannot be read.
-    #[error("cannot read the token file `{}`", path.display())]
+    #[error("cannot read the token file `{}`: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -55,8 +61,9 @@ pub enum TokenError {
 impl Token {
     /// The token in the file at `path`.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read_to_string(path)
+        let bytes = read_regular(path, TOKEN_FILE_BYTES)
             .map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
+        let text = String::from_utf8_lossy(&bytes);
         let word = text.trim();
         if word.len() < TOKEN_BYTES || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::Unusable { path: path.to_owned() });
@@ -75,7 +82,7 @@ impl Token {
     }
 }
 
-/// The address of the client of a connection.
+/// The client of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub IpAddr);
 
@@ -95,14 +102,23 @@ pub(crate) async fn admit(
     request: Request,
     next: Next,
 ) -> Result<Response, Response> {
+    let headers = request.headers();
+    let has_token = guard.token.as_ref().is_none_or(|token| token.is_in(headers));
+    // Who has the token has requests of its own, however many others ask without it from the same address.
     if let Some(Peer(client)) = request.extensions().get()
-        && !guard.rates.admit(*client, Instant::now())
+        && !guard.rates.admit((*client, has_token), Instant::now())
     {
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests at once")
             .help(format!("up to {RATE_HZ} each second are answered"));
         return Err(([(header::RETRY_AFTER, "1")], problem).into_response());
     }
-    guard.check(request.headers()).map_err(IntoResponse::into_response)?;
+    guard.check(headers, request.uri()).map_err(IntoResponse::into_response)?;
+    let connection: Option<&Arc<Connection>> = request.extensions().get();
+    if has_token && connection.is_some_and(|connection| !connection.is_admitted()) {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many connections at once");
+        let headers = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
+        return Err((headers, problem).into_response());
+    }
     Ok(next.run(request).await)
 }
 
@@ -123,14 +139,23 @@ pub(crate) async fn ask_token(
 impl Guard {
     /// Browsers send requests for any page that they show. A page of another origin may not ask; and a
     /// name that was made to lead here (DNS rebinding) is none that a server on this machine has.
-    fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        let bad = |detail: &str| Err(Problem::new(StatusCode::BAD_REQUEST, detail));
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            return bad("the request has several `Host` headers");
+        }
+        if let (Some(authority), Some(host)) = (uri.authority(), headers.get(header::HOST))
+            && authority.as_str().as_bytes() != host.as_bytes()
+        {
+            return bad("the request names one host in its target and another in `Host`");
+        }
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if self.is_local && !host.is_some_and(is_this_machine) {
             let detail = format!("`{}` is no name of this machine", host.unwrap_or_default());
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
                 .help("ask for localhost or 127.0.0.1"));
         }
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let Some(origin) = headers.get(header::ORIGIN) else { return from_this_site(headers, uri) };
         let asked = origin.to_str().unwrap_or_default();
         let of_origin = asked.split_once("://").map(|(_, authority)| authority);
         if (of_origin.is_some() && of_origin == host) || self.origins.contains(origin) {
@@ -139,6 +164,21 @@ impl Guard {
         Err(Problem::new(StatusCode::FORBIDDEN, format!("pages of `{asked}` may not ask"))
             .help(format!("`--cors-origin {asked}` lets them")))
     }
+}
+
+/// Browsers send no `Origin` with what a page embeds, such as an image, but say whether the page is of another site.
+/// A user who follows a link there gets a page.
+fn from_this_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    let word = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap_or("?"));
+    if matches!(word("sec-fetch-site"), "" | "same-origin" | "none") {
+        return Ok(());
+    }
+    let is_link = word("sec-fetch-mode") == "navigate" && word("sec-fetch-dest") == "document";
+    if is_link && !API.iter().any(|start| uri.path().starts_with(start)) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::FORBIDDEN, "pages of other sites may not embed this")
+        .help("pages that `--cors-origin` names may ask by `fetch`"))
 }
 
 /// Whether `host`, with a port or without, is a name that only this machine can have.
@@ -152,12 +192,12 @@ fn is_this_machine(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Requests that each client may still make: they grow back with time.
+/// Requests that each client may still make, with the token and without: they grow back with time.
 #[derive(Default)]
-pub(crate) struct Rates(Mutex<HashMap<IpAddr, (f64, Instant)>>);
+pub(crate) struct Rates(Mutex<HashMap<(IpAddr, bool), (f64, Instant)>>);
 
 impl Rates {
-    fn admit(&self, client: IpAddr, now: Instant) -> bool {
+    fn admit(&self, client: (IpAddr, bool), now: Instant) -> bool {
         let left = |(left, then): (f64, Instant)| {
             BURST.min(left + now.saturating_duration_since(then).as_secs_f64() * RATE_HZ)
         };
@@ -194,24 +234,79 @@ mod tests {
     fn names_that_were_made_to_lead_here_are_refused() {
         for host in ["localhost:80", "LOCALHOST", "127.0.0.1:8080", "127.8.9.1", "[::1]:8", "[::1]"]
         {
-            assert_eq!(guard(true).check(&headers(&[("host", host)])), Ok(()), "{host}");
+            assert_eq!(
+                guard(true).check(&headers(&[("host", host)]), &Uri::from_static("/")),
+                Ok(()),
+                "{host}"
+            );
         }
         for host in ["evil.example", "localhost.evil.example:80", "10.0.0.1", "", "127.0.0.1.a:1"] {
-            assert!(guard(true).check(&headers(&[("host", host)])).is_err(), "{host}");
-            assert_eq!(guard(false).check(&headers(&[("host", host)])), Ok(()), "{host}");
+            assert!(
+                guard(true).check(&headers(&[("host", host)]), &Uri::from_static("/")).is_err(),
+                "{host}"
+            );
+            assert_eq!(
+                guard(false).check(&headers(&[("host", host)]), &Uri::from_static("/")),
+                Ok(()),
+                "{host}"
+            );
         }
-        assert!(guard(true).check(&headers(&[])).is_err());
+        assert!(guard(true).check(&headers(&[]), &Uri::from_static("/")).is_err());
     }
 
     #[test]
     fn pages_of_other_origins_are_refused_unless_they_are_asked_for() {
-        let check =
-            |origin| guard(true).check(&headers(&[("host", "localhost:80"), ("origin", origin)]));
+        let check = |origin| {
+            guard(true).check(
+                &headers(&[("host", "localhost:80"), ("origin", origin)]),
+                &Uri::from_static("/"),
+            )
+        };
         assert_eq!(check("http://localhost:80"), Ok(()));
         assert_eq!(check("https://board.example"), Ok(()));
         for origin in ["http://localhost:81", "https://evil.example", "null", "localhost:80"] {
             assert!(check(origin).is_err(), "{origin}");
         }
+    }
+
+    #[test]
+    fn requests_that_pages_of_other_sites_embed_are_refused() {
+        let check = |path: &'static str, more: &[(&'static str, &str)]| {
+            let all = [&[("host", "localhost:80")], more].concat();
+            guard(true).check(&headers(&all), &Uri::from_static(path)).is_ok()
+        };
+        let stream = "/api/v1/blocks/x/outputs/y/stream";
+        for site in ["cross-site", "same-site", "anything"] {
+            let image = [("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")];
+            assert!(!check(stream, &image) && !check("/", &image), "{site}");
+            let link = [
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", "navigate"),
+                ("sec-fetch-dest", "document"),
+            ];
+            assert!(check("/", &link) && !check(stream, &link), "{site}");
+            let frame = [link[0], link[1], ("sec-fetch-dest", "iframe")];
+            assert!(!check("/", &frame), "{site}");
+            let asked = [("sec-fetch-site", site), ("origin", "https://board.example")];
+            assert!(check(stream, &asked), "{site}");
+        }
+        for own in ["same-origin", "none"] {
+            assert!(check(stream, &[("sec-fetch-site", own)]), "{own}");
+        }
+    }
+
+    #[test]
+    fn requests_that_name_two_hosts_are_refused() {
+        let check = |names: &[&str], target: &'static str| {
+            let mut all = HeaderMap::new();
+            for name in names {
+                all.append(header::HOST, HeaderValue::from_str(name).unwrap());
+            }
+            guard(true).check(&all, &Uri::from_static(target)).is_ok()
+        };
+        assert!(check(&["localhost"], "/") && check(&["localhost"], "http://localhost/"));
+        assert!(!check(&["localhost", "localhost"], "/"));
+        assert!(!check(&["localhost"], "http://evil.example/"));
     }
 
     #[test]
@@ -241,16 +336,23 @@ mod tests {
         }
         let missing = Token::read(&folder.path().join("none"));
         assert!(matches!(missing, Err(TokenError::Unreadable { .. })));
+        let large = "0".repeat(TOKEN_FILE_BYTES as usize + 1);
+        assert!(matches!(read(&large), Err(TokenError::Unreadable { .. })));
+        for special in [Path::new("/dev/zero"), folder.path()] {
+            assert!(matches!(Token::read(special), Err(TokenError::Unreadable { .. })));
+        }
     }
 
     #[test]
     fn one_client_cannot_take_the_others_share() {
         let rates = Rates::default();
-        let (one, other) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let one = (IpAddr::from(Ipv4Addr::LOCALHOST), false);
+        let other = (Ipv6Addr::LOCALHOST.into(), false);
         let start = Instant::now();
         let admitted = |client, now, count| (0..count).filter(|_| rates.admit(client, now)).count();
         assert_eq!(admitted(one, start, 1000), BURST as usize);
         assert_eq!(admitted(other, start, 10), 10);
+        assert_eq!(admitted((one.0, true), start, 10), 10, "it has the token");
         let later = start + Duration::from_millis(500);
         assert_eq!(admitted(one, later, 1000), (RATE_HZ / 2.0) as usize);
     }

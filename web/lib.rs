@@ -6,33 +6,39 @@
 //! reads figures that are plain shared state, and its threads have a lower priority than the blocks'.
 //!
 //! # Layout
-//! - [`server`]: the socket, connections and their limits
+//! - [`server`]: the socket, and what serves a connection
+//! - `connections`: how many connections there may be, and which one ends for another
+//! - `parser_errors`: errors of the HTTP parser as problem documents
 //! - `api`: what stands under `/api/v1`, with its OpenAPI document
 //! - `live`: rates between two looks at the figures
 //! - `taps`: frames that run by, for clients that come and go
 //! - `views`: what a frame looks like, in a few thousand numbers
 //! - `verdict`: what limits the flowgraph, and what it has to spare
 //! - `problem`: errors as RFC 9457 problem documents
-//! - `metrics`, `histogram`: figures for Prometheus
+//! - `metrics`, `exposition`: figures for Prometheus, and how they are encoded
 //! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
 //! - [`guard`], [`tls`]: who may ask, how often, and unheard by others
 //! - `pages`: the page at `/` and the one to try the API
 
 mod api;
 mod app;
+mod connections;
 pub mod dashboard;
+mod exposition;
 pub mod guard;
-mod histogram;
 mod live;
 mod metrics;
 mod pages;
+mod parser_errors;
 mod problem;
 pub mod server;
+mod shares;
 mod taps;
 pub mod tls;
 mod verdict;
 mod views;
 
+pub use app::Permission;
 pub use guard::{Token, TokenError};
 pub use server::{BindError, Options, Server, Serving};
 pub use tls::{Tls, TlsError};

@@ -129,10 +129,13 @@ mod tests {
             input_wait: Duration::from_millis(2 * frames),
             room_wait: Duration::from_millis(3 * frames),
             newest_timestamp: None,
+            lag_seconds: None,
+            time_zero: None,
             latencies: None,
             works: frames,
             queues: vec![Queue { queued: 0, depth: 4, taken: frames }],
             counters: Vec::new(),
+            gauges: Vec::new(),
             summary: String::new(),
         }
     }

@@ -3,7 +3,7 @@
 //! Every scrape reads the figures anew: they are counted by the runtime and by the blocks, not here.
 
 use crate::app::App;
-use crate::histogram::Histograms;
+use crate::exposition::{Head, Labels, Page};
 use crate::verdict;
 use axum::extract::State;
 use axum::http::header;
@@ -11,8 +11,6 @@ use axum::response::IntoResponse;
 use fxgraph::DeviceName;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
 use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
-use prometheus::core::Collector;
-use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,7 +24,16 @@ pub(crate) struct Family {
     labels: &'static [&'static str],
 }
 
+impl From<Family> for Head<'static> {
+    fn from(Family { name, help, labels }: Family) -> Self {
+        // A row brings those of its block along.
+        Self { name, help, labels: labels.strip_prefix(BLOCK).unwrap_or(labels) }
+    }
+}
+
 const BLOCK: &[&str] = &["block", "kind", "device"];
+/// Values of the labels of a family that has none.
+const NONE: [&str; 0] = [];
 
 macro_rules! families {
     ($($ident:ident $name:literal $labels:expr, $help:literal;)*) => {
@@ -48,7 +55,7 @@ families! {
     EVENTS "fxgraph_events_total" &["kind"],
         "Events by kind. What they were is at /api/v1/events.";
     BLOCK_STATE "fxgraph_block_state" &["block", "kind", "device", "state"],
-        "1 for the state that the block is in. failed: its cause is at /api/v1/blocks/{name}.";
+        "1 for the state that the block is in. failed: its cause is at /api/v1/blocks/{name}. stalled: no frame passes it.";
     FAULTS "fxgraph_block_faults_total" BLOCK,
         "Times that the block failed, also those that it survived. If it grows, look at the cause.";
     RESTARTS "fxgraph_block_restarts_total" BLOCK,
@@ -73,6 +80,10 @@ families! {
         "Time that the block waited for room behind it. If it grows, a block downstream is too slow.";
     AGE "fxgraph_block_sample_age_seconds" BLOCK,
         "Age of the newest sample that the block has put out (a sink: taken). If it grows, it falls behind.";
+    BLOCK_LAG "fxgraph_block_lag_seconds" BLOCK,
+        "Time by which the newest sample that came through the block is behind real time. If it grows, the block or one before it is too slow.";
+    LAG "fxgraph_flowgraph_lag_seconds" &[],
+        "Lag of the block that is furthest behind real time. If it stays above 2 s, see which block's lag grows.";
     LATENCY "fxgraph_sink_latency_seconds" BLOCK,
         "Time from the source's push of a frame's newest sample until the sink is done with the frame.";
     MARGIN "fxgraph_flowgraph_deadline_margin_ratio" &[],
@@ -101,55 +112,13 @@ const RUN_STATES: [RunState; 6] = [
     RunState::Ended,
     RunState::Failed,
 ];
-const BLOCK_STATES: [BlockState; 4] =
-    [BlockState::Starting, BlockState::Running, BlockState::Finished, BlockState::Failed];
-
-/// What one scrape gathers.
-struct Page {
-    flowgraph: String,
-    registry: Registry,
-}
-
-impl Page {
-    fn options(&self, name: &str, help: &str) -> Opts {
-        Opts::new(name, help).const_label("flowgraph", &self.flowgraph)
-    }
-
-    /// A family that cannot be had is left out: two counters of blocks can have one name and differ.
-    fn add(&self, made: prometheus::Result<impl Collector + 'static>) {
-        if let Err(error) = made.and_then(|made| self.registry.register(Box::new(made))) {
-            tracing::debug!("a figure is not told: {error}");
-        }
-    }
-
-    fn gauge<L: AsRef<[String]>>(&self, family: Family, rows: impl Iterator<Item = (L, f64)>) {
-        self.add(GaugeVec::new(self.options(family.name, family.help), family.labels).inspect(
-            |made| {
-                for (labels, value) in rows {
-                    made.with_label_values(labels.as_ref()).set(value);
-                }
-            },
-        ));
-    }
-
-    fn counter<L: AsRef<[String]>>(&self, family: Family, rows: impl Iterator<Item = (L, f64)>) {
-        self.named_counter(family.name, family.help, family.labels, rows);
-    }
-
-    fn named_counter<L: AsRef<[String]>>(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        rows: impl Iterator<Item = (L, f64)>,
-    ) {
-        self.add(CounterVec::new(self.options(name, help), labels).inspect(|made| {
-            for (labels, value) in rows {
-                made.with_label_values(labels.as_ref()).inc_by(value);
-            }
-        }));
-    }
-}
+const BLOCK_STATES: [BlockState; 5] = [
+    BlockState::Starting,
+    BlockState::Running,
+    BlockState::Stalled,
+    BlockState::Finished,
+    BlockState::Failed,
+];
 
 /// How a counter is read from a block's figures.
 type Figure = fn(&BlockStats) -> f64;
@@ -158,19 +127,37 @@ type Figure = fn(&BlockStats) -> f64;
 #[derive(Default)]
 struct Counted<'a> {
     help: &'static str,
-    rows: Vec<(&'a Vec<String>, f64)>,
+    rows: Vec<(&'a Labels, f64)>,
+}
+
+/// What several blocks measure under one name.
+#[derive(Default)]
+struct Measured {
+    help: &'static str,
+    rows: Vec<(Labels, f64)>,
 }
 
 /// A block with its figures and its labels.
 struct Row<'a> {
     block: &'a PlannedBlock,
     stats: &'a BlockStats,
-    labels: Vec<String>,
+    labels: Labels,
 }
 
-impl Row<'_> {
-    fn with(&self, label: &str) -> Vec<String> {
-        [&self.labels[..], &[label.to_owned()]].concat()
+impl<'a> Row<'a> {
+    fn new(block: &'a PlannedBlock, stats: &'a BlockStats, flowgraph: &str) -> Self {
+        let device = block.device.to_string();
+        let labels = Labels::new([
+            ("block", &*block.name),
+            ("device", &device),
+            ("flowgraph", flowgraph),
+            ("kind", block.kind),
+        ]);
+        Self { block, stats, labels }
+    }
+
+    fn with<'l>(&'l self, label: &'l str) -> (&'l Labels, &'l str) {
+        (&self.labels, label)
     }
 }
 
@@ -184,46 +171,38 @@ pub(crate) async fn get(State(app): State<App>) -> impl IntoResponse {
 
 /// All figures now.
 fn text(app: &App) -> String {
-    let plan = app.control.plan();
-    let stats: HashMap<String, BlockStats> =
-        app.control.stats().into_iter().map(|stats| (stats.name.clone(), stats)).collect();
-    let rows: Vec<Row> = plan
-        .blocks
-        .iter()
-        .filter_map(|block| {
-            let labels = vec![block.name.clone(), block.kind.to_owned(), block.device.to_string()];
-            Some(Row { block, stats: stats.get(&block.name)?, labels })
-        })
-        .collect();
-    let page = Page { flowgraph: plan.name.clone(), registry: Registry::new() };
-    flowgraph(&page, app, &plan);
-    blocks(&page, &rows);
-    times(&page, app, &plan, &rows);
-    queues(&page, app, &rows);
-    counters(&page, &rows);
-    // Everything was registered with names and labels that can be written.
-    TextEncoder::new().encode_to_string(&page.registry.gather()).unwrap_or_default()
+    let (plan, stats) = (app.control.plan(), app.control.stats());
+    let stats: HashMap<&str, &BlockStats> =
+        stats.iter().map(|stats| (stats.name.as_str(), stats)).collect();
+    let row = |block| Some(Row::new(block, stats.get(block.name.as_str())?, &plan.name));
+    let rows: Vec<Row> = plan.blocks.iter().filter_map(row).collect();
+    let mut page = Page::new(Labels::new([("flowgraph", &*plan.name)]));
+    flowgraph(&mut page, app, &plan);
+    blocks(&mut page, &rows);
+    times(&mut page, app, &plan, &rows);
+    queues(&mut page, app, &rows);
+    counters(&mut page, &rows);
+    gauges(&mut page, &rows);
+    page.finish()
 }
 
-fn flowgraph(page: &Page, app: &App, plan: &Plan) {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
+fn flowgraph(page: &mut Page, app: &App, plan: &Plan) {
     let config_id = format!("{:016x}", plan.config_id());
-    page.gauge(INFO, [(vec![version, config_id, plan.config_hash.clone()], 1.0)].into_iter());
+    let info = [env!("CARGO_PKG_VERSION"), &config_id, &plan.config_hash];
+    page.gauge(INFO, [(info, 1.0)].into_iter());
     let state = app.control.state();
-    let states = RUN_STATES
-        .iter()
-        .map(|known| ([known.name().to_owned()], f64::from(u8::from(*known == state))));
+    let states =
+        RUN_STATES.iter().map(|known| ([known.name()], f64::from(u8::from(*known == state))));
     page.gauge(STATE, states);
-    let none: [String; 0] = [];
     let elapsed = app.control.elapsed().as_secs_f64();
-    page.gauge(ELAPSED, [(none.clone(), elapsed)].into_iter());
-    let memory = resident_bytes().map(|bytes| (none, bytes as f64));
+    page.gauge(ELAPSED, [(NONE, elapsed)].into_iter());
+    let memory = resident_bytes().map(|bytes| (NONE, bytes as f64));
     page.gauge(MEMORY, memory.into_iter());
     let events = app.events.counts(&app.control).into_iter();
-    page.counter(EVENTS, events.map(|(kind, count)| ([kind.to_owned()], count as f64)));
+    page.counter(EVENTS, events.map(|(kind, count)| ([kind], count as f64)));
 }
 
-fn blocks(page: &Page, rows: &[Row]) {
+fn blocks(page: &mut Page, rows: &[Row]) {
     let states = rows.iter().flat_map(|row| {
         BLOCK_STATES
             .iter()
@@ -260,33 +239,35 @@ fn blocks(page: &Page, rows: &[Row]) {
 }
 
 /// How far behind, how late, and what there is to spare.
-fn times(page: &Page, app: &App, plan: &Plan, rows: &[Row]) {
+fn times(page: &mut Page, app: &App, plan: &Plan, rows: &[Row]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let ages =
         rows.iter().filter_map(|row| Some((&row.labels, sample_age(row.block, row.stats, now)?)));
     page.gauge(AGE, ages);
+    let lags = || rows.iter().filter_map(|row| Some((&row.labels, row.stats.lag_seconds?)));
+    page.gauge(BLOCK_LAG, lags());
+    let lag = lags().map(|(_, lag)| lag).max_by(f64::total_cmp);
+    page.gauge(LAG, lag.map(|lag| (NONE, lag)).into_iter());
     let latencies =
-        rows.iter().filter_map(|row| Some((&row.labels[..], row.stats.latencies.clone()?)));
-    let options = page.options(LATENCY.name, LATENCY.help);
-    page.add(Histograms::new(options, LATENCY.labels, latencies));
+        rows.iter().filter_map(|row| Some((&row.labels, row.stats.latencies.as_ref()?)));
+    page.histogram(LATENCY, latencies);
     let rates = app.live.rates();
     let known = verdict::known(plan, &rates);
-    let none: [String; 0] = [];
     let margin = verdict::deadline_margin(&known);
-    page.gauge(MARGIN, margin.map(|margin| (none, margin)).into_iter());
+    page.gauge(MARGIN, margin.map(|margin| (NONE, margin)).into_iter());
     let limit = verdict::limit(&known).and_then(|limit| limit.block);
-    page.gauge(LIMIT, limit.map(|block| ([block], 1.0)).into_iter());
+    page.gauge(LIMIT, limit.iter().map(|block| ([&**block], 1.0)));
 }
 
-/// Age at Unix time `now` of the newest sample that came through a block, in seconds; `None` if it is not
-/// known what time its samples are of.
+/// Age at Unix time `now` of the newest sample that came through a block, in seconds: by the stream's sync
+/// time, without one by the time of the source's earliest sample.
 pub(crate) fn sample_age(block: &PlannedBlock, stats: &BlockStats, now: f64) -> Option<f64> {
     let clock = block.ports.outputs.first().or(block.ports.inputs.first())?.clock;
-    let newest = stats.newest_timestamp.filter(|_| clock.sync_time_seconds > 0.0)?;
-    Some(now - clock.sync_time_seconds - newest as f64 / clock.adc_sample_rate_hz)
+    let sync = Some(clock.sync_time_seconds).filter(|sync| *sync > 0.0).or(stats.time_zero)?;
+    Some(now - sync - stats.newest_timestamp? as f64 / clock.adc_sample_rate_hz)
 }
 
-fn queues(page: &Page, app: &App, rows: &[Row]) {
+fn queues(page: &mut Page, app: &App, rows: &[Row]) {
     let all = || {
         rows.iter().flat_map(|row| {
             let named = row.block.input_names.iter().zip(&row.stats.queues);
@@ -304,7 +285,7 @@ fn queues(page: &Page, app: &App, rows: &[Row]) {
 }
 
 /// What blocks count themselves: a family for each name, with the help of the first block that has it.
-fn counters(page: &Page, rows: &[Row]) {
+fn counters(page: &mut Page, rows: &[Row]) {
     let mut families: BTreeMap<&str, Counted> = BTreeMap::new();
     for row in rows {
         for named in &row.stats.counters {
@@ -316,7 +297,29 @@ fn counters(page: &Page, rows: &[Row]) {
         }
     }
     for (name, Counted { help, rows }) in families {
-        page.named_counter(&format!("fxgraph_{name}_total"), help, BLOCK, rows.into_iter());
+        let name = format!("fxgraph_{name}_total");
+        page.counter(Head { name: &name, help, labels: &[] }, rows.into_iter());
+    }
+}
+
+/// What blocks measure themselves: a family for each name, with the help of the first block that has it.
+fn gauges(page: &mut Page, rows: &[Row]) {
+    let mut families: BTreeMap<&str, Measured> = BTreeMap::new();
+    for row in rows {
+        for named in &row.stats.gauges {
+            let Some(value) = named.gauge.get() else { continue };
+            let family = families.entry(named.name).or_default();
+            if family.rows.is_empty() {
+                family.help = named.help;
+            }
+            let label = named.label.as_ref().map(|(label, value)| (*label, value.as_str()));
+            family.rows.push((row.labels.and(label), value));
+        }
+    }
+    for (name, Measured { help, rows }) in families {
+        let name = format!("fxgraph_{name}");
+        let rows = rows.iter().map(|(labels, value)| (labels, *value));
+        page.gauge(Head { name: &name, help, labels: &[] }, rows);
     }
 }
 

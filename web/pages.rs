@@ -2,12 +2,16 @@
 
 use crate::api;
 use axum::Router;
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
+
+/// The same for Swagger UI, which sets styles of its own.
+const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
 /// Path and text of each file that the page is made of, by their paths in `web/ui`.
 macro_rules! files {
@@ -72,7 +76,12 @@ const VENDORED: [(&str, &str); 3] = files![
 pub(crate) fn router() -> Router {
     let try_it =
         SwaggerUi::new("/docs").config(Config::from(api::DESCRIPTION).try_it_out_enabled(true));
-    FILES.into_iter().chain(VENDORED).fold(Router::from(try_it), |router, (path, text)| {
+    let policy = SetResponseHeaderLayer::overriding(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(DOCS_POLICY),
+    );
+    let docs = Router::from(try_it).layer(policy);
+    FILES.into_iter().chain(VENDORED).fold(docs, |router, (path, text)| {
         let path = if path == "/index.html" { "/" } else { path };
         let headers = headers(path);
         router.route(path, get(move || async move { (headers, text).into_response() }))

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// The media type of a problem document.
@@ -29,6 +30,9 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     diagnostics: Vec<serde_json::Value>,
+    /// When to try again, in seconds; sent as `Retry-After`.
+    #[serde(skip)]
+    retry_after: Option<u64>,
 }
 
 impl Problem {
@@ -39,7 +43,20 @@ impl Problem {
             detail: detail.into(),
             help: Vec::new(),
             diagnostics: Vec::new(),
+            retry_after: None,
         }
+    }
+
+    /// Others come first; the same request may do better in a moment.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .help("nothing has changed: send it again")
+            .retry_after(Duration::from_secs(2))
+    }
+
+    pub fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = Some(time.as_secs().max(1));
+        self
     }
 
     pub fn diagnostics(mut self, diagnostics: Vec<serde_json::Value>) -> Self {
@@ -61,9 +78,13 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let retry_after = self.retry_after.map(HeaderValue::from);
         let mut response = (status, axum::Json(self)).into_response();
         let media_type = HeaderValue::from_static(MEDIA_TYPE);
         response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
         response
     }
 }

@@ -1,9 +1,11 @@
 //! The socket, connections and their limits.
 
 use crate::api;
-use crate::app::App;
+use crate::app::{App, Permission};
+use crate::connections::{self, Connections};
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::pages;
+use crate::parser_errors::Explained;
 use crate::problem;
 use crate::taps::TAPS;
 use crate::tls::Tls;
@@ -11,18 +13,20 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use fxgraph::Control;
+use fxgraph::access::{ClientFiles, Files};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
@@ -35,8 +39,6 @@ use tower_http::timeout::TimeoutLayer;
 const THREADS: usize = 2;
 /// Priority of these threads, as `nice` has it: blocks come first where cores are scarce.
 const NICENESS: i32 = 10;
-/// Connections at once; more wait in the system's queue until one ends.
-const CONNECTIONS: usize = 128;
 /// Time for the head of a request, and for the next request on a connection that is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time in which a client has to take some of what is sent to it.
@@ -49,7 +51,7 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// Largest body of a request, in bytes.
 const BODY_BYTES: usize = 1024 * 1024;
 /// Time for a request, its body included; a stream of events is answered when it begins.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -62,6 +64,12 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// Origins whose pages may ask: `https://board.example`.
     pub cors_origins: Vec<String>,
+    /// What clients may change.
+    pub permission: Permission,
+    /// Directory below which clients may name files to read.
+    pub read_files: Option<PathBuf>,
+    /// Directory below which clients may name files to write.
+    pub write_files: Option<PathBuf>,
 }
 
 /// Why nothing is served.
@@ -83,6 +91,14 @@ pub enum BindError {
     /// An origin is none.
     #[error("`{0}` is no origin of pages: give it like https://board.example")]
     Origin(String),
+    /// A directory for files of clients cannot be used.
+    #[error("clients cannot use files below `{}`: {said}", path.display())]
+    Files {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        said: io::Error,
+    },
     /// The system gave no threads.
     #[error("no threads to serve requests")]
     Threads(#[source] io::Error),
@@ -106,6 +122,14 @@ pub struct Server {
     address: SocketAddr,
     guard: Guard,
     tls: Option<Tls>,
+    permission: Permission,
+    files: ClientFiles,
+}
+
+/// Files below `directory`.
+fn files(directory: &Path) -> Result<Files, BindError> {
+    let below = directory.canonicalize().and_then(|directory| Files::below(&directory));
+    below.map_err(|said| BindError::Files { path: directory.to_owned(), said })
 }
 
 impl Server {
@@ -116,6 +140,10 @@ impl Server {
             return Err(BindError::Open(options.listen));
         }
         let origins = options.cors_origins.into_iter().map(origin).collect::<Result<_, _>>()?;
+        let files = ClientFiles {
+            read: options.read_files.as_deref().map(files).transpose()?,
+            write: options.write_files.as_deref().map(files).transpose()?,
+        };
         let guard = Guard { is_local, token: options.token, origins, rates: Rates::default() };
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -128,7 +156,8 @@ impl Server {
         let refused = |said| BindError::Address { address: options.listen, said };
         let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        Ok(Self { runtime, listener, address, guard, tls: options.tls })
+        let (tls, permission) = (options.tls, options.permission);
+        Ok(Self { runtime, listener, address, guard, tls, permission, files })
     }
 
     /// Where it is found: `http://127.0.0.1:8080`.
@@ -138,11 +167,11 @@ impl Server {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Serves `control` until the result is dropped.
-    #[must_use]
-    pub fn serve(self, control: Control) -> Serving {
-        let Self { runtime, listener, guard, tls, .. } = self;
-        let app = App::new(control);
+    /// Serves `control` until the result is dropped. From now on its changes may name only the files that clients may.
+    pub fn serve(self, control: Control) -> io::Result<Serving> {
+        let Self { runtime, listener, guard, tls, permission, files, .. } = self;
+        control.limit_files(files)?;
+        let app = App::new(control, permission);
         let router = router(app.clone(), guard);
         let acceptor = tls.as_ref().map(Tls::acceptor);
         runtime.spawn(async move { app.live.watch(&app.control, &app.events).await });
@@ -153,7 +182,7 @@ impl Server {
             // Nobody waits for it any more if the grace is over.
             let _ = done.send(());
         });
-        Serving { runtime: Some(runtime), stop: Some(stop), ended }
+        Ok(Serving { runtime: Some(runtime), stop: Some(stop), ended })
     }
 }
 
@@ -205,6 +234,11 @@ fn router(app: App, guard: Guard) -> Router {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
+    // Pages of other sites cannot embed what is served here.
+    let keep_here = SetResponseHeaderLayer::overriding(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
     // The last layer is the first that a request meets.
     api::router(app)
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
@@ -216,6 +250,7 @@ fn router(app: App, guard: Guard) -> Router {
         .layer(from_fn_with_state(guard, guard::admit))
         .layer(from_fn(problem::explain))
         .layer(never_sniff)
+        .layer(keep_here)
 }
 
 /// Accepts connections until `stopped`, then waits for the answers under way.
@@ -225,24 +260,25 @@ async fn accept(
     router: Router,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Arc::<Connections>::default();
     let graceful = GracefulShutdown::new();
     loop {
-        let next = async {
-            let place = Arc::clone(&room).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             _ = &mut stopped => break,
-            next = next => next,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, client)) => {
-                let service = router.clone().layer(Extension(Peer(client.ip())));
+            Ok((stream, address)) => {
+                let client = connections::client(address.ip());
+                let connection = Arc::new(connections.begin(client));
+                let extensions = (Extension(Peer(client)), Extension(Arc::clone(&connection)));
+                let service = router.clone().layer(extensions);
                 let (tls, watcher) = (tls.clone(), graceful.watcher());
                 tokio::spawn(async move {
-                    greet(stream, tls, service, watcher).await;
-                    drop(place);
+                    tokio::select! {
+                        () = greet(stream, tls, service, watcher) => {}
+                        () = connection.ended() => {}
+                    }
                 });
             }
             // Out of files, or the client is gone already: the next one may do better.
@@ -278,7 +314,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Explained::new(stream)), TowerToHyperService::new(router));
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended early: {error}");
     }

@@ -1,5 +1,6 @@
 //! TLS: a certificate and its key.
 
+use fxgraph::access::read_regular;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
@@ -7,6 +8,9 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
+
+/// A larger file holds no certificate chain.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A certificate with its key, to prove to clients who serves.
 #[derive(Clone)]
@@ -49,13 +53,16 @@ impl Tls {
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let wrong = |path: &Path, what, said| TlsError::File { path: path.to_owned(), what, said };
         let refused = |said| wrong(certificate, "certificate", said);
-        let chain = CertificateDer::pem_file_iter(certificate).map_err(refused)?;
+        let read = |path: &Path| read_regular(path, MAX_BYTES).map_err(pem::Error::Io);
+        let pem = read(certificate).map_err(refused)?;
+        let chain = CertificateDer::pem_slice_iter(&pem);
         let chain = chain.collect::<Result<Vec<_>, _>>().map_err(refused)?;
         if chain.is_empty() {
             return Err(refused(pem::Error::NoItemsFound));
         }
+        let pem = read(key).map_err(|said| wrong(key, "private key", said))?;
         let key =
-            PrivateKeyDer::from_pem_file(key).map_err(|said| wrong(key, "private key", said))?;
+            PrivateKeyDer::from_pem_slice(&pem).map_err(|said| wrong(key, "private key", said))?;
         let mut config = ServerConfig::builder_with_provider(ring::default_provider().into())
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Unusable)?
@@ -101,5 +108,8 @@ mod tests {
             said(&certificate, &others).starts_with("the certificate and its key cannot be used")
         );
         assert!(said(&folder.path().join("none"), &key).contains("No such file"));
+        let large = write("large.pem", &"-".repeat(MAX_BYTES as usize + 1));
+        assert!(said(&certificate, &large).contains("more than"));
+        assert!(said(Path::new("/dev/zero"), &key).contains("not a regular file"));
     }
 }

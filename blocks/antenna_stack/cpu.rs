@@ -23,7 +23,7 @@ impl Stack {
 
     /// Copies the frames of time `time` to `frame`.
     fn fill(&mut self, time: u64, frame: &mut FrameMut) {
-        let (header, payload) = frame.parts_mut::<u8>();
+        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         header.timestamp = time;
         let heaps = &self.heaps;
         for (antenna, input) in self.matching.take(time).enumerate() {
@@ -32,7 +32,8 @@ impl Stack {
                 let to = &mut payload[unit * heaps.taken..][..heaps.taken];
                 match &input {
                     Some(input) if input.header().validity[heap] > 0 => {
-                        let from = &input.as_slice::<u8>()[heaps.begin(heap)..];
+                        let from =
+                            &input.as_slice::<u8>().expect(fxgraph::ON_HOST)[heaps.begin(heap)..];
                         to.copy_from_slice(&from[..heaps.taken]);
                         header.validity[unit] = 1;
                     }

@@ -4,9 +4,8 @@
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::gpu::{self, Table};
-use fxgraph::cuda::{Grid, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, Ports, async_trait};
-use std::sync::Arc;
+use fxgraph::cuda::{Grid, Kernel, Lane, Tunable, frame_address};
+use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports, async_trait};
 
 /// Widest memory access, in bytes.
 const WIDEST: usize = 16;
@@ -18,19 +17,12 @@ pub struct Cuda {
     matching: Matching,
     heaps: Heaps,
     antennas: usize,
-    lane: Lane<Job>,
+    /// Its jobs hold the output, and keep the inputs until the kernel has read them.
+    lane: Lane<FrameMut>,
     kernel: Kernel,
     grid: Grid,
     /// Where each antenna's part of each heap comes from, `[heap][antenna]`; 0 for zeros.
     sources: Table<u64>,
-    /// Empty lists for the frames of jobs to come.
-    spare: Vec<Vec<Arc<Frame>>>,
-}
-
-struct Job {
-    /// Kept until the kernel has read them.
-    inputs: Vec<Arc<Frame>>,
-    output: FrameMut,
 }
 
 /// Bytes of the block's own array.
@@ -74,20 +66,17 @@ impl Cuda {
             kernel,
             grid: Grid::new([piece_blocks * pieces, 1, 1], threads),
             sources: Table::new(device, pieces)?,
-            spare: (0..IN_FLIGHT).map(|_| Vec::with_capacity(antennas)).collect(),
             lane,
         })
     }
 
     fn begin(&mut self, time: u64, mut output: FrameMut) -> Result<(), BlockError> {
         let slot = self.lane.begin(time)?;
-        let device = self.lane.device();
         let header = output.header_mut();
         header.timestamp = time;
-        let mut inputs = self.spare.pop().unwrap_or_default();
-        let sources = self.sources.host_mut(slot);
+        let sources = self.sources.host_mut(slot)?;
         for (antenna, input) in self.matching.take(time).enumerate() {
-            let address = input.as_ref().map(|input| frame_address(input, device)).transpose()?;
+            let address = input.as_ref().map(|input| self.lane.read(input)).transpose()?;
             for heap in 0..self.heaps.count {
                 let unit = heap * self.antennas + antenna;
                 let is_there = input.as_ref().is_some_and(|i| i.header().validity[heap] > 0);
@@ -95,17 +84,17 @@ impl Cuda {
                 sources[unit] = from.map_or(0, |from| from + self.heaps.begin(heap) as u64);
                 header.validity[unit] = u32::from(is_there);
             }
-            inputs.extend(input);
         }
-        let to = frame_address(&output, device)?;
+        let to = frame_address(&output, self.lane.device())?;
+        self.lane.hold(output)?;
         self.lane.tables();
-        self.sources.send(&self.lane, slot, 0..self.heaps.count * self.antennas)?;
+        self.sources.send(&mut self.lane, slot, 0..self.heaps.count * self.antennas)?;
         self.lane.work()?;
         let arguments = [self.sources.address(slot).into(), to.into()];
         // SAFETY: an array of the job's slot, and frames of the job, whose sizes the kernel was
         // compiled for.
         unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-        self.lane.submit(Job { inputs, output })
+        self.lane.submit()
     }
 }
 
@@ -113,10 +102,8 @@ impl Cuda {
 impl Block for Cuda {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
-            && let Some(Job { mut inputs, output }) = self.lane.done()?
+            && let Some(output) = self.lane.done()?
         {
-            inputs.clear();
-            self.spare.push(inputs);
             io.outputs[0].push(output);
         }
         if !self.lane.has_room() {

@@ -51,7 +51,7 @@ impl Bench {
 
     fn send(&mut self, antenna: usize, time: u64, validity: [u32; HEAPS]) {
         assert!(self.harness.send(antenna, |frame| {
-            let (header, payload) = frame.parts_mut::<u16>();
+            let (header, payload) = frame.parts_mut::<u16>().unwrap();
             header.timestamp = time;
             header.validity.copy_from_slice(&validity);
             for (n, x) in payload.iter_mut().enumerate() {
@@ -76,7 +76,7 @@ impl Bench {
     fn receive(&mut self, antennas: usize) -> Option<(u64, Vec<u32>)> {
         let frame = self.harness.receive(0)?;
         let (time, validity) = (frame.header().timestamp, frame.header().validity.clone());
-        let mut payload = frame.as_slice::<u16>().iter();
+        let mut payload = frame.as_slice::<u16>().unwrap().iter();
         for heap in 0..HEAPS {
             for antenna in 0..antennas {
                 for channel in self.channels.clone() {

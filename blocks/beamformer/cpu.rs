@@ -110,7 +110,7 @@ impl Cpu {
         }
         former.weights.advance(timestamp);
         let former = &*former;
-        let payload = input.as_slice();
+        let payload = input.as_slice().expect(fxgraph::ON_HOST);
         let work = |(index, worker): (usize, &mut Worker)| {
             former.channels(worker, index, payload, heap, valid, timestamp);
         };
@@ -119,7 +119,7 @@ impl Cpu {
             None => workers.iter_mut().enumerate().for_each(work),
         }
         let beams = former.beams;
-        let (header, payload) = output.parts_mut::<[i8; 2]>();
+        let (header, payload) = output.parts_mut::<[i8; 2]>().expect(fxgraph::ON_HOST);
         let row = shape.channels * shape.spectra;
         let part = former.channels_per_worker * shape.spectra;
         let rows = payload[heap * beams * row..][..beams * row].chunks_exact_mut(row);

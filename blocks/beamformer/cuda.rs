@@ -185,13 +185,14 @@ impl Cuda {
         }
         self.weights.advance(timestamp);
         let slot = self.lane.begin(timestamp)?;
-        self.describe_heaps(input.header(), slot);
+        self.describe_heaps(input.header(), slot)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.hold(Job { _input: input, output, slot })?;
         self.lane.tables();
-        self.heaps.send(&self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
-        self.clamped.clear(&self.lane, slot)?;
-        self.weights.send(&self.lane)?;
+        self.heaps.send(&mut self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
+        self.clamped.clear(&mut self.lane, slot)?;
+        self.weights.send(&mut self.lane)?;
         self.lane.work()?;
         let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
         let spectra = heaps * spectra;
@@ -220,14 +221,14 @@ impl Cuda {
             done = end;
         }
         self.lane.results()?;
-        self.clamped.fetch(&self.lane, slot)?;
-        self.lane.submit(Job { _input: input, output, slot })
+        self.clamped.fetch(&mut self.lane, slot)?;
+        self.lane.submit()
     }
 
     /// Writes the `Heap` of each heap of a frame.
-    fn describe_heaps(&mut self, input: &Header, slot: usize) {
+    fn describe_heaps(&mut self, input: &Header, slot: usize) -> Result<(), BlockError> {
         let valid = input.validity.chunks(self.shape.antennas);
-        let words = self.heaps.host_mut(slot).chunks_mut(self.heap_words);
+        let words = self.heaps.host_mut(slot)?.chunks_mut(self.heap_words);
         for (heap, (words, valid)) in words.zip(valid).enumerate() {
             let later = heap as u64 * self.shape.samples_per_heap();
             let timestamp = input.timestamp.saturating_add(later);
@@ -238,18 +239,19 @@ impl Cuda {
                 *word = if valid == 0 { 0 } else { u32::MAX };
             }
         }
+        Ok(())
     }
 
-    fn end(&self, job: Job) -> FrameMut {
+    fn end(&self, job: Job) -> Result<FrameMut, BlockError> {
         let Job { mut output, slot, .. } = job;
-        let clamped = self.clamped.host(slot);
+        let clamped = self.clamped.host(slot)?;
         let saturated = output.header_mut().annotations.reset("saturated", clamped.len());
         for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
             *saturated = f64::from(clamped);
             self.counts.values_saturated.add(u64::from(clamped));
         }
         debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
-        output
+        Ok(output)
     }
 }
 
@@ -281,7 +283,7 @@ impl Block for Cuda {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {
-            let output = self.end(job);
+            let output = self.end(job)?;
             io.outputs[0].push(output);
         }
         if io.inputs[0].ended() && self.lane.is_idle() {

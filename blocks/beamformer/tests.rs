@@ -57,7 +57,7 @@ fn run(
     let sent = harness.send(0, |frame| {
         frame.header_mut().timestamp = 1 << 20;
         frame.header_mut().validity.copy_from_slice(valid);
-        frame.as_mut_slice().copy_from_slice(payload);
+        frame.as_mut_slice().unwrap().copy_from_slice(payload);
     });
     assert!(sent);
     harness.end(0);
@@ -118,7 +118,7 @@ fn beams_are_within_one_step_of_double_precision_for_every_layout() {
             assert_eq!(count(&counters, "heaps_incomplete"), 2);
             let voltages = voltages(&shape, &payload);
             let (mut off, mut clamped) = (0, vec![0.0; 6]);
-            for (index, value) in frame.as_slice::<[i8; 2]>().iter().enumerate() {
+            for (index, value) in frame.as_slice::<[i8; 2]>().unwrap().iter().enumerate() {
                 let spectrum = index % shape.spectra;
                 let channel = index / shape.spectra % shape.channels;
                 let unit = index / shape.spectra / shape.channels;
@@ -148,7 +148,7 @@ fn one_antenna_with_weight_one_passes_through() {
         noise(SHAPE.frame_bytes(), 5).iter().map(|&b| if b == 0x80 { 0 } else { b }).collect();
     let (frame, counters) = run(&plain(beams.to_vec()), &SHAPE, &payload, &[1; 10]);
     let voltages = voltages(&SHAPE, &payload);
-    for (index, value) in frame.as_slice::<[i8; 2]>().iter().enumerate() {
+    for (index, value) in frame.as_slice::<[i8; 2]>().unwrap().iter().enumerate() {
         let (spectrum, rest) = (index % SHAPE.spectra, index / SHAPE.spectra);
         let (channel, unit) = (rest % SHAPE.channels, rest / SHAPE.channels);
         let row = (unit / 2 * SHAPE.antennas + 3) * SHAPE.channels + channel;
@@ -180,7 +180,7 @@ fn a_plane_wave_adds_up_coherently_once_its_delays_are_undone() {
     };
     let (frame, _) = run(&plain(vec![undone, beam(0)]), &SHAPE, &payload, &[1; 10]);
     let row = SHAPE.channels * SHAPE.spectra;
-    let values = frame.as_slice::<[i8; 2]>();
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
     let power = |values: &[[i8; 2]]| {
         let sum: f64 = values.as_flattened().iter().map(|&v| f64::from(v).powi(2)).sum();
         sum / row as f64
@@ -208,7 +208,7 @@ fn values_beyond_the_range_are_clamped_and_counted_once_each() {
     ];
     let (frame, counters) = run(&plain(beams), &SHAPE, &payload, &[1; 10]);
     let row = SHAPE.channels * SHAPE.spectra;
-    let values = frame.as_slice::<[i8; 2]>();
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
     assert!(values[..row].iter().all(|&v| v == [127, -127]));
     assert!(values[row..2 * row].iter().all(|&v| v == [127, 127]));
     assert!(values[2 * row..3 * row].iter().all(|&v| v == [80, 127]));
@@ -226,8 +226,8 @@ fn a_heap_that_all_antennas_lack_is_zero() {
     let (frame, _) = run(&kind, &SHAPE, &payload, &valid);
     let heap = SHAPE.channels * SHAPE.spectra;
     assert_eq!(frame.header().validity, [0, 5]);
-    assert!(frame.as_slice::<[i8; 2]>()[..heap].iter().all(|&v| v == [0, 0]));
-    assert!(frame.as_slice::<[i8; 2]>()[heap..].iter().any(|&v| v != [0, 0]));
+    assert!(frame.as_slice::<[i8; 2]>().unwrap()[..heap].iter().all(|&v| v == [0, 0]));
+    assert!(frame.as_slice::<[i8; 2]>().unwrap()[heap..].iter().any(|&v| v != [0, 0]));
 }
 
 #[test]
@@ -242,15 +242,15 @@ fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
         ..plain(vec![Beam { gain: 0.15, ..beam(0) }])
     };
     let (frame, _) = run(&kind, &shape, &payload, &[1; 10]);
-    let values = frame.as_slice::<[i8; 2]>();
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
     for (part, expected) in [(0, 2.25), (1, 0.75)] {
         let sum: f64 = values.iter().map(|v| f64::from(v[part])).sum();
         assert!((sum / values.len() as f64 - expected).abs() < 0.02);
     }
     let other = Beamformer { threads: 3, ..kind.clone() };
-    assert_eq!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>(), values);
+    assert_eq!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
     let other = Beamformer { dither_seed: 10, ..kind };
-    assert_ne!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>(), values);
+    assert_ne!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
 }
 
 #[test]

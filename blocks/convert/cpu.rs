@@ -47,11 +47,11 @@ impl Block for Cpu {
         }
         let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        let (header, to) = output.parts_mut::<u8>();
+        let (header, to) = output.parts_mut::<u8>()?;
         header.continue_from(input.header());
         header.validity.copy_from_slice(&input.header().validity);
         let [from_bytes, to_bytes] = self.element_bytes;
-        let from = input.as_slice::<u8>();
+        let from = input.as_slice::<u8>()?;
         self.threads.each(to, to_bytes, &mut self.saturated, |first, to, saturated| {
             let from = &from[first * from_bytes..][..to.len() / to_bytes * from_bytes];
             *saturated += (self.convert)(from, to, self.scale);

@@ -74,8 +74,9 @@ impl Cuda {
         let slot = self.lane.begin(input.header().timestamp)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.hold(Job { _input: input, output, slot })?;
         self.lane.tables();
-        self.saturated.clear(&self.lane, slot)?;
+        self.saturated.clear(&mut self.lane, slot)?;
         self.lane.work()?;
         let saturated = self.saturated.address(slot);
         let arguments =
@@ -84,8 +85,8 @@ impl Cuda {
         // no other job in flight has its slot.
         unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
         self.lane.results()?;
-        self.saturated.fetch(&self.lane, slot)?;
-        self.lane.submit(Job { _input: input, output, slot })
+        self.saturated.fetch(&mut self.lane, slot)?;
+        self.lane.submit()
     }
 }
 
@@ -95,7 +96,7 @@ impl Block for Cuda {
         while io.outputs[0].has_room()
             && let Some(Job { output, slot, .. }) = self.lane.done()?
         {
-            self.values_saturated.add(self.saturated.host(slot)[0]);
+            self.values_saturated.add(self.saturated.host(slot)?[0]);
             io.outputs[0].push(output);
         }
         if io.inputs[0].ended() && self.lane.is_idle() {

@@ -32,13 +32,13 @@ fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     assert!(harness.send(0, |frame| {
         frame.header_mut().timestamp = 77;
         frame.header_mut().validity[0] = 3;
-        frame.as_mut_slice().copy_from_slice(bytes);
+        frame.as_mut_slice().unwrap().copy_from_slice(bytes);
     }));
     harness.end(0);
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
     let frame = harness.receive(0).unwrap();
     assert_eq!((frame.header().timestamp, frame.header().validity[0]), (77, 3));
-    (frame.as_slice::<u8>().to_vec(), counters.list()[0].counter.get())
+    (frame.as_slice::<u8>().unwrap().to_vec(), counters.list()[0].counter.get())
 }
 
 /// Numbers of one type through the block to those of another.

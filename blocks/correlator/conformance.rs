@@ -27,6 +27,8 @@ struct Stream {
     heaps_per_frame: usize,
     frames: usize,
     heaps_per_dump: usize,
+    /// Every so-many-th heap of an antenna is missing, its place full of samples all the same.
+    missing_every: Option<usize>,
 }
 
 const STREAM: Stream = Stream {
@@ -38,6 +40,7 @@ const STREAM: Stream = Stream {
     heaps_per_frame: 2,
     frames: 4,
     heaps_per_dump: 3,
+    missing_every: None,
 };
 
 impl Stream {
@@ -46,7 +49,10 @@ impl Stream {
         let layout = if self.k_major { "K-major" } else { "standard" };
         let voltages = format!("{:?}", self.voltages).to_lowercase();
         let (frame, dump) = (self.heaps_per_frame, self.heaps_per_dump);
-        format!("{antennas} antennas, {layout}, {voltages}, {spectra} x {frame} for {dump} heaps")
+        let missing = self.missing_every.map_or(String::new(), |n| format!(", 1 of {n} missing"));
+        format!(
+            "{antennas} antennas, {layout}, {voltages}, {spectra} x {frame} for {dump} heaps{missing}"
+        )
     }
 
     fn axes(&self, antenna: bool) -> Vec<serde_json::Value> {
@@ -74,7 +80,7 @@ impl Stream {
         let parameters = json!({
             "dtype": dtype, "axes": axes, "validity_axes": axes[..units],
             "samples_per_frame": samples, "first_timestamp": late * samples,
-            "frames": frames, "pattern": "random", "seed": seed,
+            "frames": frames, "pattern": "random", "seed": seed, "missing_every": self.missing_every,
         });
         let source =
             |name: &str| format!("{name}: {{kind: null_source, parameters: {parameters}}}\n");
@@ -207,6 +213,12 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             cases.push(stream.missing(form, device));
             let many = Stream { voltages: Voltages::Ci4, antennas: 70, ..stream };
             cases.push(many.missing(form, device));
+            // Dumps that lack single heaps, at every place of a frame.
+            let scattered = Stream { missing_every: Some(7), heaps_per_frame: 4, ..stream };
+            cases.push(scattered.whole(form, device));
+            cases.push(
+                Stream { antennas: 70, missing_every: Some(71), ..scattered }.whole(form, device),
+            );
         }
     }
     let form = "tensor_core";

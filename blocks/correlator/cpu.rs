@@ -44,7 +44,8 @@ impl Cpu {
         let heaps = self.dumps.take(frame.header(), heap, self.heaps_per_call);
         let next = heaps.end;
         if !heaps.is_empty() {
-            let (payload, valid) = (frame.as_slice(), &frame.header().validity);
+            let (payload, valid) =
+                (frame.as_slice().expect(fxgraph::ON_HOST), &frame.header().validity);
             match &mut self.sums {
                 Sums::Integers(sums) => sums.add(payload, heaps, valid),
                 Sums::Floats(sums) => sums.add(payload, heaps, valid),
@@ -59,10 +60,10 @@ impl Cpu {
         let counts = self.dumps.counts();
         match &mut self.sums {
             Sums::Integers(sums) => {
-                let saturated = sums.dump(counts, frame.as_mut_slice());
+                let saturated = sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST));
                 self.dumps.saturated(saturated);
             }
-            Sums::Floats(sums) => sums.dump(counts, frame.as_mut_slice()),
+            Sums::Floats(sums) => sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST)),
         }
         self.dumps.put_out(frame.header_mut());
         io.outputs[0].push(frame);

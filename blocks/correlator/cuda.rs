@@ -85,19 +85,20 @@ impl Cuda {
         if valid.iter().all(|&v| v == 0) {
             return Ok(());
         }
+        let payload = frame_address(frame, self.lane.device())?;
         let slot = self.lane.begin(frame.header().timestamp)?;
+        self.lane.hold(Job::Add { _frame: Arc::clone(frame) })?;
         self.lane.work()?;
         let table = if valid.contains(&0) {
             let table = &mut self.tables[slot].valid;
-            table[..valid.len()].copy_from_slice(valid);
-            Some(&*table)
+            table.get_mut()?[..valid.len()].copy_from_slice(valid);
+            Some(table)
         } else {
             None
         };
-        let payload = frame_address(frame, self.lane.device())?;
-        // SAFETY: the job owns the frame, and its slot's tables are not written meanwhile.
-        unsafe { self.sums.add(&self.lane, payload, heaps, table) }?;
-        self.lane.submit(Job::Add { _frame: Arc::clone(frame) })
+        // SAFETY: the job owns the frame.
+        unsafe { self.sums.add(&mut self.lane, payload, heaps, table) }?;
+        self.lane.submit()
     }
 
     /// Queues the dump; says no if there is no frame for it now.
@@ -105,30 +106,28 @@ impl Cuda {
         let Some(mut output) = io.outputs[0].take() else { return Ok(false) };
         self.dumps.put_out(output.header_mut());
         let header = output.header();
+        let payload = frame_address(&output, self.lane.device())?;
         let slot = self.lane.begin(header.timestamp)?;
-        self.lane.work()?;
         let Tables { counts, saturated, .. } = &mut self.tables[slot];
         let some_missing = header.validity.contains(&0);
         if some_missing {
-            counts.copy_from_slice(&header.validity);
+            counts.get_mut()?.copy_from_slice(&header.validity);
         }
-        let payload = frame_address(&output, self.lane.device())?;
-        let counts = some_missing.then_some(&*counts);
-        // SAFETY: the job owns the frame, and its slot's tables are not used meanwhile.
-        unsafe { self.sums.put_out(&self.lane, payload, counts, saturated) }?;
-        self.lane.submit(Job::PutOut { output, slot })?;
+        let counts = some_missing.then_some(counts);
+        self.lane.hold(Job::PutOut { output, slot })?;
+        self.lane.work()?;
+        // SAFETY: the job owns the frame.
+        unsafe { self.sums.put_out(&mut self.lane, payload, counts, saturated) }?;
+        self.lane.submit()?;
         Ok(true)
     }
-}
 
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn step(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {
             if let Job::PutOut { output, slot } = job {
-                self.dumps.saturated(self.tables[slot].saturated[0]);
+                self.dumps.saturated(self.tables[slot].saturated.get()?[0]);
                 io.outputs[0].push(output);
             }
         }
@@ -151,5 +150,17 @@ impl Block for Cuda {
             return self.put_out(io).map(next);
         }
         Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait })
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let next = self.step(io);
+        if next.is_err() {
+            // With `on_fault: skip` the block goes on.
+            self.dumps.spoil();
+        }
+        next
     }
 }

@@ -1,8 +1,12 @@
 //! Which heaps go to which dump, and what a dump says about its inputs.
 
+use crate::spead::packet::VALUE_BITS;
 use crate::stacked::Stacked;
 use fxgraph::{Counter, Counters, Header};
 use std::ops::Range;
+
+/// Timestamps on the wire.
+const TURN: u64 = 1 << VALUE_BITS;
 
 /// The dump that is being summed, and where the stream is.
 pub(super) struct Dumps {
@@ -16,6 +20,8 @@ pub(super) struct Dumps {
     next_timestamp: u64,
     /// Heaps that contributed to each baseline of the dump.
     counts: Vec<u32>,
+    /// Whether the sums of the next dump are wrong.
+    is_spoiled: bool,
     counters: Figures,
 }
 
@@ -71,6 +77,7 @@ impl Dumps {
             first_dump: None,
             next_timestamp: 0,
             counts: vec![0; shape.baselines()],
+            is_spoiled: false,
             counters: Figures::new(counters),
         }
     }
@@ -82,16 +89,19 @@ impl Dumps {
     pub(super) fn take(&mut self, header: &Header, heap: usize, most: usize) -> Range<usize> {
         let step = self.shape.samples_per_heap();
         let timestamp = header.timestamp.saturating_add(heap as u64 * step);
-        let dump_start = timestamp - timestamp % self.samples_per_dump;
+        // Dumps are aligned to the timestamps on the wire, which start again in each turn.
+        let past_start = timestamp % TURN % self.samples_per_dump;
+        let dump_start = timestamp - past_start;
         let left_out = heap + 1..heap + 1;
         if timestamp < self.next_timestamp {
             self.counters.heaps_late.add(1);
             return left_out;
         }
         // The dump in which the stream begins is put out only if it begins with it.
-        let first_dump = *self
-            .first_dump
-            .get_or_insert(timestamp.checked_next_multiple_of(self.samples_per_dump).unwrap_or(0));
+        let first_dump = *self.first_dump.get_or_insert(match past_start {
+            0 => timestamp,
+            _ => dump_start.checked_add(self.samples_per_dump).unwrap_or(0),
+        });
         if timestamp < first_dump {
             self.counters.heaps_before_first_dump.add(1);
             return left_out;
@@ -101,7 +111,8 @@ impl Dumps {
             dump.complete = true;
             return heap..heap;
         }
-        let dump_end = dump_start.saturating_add(self.samples_per_dump);
+        let turn_end = (timestamp - timestamp % TURN).saturating_add(TURN);
+        let dump_end = dump_start.saturating_add(self.samples_per_dump).min(turn_end);
         let to_end = (dump_end - timestamp).div_ceil(step).max(1);
         let count = to_end.min((self.shape.heaps - heap).min(most) as u64);
         self.next_timestamp = timestamp.saturating_add(count * step);
@@ -144,9 +155,18 @@ impl Dumps {
         &self.counts
     }
 
+    /// Gives up the sums since the last dump: work on them failed, and heaps that were counted may not be in them. The next
+    /// dump says that nothing contributed.
+    pub(super) fn spoil(&mut self) {
+        self.is_spoiled = true;
+    }
+
     /// Ends the dump: what it says about itself goes to `header`, and the next one can begin.
     pub(super) fn put_out(&mut self, header: &mut Header) {
         header.timestamp = self.dump.take().map_or(0, |dump| dump.start);
+        if std::mem::take(&mut self.is_spoiled) {
+            self.counts.fill(0);
+        }
         header.validity.copy_from_slice(&self.counts);
         let full = self.samples_per_dump / self.shape.samples_per_heap();
         let incomplete = self.counts.iter().any(|&count| u64::from(count) < full);

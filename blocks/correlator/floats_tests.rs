@@ -134,14 +134,14 @@ fn dumps_of_halves_carry_counts_and_mark_what_had_no_input() {
     let valid = [1, 0, 1, 0, 0, 1];
     assert!(harness.send(0, |frame| {
         frame.header_mut().validity.copy_from_slice(&valid);
-        frame.as_mut_slice().copy_from_slice(&payload);
+        frame.as_mut_slice().unwrap().copy_from_slice(&payload);
     }));
     harness.end(0);
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
     let frame = harness.receive(0).unwrap();
     assert_eq!(frame.header().validity, [1, 0, 0, 1, 0, 2]);
     let expected = sums(&SHAPE, &payload, &valid);
-    for (index, value) in frame.as_slice::<[f32; 2]>().iter().enumerate() {
+    for (index, value) in frame.as_slice::<[f32; 2]>().unwrap().iter().enumerate() {
         let expected = match frame.header().validity[index / 4 % SHAPE.baselines()] {
             0 => MISSING.map(|part| part as f32),
             _ => expected[index].map(|part| part as f32),

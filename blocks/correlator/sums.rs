@@ -161,20 +161,19 @@ impl Sums {
     /// of these heaps, 0 where an antenna lacks one; without it all are there.
     ///
     /// # Safety
-    /// `payload` and `valid` must stay as they are until the job is done.
+    /// `payload` must stay as it is until the job is done.
     pub(super) unsafe fn add<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         payload: u64,
         heaps: Range<usize>,
-        valid: Option<&Pinned<u32>>,
+        valid: Option<&mut Pinned<u32>>,
     ) -> Result<(), BlockError> {
+        let some_missing = valid.is_some();
         if let Some(valid) = valid {
-            let bytes = heaps.len() * self.shape.antennas * size_of::<u32>();
-            // SAFETY: both hold as many elements as a frame has heaps and antennas.
-            unsafe { lane.copy(self.valid.address(), valid.address(), bytes) }?;
+            lane.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
         }
-        let in_place = Rows::of_frame(&self.shape, payload).filter(|_| valid.is_none());
+        let in_place = Rows::of_frame(&self.shape, payload).filter(|_| !some_missing);
         for piece in pieces(&self.shape, heaps.clone()) {
             let visibilities = self.visibilities.address();
             let real_parts = match &mut self.numbers {
@@ -187,10 +186,9 @@ impl Sums {
             let (rows, stages) = if let Some(rows) = in_place {
                 (rows, rows.stages(&self.shape, &piece))
             } else {
-                let table = valid.map_or(0, |_| {
-                    let row = self.shape.antennas * size_of::<u32>();
-                    self.valid.address() + ((piece.heap - heaps.start) * row) as u64
-                });
+                let row = self.shape.antennas * size_of::<u32>();
+                let first = self.valid.address() + ((piece.heap - heaps.start) * row) as u64;
+                let table = if some_missing { first } else { 0 };
                 // SAFETY: the caller's promise.
                 let rows = unsafe { self.join(lane, payload, &piece, table) }?;
                 (rows, 0..piece.samples.div_ceil(stage_samples(&self.shape)))
@@ -243,25 +241,22 @@ impl Sums {
     /// not fit 32 bits is in `saturated` once the job is done.
     ///
     /// # Safety
-    /// All three must stay valid until the job is done.
+    /// `payload` must stay valid until the job is done.
     pub(super) unsafe fn put_out<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         payload: u64,
-        counts: Option<&Pinned<u32>>,
-        saturated: &Pinned<u64>,
+        counts: Option<&mut Pinned<u32>>,
+        saturated: &mut Pinned<u64>,
     ) -> Result<(), BlockError> {
-        let dump = Dump {
-            visibilities: self.visibilities.address(),
-            payload,
-            counts: counts.map_or(0, |_| self.counts.address()),
-        };
-        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and a frame and
-        // tables that are the caller's promise.
+        let mut dump = Dump { visibilities: self.visibilities.address(), payload, counts: 0 };
+        if let Some(counts) = counts {
+            lane.send(counts, &self.counts, 0..self.counts.len())?;
+            dump.counts = self.counts.address();
+        }
+        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and a frame that is
+        // the caller's promise.
         unsafe {
-            if let Some(counts) = counts {
-                lane.copy(dump.counts, counts.address(), self.counts.bytes())?;
-            }
             match &mut self.numbers {
                 Numbers::Integers(whole) => whole.put_out(lane, &dump, saturated)?,
                 Numbers::Floats(kernel) => {

@@ -5,7 +5,7 @@ use super::definition::{correlate_integers, product};
 use super::kernel::Kernel;
 use super::*;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Counters, Next};
+use fxgraph::{Counters, Header, Next};
 
 const SHAPE: Stacked = Stacked {
     heaps: 2,
@@ -242,7 +242,7 @@ impl Run {
         let sent = self.harness.send(0, |frame| {
             frame.header_mut().timestamp = timestamp;
             frame.header_mut().validity.copy_from_slice(valid);
-            frame.as_mut_slice().copy_from_slice(payload);
+            frame.as_mut_slice().unwrap().copy_from_slice(payload);
         });
         assert!(sent);
         self.drain(dumps);
@@ -253,7 +253,11 @@ impl Run {
             let next = Harness::block_on(self.harness.run()).unwrap();
             let Some(frame) = self.harness.receive(0) else { return next };
             let header = frame.header();
-            dumps.push((header.timestamp, header.validity.clone(), frame.as_slice().to_vec()));
+            dumps.push((
+                header.timestamp,
+                header.validity.clone(),
+                frame.as_slice().unwrap().to_vec(),
+            ));
         }
     }
 
@@ -358,6 +362,19 @@ fn missing_antennas_and_gaps_lower_the_counts_of_their_baselines_only() {
 }
 
 #[test]
+fn dumps_of_a_stream_that_started_again_are_aligned_to_its_new_timestamps() {
+    // A source goes on in the next turn of the 48 bits on the wire.
+    let again = 1 << 48;
+    let frame = |timestamp: u64| (timestamp, vec![1; 6], timestamp / STEP);
+    let before = [0, 2 * STEP, 4 * STEP, 6 * STEP];
+    let after = [again, again + 2 * STEP, again + 4 * STEP];
+    let frames: Vec<_> = before.into_iter().chain(after).map(frame).collect();
+    let (dumps, counters) = check(SHAPE, 3, &frames);
+    assert_eq!(dumps, [0, 3 * STEP, 6 * STEP, again, again + 3 * STEP]);
+    assert_eq!(count(&counters, "dumps_incomplete"), 1);
+}
+
+#[test]
 fn frames_with_times_that_lie_back_are_left_out_and_counted() {
     let all = vec![1; 6];
     let mut run = Run::new(SHAPE, 2 * 16);
@@ -379,6 +396,26 @@ fn a_stream_without_valid_data_ends_without_a_partial_dump() {
     assert!(dumps.is_empty());
     let (dumps, _) = check(SHAPE, 2, &[(0, vec![0; 6], 1)]);
     assert_eq!(dumps, [0]);
+}
+
+#[test]
+fn dump_after_failed_work_says_that_nothing_contributed_and_the_next_one_is_whole() {
+    let counters = Counters::default();
+    let mut dumps = Dumps::new(SHAPE, 2 * STEP, &counters);
+    let mut counts = Vec::new();
+    for number in 0..3 {
+        let header =
+            Header { timestamp: number * 2 * STEP, validity: vec![1; 6], ..Header::default() };
+        assert_eq!(dumps.take(&header, 0, 2), 0..2);
+        if number == 1 {
+            dumps.spoil();
+        }
+        let mut dump = Header { validity: vec![7; 6], ..Header::default() };
+        dumps.put_out(&mut dump);
+        counts.push((dump.timestamp, dump.validity[0]));
+    }
+    assert_eq!(counts, [(0, 2), (2 * STEP, 0), (4 * STEP, 2)]);
+    assert_eq!(count(&counters, "dumps_incomplete"), 1);
 }
 
 fn refused(kind: &Correlator, input: &PortType) -> Vec<Refusal> {

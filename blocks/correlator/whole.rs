@@ -111,12 +111,12 @@ impl Whole {
     /// once the job is done.
     ///
     /// # Safety
-    /// What `dump` names, and `saturated`, must stay valid until the job is done.
+    /// What `dump` names must stay valid until the job is done.
     pub(super) unsafe fn put_out<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         dump: &Dump,
-        saturated: &Pinned<u64>,
+        saturated: &mut Pinned<u64>,
     ) -> Result<(), BlockError> {
         self.bound = Bound::default();
         let arguments = [
@@ -131,14 +131,12 @@ impl Whole {
             (self.shape.baselines() as i32).into(),
             (self.shape.channels as i32).into(),
         ];
+        lane.zero(&self.saturated)?;
         // SAFETY: the kernel's arguments; own arrays of the lengths it expects, and what is the
         // caller's promise.
-        unsafe {
-            lane.clear(self.saturated.address(), self.saturated.bytes())?;
-            self.dump.launch(lane.stream(), dump_grid(&self.shape), &arguments)?;
-            lane.clear(self.real_parts.address(), self.real_parts.bytes())?;
-            lane.clear(self.state.address(), self.state.bytes())?;
-            lane.copy(saturated.address(), self.saturated.address(), self.saturated.bytes())
-        }
+        unsafe { self.dump.launch(lane.stream(), dump_grid(&self.shape), &arguments) }?;
+        lane.zero(&self.real_parts)?;
+        lane.zero(&self.state)?;
+        lane.fetch(&self.saturated, saturated)
     }
 }

@@ -65,7 +65,7 @@ impl Cpu {
     /// Does what there are samples for.
     fn advance(&mut self, frame: &mut FrameMut, input: &mut Input) {
         let start = self.schedule.timestamp();
-        let (header, payload) = frame.parts_mut::<Complex32>();
+        let (header, payload) = frame.parts_mut::<Complex32>().expect(fxgraph::ON_HOST);
         loop {
             self.schedule.forget_done(0);
             let Some(Run { first, count, fate, from }) = self.schedule.next_run(0, input) else {

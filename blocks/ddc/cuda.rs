@@ -11,9 +11,9 @@ use crate::pfb::driver::{Driver, Maker, Stretch};
 use crate::pfb::lending::Lending;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable, frame_address};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::retune::Timed;
-use fxgraph::{BlockError, Dtype, Env, FrameMut, Header, Ports};
+use fxgraph::{BlockError, Dtype, Env, Header, Ports};
 use std::sync::Arc;
 
 /// Warps of a block of the kernel, threads of a warp, and the rows that it goes along.
@@ -144,7 +144,13 @@ impl Maker for Converter {
         self.most
     }
 
-    fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, output: &mut Header) {
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
         let Stretch { first, count, fate, address, first_bit, .. } = *stretch;
         output.validity[first..first + count].fill(u32::from(fate == Fate::Whole));
         let heap_bits = sizes.step as u64 * self.sample_bits;
@@ -154,7 +160,7 @@ impl Maker for Converter {
             let frequency = *self.frequency.at(t);
             // All of an entry have one frequency.
             let same = self.frequency.run(t, sizes.step as u64, count - done);
-            self.entries.host_mut(slot)[self.count] = Entry {
+            self.entries.host_mut(slot)?[self.count] = Entry {
                 samples: address,
                 first_bit: first_bit + done as u64 * heap_bits,
                 phase: frequency.phase(self.start),
@@ -167,22 +173,32 @@ impl Maker for Converter {
             self.count += 1;
             done += same;
         }
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        _: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
+        output.timestamp = schedule.timestamp();
+        Ok(())
     }
 
     fn queue<J>(
         &mut self,
         lane: &mut Lane<J>,
         slot: usize,
-        schedule: &Schedule<Lending>,
-        output: &mut FrameMut,
+        _: &Schedule<Lending>,
+        output: u64,
     ) -> Result<(), BlockError> {
-        output.header_mut().timestamp = schedule.timestamp();
         self.entries.send(lane, slot, 0..self.count)?;
         lane.work()?;
         let arguments = [
             self.entries.address(slot).into(),
             self.filter.address().into(),
-            frame_address(output, lane.device())?.into(),
+            output.into(),
             self.scale.into(),
         ];
         let grid = Grid::new([self.count, 1, 1], WARPS * WARP);
@@ -191,8 +207,13 @@ impl Maker for Converter {
         lane.results()
     }
 
-    fn complete(&mut self, _: usize, _: &Schedule<Lending>, _: &mut Header) -> bool {
-        true
+    fn complete(
+        &mut self,
+        _: usize,
+        _: &Schedule<Lending>,
+        _: &mut Header,
+    ) -> Result<bool, BlockError> {
+        Ok(true)
     }
 
     fn summarise(&self) {}

@@ -15,6 +15,7 @@ mod weights;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use crate::delay::show_group_delay;
 use crate::live::Live;
 use crate::parallel::{one_thread, refuse_threads};
 use crate::pfb::input::digitised_refusals;
@@ -22,8 +23,8 @@ use crate::pfb::schedule::Sizes;
 use fxgraph::cuda::Tunable;
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
-    Ports, Refusal, Resources, ValidityType,
+    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
 };
 use mixer::Mixer;
 use schemars::JsonSchema;
@@ -116,6 +117,21 @@ impl Ddc {
     /// Width of the band in Hz.
     fn bandwidth_hz(&self, rate_hz: f64) -> f64 {
         rate_hz / 2.0 / self.decimation as f64
+    }
+
+    /// The part of the band in the output; of the sky, if the input says where it is from.
+    fn band(&self, input: &PortType) -> Band {
+        let rate_hz = input.clock.adc_sample_rate_hz;
+        let (quarter_hz, width_hz) = (rate_hz / 4.0, rate_hz / self.subsampling() as f64);
+        // In a Nyquist zone that is turned round the width is negative.
+        let sampled = input.band.map(|band| (band.centre_hz, band.bandwidth_hz.signum()));
+        let (middle_hz, sign) = sampled.unwrap_or((quarter_hz, 1.0));
+        Band {
+            channels: 1,
+            first_channel: 0,
+            centre_hz: middle_hz + sign * (self.centre_hz - quarter_hz),
+            bandwidth_hz: sign * width_hz,
+        }
     }
 
     fn low_pass(&self, rate_hz: f64) -> LowPass {
@@ -277,8 +293,7 @@ impl Kind for Ddc {
             dtype: Dtype::Cf32,
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
             clock: Clock { samples_per_frame: (samples * subsampling) as u64, ..input.clock },
-            // The centre may change while the stream goes on.
-            band: None,
+            band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
         }])
     }
@@ -303,6 +318,8 @@ impl Kind for Ddc {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
+        show_group_delay(&env.counters, self.taps(), 1, rate_hz);
         match env.implementation {
             "cuda" => Ok(Box::new(cuda::Converter::block(self, ports, env)?)),
             _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),

@@ -4,8 +4,9 @@ use super::filter_tests::low_pass;
 use super::mixer::Frequency;
 use super::{Ddc, HEAP_SAMPLES, Mode};
 use crate::chain::{self, Digitised, Out, RATE_HZ, kind, noise, then};
+use crate::pfb::Pfb;
 use fxgraph::flowgraph::load_text;
-use fxgraph::{Kind, PortType, Registry};
+use fxgraph::{Band, Kind, PortType, Registry};
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
 use std::f64::consts::{PI, TAU};
@@ -191,10 +192,7 @@ fn a_centre_after_days_is_where_it_was() {
 
 /// Spectra of the narrowband chain.
 fn narrowband(ddc_parameters: Value, pfb_parameters: Value, input: &Digitised) -> Out {
-    then::<crate::fft::Fft>(
-        json!({}),
-        then::<crate::pfb::Pfb>(pfb_parameters, ddc(ddc_parameters, input)),
-    )
+    then::<crate::fft::Fft>(json!({}), then::<Pfb>(pfb_parameters, ddc(ddc_parameters, input)))
 }
 
 #[test]
@@ -206,7 +204,7 @@ fn channels_are_in_the_order_of_frequencies_with_the_centre_in_the_middle() {
         let input = Digitised::new((0..1 << 16).map(wave).collect());
         let out = narrowband(
             json!({"centre_hz": centre, "decimation": 8, "samples_per_frame": 512}),
-            json!({"channels": channels, "taps": 4, "spectra_per_frame": 4, "centre_hz": centre}),
+            json!({"channels": channels, "taps": 4, "spectra_per_frame": 4}),
             &input,
         );
         let band = out.port.band.unwrap();
@@ -298,6 +296,33 @@ fn narrowband_channels_are_those_of_the_wide_band() {
         assert!(coherence > 0.97, "channel {channel}: {coherence}");
         let ratio = powers[0] / powers[1];
         assert!((ratio - 1.0).abs() < 0.05, "channel {channel}: {ratio}");
+    }
+}
+
+#[test]
+fn ddc_output_says_which_part_of_the_band_it_is() {
+    let sampled = Digitised::new(Vec::new()).port();
+    let of_sky = |centre_hz, bandwidth_hz| {
+        let band = Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz };
+        PortType { band: Some(band), ..sampled.clone() }
+    };
+    let (quarter, half) = (RATE_HZ / 4.0, RATE_HZ / 2.0);
+    for (input, centre, width) in [
+        (sampled.clone(), 3e8, RATE_HZ / 8.0),
+        // The second Nyquist zone is turned round, the third one is not.
+        (of_sky(3.0 * quarter, -half), RATE_HZ - 3e8, -RATE_HZ / 8.0),
+        (of_sky(5.0 * quarter, half), RATE_HZ + 3e8, RATE_HZ / 8.0),
+    ] {
+        let ddc: Ddc = kind(json!({"centre_hz": 3e8, "decimation": 8}));
+        let narrow = ddc.ports(&[input]).unwrap();
+        let band = narrow[0].band.unwrap();
+        assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (1, centre, width));
+        // `pfb` behind it needs no frequency, and one that it is given holds.
+        let spectra = |parameters| kind::<Pfb>(parameters).ports(&narrow).unwrap()[0].band.unwrap();
+        let band = spectra(json!({"channels": 64}));
+        assert_eq!((band.channels, band.centre_hz, band.bandwidth_hz), (64, centre, width));
+        let given = spectra(json!({"channels": 64, "centre_hz": 1e9}));
+        assert_eq!((given.channels, given.centre_hz), (64, 1e9));
     }
 }
 

@@ -3,14 +3,13 @@
 use super::language::Program;
 use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
+use crate::pace::{Delay, RealTime};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How much faster than real time a paced stream catches up.
-const CATCH_UP: f64 = 1.1;
-/// Paced frames may leave together up to this long: timers are no finer.
-const BURST: Duration = Duration::from_millis(4);
+/// Most time between the looks at two clocks that are told to be of one moment.
+const SIMULTANEOUS: Duration = Duration::from_micros(100);
 /// A paced frame this much behind counts as late.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -31,7 +30,10 @@ pub struct Digitiser {
     held: Option<FrameMut>,
     /// Whether `first` and `pace` are known.
     begun: bool,
-    pace: Option<Pace>,
+    real_time: fxgraph::real_time::RealTime,
+    /// Of a paced stream that has not begun.
+    delay: Option<Delay>,
+    pace: Option<RealTime>,
     clipped: Counter,
     late: Counter,
 }
@@ -40,7 +42,10 @@ impl Digitiser {
     /// A digitiser with these parameters.
     pub fn new(parameters: DigitiserSimulator, program: Program, env: &Env) -> Self {
         let frames = parameters.frame_limit().unwrap_or(u64::MAX);
+        let delay = parameters.paced.then(|| Delay::new(parameters.catch_up, env));
         Self {
+            delay,
+            real_time: env.counters.real_time().clone(),
             parameters,
             program,
             periods: Timed::new(Periods::silent()),
@@ -61,13 +66,18 @@ impl Digitiser {
         }
     }
 
-    /// The first timestamp, and in how long the time has come that it stands for.
-    fn beginning(&self) -> Result<(u64, Duration), BlockError> {
+    /// The first timestamp, and when the time has come that it stands for.
+    fn beginning(&self) -> Result<(u64, Instant), BlockError> {
         let parameters = &self.parameters;
+        let (unix, now) = both_clocks();
         if let FirstTimestamp::At(first) = parameters.first_timestamp {
-            return Ok((first, Duration::ZERO));
+            if parameters.paced {
+                let since_zero = first as f64 / parameters.adc_sample_rate_hz;
+                self.real_time.set_zero(unix.as_secs_f64() - since_zero);
+            }
+            return Ok((first, now));
         }
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.real_time.set_zero(parameters.sync_time_seconds);
         let elapsed_seconds = unix.as_secs_f64() - parameters.sync_time_seconds;
         let rate = parameters.adc_sample_rate_hz;
         if !(0.0..=MAX_TIMESTAMP).contains(&(elapsed_seconds * rate)) {
@@ -81,7 +91,11 @@ impl Digitiser {
         let step = parameters.samples_per_frame as u64;
         let first = ((elapsed_seconds * rate / step as f64).ceil() as u64).saturating_mul(step);
         let wait_seconds = (first as f64 / rate - elapsed_seconds).max(0.0);
-        Ok((first, Duration::try_from_secs_f64(wait_seconds).unwrap_or_default()))
+        Ok((first, now + Duration::try_from_secs_f64(wait_seconds).unwrap_or_default()))
+    }
+
+    fn frame_seconds(&self) -> f64 {
+        self.parameters.samples_per_frame as f64 / self.parameters.adc_sample_rate_hz
     }
 
     fn timestamp(&self) -> u64 {
@@ -104,7 +118,7 @@ impl Digitiser {
         let samples = self.parameters.samples_per_frame;
         let bits = usize::from(self.parameters.bits);
         let offset_samples = (start % self.parameters.period_samples as u64) as usize;
-        let payload = frame.as_mut_slice::<u8>();
+        let payload = frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST);
         let mut done = 0;
         while done < samples {
             let t = start.saturating_add(done as u64);
@@ -128,6 +142,25 @@ impl Digitiser {
     }
 }
 
+/// Time since 1970, and the same moment on the clock that paces. A process that loses its core in
+/// between would be late by that for as long as it runs.
+fn both_clocks() -> (Duration, Instant) {
+    let look = || {
+        let before = Instant::now();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (unix, before, before.elapsed())
+    };
+    let looks = std::iter::repeat_with(look).take(100);
+    let mut best = look();
+    for one in looks {
+        if best.2 < SIMULTANEOUS {
+            break;
+        }
+        best = if one.2 < best.2 { one } else { best };
+    }
+    (best.0, best.1)
+}
+
 #[async_trait]
 impl Block for Digitiser {
     async fn start(&mut self) -> Result<(), BlockError> {
@@ -142,17 +175,21 @@ impl Block for Digitiser {
         }
         if !self.begun {
             self.begun = true;
-            let (first, wait) = self.beginning()?;
+            let (first, start) = self.beginning()?;
             self.first = first;
-            let parameters = &self.parameters;
-            let seconds = parameters.samples_per_frame as f64 / parameters.adc_sample_rate_hz;
-            self.pace = parameters.paced.then(|| Pace::new(seconds, Instant::now() + wait));
+            self.pace = self.delay.take().map(|delay| RealTime::new(start, delay));
         }
-        if let Some(pace) = &self.pace {
-            let wait = pace.wait(self.frame, Instant::now());
+        let length = self.frame_seconds();
+        // A frame leaves when its last sample has been taken.
+        let due = length * (self.frame as f64 + 1.0);
+        let mut is_late = false;
+        if let Some(pace) = &mut self.pace {
+            let now = Instant::now();
+            let wait = pace.wait(due, now);
             if !wait.is_zero() {
                 return Ok(Next::After(wait));
             }
+            is_late = pace.note(due, now) > LATE;
         }
         let [first, second] = io.outputs else {
             return Err(BlockError::new("the digitiser simulator has two outputs"));
@@ -172,8 +209,8 @@ impl Block for Digitiser {
         second.push(pol1);
         self.count_clipped();
         if let Some(pace) = &mut self.pace {
-            let late = pace.sent(self.frame, Instant::now());
-            self.late.add(u64::from(late));
+            pace.sent(length, Instant::now());
+            self.late.add(u64::from(is_late));
         }
         self.frame += 1;
         Ok(Next::Again)
@@ -181,41 +218,5 @@ impl Block for Digitiser {
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         self.changes.offer(change)
-    }
-}
-
-/// Real time: when frame `n` may leave.
-pub struct Pace {
-    start: Instant,
-    seconds: f64,
-    /// When the next frame may leave by the catch-up rate alone.
-    allowed: Instant,
-}
-
-impl Pace {
-    /// Frames of `seconds`, the first of them complete that long after `start`.
-    pub fn new(seconds: f64, start: Instant) -> Self {
-        Self { start, seconds, allowed: start }
-    }
-
-    /// A frame leaves when its last sample has been taken.
-    fn due(&self, frame: u64) -> Instant {
-        let seconds = self.seconds * (frame as f64 + 1.0);
-        let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(1 << 40));
-        self.start.checked_add(span).unwrap_or(self.start)
-    }
-
-    /// How long frame number `frame` must still wait.
-    pub fn wait(&self, frame: u64, now: Instant) -> Duration {
-        self.due(frame).max(self.allowed).saturating_duration_since(now)
-    }
-
-    /// Frame number `frame` left; whether it was late.
-    pub fn sent(&mut self, frame: u64, now: Instant) -> bool {
-        // A leaky bucket: no credit older than `BURST` is kept.
-        let since = now.checked_sub(BURST).unwrap_or(now);
-        let spacing = Duration::try_from_secs_f64(self.seconds / CATCH_UP).unwrap_or_default();
-        self.allowed = self.allowed.max(since) + spacing;
-        now.saturating_duration_since(self.due(frame)) > LATE
     }
 }

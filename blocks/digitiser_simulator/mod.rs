@@ -6,6 +6,7 @@ mod language;
 mod periods;
 
 use crate::geometry::Direction;
+use crate::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
@@ -59,6 +60,9 @@ pub struct DigitiserSimulator {
     /// Whether frames leave in real time, or as fast as they are taken.
     #[serde(default)]
     pub paced: bool,
+    /// How many times real time a paced stream that is late catches up at, like 1.25.
+    #[serde(default = "default_catch_up")]
+    pub catch_up: f64,
     /// Selects dither and the noise that is different at each antenna.
     #[serde(default)]
     pub seed: u64,
@@ -261,6 +265,7 @@ impl DigitiserSimulator {
         if self.duration_seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
             refusals.push(Refusal::parameter("duration_seconds", "a duration is 0 or more"));
         }
+        refusals.extend(refuse_catch_up(self.catch_up));
         let Some(source) = self.source else { return };
         if self.antenna >= self.antennas_enu_metres.len() {
             refusals.push(

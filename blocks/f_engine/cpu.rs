@@ -51,7 +51,8 @@ impl Cpu {
         let pfb = f_engine.pfb(f_engine.spectra());
         let sizes = Sizes::new(&pfb, ports);
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
-        let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
+        let delays = pfb.delays_of(ports);
+        let count = Count::new(&env.counters, &sizes, ports);
         let threads = Threads::new(f_engine.threads)?;
         let room = vec![Complex32::default(); batch * f_engine.channels];
         let frames = Frames::new(f_engine, ports, env);
@@ -113,7 +114,7 @@ impl Cpu {
     /// Makes the output frame of its spectra; gives it back if it has no valid heap.
     fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
         let Self { schedule, frames, known, quantiser, threads, scratches, .. } = self;
-        let (header, payload) = frame.parts_mut::<u8>();
+        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         frames.fill(known, header);
         let (pols, rows, heaps) = (schedule.pols.len(), quantiser.rows(), header.validity.len());
         let per_heap = rows / heaps;

@@ -14,8 +14,8 @@ use crate::pfb::pol::Count;
 use crate::pfb::schedule::{Fate, Run, Schedule, Sizes};
 use crate::postproc::device_settings::{DeviceSettings, Rows};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Lane, frame_address};
-use fxgraph::{BlockError, Env, Frame, FrameMut, Header, Ports};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Lane};
+use fxgraph::{BlockError, Env, Header, Ports};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -70,8 +70,11 @@ pub struct TwoPass {
     delays: Table<f32>,
     /// \[pol\]\[spectrum\], for each slot.
     rows: Vec<DeviceArray<u8>>,
-    /// The heaps to be made.
+    /// The heaps to be made, from the front; those to be cleared, which the host alone reads, from
+    /// the back.
     heaps: Table<u32>,
+    /// Heaps of the output frame to be made.
+    to_make: usize,
     /// \[pol\]\[power, clipped\] in 64 bits, then clamped values \[heap\]\[pol\] in 32.
     counts: Table<u32>,
     frames: Frames,
@@ -84,7 +87,7 @@ impl TwoPass {
     pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
         let (sizes, delays) = (Sizes::new(&pfb, ports), pfb.delays_of(ports));
-        let count = Count::new(&env.counters);
+        let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)
     }
@@ -117,6 +120,7 @@ impl TwoPass {
             delays: Table::new(device, 2 * rows)?,
             rows: gpu::for_each_slot(|| DeviceArray::new(device, rows * ROW_BYTES))?,
             heaps: Table::new(device, heaps)?,
+            to_make: 0,
             counts: Table::new(device, pols * (4 + heaps))?,
             spectra: gpu::for_each_slot(|| Ok(frames.spectra()))?,
             frames,
@@ -125,8 +129,8 @@ impl TwoPass {
 
     /// Lists the phase and the fine delay of each spectrum: less than 1 either, so that single
     /// precision is as good as that of the channels.
-    fn list_delays(&mut self, slot: usize, schedule: &Schedule<Lending>) {
-        let list = self.delays.host_mut(slot);
+    fn list_delays(&mut self, slot: usize, schedule: &Schedule<Lending>) -> Result<(), BlockError> {
+        let list = self.delays.host_mut(slot)?;
         let rows = list.len() / 2;
         let (phases, fine) = list.split_at_mut(rows);
         let spectra = schedule.sizes.spectra;
@@ -141,30 +145,35 @@ impl TwoPass {
                 (*phase, *fine) = (delay.phase_turns as f32, delay.fine_samples as f32);
             }
         }
+        Ok(())
     }
 
-    /// Lists the heaps to be made and queues the clearing of the others. How many are to be made.
-    fn list_heaps<J>(
-        &mut self,
-        lane: &Lane<J>,
-        slot: usize,
-        frame: &Frame,
-    ) -> Result<usize, BlockError> {
-        let list = self.heaps.host_mut(slot);
-        let payload = frame_address(frame, lane.device())?;
-        let mut invalid = self.frames.invalid(frame.header()).peekable();
-        let mut heaps = 0;
+    /// Lists the heaps to be made and those to be cleared.
+    fn list_heaps(&mut self, slot: usize, header: &Header) -> Result<(), BlockError> {
+        let list = self.heaps.host_mut(slot)?;
+        let mut invalid = self.frames.invalid(header).peekable();
+        let (mut front, mut back) = (0, list.len());
         for heap in 0..list.len() {
             if invalid.next_if_eq(&heap).is_none() {
-                list[heaps] = heap as u32;
-                heaps += 1;
-                continue;
+                list[front] = heap as u32;
+                front += 1;
+            } else {
+                back -= 1;
+                list[back] = heap as u32;
             }
-            let address = payload + (heap * self.heap_bytes) as u64;
+        }
+        self.to_make = front;
+        Ok(())
+    }
+
+    /// Queues the clearing of the heaps that are not made, of the payload at `to`.
+    fn queue_clearing<J>(&self, lane: &Lane<J>, slot: usize, to: u64) -> Result<(), BlockError> {
+        for heap in &self.heaps.host(slot)?[self.to_make..] {
+            let address = to + (*heap as usize * self.heap_bytes) as u64;
             // SAFETY: the heap is within the frame, which the job owns.
             unsafe { lane.clear(address, self.heap_bytes) }?;
         }
-        Ok(heaps)
+        Ok(())
     }
 
     /// Queues what is left of a job's tables, its kernels and its results.
@@ -173,13 +182,12 @@ impl TwoPass {
         lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
-        heaps: usize,
-        frame: &Frame,
+        to: u64,
     ) -> Result<(), BlockError> {
         self.settings.send(lane)?;
         self.queue_rows(lane, slot, schedule)?;
         self.queue_filter(lane, slot, schedule.sizes.spectra)?;
-        self.queue_finish(lane, slot, schedule, heaps, frame)?;
+        self.queue_finish(lane, slot, schedule, to)?;
         lane.results()?;
         self.counts.fetch(lane, slot)
     }
@@ -187,7 +195,7 @@ impl TwoPass {
     /// Queues what is the same for all channels of each spectrum.
     fn queue_rows<J>(
         &mut self,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
     ) -> Result<(), BlockError> {
@@ -216,7 +224,7 @@ impl TwoPass {
     ) -> Result<(), BlockError> {
         let (to_filter, to_measure) = (self.to_filter, self.to_measure);
         let Program { kernels, constants, cut, .. } = &mut self.program;
-        let first_measured = self.entries.host(slot).len() - to_measure;
+        let first_measured = self.entries.slot_len() - to_measure;
         let entries = self.entries.address(slot);
         let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
         let levels = self.counts.address(slot);
@@ -248,22 +256,21 @@ impl TwoPass {
         Ok(())
     }
 
-    /// Queues what makes the first `heaps` listed heaps: one launch for all spectra that have the same
-    /// gains.
+    /// Queues what makes the listed heaps of the payload at `to`: one launch for all spectra that
+    /// have the same gains.
     fn queue_finish<J>(
         &mut self,
         lane: &Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
-        heaps: usize,
-        frame: &Frame,
+        to: u64,
     ) -> Result<(), BlockError> {
         let Program { constants, cut, gpu, .. } = &self.program;
         let (roots, tiles_per_heap) = (constants.finish_roots.address(), cut.tiles_per_heap);
         let spectra = schedule.sizes.spectra;
         let grid = Grid::new([cut.finish_blocks * cut.groups(gpu), 1, 1], cut.finish_threads);
         let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
-        let list = &self.heaps.host(slot)[..heaps];
+        let list = &self.heaps.host(slot)?[..self.to_make];
         let mut done = 0;
         while done < spectra {
             let t = schedule.timestamp() + done as u64 * self.step;
@@ -275,7 +282,7 @@ impl TwoPass {
             let listed = self.heaps.address(slot) + (first * size_of::<u32>()) as u64;
             let arguments = [
                 self.middle.address().into(),
-                frame_address(frame, lane.device())?.into(),
+                to.into(),
                 clamped.into(),
                 self.rows[slot].address().into(),
                 stretch.each.into(),
@@ -315,10 +322,16 @@ impl Maker for TwoPass {
         self.program.run_length(whole.map(|(_, run)| run.count).sum())
     }
 
-    fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, _: &mut Header) {
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        _: &mut Header,
+    ) -> Result<(), BlockError> {
         let Stretch { pol, first, count, fate, address, first_bit } = *stretch;
         self.spectra[slot].mark(pol, first..first + count, fate == Fate::Whole);
-        let list = self.entries.host_mut(slot);
+        let list = self.entries.host_mut(slot)?;
         let place = match fate {
             Fate::Whole => {
                 self.to_filter += 1;
@@ -328,7 +341,7 @@ impl Maker for TwoPass {
                 self.to_measure += 1;
                 list.len() - self.to_measure
             }
-            Fate::Lost => return,
+            Fate::Lost => return Ok(()),
         };
         self.spectra[slot].measured[pol].samples += (count * sizes.step) as u64;
         list[place] = Entry {
@@ -338,6 +351,21 @@ impl Maker for TwoPass {
             pol: pol as u32,
             unused: 0,
         };
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
+        // Short ones first: the blocks that follow them fill up the GPU.
+        self.entries.host_mut(slot)?[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
+        self.settings.advance(schedule.timestamp());
+        self.list_delays(slot, schedule)?;
+        self.frames.fill(&self.spectra[slot], output);
+        self.list_heaps(slot, output)
     }
 
     fn queue<J>(
@@ -345,27 +373,27 @@ impl Maker for TwoPass {
         lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
-        output: &mut FrameMut,
+        output: u64,
     ) -> Result<(), BlockError> {
-        // Short ones first: the blocks that follow them fill up the GPU.
-        self.entries.host_mut(slot)[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
-        self.settings.advance(schedule.timestamp());
-        self.list_delays(slot, schedule);
-        self.frames.fill(&self.spectra[slot], output.header_mut());
-        let heaps = self.list_heaps(lane, slot, output)?;
-        self.heaps.send(lane, slot, 0..heaps)?;
-        self.launch(lane, slot, schedule, heaps, output)
+        self.queue_clearing(lane, slot, output)?;
+        self.heaps.send(lane, slot, 0..self.to_make)?;
+        self.launch(lane, slot, schedule, output)
     }
 
-    fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool {
-        let (levels, clamped) = self.counts.host(slot).split_at(4 * self.pols);
+    fn complete(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<bool, BlockError> {
+        let (levels, clamped) = self.counts.host(slot)?.split_at(4 * self.pols);
         let spectra = &mut self.spectra[slot];
         let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
         for (measured, level) in spectra.measured.iter_mut().zip(levels.chunks_exact(4)) {
             (measured.power, measured.clipped) = (wide(&level[..2]), wide(&level[2..]));
         }
         let saturated = clamped.iter().map(|count| u64::from(*count));
-        self.frames.complete(schedule, spectra, saturated, output)
+        Ok(self.frames.complete(schedule, spectra, saturated, output))
     }
 
     fn summarise(&self) {

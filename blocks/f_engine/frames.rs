@@ -57,7 +57,7 @@ impl Frames {
             collector: Collector::new(&f_engine.postproc(), shape, &env.counters),
             pols: shape.pols,
             spectra: shape.spectra,
-            levels: ports.inputs.iter().map(|input| Level::new(input.dtype.bits())).collect(),
+            levels: Level::of_inputs(&ports.inputs, &env.counters),
             summary: env.summary.clone(),
         }
     }

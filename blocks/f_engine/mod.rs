@@ -11,7 +11,7 @@ mod shape;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::delay::Piece;
+use crate::delay::{self, Piece};
 use crate::dither::Dither;
 use crate::fft::Fft;
 use crate::live::Live;
@@ -54,8 +54,14 @@ pub struct FEngine {
     /// `delays`, and 0 without them: give it to keep room for models that come later.
     #[serde(default)]
     pub max_delay_seconds: Option<f64>,
-    /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
-    /// quarter of the sample rate.
+    /// Largest change of a delay in either direction, in seconds per second.
+    #[serde(default = "delay::default_max_rate")]
+    pub max_delay_rate: f64,
+    /// Largest change of a phase in either direction, in radians per second.
+    #[serde(default = "delay::default_max_phase_rate")]
+    pub max_fringe_rate_radians_per_second: f64,
+    /// Frequency at the centre of the band, in Hz. By default that of the input's band, if it has one,
+    /// else that of the first Nyquist zone, a quarter of the sample rate.
     #[serde(default)]
     pub centre_hz: Option<f64>,
     /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
@@ -100,6 +106,8 @@ impl FEngine {
             spectra_per_frame: Some(spectra_per_frame),
             delays: self.delays.clone(),
             max_delay_seconds: self.max_delay_seconds,
+            max_delay_rate: self.max_delay_rate,
+            max_fringe_rate_radians_per_second: self.max_fringe_rate_radians_per_second,
             centre_hz: self.centre_hz,
             threads: self.threads,
         }

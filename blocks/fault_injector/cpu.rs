@@ -16,8 +16,8 @@ pub struct Injector {
     samples_per_frame: u64,
     stall: Duration,
     stalled_until: Option<Instant>,
-    /// Timestamp of the first frame.
-    first: Option<u64>,
+    /// Timestamp before which the blocks in its place have carried out what they were told.
+    begun: u64,
     passed: Counter,
     injected: Counter,
 }
@@ -34,7 +34,7 @@ impl Injector {
             samples_per_frame: input.clock.samples_per_frame,
             stall: Duration::from_secs_f64(parameters.stall_seconds),
             stalled_until: None,
-            first: None,
+            begun: 0,
             passed: counters.count("frames_passed", "Frames passed on; not a loss."),
             injected: counters.count(
                 "faults_injected",
@@ -45,11 +45,10 @@ impl Injector {
 
     /// What happens at the frame of `timestamp`.
     fn at(&mut self, timestamp: u64) -> Fault {
-        let first = *self.first.get_or_insert(timestamp);
         for (from, fault) in self.changes.begin(timestamp, self.samples_per_frame) {
             self.fault = fault;
             // A block that is made anew is told once more what the one before has carried out.
-            if from >= first || self.injected.get() == 0 {
+            if from >= self.begun || self.injected.get() == 0 {
                 self.until_injected = self.injected.get() + self.faults;
                 self.from_passed = 0;
             }
@@ -105,6 +104,7 @@ impl Block for Injector {
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.begun = change.begun();
         self.changes.offer(change)
     }
 }

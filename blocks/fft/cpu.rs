@@ -81,10 +81,10 @@ impl Block for Cpu {
         }
         let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        let (header, spectra) = output.parts_mut::<Complex32>();
+        let (header, spectra) = output.parts_mut::<Complex32>()?;
         header.continue_from(input.header());
         header.validity.copy_from_slice(&input.header().validity);
-        self.0.run(input.as_slice(), spectra);
+        self.0.run(input.as_slice()?, spectra);
         io.outputs[0].push(output);
         Ok(Next::Again)
     }

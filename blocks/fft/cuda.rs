@@ -42,7 +42,9 @@ impl Plan {
             // SAFETY: nobody else has it.
             let _ = unsafe { result::destroy(handle) };
         }
-        planned
+        let plan = planned?;
+        plan.warm_up(len * batch, lane)?;
+        Ok(plan)
     }
 
     fn make<J>(
@@ -77,6 +79,19 @@ impl Plan {
             result::set_stream(handle, lane.stream().cast()).map_err(&failed)?;
             Ok(Self { handle, _work: work })
         }
+    }
+
+    /// Transforms once, so that the library loads its kernels before frames come. Without memory for
+    /// it the first frame takes longer.
+    fn warm_up<J>(&self, points: usize, lane: &Lane<J>) -> Result<(), CudaError> {
+        let memory = || DeviceArray::<[f32; 2]>::new(lane.device(), points);
+        if let (Ok(from), Ok(to)) = (memory(), memory()) {
+            // SAFETY: both have all points, and stay until the device is done.
+            let queued = unsafe { self.transform(from.address(), to.address()) };
+            lane.device().synchronise()?;
+            queued?;
+        }
+        Ok(())
     }
 
     /// Queues the transforms of what is at `from`, to `to`.
@@ -129,10 +144,12 @@ impl Cuda {
         let (from, header) = (input.header(), output.header_mut());
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
-        self.lane.begin(from.timestamp)?;
-        self.lane.work()?;
+        let timestamp = from.timestamp;
         let device = self.lane.device();
         let (from, to) = (frame_address(&input, device)?, frame_address(&output, device)?);
+        self.lane.begin(timestamp)?;
+        self.lane.hold((input, output))?;
+        self.lane.work()?;
         // SAFETY: the job owns both frames, which are of the plan's size; the arguments are those of
         // the kernel.
         unsafe {
@@ -145,7 +162,7 @@ impl Cuda {
                 kernel.launch(self.lane.stream(), grid, &[to.into(), (spectra as u32).into()])?;
             }
         }
-        self.lane.submit((input, output))
+        self.lane.submit()
     }
 }
 

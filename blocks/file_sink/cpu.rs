@@ -2,7 +2,8 @@
 
 use super::{FileSink, PLACEHOLDER};
 use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, async_trait};
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait};
 use std::path::{Path, PathBuf};
 
 /// The running block.
@@ -14,6 +15,8 @@ pub struct Sink {
     recording: Option<RecordingWriter>,
     frames: u64,
     ended: bool,
+    events: BlockEvents,
+    summary: Summary,
     written: Counter,
     beyond: Counter,
 }
@@ -30,6 +33,8 @@ impl Sink {
             recording: None,
             frames: 0,
             ended: false,
+            events: env.events.clone(),
+            summary: env.summary.clone(),
             written: env.counters.count("frames_written", "Frames on disk."),
             beyond: env
                 .counters
@@ -42,7 +47,18 @@ impl Sink {
     }
 
     fn open(&self, timestamp: u64) -> Result<RecordingWriter, BlockError> {
-        RecordingWriter::create(self.path(timestamp), &self.port, self.blank.clone())
+        let (path, blank) = (self.path(timestamp), self.blank.clone());
+        if self.parameters.overwrite {
+            return RecordingWriter::create(path, &self.port, blank);
+        }
+        let recording = RecordingWriter::create_new(&path, &self.port, blank)?;
+        if recording.path() != path {
+            let (path, other) = (path.display(), recording.path().display());
+            let text = format!("{path} exists, recording to {other}");
+            self.events.add(EventKind::Warning, &text);
+            self.summary.set(text);
+        }
+        Ok(recording)
     }
 
     fn write(&mut self, frame: &Frame) -> Result<(), BlockError> {
@@ -62,7 +78,7 @@ impl Sink {
             self.recording = Some(self.open(frame.header().timestamp)?);
         }
         if let Some(recording) = &mut self.recording {
-            recording.append(frame.header(), frame.as_slice())?;
+            recording.append(frame.header(), frame.as_slice()?)?;
         }
         self.frames += 1;
         self.written.add(1);
@@ -78,7 +94,7 @@ impl Block for Sink {
         match self.parameters.path.split_once(PLACEHOLDER) {
             // Folders named by timestamps come later.
             Some((before, _)) => try_folder(&Path::new(before).with_file_name("x")),
-            None => try_path(Path::new(&self.parameters.path)),
+            None => try_path(Path::new(&self.parameters.path), self.parameters.overwrite),
         }
     }
 

@@ -14,8 +14,14 @@ const PLACEHOLDER: &str = "{timestamp}";
 #[serde(deny_unknown_fields)]
 pub struct FileSink {
     /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
-    /// timestamp. Folders are made.
+    /// timestamp. Directories are created. If the file exists, the recording gets the next free
+    /// name: `x_2.npy`, `x_3.npy`, ...
+    #[serde(deserialize_with = "fxgraph::access::written_path")]
+    #[schemars(extend("x-file" = "write"))]
     pub path: String,
+    /// Overwrites a file that exists.
+    #[serde(default)]
+    pub overwrite: bool,
     /// Frames to write at most; those after them are taken and dropped.
     pub max_frames: Option<u64>,
     /// Frames per file, after which the next file is begun; `path` must contain `{timestamp}`.
@@ -32,7 +38,7 @@ impl Kind for FileSink {
         let mut refusals = Vec::new();
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`{}` names no NumPy file", self.path);
+            let message = format!("`{}` is not a NumPy file name", self.path);
             refusals.push(
                 Refusal::parameter("path", message).help("the name must end in .npy or .npz"),
             );
@@ -53,7 +59,9 @@ impl Kind for FileSink {
 
     fn cannot_restart(&self) -> Option<&'static str> {
         let is_one_file = !self.path.contains(PLACEHOLDER);
-        is_one_file.then_some("it would overwrite its file; put {timestamp} into `path`")
+        (self.overwrite && is_one_file).then_some(
+            "it would overwrite its file; leave out `overwrite` or put {timestamp} into `path`",
+        )
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {

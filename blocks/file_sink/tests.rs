@@ -19,9 +19,22 @@ fn port() -> PortType {
     }
 }
 
+fn sink(path: &str) -> FileSink {
+    FileSink { path: path.to_owned(), overwrite: false, max_frames: None, frames_per_file: None }
+}
+
 /// Records `frames` frames at `path`; ends the stream or breaks off.
 fn record(path: &str, frames: u64, per_file: Option<u64>, end: bool) -> Result<(), BlockError> {
-    let sink = FileSink { path: path.to_owned(), max_frames: Some(5), frames_per_file: per_file };
+    record_with(sink(path), frames, per_file, end)
+}
+
+fn record_with(
+    sink: FileSink,
+    frames: u64,
+    per_file: Option<u64>,
+    end: bool,
+) -> Result<(), BlockError> {
+    let sink = FileSink { max_frames: Some(5), frames_per_file: per_file, ..sink };
     assert!(sink.ports(&[port()]).is_ok());
     let ports = Ports { inputs: vec![port()], outputs: vec![] };
     let mut harness =
@@ -36,7 +49,7 @@ fn record(path: &str, frames: u64, per_file: Option<u64>, end: bool) -> Result<(
                 if n > 0 {
                     header.annotations.reset("saturated", 1)[0] = n as f64;
                 }
-                let values = frame.as_mut_slice::<i32>();
+                let values = frame.as_mut_slice::<i32>().unwrap();
                 (0..).zip(values).for_each(|(i, value)| *value = i + 100 * n as i32);
             }));
         }
@@ -129,7 +142,7 @@ fn a_full_disk_and_a_folder_that_cannot_be_are_named() {
     let full = folder.path().join("full.npy");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let error = record(&full.display().to_string(), 1, None, true).unwrap_err().to_string();
-    assert!(error.contains("full.npy") && error.contains("No space left"), "{error}");
+    assert!(error.ends_with("full.npy: No space left on device"), "{error}");
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let under = file.join("a.npy").display().to_string();
@@ -139,7 +152,7 @@ fn a_full_disk_and_a_folder_that_cannot_be_are_named() {
 #[test]
 fn paths_that_cannot_work_are_refused() {
     let refusals = |path: &str, per_file| {
-        let sink = FileSink { path: path.to_owned(), max_frames: None, frames_per_file: per_file };
+        let sink = FileSink { frames_per_file: per_file, ..sink(path) };
         sink.ports(&[port()]).map_err(|refusals| refusals.len())
     };
     assert_eq!(refusals("a.txt", None), Err(1));
@@ -154,7 +167,7 @@ fn a_run_that_does_not_start_leaves_an_earlier_recording_alone() {
         let path = folder.path().join(name).display().to_string();
         record(&path, 3, None, true).unwrap();
         let before = fs::read(&path).unwrap();
-        let sink = FileSink { path: path.clone(), max_frames: None, frames_per_file: None };
+        let sink = sink(&path);
         let ports = Ports { inputs: vec![port()], outputs: vec![] };
         let block = sink.build(&ports, &Env::detached("out")).unwrap();
         let mut harness = Harness::new(block, &ports, 1).unwrap();
@@ -165,6 +178,48 @@ fn a_run_that_does_not_start_leaves_an_earlier_recording_alone() {
         assert_eq!(fs::read(&path).unwrap(), before, "{name}");
         assert_eq!(side(&path)["frames"], 3);
     }
+}
+
+#[test]
+fn file_sink_path_that_exists_gets_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["vis.npy", "vis.npz"] {
+        let path = folder.path().join(name).display().to_string();
+        let numbered = path.replace("vis.", "vis_2.");
+        record(&path, 3, None, true).unwrap();
+        let before = (fs::read(&path).unwrap(), side(&path));
+        record(&path, 1, None, true).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), side(&path)), before, "{name}");
+        assert_eq!(side(&numbered)["frames"], 1);
+        // Not even what a program that was killed has left.
+        let third = path.replace("vis.", "vis_3.");
+        if name.ends_with("npz") {
+            fs::create_dir(format!("{third}.parts")).unwrap();
+        } else {
+            fs::write(&third, "").unwrap();
+        }
+        record(&path, 2, None, true).unwrap();
+        assert_eq!(side(&path.replace("vis.", "vis_4."))["frames"], 2);
+        record_with(FileSink { overwrite: true, ..sink(&path) }, 4, None, true).unwrap();
+        assert_eq!(side(&path)["frames"], 4);
+    }
+}
+
+#[test]
+fn file_sink_simultaneous_sinks_get_a_file_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vis.npz").display().to_string();
+    std::thread::scope(|scope| {
+        for frames in 0..8 {
+            let path = path.as_str();
+            scope.spawn(move || record(path, frames % 5 + 1, None, true).unwrap());
+        }
+    });
+    let numbers = (2..=8).map(|n| format!("_{n}"));
+    let frames = [String::new()].into_iter().chain(numbers).map(|number| {
+        side(&path.replace(".npz", &format!("{number}.npz")))["frames"].as_u64().unwrap()
+    });
+    assert_eq!(frames.sum::<u64>(), 1 + 2 + 3 + 4 + 5 + 1 + 2 + 3);
 }
 
 #[test]

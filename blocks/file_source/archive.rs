@@ -1,140 +1,347 @@
 //! Where in a recording's files its arrays are.
 
+use fxgraph::files::{open_regular, read_text, reason};
 use fxgraph::recording::{DESCRIPTION, SideFile};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use zip::{CompressionMethod, ZipArchive};
 
 /// Longest side file that is read.
 const MAX_SIDE_FILE_BYTES: u64 = 1 << 26;
-/// Most members of an archive that are looked at.
-const MAX_MEMBERS: usize = 256;
-/// What a member of an archive begins with.
-const MEMBER: &[u8; 4] = b"PK\x03\x04";
-/// Bytes of the fixed part before a member's name.
-const MEMBER_BYTES: u64 = 30;
-/// The extra field with sizes of more than 32 bits.
-const LONG_SIZES: u16 = 1;
+/// Most members of an archive.
+const MAX_MEMBERS: u64 = 1024;
+/// Longest directory of an archive.
+const MAX_DIRECTORY_BYTES: u64 = 1 << 20;
+/// Longest name of a member that can be one of a recording.
+const MAX_NAME: usize = 255;
 
-/// The description of the recording at `path`: out of its archive, or from the file beside it.
-pub fn side_file(path: &Path) -> Result<SideFile, String> {
+/// What the parts of an archive begin with, and the bytes of their fixed fields.
+const MEMBER: (&[u8; 4], usize) = (b"PK\x03\x04", 30);
+const ENTRY: (&[u8; 4], usize) = (b"PK\x01\x02", 46);
+const END: (&[u8; 4], usize) = (b"PK\x05\x06", 22);
+const LONG_END: (&[u8; 4], usize) = (b"PK\x06\x06", 56);
+const LOCATOR: (&[u8; 4], usize) = (b"PK\x06\x07", 20);
+/// Longest comment behind the end of an archive.
+const MAX_COMMENT: u64 = u16::MAX as u64;
+/// The extra field with numbers of more than 32 bits.
+const LONG_NUMBERS: u16 = 1;
+
+fn cannot_read(path: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {}", path.display(), reason(error))
+}
+
+/// The description of the recording at `path`, out of its archive or from the file beside it, and the
+/// name for that place in errors.
+pub fn side_file(path: &Path) -> Result<(SideFile, String), String> {
     let beside = PathBuf::from(format!("{}.json", path.display()));
-    let (file, name, length) = if let Some((file, length)) = inside(path) {
-        (file, path, length)
-    } else {
-        let cannot = |error: io::Error| match (error.kind(), path.exists()) {
-            (ErrorKind::NotFound, false) => {
-                format!("cannot read {}: there is no such file", path.display())
+    let inside = if is_archive(path) && path.exists() { Some(described(path)) } else { None };
+    let (place, text) = match inside {
+        Some(Ok(Some(text))) => (format!("{DESCRIPTION} of {}", path.display()), text),
+        Some(Err(why)) if !beside.exists() => return Err(why),
+        _ => match read_text(&beside, MAX_SIDE_FILE_BYTES) {
+            Ok(text) => (beside.display().to_string(), text),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(cannot_read(&beside, &error));
             }
-            (ErrorKind::NotFound, true) => {
-                let (path, beside) = (path.display(), beside.display());
-                format!("{path} is no recording: there is no {beside} that describes it")
-            }
-            _ => format!("cannot read {}: {error}", beside.display()),
-        };
-        (File::open(&beside).map_err(cannot)?, beside.as_path(), MAX_SIDE_FILE_BYTES)
+            Err(error) if !path.exists() => return Err(cannot_read(path, &error)),
+            Err(_) => return Err(no_description(path, &beside)),
+        },
     };
-    let name = name.display();
-    let mut text = String::new();
-    file.take(length.min(MAX_SIDE_FILE_BYTES))
-        .read_to_string(&mut text)
-        .map_err(|error| format!("cannot read {name}: {error}"))?;
-    serde_json::from_str(&text).map_err(|error| {
-        format!("{name} has no description (line {}, column {})", error.line(), error.column())
-    })
-}
-
-/// The description inside the archive at `path`, if it has one: a file that stands at it, and its length.
-fn inside(path: &Path) -> Option<(File, u64)> {
-    if !is_archive(path) {
-        return None;
+    match SideFile::read(&text) {
+        Ok(side) => Ok((side, place)),
+        Err(why) => Err(format!("{place} is wrong: {why}")),
     }
-    let mut file = File::open(path).ok()?;
-    let (offset, length) = find(&file, DESCRIPTION).ok()?;
-    io::Seek::seek(&mut file, io::SeekFrom::Start(offset)).ok()?;
-    Some((file, length))
 }
 
-fn is_archive(path: &Path) -> bool {
+fn no_description(path: &Path, beside: &Path) -> String {
+    let (path, beside) = (path.display(), beside.display());
+    format!("{path} is not a recording: there is no side file {beside}")
+}
+
+/// The description inside the archive at `path`, if it has one.
+fn described(path: &Path) -> Result<Option<String>, String> {
+    let archive = Archive::open(path)?;
+    if !archive.members.contains_key(DESCRIPTION) {
+        return Ok(None);
+    }
+    let (start, length) = archive.member(DESCRIPTION)?;
+    if length > MAX_SIDE_FILE_BYTES {
+        let why = format!("has {length} bytes, more than the limit of {MAX_SIDE_FILE_BYTES}");
+        return Err(format!("{DESCRIPTION} of {} {why}", path.display()));
+    }
+    let says = |why: &str| format!("cannot read {DESCRIPTION} of {}: {why}", path.display());
+    let mut bytes = Vec::new();
+    let mut file = &archive.file;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(start))
+        .and_then(|_| file.take(length).read_to_end(&mut bytes))
+        .map_err(|error| says(&reason(&error)))?;
+    String::from_utf8(bytes).map(Some).map_err(|_| says("it is not text in UTF-8"))
+}
+
+pub fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npz")
 }
 
-/// The file that has the array `name` of the recording at `path`, and where in it the array begins.
-pub fn array(path: &Path, side: &SideFile, name: &str) -> Result<(File, u64), String> {
-    let says = |path: &Path, why: String| format!("cannot read {}: {why}", path.display());
-    let file_name =
-        side.arrays.get(name).ok_or_else(|| format!("the side file names no {name}"))?;
-    // The name only: a side file has no say over other folders.
-    let only = Path::new(file_name).file_name().unwrap_or_default();
-    let parts = PathBuf::from(format!("{}.parts", path.display()));
-    if is_archive(path) && (path.exists() || !parts.is_dir()) {
-        let file = File::open(path).map_err(|error| says(path, error.to_string()))?;
-        let (offset, _) = find(&file, file_name).map_err(|why| says(path, why))?;
-        return Ok((file, offset));
+pub fn is_array(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npy")
+}
+
+/// An array of a recording: bytes from `start` to `end` of a file.
+pub struct Place {
+    pub file: File,
+    /// The file, or the member of an archive, for errors.
+    pub name: String,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The files of a recording.
+pub struct Arrays<'a> {
+    path: &'a Path,
+    side: &'a SideFile,
+    /// `None`: each array is a file of its own.
+    archive: Option<Archive>,
+    folder: PathBuf,
+}
+
+impl<'a> Arrays<'a> {
+    /// Those of the recording at `path`.
+    pub fn open(path: &'a Path, side: &'a SideFile) -> Result<Self, String> {
+        let parts = PathBuf::from(format!("{}.parts", path.display()));
+        // An archive that was never put together is still in parts.
+        let is_in_parts = is_archive(path) && !path.exists() && parts.is_dir();
+        let is_whole = is_archive(path) && !is_in_parts;
+        let archive = if is_whole { Some(Archive::open(path)?) } else { None };
+        let beside = || path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let folder = if is_in_parts { parts } else { beside() };
+        Ok(Self { path, side, archive, folder })
     }
-    // An archive that was never put together is still in parts.
-    let path = if is_archive(path) { parts.join(only) } else { path.with_file_name(only) };
-    let file = File::open(&path).map_err(|error| says(&path, error.to_string()))?;
-    Ok((file, 0))
-}
 
-/// Where the member `name` of an archive begins, and its length.
-fn find(file: &File, name: &str) -> Result<(u64, u64), String> {
-    let again = file.try_clone().map_err(|error| error.to_string())?;
-    let Ok(mut zip) = ZipArchive::new(again) else { return find_without_directory(file, name) };
-    let entry = zip.by_name(name).map_err(|error| error.to_string())?;
-    if entry.compression() != CompressionMethod::Stored {
-        return Err(compressed(name));
-    }
-    Ok((entry.data_start(), entry.size()))
-}
-
-fn compressed(name: &str) -> String {
-    format!("{name} is compressed; `numpy.savez` stores it plainly")
-}
-
-/// The same for an archive that was cut off, and with its end lost its directory: from member to member.
-fn find_without_directory(file: &File, name: &str) -> Result<(u64, u64), String> {
-    let mut at = 0u64;
-    for _ in 0..MAX_MEMBERS {
-        let mut fixed = [0u8; MEMBER_BYTES as usize];
-        let is_member = file.read_exact_at(&mut fixed, at).is_ok() && fixed.starts_with(MEMBER);
-        if !is_member {
-            let why = if at == 0 { "it is no archive" } else { "it was cut off" };
-            return Err(format!("{why}, and there is no {name} in it"));
+    /// The array `name`.
+    pub fn find(&self, name: &str) -> Result<Place, String> {
+        let file_name = self.side.arrays.get(name);
+        let missing = || format!("the side file of {} names no `{name}`", self.path.display());
+        let file_name = file_name.ok_or_else(missing)?;
+        let is_name = |text: &str| text.len() <= MAX_NAME && !text.chars().any(char::is_control);
+        if !is_name(name) || !is_name(file_name) {
+            let path = self.path.display();
+            return Err(format!(
+                "`arrays` in the side file of {path} holds a name that no file has"
+            ));
         }
-        let short = |from: usize| u16::from_le_bytes([fixed[from], fixed[from + 1]]);
-        let word = |from: usize| u32::from(short(from)) | u32::from(short(from + 2)) << 16;
-        let (name_bytes, extra_bytes) = (u64::from(short(26)), u64::from(short(28)));
-        let mut found = vec![0u8; (name_bytes + extra_bytes) as usize];
-        file.read_exact_at(&mut found, at + MEMBER_BYTES)
-            .map_err(|_| format!("it was cut off, and there is no {name} in it"))?;
-        let (found, extra) = found.split_at(name_bytes as usize);
-        let start = at + MEMBER_BYTES + name_bytes + extra_bytes;
-        let length = match word(18) {
-            u32::MAX => long_size(extra).ok_or("its members have no lengths")?,
-            length => u64::from(length),
+        if let Some(archive) = &self.archive {
+            let (start, length) = archive.member(file_name)?;
+            let file = archive.file.try_clone();
+            let file = file.map_err(|error| cannot_read(self.path, &error))?;
+            let name = format!("{file_name} of {}", self.path.display());
+            let end = start.saturating_add(length).min(archive.length);
+            return Ok(Place { file, name, start, end });
+        }
+        // The name only: a side file has no say over other folders.
+        let only = Path::new(file_name).file_name().unwrap_or_default();
+        let path = self.folder.join(only);
+        let opened = open_regular(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (end, file) = opened.map_err(|error| {
+            let (of, path, why) = (self.path.display(), path.display(), reason(&error));
+            format!("cannot read {path} (`{name}` of {of}): {why}")
+        })?;
+        Ok(Place { file, name: path.display().to_string(), start: 0, end })
+    }
+}
+
+/// Where a member of an archive is, and how.
+struct Member {
+    /// Where its header begins.
+    header: u64,
+    length: u64,
+    is_plain: bool,
+}
+
+/// An archive: of one that was cut off, the members that are left.
+struct Archive {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    members: HashMap<String, Member>,
+    is_cut: bool,
+}
+
+impl Archive {
+    fn open(path: &Path) -> Result<Self, String> {
+        let says = |error: io::Error| cannot_read(path, &error);
+        let file = open_regular(path).map_err(says)?;
+        let length = file.metadata().map_err(says)?.len();
+        let mut archive =
+            Self { file, path: path.to_owned(), length, members: HashMap::new(), is_cut: false };
+        let read = if let Some(end) = archive.end() {
+            archive.read_directory(end)
+        } else {
+            archive.is_cut = true;
+            archive.read_members()
         };
-        if found == name.as_bytes() {
-            let is_plain = short(8) == 0;
-            return if is_plain { Ok((start, length)) } else { Err(compressed(name)) };
-        }
-        at = start.saturating_add(length);
+        read.map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+        Ok(archive)
     }
-    Err(format!("there is no {name} among its first {MAX_MEMBERS} members"))
+
+    /// Where the data of the member `name` begins, and its length.
+    fn member(&self, name: &str) -> Result<(u64, u64), String> {
+        let says = |why: &str| format!("cannot read {name} of {}: {why}", self.path.display());
+        let cut = ", which is cut off";
+        let missing = || {
+            let (path, cut) = (self.path.display(), if self.is_cut { cut } else { "" });
+            format!("there is no {name} in {path}{cut}")
+        };
+        let member = self.members.get(name).ok_or_else(missing)?;
+        if !member.is_plain {
+            return Err(says(
+                "it is compressed or encrypted; `numpy.savez` stores members plainly",
+            ));
+        }
+        let head = self.part(member.header, MEMBER).ok_or_else(|| says("its header is damaged"))?;
+        let names = u64::from(short(&head, 26)) + u64::from(short(&head, 28));
+        Ok((member.header + MEMBER.1 as u64 + names, member.length))
+    }
+
+    /// The fixed fields of the part that begins at `at`.
+    fn part(&self, at: u64, (mark, bytes): (&[u8; 4], usize)) -> Option<Vec<u8>> {
+        let mut part = vec![0u8; bytes];
+        self.file.read_exact_at(&mut part, at).ok()?;
+        part.starts_with(mark).then_some(part)
+    }
+
+    /// Members, and bytes and place of the directory, as the end of the archive says; `None` if the end
+    /// is missing.
+    fn end(&self) -> Option<[u64; 3]> {
+        let tail_bytes = self.length.min(MAX_COMMENT + END.1 as u64);
+        let tail_start = self.length - tail_bytes;
+        let mut tail = vec![0u8; tail_bytes as usize];
+        self.file.read_exact_at(&mut tail, tail_start).ok()?;
+        let at = tail.windows(END.1).rposition(|window| window.starts_with(END.0))?;
+        let end = &tail[at..];
+        let numbers =
+            [u64::from(short(end, 10)), u64::from(word(end, 12)), u64::from(word(end, 16))];
+        let locator = (tail_start + at as u64).checked_sub(LOCATOR.1 as u64);
+        let long_end = locator
+            .and_then(|at| self.part(at, LOCATOR))
+            .and_then(|locator| self.part(long(&locator, 8), LONG_END));
+        let numbers = match long_end {
+            Some(end) => [long(&end, 32), long(&end, 40), long(&end, 48)],
+            None => numbers,
+        };
+        // What follows the directory is the end: of an archive that was cut off in another one's
+        // middle, some member may hold what looks like an end.
+        let directory_end = numbers[1].checked_add(numbers[2])?;
+        (directory_end <= tail_start + at as u64).then_some(numbers)
+    }
+
+    fn read_directory(&mut self, [members, bytes, start]: [u64; 3]) -> Result<(), String> {
+        if members > MAX_MEMBERS {
+            return Err(format!("it has {members} members, more than the limit of {MAX_MEMBERS}"));
+        }
+        if bytes > MAX_DIRECTORY_BYTES {
+            let limit = MAX_DIRECTORY_BYTES;
+            return Err(format!("its directory has {bytes} bytes, more than the limit of {limit}"));
+        }
+        let mut directory = vec![0u8; bytes as usize];
+        let read = self.file.read_exact_at(&mut directory, start);
+        read.map_err(|error| reason(&error))?;
+        let mut rest = &directory[..];
+        for _ in 0..members {
+            let damaged = || "its directory is damaged".to_owned();
+            let entry = rest.get(..ENTRY.1).filter(|entry| entry.starts_with(ENTRY.0));
+            let entry = entry.ok_or_else(damaged)?;
+            let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(short(entry, at)));
+            let texts = &rest[ENTRY.1..];
+            let (texts, behind) =
+                texts.split_at_checked(name + extra + comment).ok_or_else(damaged)?;
+            let mut long = long_numbers(&texts[name..name + extra]);
+            let length = long.or(word(entry, 24)).ok_or_else(damaged)?;
+            let stored = long.or(word(entry, 20)).ok_or_else(damaged)?;
+            let header = long.or(word(entry, 42)).ok_or_else(damaged)?;
+            let is_plain = is_plain(short(entry, 8), short(entry, 10)) && stored == length;
+            self.keep(&texts[..name], Member { header, length, is_plain });
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// From member to member, for an archive that was cut off and lost its directory with its end.
+    fn read_members(&mut self) -> Result<(), String> {
+        let (mut at, mut count) = (0u64, 0);
+        while let Some(head) = self.part(at, MEMBER) {
+            count += 1;
+            if count > MAX_MEMBERS {
+                return Err(format!("it has more members than the limit of {MAX_MEMBERS}"));
+            }
+            let [name, extra] = [26, 28].map(|at| usize::from(short(&head, at)));
+            let mut texts = vec![0u8; name + extra];
+            if self.file.read_exact_at(&mut texts, at + MEMBER.1 as u64).is_err() {
+                break;
+            }
+            let mut long = long_numbers(&texts[name..]);
+            let (Some(length), Some(stored)) = (long.or(word(&head, 22)), long.or(word(&head, 18)))
+            else {
+                break;
+            };
+            let is_plain = is_plain(short(&head, 6), short(&head, 8)) && stored == length;
+            self.keep(&texts[..name], Member { header: at, length, is_plain });
+            at = at.saturating_add((MEMBER.1 + name + extra) as u64).saturating_add(stored);
+        }
+        if at == 0 { Err("it is not an archive".to_owned()) } else { Ok(()) }
+    }
+
+    fn keep(&mut self, name: &[u8], member: Member) {
+        if let Ok(name) = str::from_utf8(name)
+            && name.len() <= MAX_NAME
+        {
+            self.members.insert(name.to_owned(), member);
+        }
+    }
 }
 
-/// The length of a stored member in the extra fields of its header.
-fn long_size(mut extra: &[u8]) -> Option<u64> {
-    loop {
-        let (head, rest) = extra.split_first_chunk::<4>()?;
-        let bytes = usize::from(u16::from_le_bytes([head[2], head[3]]));
-        let (field, rest) = rest.split_at_checked(bytes)?;
-        if u16::from_le_bytes([head[0], head[1]]) == LONG_SIZES {
-            return field.first_chunk().map(|size| u64::from_le_bytes(*size));
+/// Whether a member with these flags and this method stands in the archive as it is.
+fn is_plain(flags: u16, method: u16) -> bool {
+    let is_encrypted = flags & 1 == 1;
+    method == 0 && !is_encrypted
+}
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from(short(bytes, at)) | u32::from(short(bytes, at + 2)) << 16
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
+/// The numbers of more than 32 bits in the extra fields of a member, in their order.
+struct LongNumbers<'a>(&'a [u8]);
+
+impl LongNumbers<'_> {
+    /// `short`, or the next long number if `short` says that there is one.
+    fn or(&mut self, short: u32) -> Option<u64> {
+        if short != u32::MAX {
+            return Some(short.into());
+        }
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+}
+
+fn long_numbers(mut extra: &[u8]) -> LongNumbers<'_> {
+    while let Some((head, rest)) = extra.split_first_chunk::<4>() {
+        let bytes = usize::from(short(head, 2));
+        let Some((field, rest)) = rest.split_at_checked(bytes) else { break };
+        if short(head, 0) == LONG_NUMBERS {
+            return LongNumbers(field);
         }
         extra = rest;
     }
+    LongNumbers(&[])
 }

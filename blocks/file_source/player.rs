@@ -1,12 +1,13 @@
 //! Arrays on disk, row by row.
 
-use super::archive;
+use super::archive::{Arrays, Place};
+use fxgraph::files::reason;
 use fxgraph::recording::array::Header;
 use fxgraph::recording::{Checksum, SideFile};
 use fxgraph::{FrameMut, PortType, npy};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Annotations that blocks know.
 const ANNOTATIONS: &[&str] =
@@ -21,7 +22,8 @@ const MAX_ANNOTATIONS: usize = 64;
 /// Rows of equal size in a file.
 pub struct Rows {
     file: File,
-    path: PathBuf,
+    /// What errors call it.
+    name: String,
     offset: u64,
     row_bytes: u64,
     /// Number of rows.
@@ -35,43 +37,37 @@ impl Rows {
     pub fn read(&self, n: u64, into: &mut [u8]) -> Result<(), String> {
         self.file
             .read_exact_at(into, self.offset + n * self.row_bytes)
-            .map_err(|error| format!("cannot read {}: {error}", self.path.display()))
+            .map_err(|error| format!("cannot read {}: {}", self.name, reason(&error)))
     }
 
-    /// Plain data from `offset` on; a last part that fills no row is left out.
-    pub fn plain(path: &Path, offset: u64, row_bytes: usize) -> Result<Self, String> {
-        let says = |why: String| format!("cannot read {}: {why}", path.display());
-        let file = File::open(path).map_err(|error| says(error.to_string()))?;
-        let len = file.metadata().map_err(|error| says(error.to_string()))?.len();
+    /// Rows of `row_bytes` at `place`; a last part that fills no row is left out.
+    pub fn plain(place: Place, row_bytes: usize) -> Self {
+        let Place { file, name, start, end } = place;
         let row_bytes = (row_bytes as u64).max(1);
-        let rows = len.saturating_sub(offset) / row_bytes;
-        Ok(Self { file, path: path.to_owned(), offset, row_bytes, count: rows, missing: 0 })
+        let count = end.saturating_sub(start) / row_bytes;
+        Self { file, name, offset: start, row_bytes, count, missing: 0 }
     }
 
-    /// The array at `offset` of `file`, `elements(shape)` bytes a row if the shape is right: as many rows as
-    /// are whole.
+    /// The array at `place`, with `row_bytes(shape)` bytes a row or an error about the shape: as many
+    /// rows as are whole.
     fn array(
-        file: File,
-        path: &Path,
-        offset: u64,
+        place: Place,
         descr: &str,
-        row_bytes: impl Fn(&[u64]) -> Option<u64>,
+        row_bytes: impl Fn(&[u64]) -> Result<u64, String>,
     ) -> Result<Self, String> {
-        let says = |why: String| format!("cannot use {}: {why}", path.display());
-        let header = Header::read(&file, offset).map_err(says)?;
+        let Place { file, name, start, end } = place;
+        let says = |why: String| format!("cannot use {name}: {why}");
+        let header = Header::read(&file, start).map_err(says)?;
         if header.descr != descr {
-            return Err(says(format!("its elements are {}, not {descr}", header.descr)));
+            return Err(says(format!("its dtype is {}, expected {descr}", header.descr)));
         }
-        let (rows, row_bytes) = header
-            .shape
-            .split_first()
-            .and_then(|(rows, shape)| Some((*rows, row_bytes(shape)?)))
-            .ok_or_else(|| says("its shape is not what the side file says".to_owned()))?;
-        let len = file.metadata().map_err(|error| says(error.to_string()))?.len();
-        let there = len.saturating_sub(header.data_offset) / row_bytes.max(1);
-        let (count, missing) = (rows.min(there), rows.saturating_sub(there));
-        let (path, offset) = (path.to_owned(), header.data_offset);
-        Ok(Self { file, path, offset, row_bytes, count, missing })
+        let [rows, row @ ..] = &header.shape[..] else {
+            return Err(says("its shape is (), expected one row for each frame".to_owned()));
+        };
+        let row_bytes = row_bytes(row).map_err(says)?;
+        let there = end.saturating_sub(header.data_offset) / row_bytes.max(1);
+        let (count, missing) = (*rows.min(&there), rows.saturating_sub(there));
+        Ok(Self { file, offset: header.data_offset, row_bytes, count, missing, name })
     }
 }
 
@@ -86,8 +82,10 @@ pub struct Recording {
     annotations: Vec<(Option<&'static str>, Rows)>,
     /// Frames that are whole.
     pub frames: u64,
-    /// Frames that were there before the recording was cut off.
+    /// Frames that the recording had before it was cut off.
     pub missing: u64,
+    /// Names of the arrays that lack frames.
+    pub cut: Vec<String>,
     /// Bytes of a row.
     row: Vec<u8>,
 }
@@ -102,9 +100,12 @@ struct Sums {
 impl Recording {
     /// Opens the arrays of the recording at `path`.
     pub fn open(path: &Path, side: &SideFile, port: &PortType) -> Result<Self, String> {
+        let arrays = Arrays::open(path, side)?;
         let open = |name: &str, descr: &str, shape: Vec<u64>, bytes: u64| {
-            let (file, offset) = archive::array(path, side, name)?;
-            Rows::array(file, path, offset, descr, |found| (found == shape).then_some(bytes))
+            Rows::array(arrays.find(name)?, descr, |found| {
+                let row = || format!("its rows have the shape {found:?}, expected {shape:?}");
+                (found == shape).then_some(bytes).ok_or_else(row)
+            })
         };
         let shape = npy::frame_shape(port).iter().map(|len| *len as u64).collect();
         let data = open("data", npy::layout(port.dtype).0, shape, port.frame_bytes() as u64)?;
@@ -124,12 +125,16 @@ impl Recording {
         let mut annotations = Vec::new();
         for name in side.arrays.keys().filter(|name| !ARRAYS.contains(&name.as_str())) {
             if annotations.len() == MAX_ANNOTATIONS {
-                return Err(format!("the side file names more than {MAX_ANNOTATIONS} annotations"));
+                let path = path.display();
+                return Err(format!(
+                    "the side file of {path} names more than {MAX_ANNOTATIONS} annotations"
+                ));
             }
-            let (file, offset) = archive::array(path, side, name)?;
-            let rows = Rows::array(file, path, offset, "<f8", |shape| match shape {
-                [len] if *len <= MAX_ANNOTATION => Some(8 * len),
-                _ => None,
+            let rows = Rows::array(arrays.find(name)?, "<f8", |shape| match shape {
+                [len] if *len <= MAX_ANNOTATION => Ok(8 * len),
+                _ => Err(format!(
+                    "its rows have the shape {shape:?}, expected at most {MAX_ANNOTATION} values"
+                )),
             })?;
             let known = ANNOTATIONS.iter().find(|known| *known == name).copied();
             annotations.push((known, rows));
@@ -138,11 +143,17 @@ impl Recording {
         all.extend(sums.iter().flat_map(|s| [&s.sequence, &s.config_id, &s.checksum]));
         all.extend(annotations.iter().map(|(_, rows)| rows));
         // The payload is written last: what has none yet was never whole.
-        let promised = data.count.saturating_add(data.missing);
-        let frames = all.iter().map(|rows| rows.count).fold(data.count, u64::min);
+        let mut promised = data.count.saturating_add(data.missing);
+        if side.complete {
+            promised = promised.max(side.frames);
+        }
+        all.push(&data);
+        let frames = all.iter().map(|rows| rows.count).fold(promised, u64::min);
         let missing = promised - frames;
+        let is_cut = |rows: &&&Rows| rows.count < promised;
+        let cut = all.iter().filter(is_cut).map(|rows| rows.name.clone()).collect();
         let row = Vec::new();
-        Ok(Self { data, timestamp, validity, sums, annotations, frames, missing, row })
+        Ok(Self { data, timestamp, validity, sums, annotations, frames, missing, cut, row })
     }
 
     /// Timestamp of frame `n`.
@@ -152,7 +163,7 @@ impl Recording {
 
     /// Fills in frame `n`, after a look at its checksum.
     pub fn read(&mut self, n: u64, frame: &mut FrameMut) -> Result<(), String> {
-        let (header, payload) = frame.parts_mut::<u8>();
+        let (header, payload) = frame.parts_mut::<u8>().map_err(|error| error.to_string())?;
         header.timestamp = number(&self.timestamp, n)?;
         let mut sum = Checksum::default();
         if let Some(sums) = &self.sums {
@@ -181,8 +192,8 @@ impl Recording {
         sum.add(payload);
         match &self.sums {
             Some(sums) if sum.value() != sums.checksum(n)? => {
-                let path = self.data.path.display();
-                Err(format!("frame {n} of {path} is damaged: its checksum is another"))
+                let name = &self.data.name;
+                Err(format!("frame {n} of {name} is damaged: checksum mismatch"))
             }
             _ => Ok(()),
         }

@@ -22,8 +22,13 @@ fn byte(n: usize, i: usize) -> u8 {
     (n * 31 + i * 7) as u8
 }
 
-fn record(path: &str, dtype: Dtype) {
-    let sink = FileSink { path: path.to_owned(), max_frames: None, frames_per_file: None };
+pub fn record(path: &str, dtype: Dtype) {
+    let sink = FileSink {
+        path: path.to_owned(),
+        overwrite: true,
+        max_frames: None,
+        frames_per_file: None,
+    };
     let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
     let block = sink.build(&ports, &Env::detached("out")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
@@ -31,7 +36,7 @@ fn record(path: &str, dtype: Dtype) {
         harness.start().await.unwrap();
         for n in 0..3usize {
             assert!(harness.send(0, |frame| {
-                let (header, payload) = frame.parts_mut::<u8>();
+                let (header, payload) = frame.parts_mut::<u8>().unwrap();
                 header.timestamp = (1 << 40) + 16 * n as u64;
                 header.validity.copy_from_slice(&[9, n as u32]);
                 if n > 0 {
@@ -46,12 +51,12 @@ fn record(path: &str, dtype: Dtype) {
     });
 }
 
-fn source(path: &str) -> FileSource {
-    FileSource { path: path.to_owned(), frames: None, pace: Pace::Full, raw: None }
+pub fn source(path: &str) -> FileSource {
+    FileSource { path: path.to_owned(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
 }
 
 /// Plays everything, or says why not.
-fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
     play_in(source, &Env::detached("in"))
 }
 
@@ -82,7 +87,7 @@ fn every_type_comes_back_bit_for_bit_from_both_formats() {
             for (n, frame) in frames.iter().enumerate() {
                 assert_eq!(frame.header().timestamp, (1 << 40) + 16 * n as u64);
                 assert_eq!(frame.header().validity, [9, n as u32]);
-                let mut bytes = frame.as_slice::<u8>().iter().enumerate();
+                let mut bytes = frame.as_slice::<u8>().unwrap().iter().enumerate();
                 assert!(bytes.all(|(i, b)| *b == byte(n, i)));
                 let saturated = frame.header().annotations.get("saturated");
                 assert_eq!(saturated, if n == 0 { vec![] } else { vec![0.0, n as f64] });
@@ -101,12 +106,112 @@ fn plain_data_is_cut_into_whole_frames() {
         "first_timestamp": 80, "header_bytes": 3,
     });
     let raw = Some(serde_json::from_value(raw).unwrap());
-    let source =
-        FileSource { path: path.display().to_string(), frames: Some(3), pace: Pace::Full, raw };
+    let source = FileSource {
+        path: path.display().to_string(),
+        frames: Some(3),
+        pace: Pace::Full,
+        catch_up: 1.25,
+        raw,
+    };
     let (_, frames) = play(&source).unwrap();
-    let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>()[0]);
+    let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
     assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(80, 3), (88, 13), (96, 23)]);
     assert_eq!(play(&FileSource { frames: None, ..source }).unwrap().1.len(), 4);
+}
+
+/// Plays the array of `shape` and NumPy type `descr` with the bytes 0, 1, 2, ...
+fn play_array(
+    descr: &str,
+    shape: &[u64],
+    bytes: u8,
+    raw: serde_json::Value,
+) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    let data: Vec<u8> = (0..bytes).collect();
+    fs::write(&path, [npy::header(descr, shape, 0), data].concat()).unwrap();
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    play(&FileSource { raw, ..source(&path.display().to_string()) })
+}
+
+#[test]
+fn numpy_array_is_cut_into_frames_along_its_first_axis() {
+    let raw = serde_json::json!({
+        "axes": [{"name": "sample", "len": 4}, {"name": "pol", "len": 2}],
+        "samples_per_frame": 4, "adc_sample_rate_hz": 1000, "first_timestamp": 80,
+    });
+    // 9 samples of 2 polarisations are 2 frames, 3 x 4 samples are 3.
+    for (shape, bytes, frames) in [(&[9, 2][..], 36, 2), (&[3, 4, 2], 48, 3)] {
+        let (port, played) = play_array("<i2", shape, bytes, raw.clone()).unwrap();
+        assert_eq!((port.dtype, port.clock.adc_sample_rate_hz), (Dtype::I16, 1000.0));
+        let seen = played
+            .iter()
+            .map(|frame| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]));
+        let expected = (0..frames).map(|n| (80 + 4 * n, 16 * n as u8));
+        assert!(seen.eq(expected), "{shape:?}");
+    }
+    let refused =
+        |descr: &str, shape: &[u64], raw| play_array(descr, shape, 48, raw).err().unwrap();
+    let said = refused("<i2", &[3, 2, 4], raw.clone());
+    assert!(
+        said.ends_with("x.npy: its shape is [3, 2, 4], expected [n, 4, 2] or [n, 2]"),
+        "{said}"
+    );
+    let said = refused(">f8", &[6], raw.clone());
+    assert!(said.contains("values of type `>f8` cannot be read"), "{said}");
+    let mut complex = raw.clone();
+    complex["dtype"] = "cf32".into();
+    let said = refused("<i2", &[6, 2], complex.clone());
+    assert!(said.ends_with("its dtype is <i2, expected <c8 for `cf32`"), "{said}");
+    // Real and imaginary parts along the last axis.
+    complex["dtype"] = "ci16".into();
+    assert_eq!(play_array("<i2", &[4, 2, 2], 32, complex).unwrap().1.len(), 1);
+}
+
+#[test]
+fn numpy_array_that_is_cut_off_is_played_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    fs::write(&path, [npy::header("|i1", &[40], 0), vec![0; 19]].concat()).unwrap();
+    let raw = serde_json::json!({
+        "axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4, "adc_sample_rate_hz": 8,
+    });
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    let source = FileSource { raw, ..source(&path.display().to_string()) };
+    let env = Env::detached("in");
+    assert_eq!(play_in(&source, &env).unwrap().1.len(), 4);
+    let said = env.summary.get();
+    assert!(
+        said.contains("is cut off: the last 6 of 10 frames (3.000000 s) are missing"),
+        "{said}"
+    );
+}
+
+#[test]
+fn raw_needs_a_dtype_unless_the_file_has_one() {
+    let raw = serde_json::json!({"axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4});
+    let raw: Raw = serde_json::from_value(raw).unwrap();
+    let said =
+        |path: &str| play(&FileSource { raw: Some(raw.clone()), ..source(path) }).err().unwrap();
+    assert!(said("x.bin").contains("`raw` needs `dtype`"));
+    assert!(said("x.npz").contains("`raw` describes one array"));
+    assert!(said("no/x.npy").ends_with("no/x.npy: there is no such file"));
+}
+
+#[test]
+fn plain_data_says_which_band_it_is_from() {
+    let raw = |band: serde_json::Value| -> FileSource {
+        serde_json::from_value(serde_json::json!({"path": "x.bin", "raw": {
+            "dtype": "i10p", "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 4096, "band": band,
+        }}))
+        .unwrap()
+    };
+    let stated = serde_json::json!({"channels": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
+    let port = raw(stated).ports(&[]).unwrap().remove(0);
+    assert_eq!(port.band.map(|band| (band.centre_hz, band.bandwidth_hz)), Some((1.284e9, 856e6)));
+    let empty = serde_json::json!({"channels": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
+    let refusals = raw(empty).ports(&[]).unwrap_err();
+    assert_eq!(refusals[0].at, At::Parameter("raw.band"));
 }
 
 #[test]
@@ -117,7 +222,7 @@ fn files_that_lie_are_refused_by_name() {
     assert!(play(&source(&name)).err().unwrap().contains("a.npy: there is no such file"));
     fs::write(&path, "").unwrap();
     let alone = play(&source(&name)).err().unwrap();
-    assert!(alone.contains("is no recording") && alone.contains("a.npy.json"), "{alone}");
+    assert!(alone.contains("is not a recording") && alone.contains("a.npy.json"), "{alone}");
     record(&name, Dtype::Ci8);
     let refused = |change: &dyn Fn()| {
         change();
@@ -136,11 +241,14 @@ fn files_that_lie_are_refused_by_name() {
         fs::write(&side, text.replace(from, to)).unwrap();
     };
     assert!(refused(&|| edit("\"len\": 24", "\"len\": 25")).contains("shape"));
-    assert!(refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615")).contains("too long"));
-    assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("elements are |i1"));
+    assert!(
+        refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615"))
+            .contains("must have 1 to")
+    );
+    assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("its dtype is |i1, expected <i4"));
     assert!(refused(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
-    assert!(refused(&|| edit("{", "[")).contains("has no description"));
-    assert!(play(&source("no/such.bin")).err().unwrap().contains("no recording"));
+    assert!(refused(&|| edit("{", "[")).contains("a.npy.json is wrong: expected `,` or `]` (line"));
+    assert!(play(&source("no/such.bin")).err().unwrap().contains("is not a recording"));
 }
 
 #[test]
@@ -165,9 +273,11 @@ fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_co
             fs::write(&path, &whole[..end - cut]).unwrap();
             let env = Env::detached("in");
             let (_, frames) = play_in(&source(&name), &env).unwrap();
-            assert!(frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>()[1] == byte(n, 1)));
+            assert!(
+                frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>().unwrap()[1] == byte(n, 1))
+            );
             let missing = env.counters.list()[1].counter.get();
-            assert_eq!(missing > 0, env.summary.get().contains("was cut off"));
+            assert_eq!(missing > 0, env.summary.get().contains("is cut off: the last"));
             seen.push((frames.len(), missing));
         }
         assert_eq!(seen, [(3, 0), (2, 1), (2, 1), (1, 2), (0, 3)], "{extension}");

@@ -112,14 +112,14 @@ impl Cpu {
         let Self { former, workers, threads, .. } = self;
         let former = &*former;
         let input = &Input {
-            payload: input.as_slice(),
+            payload: input.as_slice().expect(fxgraph::ON_HOST),
             validity: &header.validity,
             timestamp: header.timestamp,
         };
         let unit = sizes.output_spectrum();
         match self.voltages {
             None => {
-                let sums = output.as_mut_slice::<f32>();
+                let sums = output.as_mut_slice::<f32>().expect(fxgraph::ON_HOST);
                 threads.each(sums, unit, workers, |first, run, worker| {
                     for (n, sums) in run.chunks_exact_mut(unit).enumerate() {
                         former.intensities(input, first + n, sums, worker);
@@ -128,7 +128,7 @@ impl Cpu {
             }
             Some(Voltages::Cf32) => {
                 threads.each(
-                    output.as_mut_slice::<Complex32>(),
+                    output.as_mut_slice::<Complex32>().expect(fxgraph::ON_HOST),
                     unit,
                     workers,
                     |first, run, worker| {
@@ -138,7 +138,7 @@ impl Cpu {
             }
             Some(Voltages::Cf16) => {
                 threads.each(
-                    output.as_mut_slice::<[f16; 2]>(),
+                    output.as_mut_slice::<[f16; 2]>().expect(fxgraph::ON_HOST),
                     unit,
                     workers,
                     |first, run, worker| {

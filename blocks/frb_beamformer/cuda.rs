@@ -144,15 +144,17 @@ impl Cuda {
         let slot = lane.begin(timestamp)?;
         let device = lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.units.host_mut(slot).copy_from_slice(validity);
+        self.units.host_mut(slot)?.copy_from_slice(validity);
+        let units = 0..validity.len();
+        lane.hold((input, output))?;
         lane.tables();
-        self.units.send(lane, slot, 0..validity.len())?;
+        self.units.send(lane, slot, units)?;
         weights.send(lane)?;
         lane.work()?;
         let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
         // SAFETY: the job owns the frames, and no other job in flight has its slot.
         unsafe { form.launch(lane, &job) }?;
-        lane.submit((input, output))
+        lane.submit()
     }
 }
 

@@ -101,7 +101,7 @@ impl DeviceWeights {
     }
 
     /// See [`Versions::send`].
-    pub(super) fn send<J>(&mut self, lane: &Lane<J>) -> Result<(), BlockError> {
+    pub(super) fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
         self.words.send(lane)
     }
 

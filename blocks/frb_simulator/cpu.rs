@@ -48,7 +48,7 @@ impl Simulator {
         let first = self.frame.wrapping_mul(spectra as u64);
         frame.header_mut().timestamp = first.wrapping_mul(parameters.samples_per_spectrum);
         frame.fill_validity(1);
-        let payload = frame.as_mut_slice::<u8>();
+        let payload = frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST);
         let unit = payload.len() / spectra;
         threads.each(payload, unit, clipped, |start, run, clipped| {
             for (n, spectrum) in run.chunks_exact_mut(unit).enumerate() {

@@ -66,7 +66,7 @@ impl Check {
         self.dumps.add(1);
         let validity = &frame.header().validity;
         self.missing.add(validity.iter().filter(|count| **count == 0).count() as u64);
-        let cells = frame.as_slice::<[[i32; 2]; 4]>();
+        let cells = frame.as_slice::<[[i32; 2]; 4]>().expect(fxgraph::ON_HOST);
         for (n, products) in cells.iter().enumerate() {
             let (channel, baseline) = (n / self.baselines, n % self.baselines);
             if validity.get(baseline).is_some_and(|count| *count == 0) {

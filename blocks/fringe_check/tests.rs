@@ -47,7 +47,7 @@ fn check(
     let mut harness = Harness::new(block, &ports, 4).unwrap();
     harness.send(0, |frame| {
         frame.fill_validity(1);
-        let cells = frame.as_mut_slice::<[[i32; 2]; 4]>();
+        let cells = frame.as_mut_slice::<[[i32; 2]; 4]>().unwrap();
         for (n, cell) in cells.iter_mut().enumerate() {
             let (channel, baseline) = (n / 6, n % 6);
             let hz = channel as f64 * 856e6 / CHANNELS as f64;

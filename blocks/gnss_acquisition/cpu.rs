@@ -71,7 +71,7 @@ impl Acquisition {
     fn begin(&mut self, input: &Frame, mut output: FrameMut) -> Option<FrameMut> {
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         let is_due = self.frames.is_multiple_of(self.every_frames);
-        let (header, payload) = output.parts_mut::<[f64; VALUES]>();
+        let (header, payload) = output.parts_mut::<[f64; VALUES]>().expect(fxgraph::ON_HOST);
         header.continue_from(input.header());
         header.validity.fill(u32::from(is_whole));
         for (place, nothing) in self.systems.iter().flat_map(|(search, _)| search.unsearched()) {
@@ -83,7 +83,11 @@ impl Acquisition {
             return Some(output);
         }
         self.frames += 1;
-        self.planes.read(&self.samples, input.as_slice(), 0..self.samples.samples);
+        self.planes.read(
+            &self.samples,
+            input.as_slice().expect(fxgraph::ON_HOST),
+            0..self.samples.samples,
+        );
         for (search, scratches) in &mut self.systems {
             search.take(&self.planes, &mut scratches[0]);
         }
@@ -111,7 +115,8 @@ impl Acquisition {
                 search.conclude(candidate, &self.peaks[..bins], &mut scratches[0]);
             self.searches.add(1);
             self.found.add(u64::from(Acquired::found(acquired.values()).is_some()));
-            searched.output.as_mut_slice::<[f64; VALUES]>()[place] = acquired.values();
+            searched.output.as_mut_slice::<[f64; VALUES]>().expect(fxgraph::ON_HOST)[place] =
+                acquired.values();
             (searched.candidate, searched.bin) = (candidate + 1, 0);
             if searched.candidate == search.candidates() {
                 (searched.system, searched.candidate) = (searched.system + 1, 0);

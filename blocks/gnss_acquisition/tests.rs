@@ -33,7 +33,8 @@ fn search_in(sky: &impl Kind, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
     }
     harness.end(0);
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
-    let rows = |frame: std::sync::Arc<fxgraph::Frame>| frame.as_slice::<[f64; VALUES]>().to_vec();
+    let rows =
+        |frame: std::sync::Arc<fxgraph::Frame>| frame.as_slice::<[f64; VALUES]>().unwrap().to_vec();
     std::iter::from_fn(|| harness.receive(0).map(rows)).collect()
 }
 
@@ -100,7 +101,8 @@ fn recorded_samples_are_searched_as_well() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.bin");
         let frames = std::iter::from_fn(|| source.receive(0));
-        let bytes: Vec<u8> = frames.flat_map(|frame| frame.as_slice::<u8>().to_vec()).collect();
+        let bytes: Vec<u8> =
+            frames.flat_map(|frame| frame.as_slice::<u8>().unwrap().to_vec()).collect();
         std::fs::write(&path, bytes).unwrap();
         let file: crate::file_source::FileSource = serde_json::from_value(json!({
             "path": path, "raw": {

@@ -73,7 +73,7 @@ impl Check {
             return;
         }
         self.frames.add(1);
-        for row in frame.as_slice::<[f64; VALUES]>() {
+        for row in frame.as_slice::<[f64; VALUES]>().expect(fxgraph::ON_HOST) {
             let [system, prn, locked, cn0_db_hz, doppler_hz, code_phase_chips, ..] = *row;
             let is_locked = locked > 0.5;
             if !is_locked {

@@ -35,7 +35,10 @@ fn check(rows: impl Fn(f64) -> [[f64; VALUES]; 2]) -> (String, Result<(), String
         harness.send(0, |frame| {
             frame.fill_validity(1);
             frame.header_mut().timestamp = n * 100_000;
-            frame.as_mut_slice::<[f64; VALUES]>().copy_from_slice(&rows((n + 1) as f64 * 0.1));
+            frame
+                .as_mut_slice::<[f64; VALUES]>()
+                .unwrap()
+                .copy_from_slice(&rows((n + 1) as f64 * 0.1));
         });
     }
     harness.end(0);

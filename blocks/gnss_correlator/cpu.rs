@@ -183,10 +183,10 @@ impl Cpu {
             self.channels.set(from, channels);
         }
         self.counts.begin(input, output);
-        let payload = output.as_mut_slice::<Complex32>();
+        let payload = output.as_mut_slice::<Complex32>().expect(fxgraph::ON_HOST);
         for (epoch, output) in payload.chunks_exact_mut(self.sums.len()).enumerate() {
             let timestamp = start.saturating_add((epoch * step) as u64);
-            self.epoch(input.as_slice(), epoch * step, timestamp);
+            self.epoch(input.as_slice().expect(fxgraph::ON_HOST), epoch * step, timestamp);
             for (output, sum) in output.iter_mut().zip(&self.sums) {
                 *output = Complex32::new(sum.re as f32, sum.im as f32);
             }

@@ -231,11 +231,12 @@ impl Cuda {
         let slot = self.lane.begin(start)?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.hold((input, output))?;
         let channels = match &mut self.table {
             Some(table) => {
-                table.host_mut(slot).copy_from_slice(&self.words);
+                table.host_mut(slot)?.copy_from_slice(&self.words);
                 self.lane.tables();
-                table.send(&self.lane, slot, 0..self.words.len())?;
+                table.send(&mut self.lane, slot, 0..self.words.len())?;
                 table.address(slot).into()
             }
             None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
@@ -252,7 +253,7 @@ impl Cuda {
         // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
         // kernel was compiled for. Jobs follow each other, so that they share the partial sums.
         unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-        self.lane.submit((input, output))
+        self.lane.submit()
     }
 }
 
@@ -366,11 +367,11 @@ mod tests {
         harness.send(0, |frame| {
             frame.fill_validity(1);
             frame.header_mut().timestamp = start;
-            frame.as_mut_slice::<[i16; 2]>().copy_from_slice(&samples);
+            frame.as_mut_slice::<[i16; 2]>().unwrap().copy_from_slice(&samples);
         });
         fxgraph::runtime::edge::Harness::block_on(harness.run()).unwrap();
         let frame = harness.receive(0).unwrap();
-        let mut expected = frame.as_slice::<Complex32>().chunks(3);
+        let mut expected = frame.as_slice::<Complex32>().unwrap().chunks(3);
         let geometry = geometry(&kind, &shape, 132);
         let (bytes, codes) = Codes::new(&kind, 3, geometry.window);
         let channels = kind.channels(6e6).unwrap();

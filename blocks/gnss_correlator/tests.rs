@@ -46,7 +46,7 @@ fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
         harness.send(0, |to| {
             to.fill_validity(1);
             to.header_mut().timestamp = (frame * samples) as u64;
-            let row = to.as_mut_slice::<Complex32>();
+            let row = to.as_mut_slice::<Complex32>().unwrap();
             for n in 0..samples {
                 let seconds = (frame * samples + n) as f64 / RATE_HZ;
                 let turns = sky.carrier_turns + sky.doppler_hz * seconds;
@@ -60,7 +60,8 @@ fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
     }
     harness.end(0);
     assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
-    std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<Complex32>().to_vec())).collect()
+    std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<Complex32>().unwrap().to_vec()))
+        .collect()
 }
 
 #[test]
@@ -128,11 +129,11 @@ fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
             let mut harness = Harness::new(block, &ports, 1).unwrap();
             harness.send(0, |to| {
                 to.fill_validity(1);
-                to.as_mut_slice::<[i16; 2]>().copy_from_slice(&samples);
+                to.as_mut_slice::<[i16; 2]>().unwrap().copy_from_slice(&samples);
             });
             Harness::block_on(harness.run()).unwrap();
             let frame = harness.receive(0).unwrap();
-            let mut found = frame.as_slice::<Complex32>().iter();
+            let mut found = frame.as_slice::<Complex32>().unwrap().iter();
             for (epoch, samples) in samples.chunks(5000).enumerate() {
                 for satellite in &kind.satellites {
                     let place = (5000 * epoch, rate_hz);

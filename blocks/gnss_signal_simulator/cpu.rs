@@ -138,7 +138,7 @@ impl Simulator {
         let start = self.frame.wrapping_mul(self.samples as u64);
         frame.fill_validity(1);
         frame.header_mut().timestamp = start;
-        let payload = frame.as_mut_slice::<u8>();
+        let payload = frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST);
         for antenna in 0..self.antennas {
             for done in (0..self.samples).step_by(BLOCK_SAMPLES) {
                 let len = BLOCK_SAMPLES.min(self.samples - done);

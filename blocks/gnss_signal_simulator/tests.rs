@@ -12,7 +12,8 @@ fn run(text: &str) -> Vec<Vec<u8>> {
     let block = kind.build(&ports, &Env::detached("sky")).unwrap();
     let mut harness = Harness::new(block, &ports, 8).unwrap();
     Harness::block_on(harness.run()).unwrap();
-    std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<u8>().to_vec())).collect()
+    std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<u8>().unwrap().to_vec()))
+        .collect()
 }
 
 fn floats(frames: &[Vec<u8>]) -> Vec<Complex32> {

@@ -58,11 +58,16 @@ impl Tracker {
         self.next = Some(start.saturating_add(samples));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         if is_whole {
-            self.planes.read(&self.samples, input.as_slice(), 0..self.samples.samples);
+            self.planes.read(
+                &self.samples,
+                input.as_slice().expect(fxgraph::ON_HOST),
+                0..self.samples.samples,
+            );
         }
         let Self { channels, planes, correlator, loops, .. } = self;
         let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);
-        let rows = rows.map_or(&[][..], Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
+        let rows = rows.map_or(Ok(&[][..]), Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
+        let rows = rows.expect(fxgraph::ON_HOST);
         for (n, channel) in channels.iter_mut().enumerate() {
             match (gap, channel.as_mut()) {
                 (Some(0), _) | (_, None) => {}
@@ -86,7 +91,7 @@ impl Tracker {
                 }
             }
         }
-        let (header, payload) = output.parts_mut::<[f64; VALUES]>();
+        let (header, payload) = output.parts_mut::<[f64; VALUES]>().expect(fxgraph::ON_HOST);
         header.continue_from(input.header());
         header.validity.fill(u32::from(is_whole));
         for (row, channel) in payload.iter_mut().zip(channels) {

@@ -46,14 +46,14 @@ fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<V
         tracker.send(1, |frame| {
             frame.fill_validity(1);
             frame.header_mut().timestamp = timestamp;
-            let values = frame.as_mut_slice::<[f64; gnss_acquisition::VALUES]>();
+            let values = frame.as_mut_slice::<[f64; gnss_acquisition::VALUES]>().unwrap();
             for (value, found) in values.iter_mut().zip(found) {
                 let statistic = if n == 0 { 2.0 } else { 0.0 };
                 *value = Acquired { statistic, ..*found }.values();
             }
         });
         Harness::block_on(tracker.run()).unwrap();
-        rows.push(tracker.receive(0).unwrap().as_slice::<[f64; VALUES]>().to_vec());
+        rows.push(tracker.receive(0).unwrap().as_slice::<[f64; VALUES]>().unwrap().to_vec());
     }
     rows
 }

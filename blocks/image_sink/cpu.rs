@@ -72,12 +72,13 @@ impl Sink {
         });
         let [row, column] = self.axes;
         let Self { elements, picture, is_complex, outer, .. } = self;
-        elements.valid(frame, |index, value| {
+        let seen = elements.valid(frame, |index, value| {
             let before = outer.map_or(0, |(axis, inner)| index[axis] as u64 * inner);
             let column = start.saturating_add(before + index[column] as u64);
             picture.reach(column);
             picture.add(index[row], column, if *is_complex { value.norm_sqr() } else { value.re });
         });
+        seen.expect(fxgraph::ON_HOST);
     }
 
     /// What is in the picture.
@@ -123,7 +124,7 @@ impl Sink {
 impl Block for Sink {
     async fn start(&mut self) -> Result<(), BlockError> {
         // A path that cannot be written shows before anything runs.
-        try_path(&self.path)
+        try_path(&self.path, true)
     }
 
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {

@@ -16,6 +16,8 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct ImageSink {
     /// File to write, ending in `.png`. Folders are made.
+    #[serde(deserialize_with = "fxgraph::access::written_path")]
+    #[schemars(extend("x-file" = "write"))]
     pub path: String,
     /// Axis that goes upwards.
     pub rows: String,

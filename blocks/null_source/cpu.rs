@@ -40,7 +40,7 @@ impl Block for Source {
             return Ok(Next::Finished);
         }
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        self.pattern.fill(self.dtype, self.seed, self.frame, frame.as_mut_slice());
+        self.pattern.fill(self.dtype, self.seed, self.frame, frame.as_mut_slice()?);
         frame.header_mut().timestamp = self.timestamp;
         let validity = &mut frame.header_mut().validity;
         write_validity(validity, self.frame, self.full, self.missing_every);

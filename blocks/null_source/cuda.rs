@@ -55,9 +55,10 @@ impl Cuda {
 
     /// Fills a frame that has not been filled.
     fn begin(&mut self, frame: FrameMut, address: u64) -> Result<(), BlockError> {
+        self.pattern.fill(self.dtype, self.seed, self.frame - 1, self.pinned.get_mut()?);
         self.lane.begin(frame.header().timestamp)?;
+        self.lane.hold(frame)?;
         self.lane.work()?;
-        self.pattern.fill(self.dtype, self.seed, self.frame - 1, &mut self.pinned);
         // SAFETY: the job owns the frame; the pinned memory is as large, and filled again only
         // after this job.
         unsafe {
@@ -70,7 +71,7 @@ impl Cuda {
             }
         }
         self.filled.insert(address);
-        self.lane.submit(frame)
+        self.lane.submit()
     }
 }
 

@@ -254,7 +254,7 @@ mod tests {
             let next = Harness::block_on(harness.run()).unwrap();
             while let Some(frame) = harness.receive(0) {
                 assert!(frame.header().validity.iter().all(|v| *v == source.validity_full));
-                frames.push((frame.header().timestamp, frame.as_slice::<u8>().to_vec()));
+                frames.push((frame.header().timestamp, frame.as_slice::<u8>().unwrap().to_vec()));
             }
             if next == Next::Finished {
                 return frames;

@@ -3,7 +3,6 @@
 use super::Pfb;
 use super::fir::{Fir, Scratch};
 use super::host_samples::{self, Series};
-use super::input::is_complex;
 use super::pol::Count;
 use super::power::{Level, Measured, power, summary};
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
@@ -66,14 +65,14 @@ impl<S: Series> Cpu<S> {
     pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let sizes = Sizes::new(pfb, ports);
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
-        let (delays, count) = (pfb.delays_of(ports), Count::new(&env.counters));
-        let digitised = ports.inputs.iter().filter(|input| !is_complex(input));
+        let delays = pfb.delays_of(ports);
+        let count = Count::new(&env.counters, &sizes, ports);
         Ok(Self {
             schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(pfb, &ports.inputs[0], batch)?,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],
-            levels: digitised.map(|input| Level::new(input.dtype.bits())).collect(),
+            levels: Level::of_inputs(&ports.inputs, &env.counters),
             summary: env.summary.clone(),
         })
     }
@@ -81,7 +80,7 @@ impl<S: Series> Cpu<S> {
     /// Does what polarisation `p` has samples for.
     fn advance(&mut self, p: usize, frame: &mut FrameMut, input: &mut Input) {
         let Sizes { step, window, spectra, .. } = self.schedule.sizes;
-        let (header, payload) = frame.parts_mut::<f32>();
+        let (header, payload) = frame.parts_mut::<f32>().expect(fxgraph::ON_HOST);
         let row = p * spectra;
         let numbers = self.filter.fir.step();
         let payload = &mut payload[row * numbers..][..spectra * numbers];

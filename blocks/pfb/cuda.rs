@@ -11,8 +11,8 @@ use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Run, Schedule, Sizes};
 use crate::gpu::{self, Table};
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable, frame_address};
-use fxgraph::{BlockError, Dtype, Env, FrameMut, Header, Ports, Summary};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
+use fxgraph::{BlockError, Dtype, Env, Header, Ports, Summary};
 use std::sync::Arc;
 
 /// Threads of a block of the kernel: as many as suit most cases, and others.
@@ -87,7 +87,7 @@ impl Filter {
     /// The running block.
     pub fn block(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let (sizes, delays) = (Sizes::new(pfb, ports), pfb.delays_of(ports));
-        let count = Count::new(&env.counters);
+        let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(pfb, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)
     }
@@ -114,7 +114,6 @@ impl Filter {
             kernel.blocks_per_multiprocessor(threads)? * device.properties().multiprocessors;
         let in_turn = (pols * sizes.spectra).div_ceil((at_once / blocks_of_spectrum).max(1));
         let weights = pfb.weights(&ports.inputs[0]);
-        let digitised = ports.inputs.iter().filter(|input| !is_complex(input));
         let most_entries = pols * sizes.spectra;
         Ok(Self {
             kernel,
@@ -126,7 +125,7 @@ impl Filter {
             count: 0,
             totals: Table::new(device, 2 * pols)?,
             measured: gpu::for_each_slot(|| Ok(vec![Measured::default(); pols]))?,
-            levels: digitised.map(|input| Level::new(input.dtype.bits())).collect(),
+            levels: Level::of_inputs(&ports.inputs, &env.counters),
             summary: env.summary.clone(),
         })
     }
@@ -139,14 +138,20 @@ impl Maker for Filter {
         self.most
     }
 
-    fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, output: &mut Header) {
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
         let Stretch { pol, first, count, fate, address, first_bit } = *stretch;
         let row = pol * sizes.spectra + first;
         output.validity[row..row + count].fill(u32::from(fate == Fate::Whole));
         if fate != Fate::Lost {
             self.measured[slot][pol].samples += (count * sizes.step) as u64;
         }
-        self.entries.host_mut(slot)[self.count] = Entry {
+        self.entries.host_mut(slot)?[self.count] = Entry {
             samples: address,
             first_bit,
             row: row as u32,
@@ -155,16 +160,26 @@ impl Maker for Filter {
             pol: pol as u32,
         };
         self.count += 1;
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        _: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
+        schedule.annotate(output);
+        Ok(())
     }
 
     fn queue<J>(
         &mut self,
         lane: &mut Lane<J>,
         slot: usize,
-        schedule: &Schedule<Lending>,
-        output: &mut FrameMut,
+        _: &Schedule<Lending>,
+        output: u64,
     ) -> Result<(), BlockError> {
-        schedule.annotate(output.header_mut());
         let grid = Grid::new([self.blocks_of_spectrum, self.count, 1], self.threads);
         self.entries.send(lane, slot, 0..self.count)?;
         self.totals.clear(lane, slot)?;
@@ -172,7 +187,7 @@ impl Maker for Filter {
         let arguments = [
             self.entries.address(slot).into(),
             self.weights.address().into(),
-            frame_address(output, lane.device())?.into(),
+            output.into(),
             self.totals.address(slot).into(),
         ];
         // SAFETY: the arguments are those of the kernel; the job owns the frames, the block the rest.
@@ -181,18 +196,23 @@ impl Maker for Filter {
         self.totals.fetch(lane, slot)
     }
 
-    fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool {
+    fn complete(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<bool, BlockError> {
         if self.levels.is_empty() {
-            return true;
+            return Ok(true);
         }
         let measured = &mut self.measured[slot];
-        let totals = self.totals.host(slot).chunks_exact(2);
+        let totals = self.totals.host(slot)?.chunks_exact(2);
         for ((measured, totals), level) in measured.iter_mut().zip(totals).zip(&mut self.levels) {
             (measured.power, measured.clipped) = (totals[0], totals[1]);
             level.add(*measured);
         }
         schedule.annotate_measured(output, measured);
-        true
+        Ok(true)
     }
 
     fn summarise(&self) {

@@ -7,7 +7,7 @@ use super::schedule::{Schedule, Sizes};
 use crate::gpu;
 use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, frame_address};
 use fxgraph::diagnostic::codes;
-use fxgraph::{At, BlockError, Frame, PortType, Ports, Refusal};
+use fxgraph::{At, BlockError, PortType, Ports, Refusal};
 use std::sync::Arc;
 
 /// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
@@ -47,16 +47,14 @@ impl DeviceSamples {
         })
     }
 
-    /// Queues the copies to the histories that are due, after the kernels that still read these; `inputs`
-    /// gets the frames that they read.
+    /// Queues the copies to the histories that are due, after the kernels that still read these.
     pub fn copy_histories<J>(
         &self,
         schedule: &mut Schedule<Lending>,
-        lane: &Lane<J>,
-        inputs: &mut Vec<Arc<Frame>>,
+        lane: &mut Lane<J>,
     ) -> Result<(), BlockError> {
         for (pol, memory) in schedule.pols.iter_mut().zip(&self.histories) {
-            copy(&mut pol.store.copies, memory, memory, lane, inputs)?;
+            copy(&mut pol.store.copies, memory, memory, lane)?;
         }
         Ok(())
     }
@@ -65,13 +63,12 @@ impl DeviceSamples {
     pub fn copy_seams<J>(
         &self,
         schedule: &mut Schedule<Lending>,
-        lane: &Lane<J>,
+        lane: &mut Lane<J>,
         slot: usize,
-        inputs: &mut Vec<Arc<Frame>>,
     ) -> Result<(), BlockError> {
         let memories = self.histories.iter().zip(&self.seams[slot]);
         for (pol, (history, seams)) in schedule.pols.iter_mut().zip(memories) {
-            copy(&mut pol.store.seams, history, seams, lane, inputs)?;
+            copy(&mut pol.store.seams, history, seams, lane)?;
         }
         Ok(())
     }
@@ -97,18 +94,16 @@ fn copy<J>(
     copies: &mut Vec<Copy>,
     history: &DeviceArray<u8>,
     memory: &DeviceArray<u8>,
-    lane: &Lane<J>,
-    inputs: &mut Vec<Arc<Frame>>,
+    lane: &mut Lane<J>,
 ) -> Result<(), BlockError> {
     for Copy { frame, from, to, bytes } in copies.drain(..) {
         let source = match &frame {
-            Some(frame) => frame_address(frame, lane.device())?,
+            Some(frame) => lane.read(frame)?,
             None => history.address(),
         };
         // SAFETY: both ends are within the frame or the memory, which do not overlap; the job owns the
         // frame.
         unsafe { lane.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
-        inputs.extend(frame);
     }
     Ok(())
 }

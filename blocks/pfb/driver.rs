@@ -8,9 +8,9 @@ use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::delay::Piece;
 use crate::live::Live;
 use crate::versions::refuse_many;
-use fxgraph::cuda::{Device, IN_FLIGHT, Lane};
+use fxgraph::cuda::{Device, Lane, frame_address};
 use fxgraph::retune::Change;
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports, async_trait};
 use std::sync::Arc;
 
 /// Adjacent spectra of one polarisation whose samples lie in one piece.
@@ -48,33 +48,49 @@ pub trait Maker: Send {
     fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize;
 
     /// Adds a stretch to the output frame with this header.
-    fn add(&mut self, slot: usize, sizes: &Sizes, stretch: &Stretch, output: &mut Header);
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        output: &mut Header,
+    ) -> Result<(), BlockError>;
 
-    /// Queues what makes the output frame, all of whose stretches are known: begins among the tables of
-    /// the lane's job. Until it is done the frames are the driver's.
+    /// Fills in the header and the tables on the host of the output frame, all of whose stretches
+    /// are known.
+    fn prepare(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError>;
+
+    /// Queues what makes the output frame, whose payload is at `output`: begins among the tables of
+    /// the lane's job, which owns the frames.
     fn queue<J>(
         &mut self,
         lane: &mut Lane<J>,
         slot: usize,
         schedule: &Schedule<Lending>,
-        output: &mut FrameMut,
+        output: u64,
     ) -> Result<(), BlockError>;
 
     /// Completes the header of the output frame that the GPU has made; whether there is anything in
     /// it. Frames are completed in order.
-    fn complete(&mut self, slot: usize, schedule: &Schedule<Lending>, output: &mut Header) -> bool;
+    fn complete(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<bool, BlockError>;
 
     /// Says how the run was.
     fn summarise(&self);
 }
 
-/// What is queued on the GPU.
-struct Job {
-    /// Frames that samples are read or copied from.
-    inputs: Vec<Arc<Frame>>,
-    /// The output frame of the job that makes it, and its slot.
-    output: Option<(FrameMut, usize)>,
-}
+/// The output frame of the job that makes it, and its slot; the frames that samples are read or
+/// copied from are the lane's.
+type Job = Option<(FrameMut, usize)>;
 
 /// The running block.
 pub struct Driver<M> {
@@ -85,8 +101,6 @@ pub struct Driver<M> {
     schedule: Schedule<Lending>,
     /// Runs of the output frame, with their polarisations.
     runs: Vec<(usize, Run)>,
-    /// Empty lists for the frames of jobs to come.
-    spare: Vec<Vec<Arc<Frame>>>,
 }
 
 impl<M: Maker> Driver<M> {
@@ -108,7 +122,6 @@ impl<M: Maker> Driver<M> {
             samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
             schedule: Schedule::new(sizes, &ports.inputs, delays, most, room, stores, count),
             runs: Vec::with_capacity(ports.inputs.len() * sizes.spectra),
-            spare: (0..IN_FLIGHT).map(|_| Vec::new()).collect(),
             lane,
         })
     }
@@ -119,15 +132,14 @@ impl<M: Maker> Driver<M> {
             return Ok(());
         }
         self.lane.begin(self.schedule.timestamp())?;
-        let mut inputs = self.spare.pop().unwrap_or_default();
-        self.samples.copy_histories(&mut self.schedule, &self.lane, &mut inputs)?;
-        self.lane.submit(Job { inputs, output: None })
+        self.lane.hold(None)?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
+        self.lane.submit()
     }
 
     /// Queues the output frame, all of whose runs are known.
     fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
         let slot = self.lane.begin(self.schedule.timestamp())?;
-        let mut inputs = self.spare.pop().unwrap_or_default();
         self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
         let most = self.maker.begin(slot, &self.schedule, &self.runs);
         for (pol, run) in self.runs.drain(..) {
@@ -144,29 +156,31 @@ impl<M: Maker> Driver<M> {
                         address,
                         first_bit: located.first_bit + from as u64 * located.step_bits,
                     };
-                    self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut());
+                    self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut())?;
                 }
                 if let Memory::Frame(frame) = located.memory {
-                    inputs.push(frame);
+                    self.lane.keep(frame)?;
                 }
                 done += located.count;
             }
         }
-        self.samples.copy_histories(&mut self.schedule, &self.lane, &mut inputs)?;
+        self.maker.prepare(slot, &self.schedule, output.header_mut())?;
+        let to = frame_address(&output, self.lane.device())?;
+        self.lane.hold(Some((output, slot)))?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
         self.lane.tables();
-        self.samples.copy_seams(&mut self.schedule, &self.lane, slot, &mut inputs)?;
-        self.maker.queue(&mut self.lane, slot, &self.schedule, &mut output)?;
-        self.lane.submit(Job { inputs, output: Some((output, slot)) })
+        self.samples.copy_seams(&mut self.schedule, &mut self.lane, slot)?;
+        self.maker.queue(&mut self.lane, slot, &self.schedule, to)?;
+        self.lane.submit()
     }
 
     /// Hands on what a job has made.
-    fn hand_on(&mut self, mut job: Job, io: &mut Io<'_>) {
-        job.inputs.clear();
-        self.spare.push(job.inputs);
-        let Some((mut frame, slot)) = job.output else { return };
-        if self.maker.complete(slot, &self.schedule, frame.header_mut()) {
+    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
+        let Some((mut frame, slot)) = job else { return Ok(()) };
+        if self.maker.complete(slot, &self.schedule, frame.header_mut())? {
             io.outputs[0].push(frame);
         }
+        Ok(())
     }
 }
 
@@ -176,7 +190,7 @@ impl<M: Maker> Block for Driver<M> {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {
-            self.hand_on(job, io);
+            self.hand_on(job, io)?;
         }
         if !self.lane.has_room() {
             return Ok(Next::Wait);

@@ -74,8 +74,11 @@ impl Store for Decoded {
     fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
         let samples = &mut self.samples[at..at + count];
         match &self.decoder {
-            Some(decoder) => decoder.decode(frame.as_slice(), first, samples),
-            None => samples.copy_from_slice(&frame.as_slice()[first..first + count]),
+            Some(decoder) => {
+                decoder.decode(frame.as_slice().expect(fxgraph::ON_HOST), first, samples);
+            }
+            None => samples
+                .copy_from_slice(&frame.as_slice().expect(fxgraph::ON_HOST)[first..first + count]),
         }
     }
 }
@@ -101,7 +104,8 @@ impl Store for Baseband {
     }
 
     fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
-        let samples = &frame.as_slice::<f32>()[2 * first..2 * (first + count)];
+        let samples =
+            &frame.as_slice::<f32>().expect(fxgraph::ON_HOST)[2 * first..2 * (first + count)];
         self.0[2 * at..2 * (at + count)].copy_from_slice(samples);
     }
 }

@@ -47,7 +47,7 @@ impl Configured for Lent {
                 sizes.spectra,
                 room,
                 stores,
-                Count::new(&env.counters),
+                Count::new(&env.counters, &sizes, ports),
             ),
             runs: Vec::new(),
             copies_to_histories: env.counters.count("copies_to_histories", ""),
@@ -72,7 +72,7 @@ impl OnHost {
         for (pol, seams) in self.schedule.pols.iter_mut().zip(&mut self.seams) {
             for Copy { frame, from, to, bytes } in pol.store.seams.drain(..) {
                 let Some(frame) = frame else { panic!("a seam is made of frames") };
-                let frame: &[u8] = frame.as_slice();
+                let frame: &[u8] = frame.as_slice().unwrap();
                 seams[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
                 self.copies_to_seams.add(1);
             }
@@ -81,7 +81,7 @@ impl OnHost {
             for Copy { frame, from, to, bytes } in pol.store.copies.drain(..) {
                 self.copies_to_histories.add(1);
                 if let Some(frame) = frame {
-                    let frame: &[u8] = frame.as_slice();
+                    let frame: &[u8] = frame.as_slice().unwrap();
                     memory[to..to + bytes].copy_from_slice(&frame[from..from + bytes]);
                 } else {
                     assert!(from >= bytes, "no overlap");
@@ -144,13 +144,13 @@ impl Block for OnHost {
                     let located = self.schedule.locate(p, &run, done);
                     self.copy();
                     let memory = match &located.memory {
-                        Memory::Frame(frame) => frame.as_slice(),
+                        Memory::Frame(frame) => frame.as_slice().unwrap(),
                         Memory::History => &self.histories[p][..],
                         Memory::Seams => &self.seams[p][..],
                     };
                     for n in 0..located.count {
                         let row = p * spectra + run.first + done + n;
-                        let (header, payload) = frame.parts_mut::<f32>();
+                        let (header, payload) = frame.parts_mut::<f32>().unwrap();
                         let out = &mut payload[row * per_spectrum..][..per_spectrum];
                         out.fill(0.0);
                         header.validity[row] = u32::from(run.fate == Fate::Whole);

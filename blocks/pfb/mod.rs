@@ -22,7 +22,7 @@ pub(crate) mod schedule;
 mod tests;
 mod weights;
 
-use crate::delay::{self, Piece};
+use crate::delay::{self, MaxRates, Piece};
 use crate::live::Live;
 use crate::parallel::one_thread;
 use fxgraph::cuda::{Properties, Tunable};
@@ -98,8 +98,14 @@ pub struct Pfb {
     /// `delays`, and 0 without them: give it to keep room for models that come later.
     #[serde(default)]
     pub max_delay_seconds: Option<f64>,
-    /// Frequency at the centre of the band, in Hz. By default that of the first Nyquist zone, a
-    /// quarter of the sample rate; complex samples have no default.
+    /// Largest change of a delay in either direction, in seconds per second.
+    #[serde(default = "delay::default_max_rate")]
+    pub max_delay_rate: f64,
+    /// Largest change of a phase in either direction, in radians per second.
+    #[serde(default = "delay::default_max_phase_rate")]
+    pub max_fringe_rate_radians_per_second: f64,
+    /// Frequency at the centre of the band, in Hz. By default that of the input's band, which `ddc`
+    /// gives; of real samples without a band that of the first Nyquist zone, a quarter of the sample rate.
     #[serde(default)]
     pub centre_hz: Option<f64>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
@@ -172,6 +178,19 @@ impl Pfb {
         Ok(Live::Delays(self.delays_of(ports)))
     }
 
+    /// Frequency at the centre of the band, if it is known.
+    fn centre_hz(&self, input: &PortType) -> Option<f64> {
+        self.centre_hz.or(input.band.map(|band| band.centre_hz))
+    }
+
+    /// Largest rates of the delay models.
+    fn rates(&self) -> MaxRates {
+        MaxRates {
+            delay: self.max_delay_rate,
+            phase_radians_per_second: self.max_fringe_rate_radians_per_second,
+        }
+    }
+
     fn max_delay_seconds(&self) -> f64 {
         let undelayed = self.delays.iter().all(Vec::is_empty);
         self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
@@ -212,6 +231,7 @@ impl Kind for Pfb {
         let mut refusals = self.parameter_refusals();
         refusals.extend(input::refusals(inputs));
         refusals.extend(self.baseband_refusals(&inputs[0]));
+        refusals.extend(self.band_refusals(inputs));
         if refusals.is_empty() {
             refusals.extend(self.frame_refusals(inputs));
             refusals.extend(self.delay_refusals(inputs));
@@ -226,6 +246,7 @@ impl Kind for Pfb {
             1 => clock.adc_sample_rate_hz / 2.0,
             subsampling => clock.adc_sample_rate_hz / subsampling as f64,
         };
+        let sign = input.band.map_or(1.0, |band| band.bandwidth_hz.signum());
         let pol = Axis::new("pol", inputs.len());
         let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
         let mut axes = vec![pol.clone(), spectrum.clone()];
@@ -245,8 +266,8 @@ impl Kind for Pfb {
             band: Some(Band {
                 channels: self.channels,
                 first_channel: 0,
-                centre_hz: self.centre_hz.unwrap_or(clock.adc_sample_rate_hz / 4.0),
-                bandwidth_hz,
+                centre_hz: self.centre_hz(input).unwrap_or(clock.adc_sample_rate_hz / 4.0),
+                bandwidth_hz: sign * bandwidth_hz,
             }),
             validity: ValidityType::flags(vec![pol, spectrum]),
         }])

@@ -1,10 +1,11 @@
 //! One polarisation: its delays, and which samples of its input are there.
 
 use super::history::{History, Move};
+use super::power::INPUTS;
 use super::schedule::{Sizes, subsampling};
-use crate::delay::{Delay, DelayModel, Piece};
+use crate::delay::{Delay, DelayModel, Piece, show_group_delay};
 use fxgraph::retune::MAX_TIMESTAMP;
-use fxgraph::{Counter, Counters, Frame, Input, PortType};
+use fxgraph::{Counter, Counters, Frame, Gauge, Input, PortType, Ports};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,11 +15,25 @@ pub struct Count {
     pub delays_out_of_range: Counter,
     pub samples_clipped: Counter,
     pub frames_misplaced: Counter,
+    /// Delay of each input, in seconds.
+    pub delays: Vec<Gauge>,
 }
 
 impl Count {
-    pub fn new(counters: &Counters) -> Self {
+    /// Of a filter bank of these sizes.
+    pub fn new(counters: &Counters, sizes: &Sizes, ports: &Ports) -> Self {
+        let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
+        show_group_delay(counters, sizes.window, sizes.subsampling, rate_hz);
+        let delay = |name: &&'static str| {
+            counters.gauge_of(
+                "applied_delay_seconds",
+                "delay of the first spectrum of the newest frame, by the delay model of the input",
+                "input",
+                *name,
+            )
+        };
         Self {
+            delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
             spectra_missing: counters.loss(
                 "spectra_missing",
                 "spectra of one polarisation that touch missing samples; look for lost heaps upstream",
@@ -41,6 +56,7 @@ impl Count {
             spectra_missing: Counter::default(),
             delays_out_of_range: Counter::default(),
             samples_clipped: Counter::default(),
+            delays: Vec::new(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
                 "input frames that were late, not at a multiple of 8 samples, or beyond all times; look for a faulty source",
@@ -173,6 +189,12 @@ impl<S: Store> Pol<S> {
         self.constant_delay = constant;
         self.delays.clear();
         self.delays.extend(model.each(start, step, spectra));
+    }
+
+    /// Delay of the first spectrum of the output frame, in seconds.
+    pub fn delay_seconds(&self) -> f64 {
+        let model = self.model.as_ref().zip(self.delays.first());
+        model.map_or(0.0, |(model, delay)| model.seconds(delay))
     }
 
     /// Coarse delay of spectrum `n`, unless it is beyond `most`.

@@ -1,7 +1,9 @@
 //! What is measured on the digitiser's samples.
 #![allow(unsafe_code)] // Calls of functions compiled for AVX2 and AVX-512.
 
+use super::input::is_complex;
 use crate::simd::Form;
+use fxgraph::{Counters, Gauge, PortType};
 
 /// What was measured on some samples of one polarisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +25,12 @@ impl Measured {
     }
 }
 
-/// Level and clipping of one polarisation over the whole run.
+/// Names of the inputs, for gauges.
+pub const INPUTS: [&str; 2] = ["pol0", "pol1"];
+/// Level that is shown of zeros.
+const LOWEST_DBFS: f64 = -120.0;
+
+/// Level and clipping of one polarisation over the whole run, and over its last second as gauges.
 pub struct Level {
     /// A sample of this magnitude or more counts as clipped.
     pub limit: i16,
@@ -31,12 +38,45 @@ pub struct Level {
     power: f64,
     samples: u64,
     clipped: u64,
+    /// Samples of a second.
+    samples_per_second: u64,
+    /// Since the gauges were set.
+    recent: Measured,
+    rms_dbfs: Gauge,
+    clipped_ratio: Gauge,
+    clipped_samples: Gauge,
 }
 
 impl Level {
-    /// Of samples of `bits` bits.
-    pub fn new(bits: usize) -> Self {
-        Self { limit: i16::MAX >> (16 - bits), power: 0.0, samples: 0, clipped: 0 }
+    /// Of each input that is digitised.
+    pub fn of_inputs(inputs: &[PortType], counters: &Counters) -> Vec<Self> {
+        let digitised = inputs.iter().zip(INPUTS).filter(|(input, _)| !is_complex(input));
+        digitised.map(|(input, name)| Self::new(input, name, counters)).collect()
+    }
+
+    fn new(input: &PortType, name: &'static str, counters: &Counters) -> Self {
+        let gauge = |gauge, help| counters.gauge_of(gauge, help, "input", name);
+        Self {
+            limit: i16::MAX >> (16 - input.dtype.bits()),
+            power: 0.0,
+            samples: 0,
+            clipped: 0,
+            samples_per_second: input.clock.adc_sample_rate_hz as u64,
+            recent: Measured::default(),
+            rms_dbfs: gauge(
+                "digitiser_level_dbfs",
+                "rms of the digitiser's samples in the last second relative to a sine of full scale, at least -120; \
+                 adjust the level at its input",
+            ),
+            clipped_ratio: gauge(
+                "digitiser_clipped_ratio",
+                "part of the digitiser's samples in the last second that is at its limits; lower the level at its input",
+            ),
+            clipped_samples: gauge(
+                "digitiser_clipped_samples",
+                "samples at the limits of the digitiser since the start",
+            ),
+        }
     }
 
     /// Takes the samples of an output frame into account.
@@ -44,12 +84,30 @@ impl Level {
         self.power += measured.power as f64;
         self.samples += measured.samples;
         self.clipped += measured.clipped;
+        self.recent.add(measured);
+        let is_first = self.samples == self.recent.samples && measured.samples > 0;
+        if is_first || self.recent.samples >= self.samples_per_second.max(1) {
+            self.show();
+        }
+    }
+
+    /// Sets the gauges; those of a second begin again.
+    fn show(&mut self) {
+        let recent = std::mem::take(&mut self.recent);
+        let samples = recent.samples as f64;
+        self.rms_dbfs.set(self.dbfs(recent.power as f64 / samples).max(LOWEST_DBFS));
+        self.clipped_ratio.set(recent.clipped as f64 / samples);
+        self.clipped_samples.set(self.clipped as f64);
+    }
+
+    /// Decibels of a mean square relative to a sine of full scale.
+    fn dbfs(&self, mean_square: f64) -> f64 {
+        10.0 * (mean_square / (f64::from(self.limit).powi(2) / 2.0)).log10()
     }
 
     /// In words, if there was anything.
     pub fn words(&self) -> Option<String> {
-        let full_scale_power = f64::from(self.limit).powi(2) / 2.0;
-        let rms_dbfs = 10.0 * (self.power / self.samples as f64 / full_scale_power).log10();
+        let rms_dbfs = self.dbfs(self.power / self.samples as f64);
         let clipped_percent = 100.0 * self.clipped as f64 / self.samples as f64;
         let samples = self.samples;
         (samples > 0).then(|| {

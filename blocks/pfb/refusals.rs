@@ -4,7 +4,7 @@ use super::input::is_complex;
 use super::schedule::subsampling;
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::axes::MAX_FRAME_BYTES;
-use crate::delay::Piece;
+use crate::delay::{MaxRates, Piece};
 use crate::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
@@ -56,6 +56,16 @@ impl Pfb {
                 nearest_powers(self.unzip, 1, most),
             );
         }
+        let MaxRates { delay, phase_radians_per_second } = self.rates();
+        for (name, limit) in [
+            ("max_delay_rate", delay),
+            ("max_fringe_rate_radians_per_second", phase_radians_per_second),
+        ] {
+            if !(limit >= 0.0 && limit.is_finite()) {
+                let message = format!("`{name}` must be finite and at least 0, got {limit}");
+                refuse(name, message, "leave it out for the usual limit".to_owned());
+            }
+        }
         if self.centre_hz.is_some_and(|hz| !hz.is_finite()) {
             refuse(
                 "centre_hz",
@@ -79,14 +89,34 @@ impl Pfb {
                 "leave `unzip` out: their transform needs no step to a real one",
             );
         }
-        if is_complex(input) && self.centre_hz.is_none() {
+        if is_complex(input) && self.centre_hz(input).is_none() {
             refuse(
                 "centre_hz",
-                "complex samples do not say where in the band they are from",
-                "give `centre_hz`, the frequency that stands at 0 in them, or that on the sky",
+                "complex input has no known centre frequency",
+                "set `centre_hz` to the frequency at 0 Hz of the input, or to that on the sky",
             );
         }
         refusals
+    }
+
+    /// Refuses polarisations of different parts of the band, unless `centre_hz` says what they are.
+    pub(super) fn band_refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+        let is_other = |input: &PortType| input.band != inputs[0].band;
+        let other = inputs.iter().position(is_other).filter(|_| self.centre_hz.is_none());
+        let refuse = |other: usize| {
+            let centre = |input: usize| match inputs[input].band {
+                Some(band) => format!("{} Hz", band.centre_hz),
+                None => "no known frequency".to_owned(),
+            };
+            let message = format!(
+                "the polarisations are from different bands: around {}, and around {}",
+                centre(0),
+                centre(other)
+            );
+            Refusal::new(codes::INPUTS_DIFFER, At::Input(other), message)
+                .help("give both `ddc` the same `centre_hz`, or set `centre_hz` here")
+        };
+        other.map(refuse).into_iter().collect()
     }
 
     /// Refuses frames of a size that cannot be.
@@ -131,7 +161,8 @@ impl Pfb {
         }
         for pieces in &self.delays {
             refusals.extend(Piece::refuse_disorder("delays", pieces));
-            refusals.extend(pieces.iter().flat_map(|p| p.refusals("delays", rate_hz, max)));
+            let rates = self.rates();
+            refusals.extend(pieces.iter().flat_map(|p| p.refusals("delays", rate_hz, max, rates)));
         }
         refusals
     }

@@ -158,6 +158,9 @@ impl<S: Store> Schedule<S> {
         for pol in &mut self.pols {
             pol.begin(start, step);
         }
+        for (gauge, pol) in self.count.delays.iter().zip(&self.pols) {
+            gauge.set(pol.delay_seconds());
+        }
         Some(Placed::Here)
     }
 

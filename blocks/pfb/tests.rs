@@ -1,3 +1,4 @@
+use super::power::{Level, Measured};
 use super::{Pfb, Window, weights};
 use crate::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
 use fxgraph::{Dtype, Kind, PortType};
@@ -290,6 +291,57 @@ fn power_and_clipping_of_known_signals() {
     assert_eq!(out.count("samples_clipped"), (clipped[0] + clipped[1]) as u64);
 }
 
+/// Values of the gauge `name`, by input.
+fn gauges(out: &Out, name: &str) -> Vec<(Option<String>, Option<f64>)> {
+    let all = out.counters.gauges().into_iter().filter(|gauge| gauge.name == name);
+    all.map(|gauge| (gauge.label.map(|label| label.1), gauge.gauge.get())).collect()
+}
+
+#[test]
+fn pfb_shows_level_clipping_and_delay_of_each_input_while_it_runs() {
+    let input = |name: &str, value| (Some(name.to_owned()), Some(value));
+    // One sample in four at the limit, and zeros.
+    let quarter: Vec<i16> = (0..8192).map(|i| if i % 4 == 0 { 511 } else { 0 }).collect();
+    let delay_seconds = 12.25 / RATE_HZ;
+    let out = pfb(
+        json!({
+            "channels": 16, "taps": 4, "spectra_per_frame": 16,
+            "delays": [[{"delay_seconds": delay_seconds}], []],
+        }),
+        &[Digitised::new(quarter), Digitised::new(vec![0; 8192])],
+    );
+    let levels = gauges(&out, "digitiser_level_dbfs");
+    assert!((levels[0].1.unwrap() + 3.0103).abs() < 1e-3, "{levels:?}");
+    assert_eq!(levels[1], input("pol1", -120.0));
+    assert_eq!(gauges(&out, "digitiser_clipped_ratio"), [input("pol0", 0.25), input("pol1", 0.0)]);
+    let delays = gauges(&out, "applied_delay_seconds");
+    assert!((delays[0].1.unwrap() - delay_seconds).abs() < 1e-18, "{delays:?}");
+    assert_eq!(delays[1], input("pol1", 0.0));
+    let group_delay = gauges(&out, "filter_group_delay_seconds");
+    assert_eq!(group_delay, [(None, Some(63.5 / RATE_HZ))]);
+}
+
+#[test]
+fn level_is_that_of_the_last_second() {
+    let counters = fxgraph::Counters::default();
+    let mut port = Digitised::new(Vec::new()).port();
+    port.clock.adc_sample_rate_hz = 100.0;
+    let mut levels = Level::of_inputs(&[port], &counters);
+    let level = || {
+        let all = counters.gauges();
+        all.iter().find(|gauge| gauge.name == "digitiser_level_dbfs").unwrap().gauge.get()
+    };
+    assert_eq!(level(), None);
+    let full_scale =
+        |samples: u64| Measured { power: samples * 511 * 511 / 2, samples, clipped: 0 };
+    levels[0].add(full_scale(10));
+    assert!(level().unwrap().abs() < 1e-3, "a first value at once");
+    levels[0].add(Measured { samples: 60, ..Measured::default() });
+    assert!(level().unwrap().abs() < 1e-3, "no second is over");
+    levels[0].add(Measured { samples: 60, ..Measured::default() });
+    assert_eq!(level(), Some(-120.0));
+}
+
 #[test]
 fn the_summary_says_level_and_clipping_of_each_polarisation() {
     // Half of full scale, and one sample in four at the limit.
@@ -388,10 +440,19 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         json!({"channels": 64, "delays": [[], []]}),
         json!({"channels": 64, "delays": [[{"delay_seconds": 1e-3}]]}),
         json!({"channels": 64, "delays": [[{"rate": 1e-8}]]}),
+        json!({"channels": 64, "delays": [[{"rate": 1e-8}]], "max_delay_rate": 0.9e-8}),
+        json!({"channels": 64, "max_delay_rate": -1.0}),
+        json!({"channels": 64, "max_fringe_rate_radians_per_second": -1.0}),
         json!({"channels": 64, "max_delay_seconds": 1.0}),
     ] {
         one(parameters);
     }
+    let fast = json!([[{"rate": 1e-6, "phase_rate_radians_per_second": 4e3}]]);
+    let room = json!({
+        "channels": 64, "delays": fast, "max_delay_rate": 1e-6,
+        "max_fringe_rate_radians_per_second": 4e3,
+    });
+    assert!(Kind::ports(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
     let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
     assert_eq!(both.len(), 2, "all refusals at once");
 }
@@ -409,6 +470,19 @@ fn inputs_that_do_not_fit_are_refused() {
         let all = refusals(json!({"channels": 64}), &[good.clone(), bad]);
         assert_eq!(all.len(), 1, "{all:?}");
     }
+    let mut complex = good.clone();
+    complex.dtype = Dtype::Cf32;
+    complex.clock.samples_per_frame *= 8;
+    let unknown = refusals(json!({"channels": 64}), std::slice::from_ref(&complex));
+    assert_eq!(unknown.len(), 1, "{unknown:?}");
+    assert_eq!(unknown[0].at, fxgraph::At::Parameter("centre_hz"));
+    let band =
+        |centre_hz| fxgraph::Band { channels: 1, first_channel: 0, centre_hz, bandwidth_hz: 1e8 };
+    let pols = [3e8, 4e8].map(|hz| PortType { band: Some(band(hz)), ..complex.clone() });
+    let differ = refusals(json!({"channels": 64}), &pols);
+    assert_eq!(differ.len(), 1, "{differ:?}");
+    assert!(differ[0].message.contains("300000000 Hz, and around 400000000 Hz"), "{differ:?}");
+    assert!(Kind::ports(&kind::<Pfb>(json!({"channels": 64, "centre_hz": 1e9})), &pols).is_ok());
     let mut endless = good;
     endless.dtype = Dtype::Cf32;
     endless.clock.samples_per_frame <<= 50;

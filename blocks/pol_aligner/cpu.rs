@@ -1,17 +1,27 @@
 //! Two queues, walked in step.
 
-use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Counters, Input, Io, Next, async_trait};
 use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+/// Frames of a polarisation that are kept for a silent one that is not waited for: it may be a little
+/// later than this one when it returns.
+const KEPT: usize = 2;
+/// How often a block that waits looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The running block.
 pub struct Aligner {
     pairs: Counter,
     unpaired: [Counter; 2],
+    /// How long a silent polarisation is waited for; since when nothing has come from one of them.
+    wait: Option<Duration>,
+    silent_since: Option<Instant>,
 }
 
 impl Aligner {
-    /// An aligner that counts in `counters`.
-    pub fn new(counters: &Counters) -> Self {
+    /// An aligner that waits `wait_seconds` for a silent polarisation, 0 for ever.
+    pub fn new(wait_seconds: f64, counters: &Counters) -> Self {
         let help = "Frames whose partner never came: look at the other polarisation's source.";
         Self {
             pairs: counters.count("pairs", "Pairs passed on."),
@@ -19,7 +29,24 @@ impl Aligner {
                 counters.loss("pol0_frames_unpaired", help),
                 counters.loss("pol1_frames_unpaired", help),
             ],
+            wait: Some(Duration::from_secs_f64(wait_seconds)).filter(|wait| !wait.is_zero()),
+            silent_since: None,
         }
+    }
+
+    /// Discards frames of `input`, number `index`, for which the other polarisation is silent for too
+    /// long, all but the newest ones; what to do until a frame comes.
+    fn wait_for_other(&mut self, index: usize, input: &mut Input) -> Next {
+        let Some(wait) = self.wait else { return Next::Wait };
+        let silent = self.silent_since.get_or_insert_with(Instant::now).elapsed();
+        if silent < wait {
+            return Next::After(wait.saturating_sub(silent).min(LOOK));
+        }
+        while input.queued() > KEPT {
+            input.pop();
+            self.unpaired[index].add(1);
+        }
+        Next::Wait
     }
 }
 
@@ -33,6 +60,9 @@ impl Block for Aligner {
             // The end first: what was pushed before it is then seen by the peek.
             let ended = [in0.ended(), in1.ended()];
             let times = [in0.peek(), in1.peek()].map(|f| f.map(|f| f.header().timestamp));
+            if times[0].is_some() && times[1].is_some() {
+                self.silent_since = None;
+            }
             match times {
                 [Some(a), Some(b)] => match a.cmp(&b) {
                     Ordering::Less => {
@@ -63,7 +93,9 @@ impl Block for Aligner {
                     self.unpaired[1].add(1);
                 }
                 [None, None] if ended == [true, true] => return Ok(Next::Finished),
-                _ => return Ok(Next::Wait),
+                [Some(_), None] => return Ok(self.wait_for_other(0, in0)),
+                [None, Some(_)] => return Ok(self.wait_for_other(1, in1)),
+                [None, None] => return Ok(Next::Wait),
             }
         }
     }

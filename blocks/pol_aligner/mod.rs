@@ -11,10 +11,15 @@ use fxgraph::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Parameters of `pol_aligner`: none.
+/// Parameters of `pol_aligner`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PolAligner {}
+pub struct PolAligner {
+    /// How long a silent polarisation is waited for before the other one's frames are discarded as they
+    /// come, so that its source does not stall; 0 (the default) waits until the polarisation returns or ends.
+    #[serde(default)]
+    pub wait_seconds: f64,
+}
 
 impl Kind for PolAligner {
     const NAME: &'static str = "pol_aligner";
@@ -25,6 +30,11 @@ impl Kind for PolAligner {
         &[CPU, Implementation::cuda("cuda", "passes frames on where they lie, on the device")];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let wait = self.wait_seconds;
+        if !(0.0..=1e9).contains(&wait) {
+            let message = format!("`wait_seconds` must be between 0 and 1e9, got {wait}");
+            return Err(vec![Refusal::parameter("wait_seconds", message)]);
+        }
         if inputs[0] == inputs[1] {
             return Ok(inputs.to_vec());
         }
@@ -46,7 +56,7 @@ impl Kind for PolAligner {
 
     fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         // Either form looks at headers only, wherever the payload lies.
-        Ok(Box::new(cpu::Aligner::new(&env.counters)))
+        Ok(Box::new(cpu::Aligner::new(self.wait_seconds, &env.counters)))
     }
 }
 
@@ -75,12 +85,13 @@ mod tests {
     fn align(pol0: &[u64], pol1: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
         let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
         let counters = Counters::default();
-        let mut harness = Harness::new(Box::new(cpu::Aligner::new(&counters)), &ports, 16).unwrap();
+        let mut harness =
+            Harness::new(Box::new(cpu::Aligner::new(0.0, &counters)), &ports, 16).unwrap();
         for (input, times) in [pol0, pol1].into_iter().enumerate() {
             for time in times {
                 assert!(harness.send(input, |frame| {
                     frame.header_mut().timestamp = *time;
-                    frame.as_mut_slice::<u8>()[0] = input as u8 + 10 * *time as u8;
+                    frame.as_mut_slice::<u8>().unwrap()[0] = input as u8 + 10 * *time as u8;
                 }));
             }
         }
@@ -92,7 +103,7 @@ mod tests {
         for (side, times) in sides.iter_mut().enumerate() {
             while let Some(frame) = harness.receive(side) {
                 let time = frame.header().timestamp;
-                assert_eq!(frame.as_slice::<u8>()[0], side as u8 + 10 * time as u8);
+                assert_eq!(frame.as_slice::<u8>().unwrap()[0], side as u8 + 10 * time as u8);
                 times.push(time);
             }
         }
@@ -116,8 +127,34 @@ mod tests {
     }
 
     #[test]
+    fn silent_side_given_up_finds_the_newest_frames_of_the_other_one() {
+        let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
+        let counters = Counters::default();
+        let block = Box::new(cpu::Aligner::new(0.01, &counters));
+        let mut harness = Harness::new(block, &ports, 16).unwrap();
+        let send = |harness: &mut Harness, input, time| {
+            assert!(harness.send(input, |frame| frame.header_mut().timestamp = time));
+        };
+        for time in 0..100 {
+            send(&mut harness, 0, time);
+            loop {
+                let next = Harness::block_on(harness.run()).unwrap();
+                let Next::After(time) = next else { break assert_eq!(next, Next::Wait) };
+                std::thread::sleep(time);
+            }
+        }
+        // It returns with the frame that has just come.
+        send(&mut harness, 1, 99);
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        for side in 0..2 {
+            assert_eq!(harness.receive(side).map(|frame| frame.header().timestamp), Some(99));
+        }
+        assert_eq!(counters.list()[1].counter.get(), 99);
+    }
+
+    #[test]
     fn different_streams_are_refused() {
-        let refusals = PolAligner {}.ports(&[port(8), port(16)]).unwrap_err();
+        let refusals = PolAligner::default().ports(&[port(8), port(16)]).unwrap_err();
         assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
     }
 }

@@ -67,7 +67,8 @@ impl Cpu {
             for (pol, saturated) in self.saturated[heap * *pols..][..*pols].iter_mut().enumerate() {
                 *saturated += quantiser.clamped(pol * rows..pol * rows + count);
             }
-            let out = &mut frame.as_mut_slice::<u8>()[heap * heap_bytes..][..heap_bytes];
+            let out = &mut frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST)[heap * heap_bytes..]
+                [..heap_bytes];
             quantiser.transpose(0, &(in_heap..in_heap + count), out, threads, scratches);
             done += count;
         }
@@ -78,7 +79,7 @@ impl Cpu {
         let header = input.header();
         let fine = header.annotations.get("fine_delay_samples");
         let phase = header.annotations.get("phase_turns");
-        let spectra: &[Complex32] = input.as_slice();
+        let spectra: &[Complex32] = input.as_slice().expect(fxgraph::ON_HOST);
         let Self { shape, quantiser, unzip, threads, scratches, .. } = self;
         let Shape { pols, channels, pitch, spectra: per_pol, .. } = *shape;
         let (rows, first_channel) = (quantiser.rows(), shape.first());
@@ -115,7 +116,7 @@ impl Cpu {
     /// readers see the gap in the timestamps.
     fn push(&mut self, io: &mut Io<'_>) {
         let Some(mut frame) = self.filling.take() else { return };
-        let (header, payload) = frame.parts_mut::<u8>();
+        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
         // The rest of an earlier frame may stand where spectra are missing.
         let heap_bytes = self.quantiser.heap_bytes();
         for heap in self.collector.invalid(header) {

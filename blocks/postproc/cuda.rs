@@ -27,11 +27,8 @@ const ROW_BYTES: usize = 32;
 /// Polarisations that alternate at most.
 const MOST_MIXED_POLS: usize = 2;
 
-/// What is queued on the GPU.
-struct Job {
-    _input: Option<Arc<Frame>>,
-    output: Option<Output>,
-}
+/// What a job completes; its input frame is the lane's.
+type Job = Option<Output>;
 
 /// The output frame of the job that completes it.
 struct Output {
@@ -114,6 +111,8 @@ pub struct Cuda {
     input: Option<(Arc<Frame>, usize)>,
     /// The output frame being filled.
     filling: Option<FrameMut>,
+    /// Whether the output frame that was completed last has a valid heap.
+    has_valid_heap: bool,
 }
 
 impl Cuda {
@@ -157,6 +156,7 @@ impl Cuda {
             collector: Collector::new(postproc, shape, &env.counters),
             input: None,
             filling: None,
+            has_valid_heap: false,
         })
     }
 
@@ -177,14 +177,14 @@ impl Cuda {
         let header = input.header();
         let rows = self.shape.pols * self.shape.spectra;
         let tables = ["phase_turns", "fine_delay_samples"].map(|name| header.annotations.get(name));
-        for (to, table) in self.delays.host_mut(place).chunks_exact_mut(rows).zip(tables) {
+        for (to, table) in self.delays.host_mut(place)?.chunks_exact_mut(rows).zip(tables) {
             // A stream without delays has no tables.
             let known = table.len().min(rows);
             to[..known].copy_from_slice(&table[..known]);
             to[known..].fill(0.0);
         }
-        self.delays.send(&self.lane, place, 0..2 * rows)?;
-        self.settings.send(&self.lane)?;
+        self.delays.send(&mut self.lane, place, 0..2 * rows)?;
+        self.settings.send(&mut self.lane)?;
         let phases = self.delays.address(place);
         let Shape { spectra, step, .. } = self.shape;
         let of = Rows {
@@ -215,22 +215,20 @@ impl Cuda {
         self.settings.stretch(t, step as u64, spectra - from)
     }
 
-    /// Queues a piece of an input frame, of one stretch.
+    /// Queues a piece of an input frame, of one stretch, from and to these payloads.
     fn queue_piece(
         &mut self,
-        input: &Frame,
-        output: &Frame,
+        [input, output]: [u64; 2],
         piece: &Piece,
         stretch: &GainStretch,
     ) -> Result<(), BlockError> {
-        let device = self.lane.device();
         let number = |n: usize| Arg::from(n as u32);
         let in_turn = self.tiles.in_turn(piece, self.blocks_at_once);
         let arguments = [
-            frame_address(input, device)?.into(),
+            input.into(),
             self.rows[self.input_place()].address().into(),
             stretch.each.into(),
-            frame_address(output, device)?.into(),
+            output.into(),
             self.saturated.address(self.output_place()).into(),
             number(self.shape.spectra),
             number(piece.from),
@@ -241,34 +239,43 @@ impl Cuda {
         ];
         let make_values = self.make_values.of(stretch.differ);
         // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
-        // job's or stays with the block, which the lane outlasts.
+        // job's or stays with the block, which gives it away only when the lane has waited.
         let grid = self.tiles.grid(piece, in_turn);
         let queued = unsafe { make_values.launch(self.lane.stream(), grid, &arguments) };
         Ok(queued?)
     }
 
-    /// Queues what completes an output frame: the clearing of heaps that lack a spectrum, and the
-    /// copy of the counts.
-    fn queue_end(&mut self, mut frame: FrameMut) -> Result<Output, BlockError> {
+    /// Completes the header of the output frame being filled, and queues the clearing of its heaps
+    /// that lack a spectrum, and the copy of the counts.
+    fn queue_end(&mut self, address: u64) -> Result<(), BlockError> {
+        let Some(frame) = &mut self.filling else { return Ok(()) };
         self.lane.results()?;
-        let address = frame_address(&frame, self.lane.device())?;
         for heap in self.collector.invalid(frame.header()) {
             let heap = address + (heap * self.heap_bytes) as u64;
-            // SAFETY: the heap lies within the frame, which the job owns.
+            // SAFETY: the heap lies within the frame, which the block gives away only when the lane
+            // has waited.
             unsafe { self.lane.clear(heap, self.heap_bytes) }?;
         }
+        self.has_valid_heap = self.collector.complete(frame.header_mut());
         let place = self.output_place();
-        self.saturated.fetch(&self.lane, place)?;
-        let has_valid_heap = self.collector.complete(frame.header_mut());
-        Ok(Output { frame, place, has_valid_heap })
+        self.saturated.fetch(&mut self.lane, place)
+    }
+
+    /// The output frame being filled, which gets no more spectra, for the job that completes it.
+    fn take_output(&mut self) -> Option<Output> {
+        let frame = self.filling.take()?;
+        Some(Output { frame, place: self.output_place(), has_valid_heap: self.has_valid_heap })
     }
 
     /// Completes the output frame being filled, which gets no more spectra.
     fn submit_end(&mut self) -> Result<(), BlockError> {
-        let Some(frame) = self.filling.take() else { return Ok(()) };
+        let Some(frame) = &self.filling else { return Ok(()) };
+        let address = frame_address(frame, self.lane.device())?;
         self.lane.begin(frame.header().timestamp)?;
-        let output = self.queue_end(frame)?;
-        self.lane.submit(Job { _input: None, output: Some(output) })
+        self.queue_end(address)?;
+        let output = self.take_output();
+        self.lane.hold(output)?;
+        self.lane.submit()
     }
 
     /// Puts those spectra of `input` from number `from` on that belong to the output frame being
@@ -277,38 +284,52 @@ impl Cuda {
         &mut self,
         input: &Arc<Frame>,
         from: usize,
-        mut frame: FrameMut,
         is_new: bool,
     ) -> Result<usize, BlockError> {
         let stretch = self.stretch(input.header(), from);
+        let Some(frame) = &mut self.filling else { return Ok(from) };
         let piece = self.collector.piece(input.header(), from, stretch.count, frame.header_mut());
+        let device = self.lane.device();
+        let payloads = [frame_address(input, device)?, frame_address(frame, device)?];
         self.lane.begin(input.header().timestamp)?;
+        self.lane.keep(Arc::clone(input))?;
         self.lane.tables();
         if from == 0 {
             self.queue_rows(input)?;
         }
         if is_new {
             self.outputs_begun = self.outputs_begun.wrapping_add(1);
-            self.saturated.clear(&self.lane, self.output_place())?;
+            self.saturated.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
         }
+        // The frame is the job's only when it is complete.
+        self.lane.hold(None)?;
         self.lane.work()?;
-        self.queue_piece(input, &frame, &piece, &stretch)?;
-        let output = if self.collector.is_last(&piece) {
-            Some(self.queue_end(frame)?)
-        } else {
-            self.filling = Some(frame);
-            None
-        };
-        self.lane.submit(Job { _input: Some(Arc::clone(input)), output })?;
+        self.queue_piece(payloads, &piece, &stretch)?;
+        if self.collector.is_last(&piece) {
+            self.queue_end(payloads[1])?;
+            let output = self.take_output();
+            self.lane.hold(output)?;
+        }
+        self.lane.submit()?;
         Ok(from + piece.count)
     }
 
+    /// Gives up the output frame being filled if what was `queued` for it is an error: kernels may
+    /// still write it, and it lacks what its header says.
+    fn settle<T>(&mut self, queued: Result<T, BlockError>) -> Result<T, BlockError> {
+        queued.inspect_err(|_| {
+            self.lane.abandon();
+            self.filling = None;
+        })
+    }
+
     /// Hands on what a job has completed.
-    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) {
-        let Some(Output { mut frame, place, has_valid_heap: true }) = job.output else { return };
-        let saturated = self.saturated.host(place).iter().copied();
+    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
+        let Some(Output { mut frame, place, has_valid_heap: true }) = job else { return Ok(()) };
+        let saturated = self.saturated.host(place)?.iter().copied();
         self.collector.annotate_saturated(frame.header_mut(), saturated);
         io.outputs[0].push(frame);
+        Ok(())
     }
 }
 
@@ -318,7 +339,7 @@ impl Block for Cuda {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {
-            self.hand_on(job, io);
+            self.hand_on(job, io)?;
         }
         if !self.lane.has_room() {
             return Ok(Next::Wait);
@@ -337,13 +358,15 @@ impl Block for Cuda {
             if !io.inputs[0].ended() {
                 return Ok(Next::Wait);
             }
-            self.submit_end()?;
+            let ended = self.submit_end();
+            self.settle(ended)?;
             return Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait });
         };
         let first = self.collector.frame_of(input.header(), from);
         let is_other = |frame: &FrameMut| self.collector.number(frame.header()) != first;
         if self.filling.as_ref().is_some_and(is_other) {
-            self.submit_end()?;
+            let ended = self.submit_end();
+            self.settle(ended)?;
             self.input = Some((input, from));
             return Ok(Next::Again);
         }
@@ -353,11 +376,13 @@ impl Block for Cuda {
             self.collector.begin(first, frame.header_mut());
             Some(frame)
         };
-        let Some(frame) = self.filling.take().or_else(begin) else {
+        self.filling = self.filling.take().or_else(begin);
+        if self.filling.is_none() {
             self.input = Some((input, from));
             return Ok(Next::Wait);
-        };
-        let next = self.submit_piece(&input, from, frame, is_new)?;
+        }
+        let queued = self.submit_piece(&input, from, is_new);
+        let next = self.settle(queued)?;
         if next < self.shape.spectra {
             self.input = Some((input, next));
         }

@@ -127,7 +127,7 @@ impl DeviceSettings {
     }
 
     /// See [`Versions::send`].
-    pub fn send<J>(&mut self, lane: &Lane<J>) -> Result<(), BlockError> {
+    pub fn send<J>(&mut self, lane: &mut Lane<J>) -> Result<(), BlockError> {
         self.gains.send(lane)
     }
 

@@ -39,7 +39,9 @@ impl Block for Sink {
 
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(recorder) = &self.recorder else { return Ok(Next::Finished) };
-        if let Some(fault) = recorder.fault() {
+        if let Some(fault) = recorder.fault()
+            && !recorder.is_full()
+        {
             return Err(BlockError::new(fault));
         }
         let Some(frame) = io.inputs[0].pop() else {
@@ -49,7 +51,7 @@ impl Block for Sink {
         if !recorder.is_over() {
             match recorder.take() {
                 Some(mut kept) => {
-                    kept.copy_from(&frame);
+                    kept.copy_from(&frame)?;
                     recorder.push(kept);
                 }
                 None => recorder.lose(1),
@@ -62,7 +64,15 @@ impl Block for Sink {
         let Some(recorder) = &self.recorder else { return Ok(()) };
         recorder.end();
         recorder.join();
-        recorder.fault().map_or(Ok(()), |fault| Err(BlockError::new(fault)))
+        match recorder.fault() {
+            // The flowgraph has gone on without it.
+            Some(fault) if recorder.is_full() => {
+                self.env.summary.set(format!("recorded no more: {fault}\n"));
+            }
+            Some(fault) => return Err(BlockError::new(fault)),
+            None => {}
+        }
+        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
         harness.start().await?;
         for n in 0..frames {
             assert!(harness.send(0, |frame| {
-                let (header, payload) = frame.parts_mut::<i16>();
+                let (header, payload) = frame.parts_mut::<i16>().unwrap();
                 header.timestamp = 8 * n;
                 header.validity.copy_from_slice(&[1, u32::from(n != 10)]);
                 payload.iter_mut().zip(0..).for_each(|(value, i)| *value = n as i16 * 100 + i);
@@ -55,7 +55,7 @@ fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
 
 fn play(path: &Path) -> Vec<Arc<Frame>> {
     let path = path.display().to_string();
-    let source = FileSource { path, frames: None, pace: Pace::Full, raw: None };
+    let source = FileSource { path, frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
     let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
     assert_eq!(ports.outputs[0], port());
     let block = source.build(&ports, &Env::detached("in")).unwrap();
@@ -80,7 +80,7 @@ fn the_frames_around_a_loss_are_recorded_and_come_back_bit_for_bit() {
         assert_eq!(frame.header().timestamp, 8 * n);
         assert_eq!(frame.header().validity, [1, u32::from(n != 10)]);
         let right: Vec<i16> = (0..8).map(|i| n as i16 * 100 + i).collect();
-        assert_eq!(frame.as_slice::<i16>(), right);
+        assert_eq!(frame.as_slice::<i16>().unwrap(), right);
     }
 }
 
@@ -94,13 +94,31 @@ fn a_folder_that_cannot_be_written_is_named_before_anything_runs() {
 }
 
 #[test]
-fn a_full_disk_fails_the_block_with_its_cause() {
+fn a_recorder_at_its_limit_closes_its_files_and_the_flowgraph_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = options(folder.path(), Trigger::Start);
-    options.budget = Some(Arc::new(fxgraph::recording::Budget::new(folder.path(), 20, 0, 0)));
-    let (env, done) = run(options, 30);
-    let error = done.unwrap_err().to_string();
-    assert!(error.contains("limit of 20 bytes"), "{error}");
+    let limited =
+        RecorderOptions { max_total_bytes: Some(20), ..options(folder.path(), Trigger::Start) };
+    let (env, done) = run(limited, 30);
+    done.unwrap();
     let status = env.recorders.get("recorder").unwrap().status();
+    assert_eq!(status.state, RecorderState::Failed);
+    assert!(status.fault.unwrap().contains("limit of 20 bytes"));
     assert_eq!(play(&status.recordings[0].path).len(), 1, "what was written is readable");
+}
+
+#[test]
+fn a_recorder_counts_earlier_files_and_leaves_the_disk_free() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("new")).unwrap();
+    std::fs::write(folder.path().join("new/r_1.npz"), [0; 100]).unwrap();
+    std::fs::write(folder.path().join("new/other"), vec![0; 100_000]).unwrap();
+    let with = |max_total_bytes, min_free_bytes| {
+        let options = options(folder.path(), Trigger::Start);
+        let (env, done) = run(RecorderOptions { max_total_bytes, min_free_bytes, ..options }, 30);
+        done.unwrap();
+        env.recorders.get("recorder").unwrap().status().frames_written
+    };
+    assert_eq!(with(Some(110), None), 0, "100 bytes are there already");
+    assert_eq!(with(None, Some(u64::MAX)), 0, "the disk has less");
+    assert!(with(Some(100_000), Some(0)) > 0);
 }

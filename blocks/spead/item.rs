@@ -44,6 +44,8 @@ pub const FREQUENCY: u16 = 0x4103;
 pub const FENG_RAW: u16 = 0x4300;
 /// Visibilities.
 pub const XENG_RAW: u16 = 0x1800;
+/// Pair of inputs of each visibility.
+pub const BLS_ORDERING: u16 = 0x100c;
 /// Beam voltages.
 pub const BF_RAW: u16 = 0x5000;
 /// How many antennas contributed to a beam.

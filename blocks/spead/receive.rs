@@ -127,8 +127,9 @@ pub struct Batch {
     buffers: Vec<u8>,
     control: Vec<[u64; CONTROL_WORDS]>,
     names: Vec<libc::sockaddr_in>,
-    /// Last drop count the kernel told, per socket.
+    /// Last drop count the kernel told, per socket; and datagrams of a message of late, on average.
     drops: Vec<u32>,
+    run_datagrams: Vec<f64>,
     sockets: Vec<Socket>,
     /// Messages taken per call now.
     messages: usize,
@@ -147,7 +148,8 @@ pub struct Received {
     pub datagrams: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Datagrams the kernel threw away because a socket buffer was full.
+    /// Datagrams the kernel threw away because a socket buffer was full; where it coalesces
+    /// datagrams, estimated from the runs that it threw away and the length of those received.
     pub kernel_drops: u64,
     /// Whether nothing was left waiting in any socket.
     pub emptied: bool,
@@ -167,6 +169,7 @@ impl Batch {
             control: vec![[0; CONTROL_WORDS]; BATCH],
             names: vec![name; BATCH],
             drops: vec![0; sockets.len()],
+            run_datagrams: vec![0.0; sockets.len()],
             turn_bytes: in_step_bytes / sockets.len().max(1),
             sockets,
             messages: BATCH,
@@ -280,12 +283,12 @@ impl Batch {
         let Ok(count) = usize::try_from(count) else {
             return retry_later(io::Error::last_os_error()).map(|()| true);
         };
-        let before = total.bytes;
+        let (before, mut dropped, mut datagrams) = (total.bytes, 0, 0);
         for (i, header) in headers[..count].iter().enumerate() {
             let len = header.msg_len as usize;
             let (segment, drops) = control_messages(&header.msg_hdr);
             if let Some(drops) = drops {
-                total.kernel_drops += u64::from(drops.wrapping_sub(self.drops[index]));
+                dropped += u64::from(drops.wrapping_sub(self.drops[index]));
                 self.drops[index] = drops;
             }
             let name = &self.names[i];
@@ -296,14 +299,22 @@ impl Batch {
             let buffer = &self.buffers[i * STRIDE..][..len.min(BUFFER_BYTES)];
             total.bytes += len as u64;
             if segment == 0 || segment >= len {
-                total.datagrams += 1;
+                datagrams += 1;
                 handle(buffer, sender);
             } else {
                 for datagram in buffer.chunks(segment) {
-                    total.datagrams += 1;
+                    datagrams += 1;
                     handle(datagram, sender);
                 }
             }
+        }
+        total.datagrams += datagrams;
+        if count > 0 {
+            // The kernel counts a run of coalesced datagrams once. Those that were lost were as long
+            // as those around them.
+            let run = &mut self.run_datagrams[index];
+            *run += (datagrams as f64 / count as f64 - *run) * if *run == 0.0 { 1.0 } else { 0.25 };
+            total.kernel_drops += (dropped as f64 * *run).round() as u64;
         }
         let long = (total.bytes - before) as usize > count * BUFFER_BYTES / 4;
         self.messages = if long { BATCH_OF_RUNS } else { BATCH };
@@ -427,6 +438,41 @@ mod tests {
             let mut batch = Batch::new(sockets, 20 * LEAST_CHARGE as usize);
             let received = batch.receive(Duration::from_secs(5), &mut |_, _| ()).unwrap();
             assert_eq!((received.datagrams, received.emptied), (20, false), "{len} bytes each");
+        }
+    }
+
+    #[test]
+    fn drops_of_coalesced_runs_count_datagrams() {
+        for (segments, tolerance) in [(1_u64, 0.0), (12, 0.1)] {
+            let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+            let sockets = open(&[address], &[], 1 << 17).unwrap();
+            let mut batch = Batch::new(sockets, 1 << 20);
+            let sender = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            if segments > 1 {
+                set_option(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, 1000).unwrap();
+            }
+            let runs = 2000;
+            let run = vec![7; 1000 * segments as usize];
+            for _ in 0..runs {
+                sender.send_to(&run, &address.into()).unwrap();
+            }
+            let mut received = Received::default();
+            let mut drain = |batch: &mut Batch| loop {
+                let some = batch.receive(Duration::from_millis(20), &mut |_, _| ()).unwrap();
+                received.datagrams += some.datagrams;
+                received.kernel_drops += some.kernel_drops;
+                if some.datagrams == 0 {
+                    return received;
+                }
+            };
+            drain(&mut batch);
+            // The kernel tells the count with the next datagram.
+            sender.send_to(&run, &address.into()).unwrap();
+            let Received { datagrams, kernel_drops, .. } = drain(&mut batch);
+            let sent = (runs + 1) * segments;
+            assert!(kernel_drops > sent / 4, "{kernel_drops} of {sent} lost");
+            let told = (datagrams + kernel_drops) as f64;
+            assert!((told - sent as f64).abs() <= tolerance * sent as f64, "{told} of {sent}");
         }
     }
 

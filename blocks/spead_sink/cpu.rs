@@ -3,11 +3,11 @@
 use super::SpeadSink;
 use super::heaps::{Heap, Heaps};
 use super::pace::Pace;
-use crate::spead::descriptor;
 use crate::spead::item;
 use crate::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::spead::send::{MAX_PACKETS, Outgoing, Sender};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, async_trait};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next, async_trait};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,14 @@ pub struct Sink {
     counter_step: u64,
     /// The frame being sent, and how far it is.
     current: Option<Progress>,
+    /// Payload of the heap being sent, if it is not that in the frame.
+    rewritten: Vec<u8>,
+    enabled: Timed<bool>,
+    changes: Changes<bool>,
+    /// Whether the heap before was sent, or would have been had it been valid.
+    is_sending: bool,
+    /// Whether anything was ever sent.
+    has_sent: bool,
     descriptors: (Vec<Pointer>, Vec<u8>),
     descriptors_due: Option<Instant>,
     /// The heap without data being sent.
@@ -41,7 +49,11 @@ pub struct Sink {
     sent_packets: Counter,
     sent_bytes: Counter,
     skipped: Counter,
+    partial: Counter,
+    flagged: Counter,
     stops_lost: Counter,
+    disabled: Counter,
+    last_sent: Gauge,
 }
 
 /// A heap without data on its way to all destinations.
@@ -66,20 +78,27 @@ impl Sink {
         parameters: SpeadSink,
         heaps: Heaps,
         (next_counter, counter_step): (u64, u64),
-        bytes_per_second: Option<f64>,
+        pace: Pace,
         env: &Env,
     ) -> Self {
         let counters = &env.counters;
+        let rewritten = if heaps.rewrites() { vec![0; heaps.heap_bytes] } else { Vec::new() };
+        let is_sending = parameters.enabled;
         Self {
+            rewritten,
             destinations: parameters.addresses(),
             parameters,
-            descriptors: descriptor::heap(&heaps.descriptions()),
+            descriptors: heaps.descriptors(),
             heaps,
             sender: None,
-            pace: Pace::new(bytes_per_second),
+            pace,
             next_counter,
             counter_step,
             current: None,
+            enabled: Timed::new(is_sending),
+            changes: Changes::default(),
+            is_sending,
+            has_sent: false,
             descriptors_due: None,
             control: None,
             stopped: false,
@@ -88,9 +107,25 @@ impl Sink {
             sent_bytes: counters.count("bytes_sent", "bytes of those packets, headers included"),
             skipped: counters
                 .count("heaps_not_sent", "heaps not sent because their data was not valid"),
+            partial: counters.count(
+                "heaps_partial",
+                "heaps of visibilities or beams sent although some input of theirs was missing; look \
+                 for lost packets upstream",
+            ),
+            flagged: counters.count(
+                "baselines_flagged",
+                "baselines flagged as incomplete, summed over the heaps sent; look for lost packets \
+                 upstream",
+            ),
             stops_lost: counters.loss(
                 "heaps_stop_not_sent",
                 "destinations that were not told the end, for want of room in the socket buffer",
+            ),
+            disabled: counters
+                .count("heaps_disabled", "heaps not sent because `enabled` was false at their time"),
+            last_sent: counters.gauge(
+                "last_sent_timestamp_samples",
+                "Timestamp, in ADC samples, of the heap sent last. It stands still while nothing is sent.",
             ),
         }
     }
@@ -120,6 +155,7 @@ impl Sink {
                 self.control = Some(control);
                 return Ok(false);
             }
+            self.has_sent = true;
             control.done += part.len();
             if control.done == all {
                 control.destination += 1;
@@ -135,6 +171,7 @@ impl Sink {
 
     fn begin_descriptors(&mut self, now: Instant) {
         if !self.stopped
+            && self.is_sending
             && self.control.is_none()
             && self.descriptors_due.is_none_or(|due| now >= due)
         {
@@ -147,7 +184,8 @@ impl Sink {
 
     /// Sends the stop heaps, once; whether all of them are out.
     fn send_stop(&mut self) -> Result<bool, BlockError> {
-        if self.sender.is_none() {
+        let is_told = self.parameters.stop_heaps && (self.has_sent || self.is_sending);
+        if self.sender.is_none() || !is_told {
             return Ok(true);
         }
         if !self.stopped {
@@ -162,6 +200,12 @@ impl Sink {
         self.send_control()
     }
 
+    /// Timestamp of heap `index` of the frame of timestamp `frame`.
+    fn timestamp(&self, frame: u64, index: usize) -> u64 {
+        let time = index / (self.heaps.per_frame() / self.heaps.times);
+        frame.wrapping_add(time as u64 * self.heaps.samples_per_heap)
+    }
+
     /// Sends the next packets of `progress`; how many bytes went, `None` when the frame is done.
     fn send_some(&mut self, progress: &mut Progress) -> Result<Option<usize>, BlockError> {
         let (heap, counter, done) = loop {
@@ -171,14 +215,41 @@ impl Sink {
             if progress.index == self.heaps.per_frame() {
                 return Ok(None);
             }
+            let is_enabled =
+                *self.enabled.at(self.timestamp(progress.frame.header().timestamp, progress.index));
+            if !is_enabled {
+                self.is_sending = false;
+                self.disabled.add(1);
+                progress.index += 1;
+                // It takes as much time as if it were sent.
+                return Ok(Some(self.heaps.heap_bytes));
+            }
+            if !std::mem::replace(&mut self.is_sending, true) {
+                // Descriptors go first.
+                self.descriptors_due = None;
+                return Ok(Some(0));
+            }
             match self.heaps.heap(&progress.frame, progress.index) {
-                Some(heap) => progress.heap = Some((heap, self.take_counter(), 0)),
+                Some(heap) => {
+                    self.partial.add(u64::from(heap.is_partial));
+                    if heap.is_rewritten {
+                        let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
+                        let flagged = self.heaps.rewrite(frame, progress.index, to)?;
+                        self.flagged.add(flagged as u64);
+                    }
+                    progress.heap = Some((heap, self.take_counter(), 0));
+                }
                 None => self.skipped.add(1),
             }
             progress.index += 1;
         };
+        let timestamp = self.timestamp(progress.frame.header().timestamp, progress.index - 1);
         let bytes = self.heaps.heap_bytes;
-        let payload = &progress.frame.as_slice::<u8>()[heap.start..heap.start + bytes];
+        let payload = if heap.is_rewritten {
+            &self.rewritten[..]
+        } else {
+            &progress.frame.as_slice::<u8>()?[heap.start..heap.start + bytes]
+        };
         let size = self.parameters.packet_payload_bytes;
         let packet = |at: usize| {
             let part = &payload[at..(at + size).min(bytes)];
@@ -205,6 +276,7 @@ impl Sink {
         progress.heap = (done < bytes).then_some((heap, counter, done));
         if done == bytes {
             self.sent_heaps.add(1);
+            self.last_sent.set(timestamp as f64);
         }
         // The pace is that of the payload.
         Ok(Some(payload_bytes))
@@ -250,6 +322,13 @@ impl Block for Sink {
                     }
                     return Ok(Next::After(self.until_descriptors(now)));
                 };
+                let timestamp = frame.header().timestamp;
+                self.pace.begin(timestamp, now);
+                let samples = self.heaps.samples_per_heap * self.heaps.times as u64;
+                for (from, enabled) in self.changes.begin(timestamp, samples) {
+                    self.enabled.set(from, enabled);
+                }
+                self.enabled.advance(timestamp);
                 self.current = Some(Progress { frame, index: 0, heap: None });
             }
             let wait = self.pace.wait(now);
@@ -287,5 +366,9 @@ impl Block for Sink {
             std::thread::sleep(RETRY);
         }
         Ok(())
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
     }
 }

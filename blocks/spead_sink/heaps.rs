@@ -1,9 +1,10 @@
 //! Which heaps a frame consists of.
 
-use crate::spead::descriptor::{Description, Elements};
+use super::partial::{Partial, PartialDumps};
+use crate::spead::descriptor::{self, Description, Elements};
 use crate::spead::item;
 use crate::spead::packet::{Pointer, VALUE_BITS};
-use fxgraph::Frame;
+use fxgraph::{BlockError, Frame};
 
 /// What distinguishes the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,12 @@ pub struct Heaps {
     pub shape: Vec<usize>,
     /// Type of the payload's elements.
     pub elements: Elements,
+    /// Rule for visibilities and beams to which not everything contributed.
+    pub partial: Partial,
 }
 
+/// Most bytes of the table of baselines: descriptors are sent without pauses.
+const MAX_ORDER_BYTES: usize = 1 << 16;
 /// Most item pointers of a heap besides the four of every packet.
 const MAX_ITEMS: usize = 4;
 
@@ -62,6 +67,10 @@ pub struct Heap {
     pub start: usize,
     /// Which destination.
     pub destination: usize,
+    /// Whether the heap is sent although some of its data is missing.
+    pub is_partial: bool,
+    /// Whether [`Heaps::rewrite`] makes the payload, instead of the frame.
+    pub is_rewritten: bool,
     items: [Pointer; MAX_ITEMS],
     len: usize,
 }
@@ -106,11 +115,22 @@ impl Heaps {
             }
             Stream::FEngine { .. } | Stream::BEngine { .. } => validity.get(time).copied(),
         };
-        let count = count.filter(|count| *count > 0)?;
+        let least = match self.stream {
+            Stream::XEngine | Stream::BEngine { .. } => self.partial.least,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => 1,
+        };
+        let count = count.filter(|count| *count >= least)?;
+        let is_partial = match self.stream {
+            Stream::XEngine => validity.iter().any(|count| *count < self.partial.full),
+            Stream::BEngine { .. } => count < self.partial.full,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => false,
+        };
         let start = index * self.heap_bytes;
         let mut heap = Heap {
             start,
             destination: group,
+            is_partial,
+            is_rewritten: is_partial && self.rewrites(),
             items: [Pointer::immediate(item::TIMESTAMP, timestamp); MAX_ITEMS],
             len: 1,
         };
@@ -120,7 +140,7 @@ impl Heaps {
         };
         match self.stream {
             Stream::Digitiser { digitiser_id, bits } => {
-                let payload = frame.as_slice::<u8>().get(start..start + self.heap_bytes)?;
+                let payload = frame.as_slice::<u8>().ok()?.get(start..start + self.heap_bytes)?;
                 let saturated = saturated_samples(payload, bits).min(0xffff);
                 let status = (saturated << 32) | (u64::from(saturated > 0) << 1);
                 add(Pointer::immediate(item::DIGITISER_ID, digitiser_id));
@@ -149,9 +169,59 @@ impl Heaps {
         Some(heap)
     }
 
-    /// What receivers are told about the items.
+    /// Whether any heap is sent with another payload than that in the frame.
     #[must_use]
-    pub fn descriptions(&self) -> Vec<Description> {
+    pub fn rewrites(&self) -> bool {
+        match self.stream {
+            Stream::XEngine => self.partial.policy != PartialDumps::Send,
+            Stream::BEngine { .. } => self.partial.policy == PartialDumps::Scale,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => false,
+        }
+    }
+
+    /// Writes the payload of a partial heap, number `index` of `frame`, to `to`. Returns the number of
+    /// baselines that are flagged in the heap.
+    pub fn rewrite(&self, frame: &Frame, index: usize, to: &mut [u8]) -> Result<usize, BlockError> {
+        let counts = &frame.header().validity;
+        let from = &frame.as_slice::<u8>()?[index * self.heap_bytes..][..self.heap_bytes];
+        if self.stream == Stream::XEngine {
+            let channels = self.channels_per_substream;
+            return Ok(self.partial.visibilities(counts, channels, from, to));
+        }
+        let time = index / (self.per_frame() / self.times);
+        self.partial.beam(counts[time], from, to);
+        Ok(0)
+    }
+
+    /// The pairs of inputs `[visibility][2]` as `<u2` bytes, unless they are too many for a heap that is sent
+    /// at once.
+    fn baseline_order(&self) -> Option<Vec<u8>> {
+        let (Stream::XEngine, &[_, visibilities, _]) = (self.stream, &self.shape[..]) else {
+            return None;
+        };
+        let antennas = (visibilities / 2).isqrt();
+        let is_all = 2 * antennas * (antennas + 1) == visibilities;
+        let pairs = (0..antennas).flat_map(|a2| (0..=a2).map(move |a1| (a1, a2)));
+        let inputs = pairs.flat_map(|(a1, a2)| {
+            [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p1, p2)| [2 * a1 + p1, 2 * a2 + p2])
+        });
+        (is_all && 4 * visibilities <= MAX_ORDER_BYTES)
+            .then(|| inputs.flatten().flat_map(|input| (input as u16).to_le_bytes()).collect())
+    }
+
+    /// Item pointers and payload of the heap that describes the items to receivers.
+    #[must_use]
+    pub fn descriptors(&self) -> (Vec<Pointer>, Vec<u8>) {
+        let (mut pointers, mut payload) = descriptor::heap(&self.descriptions());
+        if let Some(order) = self.baseline_order() {
+            pointers.push(Pointer::addressed(item::BLS_ORDERING, payload.len() as u64));
+            payload.extend(order);
+        }
+        (pointers, payload)
+    }
+
+    /// What receivers are told about the items.
+    fn descriptions(&self) -> Vec<Description> {
         let raw = |id, name, text| Description {
             id,
             name,
@@ -188,10 +258,26 @@ impl Heaps {
                 frequency,
                 raw(item::FENG_RAW, "feng_raw", "channelised voltages, real and imaginary part"),
             ]),
-            Stream::XEngine => all.extend([
-                frequency,
-                raw(item::XENG_RAW, "xeng_raw", "visibilities, real and imaginary part"),
-            ]),
+            Stream::XEngine => {
+                all.extend([
+                    frequency,
+                    raw(
+                        item::XENG_RAW,
+                        "xeng_raw",
+                        "visibilities, real and imaginary part; number 4 (a2 (a2 + 1) / 2 + a1) + p1 + 2 p2 on \
+                         the second axis is antenna a1 polarisation p1 times the conjugate of antenna a2 \
+                         polarisation p2, a1 <= a2; (-2^31, 1) flags missing data",
+                    ),
+                ]);
+                all.extend(self.baseline_order().map(|order| Description {
+                    id: item::BLS_ORDERING,
+                    name: "bls_ordering",
+                    text: "pair of inputs of each visibility, the second one conjugated; an input is \
+                           2 x antenna + polarisation",
+                    shape: vec![order.len() / 4, 2],
+                    elements: Elements::Numpy("<u2"),
+                }));
+            }
             Stream::BEngine { .. } => all.extend([
                 frequency,
                 Description::immediate(

@@ -3,16 +3,21 @@
 mod cpu;
 pub mod heaps;
 mod pace;
+pub mod partial;
 
 use crate::axes;
+use crate::pace::{default_catch_up, refuse_catch_up};
 use crate::spead::address;
 use crate::spead::descriptor::Elements;
 use crate::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
 use fxgraph::{
     At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
 };
 use heaps::{Heaps, Stream};
+use pace::Pace;
+use partial::{Partial, PartialDumps};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::net::SocketAddrV4;
@@ -53,9 +58,18 @@ pub struct SpeadSink {
     /// Speed of sending, as a multiple of the stream's own; 0 sends as fast as possible.
     #[serde(default = "default_rate")]
     pub rate: f64,
+    /// Speed at which a sink that is late catches up, as a multiple of the stream's own; at least `rate`.
+    #[serde(default = "default_catch_up")]
+    pub catch_up: f64,
+    /// Whether anything is sent; live. While it is false frames are taken at the same pace, and dropped.
+    #[serde(default = "default_enabled")]
+    pub enabled: bool,
     /// Time between descriptors.
     #[serde(default = "default_descriptor_seconds")]
     pub descriptor_seconds: f64,
+    /// Whether receivers are told the end of the stream by stop heaps.
+    #[serde(default = "default_stop_heaps")]
+    pub stop_heaps: bool,
     /// `digitiser`: identifier, the polarisation in its least significant bit.
     #[serde(default)]
     pub digitiser_id: u64,
@@ -68,6 +82,16 @@ pub struct SpeadSink {
     /// `f_engine`: how many F-engines send to the same groups.
     #[serde(default = "default_n_antennas")]
     pub n_antennas: u64,
+    /// `x_engine` and `b_engine`: what is sent where not everything contributed. `flag` (default):
+    /// a baseline that lacks any heap of the dump is (-2^31, 1), and a dump without a complete baseline is
+    /// not sent; `send`: the sums as they are; `scale`: the sums times all heaps / those that contributed,
+    /// and flagged as with `flag` below `minimum_fraction`. A beam carries the number of
+    /// its antennas (`beam_ants`) in any case, so that `flag` and `send` leave its values alone; `scale`
+    /// multiplies them by all antennas / those that contributed.
+    pub partial_dumps: Option<PartialDumps>,
+    /// `partial_dumps: scale`: smallest part of the heaps (`b_engine`: of the antennas) that is scaled, above 0
+    /// and up to 1. By default 0.5.
+    pub minimum_fraction: Option<f64>,
 }
 
 fn default_ttl() -> u32 {
@@ -82,8 +106,14 @@ fn default_rate() -> f64 {
 fn default_descriptor_seconds() -> f64 {
     5.0
 }
+fn default_stop_heaps() -> bool {
+    true
+}
 fn default_samples_per_heap() -> usize {
     4096
+}
+fn default_enabled() -> bool {
+    true
 }
 fn default_n_antennas() -> u64 {
     1
@@ -132,6 +162,7 @@ impl SpeadSink {
             let message = format!("cannot send at {} times the stream's rate", self.rate);
             refusals.push(parameter("rate", message, "1.1 is usual; 0 is as fast as possible"));
         }
+        refusals.extend(refuse_catch_up(self.catch_up));
         if !(0.01..=1e6).contains(&self.descriptor_seconds) {
             let message = format!("cannot send descriptors every {} s", self.descriptor_seconds);
             refusals.push(parameter("descriptor_seconds", message, "5 is usual"));
@@ -150,6 +181,23 @@ impl SpeadSink {
                 self.n_antennas - 1
             );
             refusals.push(parameter("feng_id", message, help));
+        }
+        if self.partial_dumps.is_some()
+            && !matches!(self.stream, StreamName::XEngine | StreamName::BEngine)
+        {
+            let message = "only `x_engine` and `b_engine` streams have partial dumps";
+            refusals.push(parameter("partial_dumps", message, "leave `partial_dumps` out"));
+        }
+        if let Some(fraction) = self.minimum_fraction {
+            if self.partial_dumps != Some(PartialDumps::Scale) {
+                let message = "`minimum_fraction` belongs to `partial_dumps: scale`";
+                let help = "leave `minimum_fraction` out, or set `partial_dumps: scale`";
+                refusals.push(parameter("minimum_fraction", message, help));
+            } else if !(fraction > 0.0 && fraction <= 1.0) {
+                let message =
+                    format!("`minimum_fraction` must be above 0 and at most 1, got {fraction}");
+                refusals.push(parameter("minimum_fraction", message, "0.5 is the default"));
+            }
         }
         refusals
     }
@@ -248,6 +296,7 @@ impl SpeadSink {
                 Dtype::Ci32 => Elements::Numpy("<i4"),
                 _ => Elements::Numpy("|i1"),
             },
+            partial: self.partial(input),
         })
     }
 
@@ -278,7 +327,14 @@ impl SpeadSink {
             channels_per_substream: 1,
             shape: vec![per_heap],
             elements: Elements::Packed(bits),
+            partial: self.partial(input),
         })
+    }
+
+    fn partial(&self, input: &PortType) -> Partial {
+        let flags = self.stream == StreamName::XEngine;
+        let policy = self.partial_dumps.unwrap_or_default();
+        Partial::new(policy, self.minimum_fraction, flags, input.validity.full)
     }
 
     fn refuse_dtype(&self, input: &PortType, wanted: &[Dtype]) -> Option<Refusal> {
@@ -332,6 +388,7 @@ impl Kind for SpeadSink {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+    const LIVE: &'static [&'static str] = &["enabled"];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         match inputs.first() {
@@ -340,9 +397,20 @@ impl Kind for SpeadSink {
         }
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
+    fn resources(&self, ports: &Ports) -> Resources {
         let sockets = self.destinations.iter().map(|to| format!("to {to}")).collect();
-        Resources { host_bytes: 1 << 16, sockets, ..Resources::default() }
+        let heaps = ports.inputs.first().and_then(|input| self.heaps(input).ok());
+        let rewritten = heaps.filter(Heaps::rewrites).map_or(0, |heaps| heaps.heap_bytes);
+        Resources { host_bytes: (1 << 16) + rewritten, sockets, ..Resources::default() }
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.enabled))
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
@@ -350,14 +418,13 @@ impl Kind for SpeadSink {
         let heaps = self.heaps(input).map_err(|refusals| {
             BlockError::new(refusals.into_iter().map(|r| r.message).collect::<Vec<_>>().join("; "))
         })?;
-        let bytes_per_second = match self.rate {
-            0.0 => None,
-            rate => Some(input.bytes_per_second() * rate),
-        };
+        let pace = Pace::new(input, self.rate, self.catch_up, env);
         let counters = self.counters(input, &heaps);
-        Ok(Box::new(cpu::Sink::new(self.clone(), heaps, counters, bytes_per_second, env)))
+        Ok(Box::new(cpu::Sink::new(self.clone(), heaps, counters, pace, env)))
     }
 }
 
+#[cfg(test)]
+mod partial_tests;
 #[cfg(test)]
 mod tests;

@@ -46,12 +46,19 @@ fn another_stream_s_frames_are_refused() {
 fn bad_parameters_are_all_refused_at_once() {
     let parameters = json!({
         "stream": "f_engine", "destinations": ["nowhere"], "ttl": 256, "packet_payload_bytes": 0,
-        "rate": -1.0, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
+        "rate": -1.0, "catch_up": 0.9, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
     });
     let all = refusals(&parameters, &f_engine_input(64));
     let at: Vec<_> = all.iter().map(|r| r.at.clone()).collect();
-    let expected =
-        ["destinations", "ttl", "packet_payload_bytes", "rate", "descriptor_seconds", "feng_id"];
+    let expected = [
+        "destinations",
+        "ttl",
+        "packet_payload_bytes",
+        "rate",
+        "catch_up",
+        "descriptor_seconds",
+        "feng_id",
+    ];
     assert_eq!(at, expected.map(At::Parameter));
 }
 
@@ -129,4 +136,85 @@ fn descriptors_are_not_put_off_by_a_slow_stream() {
         }
     }
     assert_eq!(received[..3], [true, false, true]);
+}
+
+/// What a receiver gets until it is told the end: the timestamps of data, and descriptors.
+fn receive(receiver: &std::net::UdpSocket) -> Vec<Option<u64>> {
+    use crate::spead::item;
+    let mut got = vec![];
+    let mut bytes = [0; 9000];
+    loop {
+        let len = receiver.recv(&mut bytes).unwrap();
+        let packet = crate::spead::packet::Packet::parse(&bytes[..len]).unwrap();
+        let value = |id| packet.pointers().find(|p| p.id == id).map(|p| p.value);
+        if value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+            return got;
+        }
+        let is_descriptor = value(item::DESCRIPTOR).is_some();
+        got.push(value(item::TIMESTAMP).filter(|_| !is_descriptor));
+    }
+}
+
+#[test]
+fn sink_sends_heaps_between_enabling_and_disabling_only() {
+    use fxgraph::flowgraph::load_text;
+    use fxgraph::runtime::{Options, Prepared};
+    use fxgraph::{Control, Registry};
+    use std::time::Duration;
+    const LIMIT: Duration = Duration::from_mins(1);
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(LIMIT)).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let text = format!(
+        "flowgraph: g
+blocks:
+  s:
+    kind: digitiser_simulator
+    parameters: {{adc_sample_rate_hz: 1000000, samples_per_frame: 8192, period_samples: 8192, paced: true}}
+  o:
+    kind: spead_sink
+    input: s.pol0
+    parameters: {{stream: digitiser, destinations: [\"{to}\"], samples_per_heap: 1024, enabled: false}}
+  n: {{kind: null_sink, input: s.pol1}}
+"
+    );
+    let registry = || Registry::new(crate::kinds());
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
+    let control = Control::new(plan, registry(), prepared.handle());
+    let running = prepared.start(Options::default()).unwrap();
+    let count = |name: &str| {
+        let all = control.stats().into_iter().flat_map(|stats| stats.counters);
+        all.filter(|named| named.name == name).map(|named| named.counter.get()).sum::<u64>()
+    };
+    let wait = |name: &str, more: u64| {
+        let until = count(name) + more;
+        while count(name) < until {
+            assert!(!control.wait_timeout(Duration::from_millis(2)), "the flowgraph has ended");
+        }
+    };
+    let received = std::thread::spawn(move || receive(&receiver));
+    wait("heaps_disabled", 20);
+    assert_eq!(count("packets_sent"), 0);
+    let from = control.retune("o: {enabled: true}", None, LIMIT).unwrap().effective_timestamp;
+    wait("heaps_sent", 20);
+    let until = control.retune("o: {enabled: false}", None, LIMIT).unwrap().effective_timestamp;
+    wait("heaps_disabled", 20);
+    let sent = count("heaps_sent");
+    wait("heaps_disabled", 20);
+    assert_eq!(count("heaps_sent"), sent, "nothing is sent while the sink is disabled");
+    let sink = control.stats().into_iter().find(|stats| stats.name == "o").unwrap();
+    let last =
+        sink.gauges.iter().find(|named| named.name == "last_sent_timestamp_samples").unwrap();
+    let last = last.gauge.get();
+    control.request_stop();
+    assert!(control.wait_timeout(LIMIT));
+    assert!(running.wait().failures.is_empty());
+    let received = received.join().unwrap();
+    assert_eq!(received[0], None, "descriptors go first");
+    let times: Vec<u64> = received.into_iter().flatten().collect();
+    let first = from.next_multiple_of(1024);
+    let expected: Vec<u64> = (first..until).step_by(1024).collect();
+    assert_eq!(times, expected, "from {from} until {until}");
+    assert_eq!(last, times.last().map(|last| *last as f64));
 }

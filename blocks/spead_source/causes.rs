@@ -2,7 +2,7 @@
 
 use super::layout::Foreign;
 use crate::spead::packet::Malformed;
-use fxgraph::{Counter, Counters};
+use fxgraph::{Counter, Counters, Gauge};
 
 /// The counters.
 pub struct Causes {
@@ -12,6 +12,11 @@ pub struct Causes {
     pub frames_dropped: Counter,
     pub descriptors: Counter,
     pub jumps: Counter,
+    pub time_jumps: Counter,
+    pub resyncs: Counter,
+    pub last_jump: Gauge,
+    pub last_timestamp: Gauge,
+    pub sync_time: Gauge,
     pub stray: Counter,
     pub saturated: Counter,
     pub not_spead: Counter,
@@ -50,6 +55,24 @@ impl Causes {
             jumps: count(
                 "window_jumps",
                 "times the stream went on far ahead; look for an interruption",
+            ),
+            time_jumps: count(
+                "time_jumps",
+                "gaps longer than max_gap_seconds, whose heaps are not counted as missing; their length is in the events",
+            ),
+            resyncs: count(
+                "resyncs",
+                "times the stream started again with another sync time; look for a restart of its sender",
+            ),
+            last_jump: counters
+                .gauge("last_time_jump_seconds", "length of the last gap longer than max_gap_seconds"),
+            last_timestamp: counters.gauge(
+                "last_received_timestamp_samples",
+                "timestamp of the newest heap received, on the sender's own timeline",
+            ),
+            sync_time: counters.gauge(
+                "sync_time_seconds",
+                "Unix time of timestamp 0, measured when the sender started again with another sync time",
             ),
             stray: counters.loss(
                 "heaps_stray",

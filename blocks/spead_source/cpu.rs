@@ -1,10 +1,9 @@
 //! The block: lends empty frames to the receiving thread and hands on what comes back.
 
-use super::SpeadSource;
-use super::layout::Layout;
-use super::senders::Senders;
+use super::layout::{Layout, Stream};
 use super::thread::{Input, Link, Receiving, Report, Terms};
-use super::window::Window;
+use super::window::{Options, Window};
+use super::{OnRestart, SpeadSource};
 use crate::spead::{address, pcap, receive};
 use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next, async_trait};
 use std::sync::Arc;
@@ -22,6 +21,8 @@ pub(super) fn lent_frames(window: usize) -> usize {
 /// it may take: they have to hold what comes until that has been caught up with, too.
 const MAX_PATIENCE_SECONDS: f64 = 1.0;
 const PATIENCE: f64 = 0.5;
+/// Senders of one digitiser's stream that are told apart.
+const MAX_SENDERS: usize = 64;
 
 /// A running source.
 pub struct Source {
@@ -80,6 +81,24 @@ impl Source {
         Ok(Input::file(capture, addresses, path.clone(), counters))
     }
 
+    fn options(&self) -> Result<Options, BlockError> {
+        let parameters = &self.parameters;
+        let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
+        // A digitiser sends one heap after the other to its addresses in turn.
+        let stride =
+            if is_digitiser { address::parse_all(&parameters.addresses) } else { Ok(vec![]) };
+        let stride = stride.map_err(|_| BlockError::new("the addresses cannot be read"))?.len();
+        let senders = parameters.stop_after_senders.unwrap_or(0);
+        Ok(Options {
+            stride: stride.max(1) as u64,
+            // Each antenna has one sender.
+            senders_per_part: if is_digitiser { senders.clamp(1, MAX_SENDERS) } else { 1 },
+            max_gap_seconds: parameters.max_gap_seconds,
+            resyncs: parameters.on_restart == OnRestart::Resync,
+            ..Options::new(self.window, parameters.adc_sample_rate_hz)
+        })
+    }
+
     /// When the stream is over, and how long to wait for frames if it comes from `input`.
     fn terms(&self, input: &Input) -> Terms {
         let parameters = &self.parameters;
@@ -93,7 +112,7 @@ impl Source {
         };
         Terms {
             idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
-            senders: parameters.senders(),
+            senders: parameters.stop_after_senders.unwrap_or(0),
             patience,
             adc_sample_rate_hz: parameters.adc_sample_rate_hz,
         }
@@ -110,9 +129,8 @@ impl Block for Source {
         let (from_thread, reports) = sync_channel(lent_frames(self.window) + 1);
         let stop = Arc::new(AtomicBool::new(false));
         let link = Link::new(to_thread, from_thread, self.env.wake.clone(), Arc::clone(&stop));
-        let rate = self.parameters.adc_sample_rate_hz;
-        let window = Window::new(self.layout, self.window, rate, counters);
-        let receiving = Receiving::new(window, link, Senders::new(counters), self.terms(&input));
+        let window = Window::new(self.layout, self.options()?, &self.env);
+        let receiving = Receiving::new(window, link, self.terms(&input), self.env.clone());
         let thread = std::thread::Builder::new()
             .name(format!("{} receive", self.env.name))
             .spawn(move || receiving.run(input))

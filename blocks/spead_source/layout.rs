@@ -47,6 +47,8 @@ pub struct Place {
     pub frame: u64,
     /// Which slot of the frame.
     pub slot: usize,
+    /// The heap's full timestamp.
+    pub timestamp: u64,
     /// Samples the digitiser clipped.
     pub saturated: u32,
 }
@@ -126,6 +128,7 @@ impl Layout {
         Ok(Place {
             frame: heap / per_frame,
             slot: (heap % per_frame) as usize * parts + part,
+            timestamp,
             saturated: (status >> 32) as u32 & 0xffff,
         })
     }

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod candidates;
 mod causes;
 mod checks;
 mod cpu;
@@ -42,6 +43,17 @@ pub enum HeapLayout {
     KMajor,
 }
 
+/// What a source does when its sender was restarted with another sync time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRestart {
+    /// Goes on with the new timestamps.
+    #[default]
+    Resync,
+    /// Ends the flowgraph with an error.
+    Stop,
+}
+
 /// Parameters of `spead_source`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +68,8 @@ pub struct SpeadSource {
     #[serde(default)]
     pub interfaces: Vec<String>,
     /// A capture file to read instead of the network.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "fxgraph::access::read_path_if_any")]
+    #[schemars(extend("x-file" = "read"))]
     pub pcap: Option<PathBuf>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
@@ -82,10 +95,18 @@ pub struct SpeadSource {
     /// Ends the stream after this long without data.
     #[serde(default)]
     pub finish_after_seconds: Option<f64>,
-    /// Ends the stream when this many senders said that they stopped; 0 never. `digitiser` 1 and
-    /// `f_engine` one per antenna unless set.
+    /// Ends the stream when this many of the senders of its data sent a stop heap; 0 (the default)
+    /// ignores stop heaps.
     #[serde(default)]
     pub stop_after_senders: Option<usize>,
+    /// What to do when the sender was restarted with another sync time, so that its timestamps start
+    /// again: `resync` goes on, `stop` ends the flowgraph with an error.
+    #[serde(default)]
+    pub on_restart: OnRestart,
+    /// The longest gap in the stream's timestamps whose heaps are counted as missing; a longer one is
+    /// reported as a jump of time.
+    #[serde(default = "default_max_gap_seconds")]
+    pub max_gap_seconds: f64,
     /// `digitiser`: bits of a sample: 2 to 10, 12 or 16.
     #[serde(default = "default_bits")]
     pub bits: u8,
@@ -135,6 +156,9 @@ fn default_live() -> bool {
 }
 fn default_receive_buffer_bytes() -> usize {
     32 << 20
+}
+fn default_max_gap_seconds() -> f64 {
+    60.0
 }
 fn default_bits() -> u8 {
     10
@@ -195,13 +219,6 @@ impl SpeadSource {
             validity: ValidityType::flags(vec![heap, antenna]),
         }
     }
-
-    fn senders(&self) -> usize {
-        self.stop_after_senders.unwrap_or(match self.stream {
-            StreamName::Digitiser => 1,
-            StreamName::FEngine => self.antennas,
-        })
-    }
 }
 
 impl Kind for SpeadSource {
@@ -248,6 +265,9 @@ impl Kind for SpeadSource {
         })?;
         let output = ports.outputs.first().ok_or_else(|| BlockError::new("no output"))?;
         let (window, rate) = (self.window(&layout), output.bytes_per_second());
+        if self.sync_time_seconds > 0.0 {
+            env.counters.real_time().set_zero(self.sync_time_seconds);
+        }
         Ok(Box::new(cpu::Source::new(self.clone(), layout, window, rate, env)))
     }
 }

@@ -1,90 +1,125 @@
-//! Who sends the stream, and who has said that they stopped.
+//! Who sends the data that are being taken, and who of them has said that they stopped.
 
 use fxgraph::{Counter, Counters};
-use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-/// Senders that are told apart; beyond that those longest silent are forgotten.
-const MAX_SENDERS: usize = 4096;
 /// How long after a stop heap data that it overtook may still come.
 pub const AFTER_STOP: Duration = Duration::from_millis(100);
+/// Packets by which the sender of the data outlasts packets of others.
+const MOST_VOTES: u8 = 16;
 
-struct Sender {
-    /// Its place in the order in which senders were last seen.
-    seen: u64,
+/// The sender of one part of the data: the address that sent most of the last packets.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    holder: SocketAddrV4,
+    /// Packets of the holder less those of others, up to a limit; 0 is a free seat.
+    votes: u8,
     stopped: Option<Instant>,
 }
 
 /// The senders of a stream.
+///
+/// Each part of the stream (an antenna, or the whole stream of a digitiser) has as many seats as it
+/// has senders. One stray packet takes no seat, and memory is fixed however many addresses send.
 pub struct Senders {
-    known: HashMap<SocketAddrV4, Sender>,
-    /// The last one, if nothing more is to be noted of it: data mostly come in runs.
-    last: Option<SocketAddrV4>,
-    seen: u64,
+    seats: Vec<Seat>,
+    seats_per_part: usize,
     stops: Counter,
-    strange_stops: Counter,
+    refused_stops: Counter,
 }
 
 impl Senders {
-    /// Nobody yet.
-    pub fn new(counters: &Counters) -> Self {
+    /// No sender yet of a stream of `parts`, each sent by up to `seats_per_part` senders.
+    pub fn new(parts: usize, seats_per_part: usize, counters: &Counters) -> Self {
+        let holder = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let free = Seat { holder, votes: 0, stopped: None };
         Self {
-            known: HashMap::new(),
-            last: None,
-            seen: 0,
+            seats: vec![free; parts.max(1) * seats_per_part.max(1)],
+            seats_per_part: seats_per_part.max(1),
             stops: counters.count("heaps_stop", "stop heaps of the stream's senders"),
-            strange_stops: counters.count(
+            refused_stops: counters.count(
                 "heaps_stop_refused",
-                "stop heaps of others, who sent no data of this stream; find who sends them",
+                "stop heaps of addresses that do not send the data being taken; find who sends them",
             ),
         }
     }
 
-    /// `sender` sent data of the stream.
-    pub fn data(&mut self, sender: SocketAddrV4, now: Instant) {
-        if self.last == Some(sender) {
-            return;
-        }
-        self.seen += 1;
-        if self.known.len() == MAX_SENDERS && !self.known.contains_key(&sender) {
-            self.forget_the_silent();
-        }
-        let known = self.known.entry(sender).or_insert(Sender { seen: 0, stopped: None });
-        known.seen = self.seen;
-        let is_overtaken =
-            known.stopped.is_some_and(|at| now.saturating_duration_since(at) < AFTER_STOP);
-        if is_overtaken {
-            self.last = None;
+    /// `sender` sent data of `part`.
+    pub fn data(&mut self, part: usize, sender: SocketAddrV4, now: Instant) {
+        let first = part * self.seats_per_part;
+        let Some(seats) = self.seats.get_mut(first..first + self.seats_per_part) else { return };
+        if let Some(seat) = seats.iter_mut().find(|seat| seat.votes > 0 && seat.holder == sender) {
+            seat.votes = (seat.votes + 1).min(MOST_VOTES);
+            let is_overtaken = |at| now.saturating_duration_since(at) < AFTER_STOP;
+            seat.stopped = seat.stopped.filter(|at| is_overtaken(*at));
+        } else if let Some(seat) = seats.iter_mut().find(|seat| seat.votes == 0) {
+            *seat = Seat { holder: sender, votes: 1, stopped: None };
         } else {
-            known.stopped = None;
-            self.last = Some(sender);
+            seats.iter_mut().for_each(|seat| seat.votes -= 1);
         }
     }
 
-    /// `sender` says that it stopped; that counts only if it has sent data.
-    pub fn stop(&mut self, sender: SocketAddrV4, now: Instant) {
-        let Some(known) = self.known.get_mut(&sender) else {
-            self.strange_stops.add(1);
-            return;
+    /// Whether `sender` sends data that are being taken.
+    pub fn is_current(&self, sender: SocketAddrV4) -> bool {
+        self.seats.iter().any(|seat| seat.votes > 0 && seat.holder == sender)
+    }
+
+    /// `sender` says that it stopped, which counts only if the data being taken are its own;
+    /// `true` if it had not said so before.
+    pub fn stop(&mut self, sender: SocketAddrV4, now: Instant) -> bool {
+        let (mut known, mut is_new) = (false, false);
+        for seat in self.seats.iter_mut().filter(|s| s.votes > 0 && s.holder == sender) {
+            is_new |= seat.stopped.is_none();
+            known = true;
+            seat.stopped.get_or_insert(now);
+        }
+        (if known { &self.stops } else { &self.refused_stops }).add(1);
+        is_new
+    }
+
+    /// Those that have stopped, long enough ago that nothing that was overtaken is still to come;
+    /// with all of their parts.
+    pub fn stopped(&self, now: Instant) -> Vec<SocketAddrV4> {
+        let is_over = |seat: &Seat| {
+            seat.stopped.is_some_and(|at| now.saturating_duration_since(at) >= AFTER_STOP)
         };
-        self.stops.add(1);
-        known.stopped = Some(now);
-        self.last = None;
+        let taken = || self.seats.iter().filter(|seat| seat.votes > 0);
+        let mut senders: Vec<SocketAddrV4> = taken().map(|seat| seat.holder).collect();
+        senders.sort_unstable();
+        senders.dedup();
+        senders.retain(|sender| taken().filter(|s| s.holder == *sender).all(is_over));
+        senders
     }
 
-    /// How many have stopped, long enough ago that nothing that was overtaken is still to come.
-    pub fn stopped(&self, now: Instant) -> usize {
-        let is_over = |at| now.saturating_duration_since(at) >= AFTER_STOP;
-        self.known.values().filter(|sender| sender.stopped.is_some_and(is_over)).count()
+    /// Whether some sender has said that it stopped.
+    pub fn any_stopped(&self) -> bool {
+        self.seats.iter().any(|seat| seat.votes > 0 && seat.stopped.is_some())
     }
 
-    /// Forgets half of them, so that a flood of new ones costs little for each.
-    fn forget_the_silent(&mut self) {
-        let mut seen: Vec<u64> = self.known.values().map(|sender| sender.seen).collect();
-        let (_, middle, _) = seen.select_nth_unstable(MAX_SENDERS / 2);
-        self.known.retain(|_, sender| sender.seen > *middle);
+    /// The senders of the data, for messages: the first few and how many there are.
+    pub fn names(&self) -> String {
+        let mut senders: Vec<SocketAddrV4> =
+            self.seats.iter().filter(|seat| seat.votes > 0).map(|seat| seat.holder).collect();
+        senders.sort_unstable();
+        senders.dedup();
+        list(&senders)
     }
+
+    /// Another stream is taken from now on.
+    pub fn forget(&mut self) {
+        self.seats.iter_mut().for_each(|seat| seat.votes = 0);
+    }
+}
+
+/// `senders` in words.
+pub fn list(senders: &[SocketAddrV4]) -> String {
+    const SHOWN: usize = 4;
+    let mut names: Vec<String> = senders.iter().take(SHOWN).map(ToString::to_string).collect();
+    if senders.len() > SHOWN {
+        names.push(format!("{} more", senders.len() - SHOWN));
+    }
+    if names.is_empty() { "no sender".to_owned() } else { names.join(", ") }
 }
 
 #[cfg(test)]
@@ -102,38 +137,72 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_sent_data_can_stop_and_data_after_a_stop_take_it_back() {
+    fn stop_of_a_sender_of_data_counts_until_it_sends_again() {
         let counters = Counters::default();
-        let mut senders = Senders::new(&counters);
+        let mut senders = Senders::new(2, 1, &counters);
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        senders.data(address(1), at(0));
-        senders.data(address(2), at(0));
-        senders.stop(address(3), at(1));
-        assert_eq!(senders.stopped(at(500)), 0);
-        senders.stop(address(1), at(2));
-        senders.stop(address(1), at(3));
-        assert_eq!(senders.stopped(at(102)), 0);
-        assert_eq!(senders.stopped(at(103)), 1);
+        senders.data(0, address(1), at(0));
+        senders.data(1, address(2), at(0));
+        assert!(!senders.stop(address(3), at(1)));
+        assert_eq!(senders.stopped(at(500)), []);
+        assert!(senders.stop(address(1), at(2)));
+        assert!(!senders.stop(address(1), at(3)));
+        assert_eq!(senders.stopped(at(101)), []);
+        assert_eq!(senders.stopped(at(102)), [address(1)]);
         // Data that the stop overtook change nothing, those of a sender that goes on do.
-        senders.data(address(1), at(4));
-        assert_eq!(senders.stopped(at(103)), 1);
-        senders.data(address(1), at(200));
-        assert_eq!(senders.stopped(at(500)), 0);
+        senders.data(0, address(1), at(4));
+        assert_eq!(senders.stopped(at(102)), [address(1)]);
+        senders.data(0, address(1), at(200));
+        assert_eq!(senders.stopped(at(500)), []);
         assert_eq!(count(&counters, "heaps_stop"), 2);
         assert_eq!(count(&counters, "heaps_stop_refused"), 1);
     }
 
     #[test]
-    fn a_hundred_thousand_senders_take_no_memory_and_displace_nobody_who_sends() {
-        let mut senders = Senders::new(&Counters::default());
+    fn stop_after_a_few_foreign_packets_is_refused() {
+        let mut senders = Senders::new(1, 1, &Counters::default());
+        let now = Instant::now();
+        (0..1000).for_each(|_| senders.data(0, address(1), now));
+        for foreign in 0..10 {
+            senders.data(0, address(100 + foreign % 2), now);
+        }
+        assert!(!senders.stop(address(100), now));
+        assert!(senders.stop(address(1), now));
+    }
+
+    #[test]
+    fn sender_that_took_over_is_the_only_one_that_can_stop() {
+        let mut senders = Senders::new(1, 1, &Counters::default());
+        let now = Instant::now();
+        (0..1000).for_each(|_| senders.data(0, address(1), now));
+        (0..20).for_each(|_| senders.data(0, address(2), now));
+        assert!(!senders.stop(address(1), now));
+        assert!(senders.stop(address(2), now));
+        assert_eq!(senders.stopped(now + AFTER_STOP), [address(2)]);
+    }
+
+    #[test]
+    fn sender_of_several_antennas_is_one_sender() {
+        let mut senders = Senders::new(4, 1, &Counters::default());
+        let now = Instant::now();
+        for antenna in 0..4 {
+            senders.data(antenna, address(antenna as u32 / 2), now);
+        }
+        senders.stop(address(0), now);
+        assert_eq!(senders.stopped(now + AFTER_STOP), [address(0)]);
+        assert_eq!(senders.names(), "0.0.0.0:7148, 0.0.0.1:7148");
+    }
+
+    #[test]
+    fn flood_of_senders_takes_no_memory() {
+        let mut senders = Senders::new(1, 2, &Counters::default());
         let now = Instant::now();
         for n in 0..100_000 {
-            senders.data(address(n + 10), now);
-            senders.data(address(1), now);
+            senders.data(0, address(n + 10), now);
+            senders.data(0, address(1), now);
         }
-        assert!(senders.known.len() <= MAX_SENDERS);
-        senders.stop(address(1), now);
-        assert_eq!(senders.stopped(now + AFTER_STOP), 1);
+        assert_eq!(senders.seats.len(), 2);
+        assert!(senders.stop(address(1), now));
     }
 }

@@ -57,7 +57,11 @@ fn collect_while(
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut keep = |frame: Arc<Frame>| {
         let header = frame.header();
-        frames.push((header.timestamp, header.validity.clone(), frame.as_slice::<u8>().to_vec()));
+        frames.push((
+            header.timestamp,
+            header.validity.clone(),
+            frame.as_slice::<u8>().unwrap().to_vec(),
+        ));
     };
     loop {
         let next = Harness::block_on(harness.run()).unwrap();
@@ -78,7 +82,8 @@ fn heaps_from_the_network_become_frames_until_the_sender_stops() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
-    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
+    let extra = serde_json::json!({"addresses": [address], "stop_after_senders": 1});
+    let mut harness = harness(&source(extra), &env);
     Harness::block_on(harness.start()).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for number in (8..24).filter(|n| *n != 13) {
@@ -93,6 +98,13 @@ fn heaps_from_the_network_become_frames_until_the_sender_stops() {
     let received =
         env.counters.list().iter().find(|c| c.name == "packets_received").unwrap().counter.get();
     assert_eq!(received, 16);
+    let last =
+        env.counters.gauges().into_iter().find(|g| g.name == "last_received_timestamp_samples");
+    assert_eq!(last.unwrap().gauge.get(), Some(23.0 * 64.0));
+    // Who ended it.
+    let said = env.summary.get();
+    let from = sender.local_addr().unwrap().to_string();
+    assert!(said.contains("stop heap") && said.contains(&from), "{said}");
 }
 
 #[test]
@@ -157,7 +169,9 @@ fn what_is_no_data_of_the_stream_keeps_no_source_from_its_end() {
     let address = format!("127.0.0.1:{port}");
     for idle in [serde_json::json!(null), serde_json::json!(0.2)] {
         let env = env();
-        let extra = serde_json::json!({"addresses": [address], "finish_after_seconds": idle});
+        let extra = serde_json::json!({
+            "addresses": [address], "finish_after_seconds": idle, "stop_after_senders": 1,
+        });
         let mut harness = harness(&source(extra), &env);
         Harness::block_on(harness.start()).unwrap();
         let [sender, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -176,6 +190,9 @@ fn what_is_no_data_of_the_stream_keeps_no_source_from_its_end() {
         });
         assert_eq!(frames.len(), 10);
         assert_eq!(count(&env, "heaps_stop"), u64::from(idle.is_null()));
+        let said = env.summary.get();
+        let from = sender.local_addr().unwrap().to_string();
+        assert!(said.contains(&from), "{said}");
     }
 }
 
@@ -183,66 +200,117 @@ fn count(env: &Env, name: &str) -> u64 {
     env.counters.list().iter().find(|c| c.name == name).unwrap().counter.get()
 }
 
+/// Lets the source work until `count` frames have come.
+fn frames(harness: &mut Harness, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut got = 0;
+    while got < count {
+        assert!(Instant::now() < deadline, "{got} of {count} frames");
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        got += std::iter::from_fn(|| harness.receive(0)).count();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(got, count);
+}
+
 #[test]
-fn neither_a_stranger_nor_a_sender_that_goes_on_can_end_the_stream() {
+fn stop_of_a_foreign_address_that_sent_a_packet_of_data_is_refused() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let env = env();
+    let extra = serde_json::json!({"addresses": [address], "stop_after_senders": 1});
+    let mut harness = harness(&source(extra), &env);
+    Harness::block_on(harness.start()).unwrap();
+    let [sender, foreign] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let send = |range: std::ops::Range<u64>| {
+        for number in range {
+            let from = if number == 30 { &foreign } else { &sender };
+            from.send_to(&heap(number), &address).unwrap();
+        }
+    };
+    send(0..40);
+    foreign.send_to(&stop(), &address).unwrap();
+    frames(&mut harness, 10);
+    // Longer than what is waited for after a stop.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+    send(40..80);
+    sender.send_to(&stop(), &address).unwrap();
+    assert_eq!(collect(&mut harness).len(), 10);
+    assert_eq!((count(&env, "heaps_stop"), count(&env, "heaps_stop_refused")), (1, 1));
+}
+
+#[test]
+fn stop_is_ignored_by_default_and_the_sender_may_return() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
     let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
     Harness::block_on(harness.start()).unwrap();
-    let [sender, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let mut frames = 0;
     for round in 0..3 {
-        for number in (0..40).filter(|number| (round, *number) != (1, 39)) {
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in 0..40 {
             sender.send_to(&heap(round * 40 + number), &address).unwrap();
         }
-        let stopping = if round == 0 { &stranger } else { &sender };
-        stopping.send_to(&stop(), &address).unwrap();
-        if round == 2 {
-            break;
-        }
-        for n in 0..100 {
-            std::thread::sleep(Duration::from_millis(4));
-            if round == 1 && n <= 50 {
-                // Heaps that come long after the stop take it back; until then there is no silence.
-                let late = if n == 50 { heap(79) } else { heap(78) };
-                sender.send_to(&late, &address).unwrap();
-            }
-            assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait, "round {round}");
-            frames += std::iter::from_fn(|| harness.receive(0)).count();
-        }
+        sender.send_to(&stop(), &address).unwrap();
+        frames(&mut harness, 10);
+        std::thread::sleep(Duration::from_millis(300));
     }
-    frames += collect(&mut harness).len();
-    assert_eq!(frames, 30);
-    assert_eq!(count(&env, "heaps_stop"), 2);
-    assert_eq!(count(&env, "heaps_stop_refused"), 1);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+    assert_eq!(count(&env, "heaps_stop"), 3);
+    harness.stopping = true;
+    assert_eq!(collect(&mut harness).len(), 0);
+    assert!(env.summary.get().contains("was stopped"), "{}", env.summary.get());
 }
 
-#[test]
-fn a_digitiser_that_begins_anew_ends_the_source_with_the_reason() {
+/// Heaps from `first` and then from 0, and what `until` finds in the frames or the error.
+fn restarted(on_restart: &str, env: &Env) -> Result<Vec<u64>, String> {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
-    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env());
+    let extra = serde_json::json!({"addresses": [address], "on_restart": on_restart});
+    let mut harness = harness(&source(extra), env);
     Harness::block_on(harness.start()).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let first = 100_000_000;
     for number in 0..40 {
         sender.send_to(&heap(first + number), &address).unwrap();
     }
+    frames(&mut harness, 10);
     let deadline = Instant::now() + Duration::from_secs(20);
-    let error = (0..)
-        .find_map(|number| {
-            assert!(Instant::now() < deadline, "no error");
-            sender.send_to(&heap(number), &address).unwrap();
-            std::thread::sleep(Duration::from_millis(5));
-            let failed = Harness::block_on(harness.run()).err();
-            while harness.receive(0).is_some() {}
-            failed
-        })
-        .unwrap()
-        .to_string();
+    let mut times = Vec::new();
+    for number in 0.. {
+        assert!(Instant::now() < deadline, "neither frames nor an error");
+        sender.send_to(&heap(number), &address).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        Harness::block_on(harness.run()).map_err(|error| error.to_string())?;
+        times.extend(std::iter::from_fn(|| harness.receive(0)).map(|f| f.header().timestamp));
+        if times.len() >= 30 {
+            break;
+        }
+    }
+    Ok(times)
+}
+
+#[test]
+fn digitiser_that_starts_again_is_gone_on_with() {
+    let env = env();
+    let times = restarted("resync", &env).unwrap();
+    let expected: Vec<u64> = (0..times.len() as u64).map(|n| (1 << 48) + n * 256).collect();
+    assert_eq!(times, expected);
+    assert_eq!(count(&env, "resyncs"), 1);
+    let gauges = env.counters.gauges();
+    let sync = gauges.iter().find(|g| g.name == "sync_time_seconds").unwrap().gauge.get();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!((now.as_secs_f64() - sync.unwrap()).abs() < 60.0);
+}
+
+#[test]
+fn digitiser_that_starts_again_ends_the_source_with_the_reason_if_asked_for() {
+    let env = env();
+    let error = restarted("stop", &env).unwrap_err();
     // 10^8 heaps of 64 samples, 10^6 a second.
     assert!(error.contains("(6400.0 s)") && error.contains("sync_time_seconds"), "{error}");
+    assert!(env.summary.get().contains("sync_time_seconds"), "{}", env.summary.get());
 }
 
 #[test]
@@ -250,7 +318,8 @@ fn frames_that_come_a_little_late_are_waited_for_while_the_socket_buffer_lasts()
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let env = env();
-    let mut harness = harness(&source(serde_json::json!({"addresses": [address]})), &env);
+    let extra = serde_json::json!({"addresses": [address], "stop_after_senders": 1});
+    let mut harness = harness(&source(extra), &env);
     Harness::block_on(harness.start()).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     // Far more frames than are lent, and nobody to take them for a while.

@@ -1,11 +1,13 @@
 //! The receiving thread: from sockets or a capture file through the window to frames.
 
-use super::senders::{AFTER_STOP, Senders};
+use super::candidates::HELD_BYTES;
+use super::senders::{self, AFTER_STOP};
 use super::window::{Frames, Outcome, Window};
 use crate::spead::pcap::Capture;
 use crate::spead::receive::Batch;
 use fxgraph::kind::Waker;
-use fxgraph::{BlockError, Counter, Counters, FrameMut};
+use fxgraph::runtime::EventKind;
+use fxgraph::{BlockError, Counter, Counters, Env, FrameMut};
 use socket2::Socket;
 use std::fs::File;
 use std::io::BufReader;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How long the thread waits before it looks whether it shall stop.
 const TICK: Duration = Duration::from_millis(50);
 /// What the thread allocates for itself.
-pub const BUFFER_BYTES: usize = 4 << 20;
+pub const BUFFER_BYTES: usize = (4 << 20) + HELD_BYTES;
 
 /// What the thread tells the block.
 pub enum Report {
@@ -190,18 +192,30 @@ pub struct Terms {
     pub adc_sample_rate_hz: f64,
 }
 
+/// Why a stream ended.
+enum End {
+    /// The flowgraph stops.
+    Asked,
+    /// The capture file was read to its end.
+    File,
+    /// These senders stopped.
+    Stopped(Vec<SocketAddrV4>),
+    /// Nothing came for so long.
+    Silent(Duration),
+}
+
 /// What the thread works with.
 pub struct Receiving {
     window: Window,
     link: Link,
-    senders: Senders,
     terms: Terms,
+    env: Env,
 }
 
 impl Receiving {
     /// A thread that fills `window` with what belongs there.
-    pub fn new(window: Window, link: Link, senders: Senders, terms: Terms) -> Self {
-        Self { window, link, senders, terms }
+    pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
+        Self { window, link, terms, env }
     }
 
     /// Runs until the stream ends.
@@ -217,8 +231,22 @@ impl Receiving {
             }
         };
         self.window.flush(&mut self.link);
+        self.window.show();
+        let text = match &result {
+            Ok(End::Asked) => "the flowgraph was stopped".to_owned(),
+            Ok(End::File) => "the capture file was read to its end".to_owned(),
+            Ok(End::Stopped(senders)) => format!("stop heap from {}", senders::list(senders)),
+            Ok(End::Silent(time)) => format!(
+                "no data for {} s (finish_after_seconds); they came from {}",
+                time.as_secs_f64(),
+                self.window.senders().names()
+            ),
+            Err(error) => error.to_string(),
+        };
+        self.env.summary.set(format!("the stream ended: {text}\n"));
+        self.env.events.add(EventKind::StreamEnded, text);
         self.link.report(match result {
-            Ok(()) => Report::Ended,
+            Ok(_) => Report::Ended,
             Err(error) => Report::Failed(error),
         });
     }
@@ -229,54 +257,54 @@ impl Receiving {
         addresses: &[SocketAddrV4],
         [packets, bytes, skipped]: [&Counter; 3],
         path: &Path,
-    ) -> Result<(), BlockError> {
+    ) -> Result<End, BlockError> {
+        let mut end = End::Asked;
         while !self.link.stopping() {
             let datagram = capture.next_datagram().map_err(|error| {
                 BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
             })?;
-            let Some(datagram) = datagram else { break };
+            let Some(datagram) = datagram else {
+                end = End::File;
+                break;
+            };
             if !(addresses.is_empty() || addresses.contains(&datagram.to)) {
                 continue;
             }
             packets.add(1);
             bytes.add(datagram.payload.len() as u64);
-            match self.window.datagram(datagram.payload, &mut self.link) {
-                Outcome::Accepted => self.senders.data(datagram.from, Instant::now()),
-                Outcome::Stop => self.senders.stop(datagram.from, Instant::now()),
-                Outcome::Refused => {}
-                Outcome::WentBack { samples } => return Err(self.went_back(samples)),
+            let outcome = self.window.datagram(datagram.payload, datagram.from, &mut self.link);
+            if let Outcome::WentBack { samples } = outcome {
+                return Err(self.went_back(samples));
             }
         }
         skipped.add(capture.skipped());
-        Ok(())
+        Ok(end)
     }
 
     fn listen(
         &mut self,
         sockets: Vec<Socket>,
         [packets, bytes, kernel_drops]: [&Counter; 3],
-    ) -> Result<(), BlockError> {
+    ) -> Result<End, BlockError> {
         let mut batch = Batch::new(sockets, self.window.bytes() / 4);
         self.link.patience = self.terms.patience;
         // The clock of silence starts with the stream: a late sender is waited for.
         let mut last_data = None;
         while !self.link.stopping() {
-            let Self { window, link, senders, .. } = self;
+            let Self { window, link, .. } = self;
             let mut went_back = None;
-            let mut accepted = false;
+            let mut is_alive = false;
             let mut now = None;
+            let mut note = |outcome| match outcome {
+                Outcome::Accepted => is_alive = true,
+                Outcome::Held { is_likely } => is_alive |= is_likely,
+                Outcome::Refused | Outcome::Stop => {}
+                Outcome::WentBack { samples } => went_back = Some(samples),
+            };
             let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
                 let now = *now.get_or_insert_with(Instant::now);
                 window.tick(now);
-                match window.datagram(datagram, link) {
-                    Outcome::Accepted => {
-                        accepted = true;
-                        senders.data(sender, now);
-                    }
-                    Outcome::Stop => senders.stop(sender, now),
-                    Outcome::Refused => {}
-                    Outcome::WentBack { samples } => went_back = Some(samples),
-                }
+                note(window.datagram(datagram, sender, link));
             };
             let received = batch
                 .receive(TICK, &mut handle)
@@ -284,37 +312,49 @@ impl Receiving {
             packets.add(received.datagrams);
             bytes.add(received.bytes);
             kernel_drops.add(received.kernel_drops);
+            // Not when the batch came: the thread may have waited for frames since.
+            let now = Instant::now();
+            window.tick(now);
+            note(window.look(link));
+            window.show();
             if let Some(samples) = went_back {
                 return Err(self.went_back(samples));
             }
             if received.emptied {
                 self.link.waited = Duration::ZERO;
             }
-            // Not when the batch came: the thread may have waited for frames since.
-            let now = Instant::now();
-            if accepted {
+            if is_alive {
                 last_data = Some(now);
             }
-            if last_data.is_some_and(|last| self.is_over(now, now.duration_since(last))) {
-                break;
+            let silence = last_data.map(|last| now.duration_since(last));
+            if let Some(end) = silence.and_then(|silence| self.end(now, silence)) {
+                return Ok(end);
             }
         }
-        Ok(())
+        Ok(End::Asked)
     }
 
-    /// Whether the stream has ended, if there were no data for so long. Packets that are refused
+    /// How the stream has ended, if there were no data for so long. Packets that are refused
     /// are none.
-    fn is_over(&self, now: Instant, silence: Duration) -> bool {
-        let needed = self.terms.senders;
-        let idle = self.terms.idle.is_some_and(|idle| silence >= idle);
-        idle || (needed > 0 && silence >= AFTER_STOP && self.senders.stopped(now) >= needed)
+    fn end(&self, now: Instant, silence: Duration) -> Option<End> {
+        if let Some(idle) = self.terms.idle.filter(|idle| silence >= *idle) {
+            return Some(End::Silent(idle));
+        }
+        // What is only held is not from the senders that stopped.
+        let silence = self.window.silence().unwrap_or(silence);
+        if self.terms.senders == 0 || silence < AFTER_STOP {
+            return None;
+        }
+        let stopped = self.window.senders().stopped(now);
+        (stopped.len() >= self.terms.senders).then_some(End::Stopped(stopped))
     }
 
     fn went_back(&self, samples: u64) -> BlockError {
         let seconds = samples as f64 / self.terms.adc_sample_rate_hz;
         BlockError::new(format!(
-            "the timestamps went back by {samples} samples ({seconds:.1} s) and stay there: the digitiser was \
-             restarted, so its sync time has changed; start again with the new `sync_time_seconds`"
+            "the timestamps went back by {samples} samples ({seconds:.1} s) and stay there: the sender was \
+             restarted, so its sync time has changed; start again with the new `sync_time_seconds`, or \
+             set `on_restart: resync`"
         ))
     }
 }

@@ -1,122 +1,115 @@
-//! Where the stream is: which timestamps belong to it, and which are strays.
+//! Where the stream is: which timestamps belong to it, and which are elsewhere.
 //!
 //! What follows a source takes growing time only, so a frame with a wrong time far ahead would end
 //! everything behind it. Hence the window moves far only on evidence that a handful of stray or
-//! hostile packets cannot give, and never back.
+//! hostile packets cannot give, and never back: a stream that starts again continues in the next
+//! turn of the 48-bit timestamps.
 
+use super::candidates::Candidate;
 use super::layout::Layout;
+use fxgraph::retune::MAX_TIMESTAMP;
+use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Bits of a timestamp on the wire.
-const WIRE_BITS: u32 = 48;
-/// Heaps that make a beginning, or a step over a gap to a time that is not in the future.
-const FEW: u32 = 4;
-/// Heaps that make frames of the beginning worth handing on.
-const SOME: u32 = 8;
-/// Heaps that show that the stream went on where it cannot have come by itself.
+pub const WIRE_BITS: u32 = 48;
+/// Packets that make a beginning, or a step over a gap to a time that is not in the future.
+pub const FEW: u32 = 4;
+/// Packets that show that the stream went on where it cannot have come by itself.
 const MANY: u32 = 64;
-/// Frames that these must be spread over.
-const MANY_FRAMES: u32 = 3;
+/// Heaps that these must be spread over.
+const MANY_HEAPS: u32 = 3;
 /// How long the old time must have been silent then, at least.
 const SILENCE: Duration = Duration::from_millis(250);
-/// How long, and how far back, a stream must have been to have been restarted.
+/// How long a few packets must have gone on to show the same, and how far back a stream must be to
+/// have been restarted.
 const RESTART: Duration = Duration::from_secs(1);
+/// For how long several streams at the start are compared.
+const COMPARED: Duration = Duration::from_millis(50);
 /// How far ahead of its clock a stream may be: what network and scheduling make of its pace.
 const EARLY_SECONDS: f64 = 0.1;
+/// Lead of a stream over its clock, in seconds, at which its clock must have been reset.
+const LEAP_SECONDS: f64 = 1.0;
 /// How fast the stream's clock may drift from ours.
 const DRIFT: f64 = 1e-4;
+/// Errors of the pace of a stream that is not real, and of one that is, if both come at once.
+const WRONG_PACE: f64 = 0.5;
+const RIGHT_PACE: f64 = 0.02;
 
-/// What is to be done with a heap.
+/// Where a heap stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is in the window, this many frames from its beginning.
+    /// In the window, this many frames from its beginning.
     Here(usize),
-    /// It is just behind the window, which moves by this many frames to have it at its end.
+    /// Just behind the window, which moves by this many frames to have the heap at its end.
     Forward(u64),
-    /// The stream is here now: the window empties itself and begins with this heap's frame.
-    Jump,
-    /// What has been taken in so far was stray: the window begins anew around this frame.
-    Anew,
-    /// It comes too late.
+    /// Before the window: too late.
     Late,
-    /// It is too far ahead.
-    Future,
-    /// The stream has gone back by so many samples, for good.
-    WentBack(u64),
+    /// Elsewhere: it takes several packets to believe that the stream is there.
+    Elsewhere,
 }
 
-/// Heaps elsewhere that agree with each other.
-#[derive(Default)]
-struct Candidate {
-    /// Frame and slot of the latest heap.
-    place: (u64, usize),
-    /// Heaps for it, less those elsewhere.
-    heaps: u32,
-    frames: u32,
-    since: Option<Instant>,
-}
-
-impl Candidate {
-    /// Takes note of a heap: heaps that agree go on in time, near each other. Says how many agree
-    /// with it.
-    fn witness(&mut self, frame: u64, slot: usize, near: u64, now: Option<Instant>) -> u32 {
-        if self.heaps == 0 {
-            *self = Self { place: (frame, slot), heaps: 1, frames: 1, since: now };
-        } else if self.place.0.abs_diff(frame) > near {
-            self.heaps -= 1;
-            return 0;
-        } else if self.place < (frame, slot) {
-            self.heaps = self.heaps.saturating_add(1);
-            self.frames = self.frames.saturating_add(u32::from(self.place.0 < frame));
-            self.place = (frame, slot);
-        }
-        self.heaps
-    }
+/// How the stream goes on at a candidate's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// It begins.
+    Begin,
+    /// After a gap, or none.
+    Ahead,
+    /// So far ahead of the pace until now that its clock was reset.
+    Leap,
+    /// Before the window: it was started again.
+    Back,
 }
 
 /// The stream's clock against ours.
 struct Clock {
     started: Instant,
     now: Instant,
-    /// When a heap of the stream was last taken in.
+    /// When a packet of the stream last brought something new.
     last: Instant,
     /// Least difference of our clock and the stream's, in seconds.
     offset_seconds: Option<f64>,
 }
 
-/// The stream's time.
+/// The stream's time. Frames are counted from its origin.
 pub struct Timeline {
     samples_per_frame: u64,
     samples_per_heap: u64,
-    slots: usize,
     /// Frames in the window.
     len: u64,
+    /// Frames that the newest heap may be ahead of the newest one so far.
+    step: u64,
     adc_sample_rate_hz: f64,
+    /// Timestamp, for the flowgraph, of the stream's timestamp 0.
+    pub origin: u64,
     /// Number of the first frame in the window, once there was a heap.
     pub base: Option<u64>,
-    /// Whether a frame was handed on: from then on time only grows.
+    /// Number of the newest frame with data.
+    pub front: u64,
+    /// Timestamp of the newest heap with data, since the origin.
+    pub newest: u64,
+    /// Whether a frame with data was handed on since the stream began, or began again.
     pub started: bool,
-    /// Heaps taken in before that.
-    heaps: u32,
-    /// Heaps behind the window, ahead of it, and even in the future: none of these hides another.
-    candidates: [Candidate; 3],
     /// None for a file, which is read at any speed.
     clock: Option<Clock>,
 }
 
 impl Timeline {
-    /// The time of a stream received through a window of `len` frames.
-    pub fn new(layout: &Layout, len: u64, adc_sample_rate_hz: f64) -> Self {
+    /// The time of a stream received through a window of `len` frames; heaps come in order but for
+    /// `stride` heaps.
+    pub fn new(layout: &Layout, len: u64, stride: u64, adc_sample_rate_hz: f64) -> Self {
         Self {
             samples_per_frame: layout.samples_per_frame(),
             samples_per_heap: layout.samples_per_heap,
-            slots: layout.slots(),
             len,
+            step: stride.div_ceil(layout.heaps_per_frame as u64).clamp(1, (len / 2).max(1)),
             adc_sample_rate_hz,
+            origin: 0,
             base: None,
+            front: 0,
+            newest: 0,
             started: false,
-            heaps: 0,
-            candidates: Default::default(),
             clock: None,
         }
     }
@@ -127,35 +120,30 @@ impl Timeline {
         self.clock.get_or_insert_with(new).now = now;
     }
 
-    /// The full timestamp of which the wire carries 48 bits: the one nearest to where the stream
-    /// should be now.
+    /// What time it is; `None` for a file.
+    pub fn now(&self) -> Option<Instant> {
+        self.clock.as_ref().map(|clock| clock.now)
+    }
+
+    /// Length of a frame.
+    pub fn frame_seconds(&self) -> f64 {
+        self.samples_per_frame as f64 / self.adc_sample_rate_hz
+    }
+
+    /// The timestamp, since the origin, of which the wire carries 48 bits: the one nearest to where
+    /// the stream should be now.
     pub fn unwrap(&self, wire: u64) -> u64 {
         let Some(base) = self.base else { return wire };
         let elapsed_seconds = self.silence().map_or(0.0, |silence| silence.as_secs_f64());
         let near = base * self.samples_per_frame;
         let near = near.saturating_add((elapsed_seconds * self.adc_sample_rate_hz) as u64);
-        let unwrapped = nearest(wire, near);
-        let frame = unwrapped / self.samples_per_frame;
-        // Before the beginning is sure there is nothing to be near to.
-        if self.started || (base..base + 2 * self.len).contains(&frame) { unwrapped } else { wire }
+        nearest(wire, near)
     }
 
-    /// Whether what has been taken in is enough to hand frames on.
-    pub fn is_settled(&self) -> bool {
-        // Half of them may be lost before the window has to move on.
-        let held = self.slots.saturating_mul(self.len as usize) / 2;
-        self.started || self.heaps >= SOME.min(u32::try_from(held).unwrap_or(SOME)).max(1)
-    }
-
-    /// There will be no more evidence: what has come is handed on.
-    pub fn settle(&mut self) {
-        self.heaps = u32::MAX;
-    }
-
-    /// A heap was taken in; `is_new` if it is the first packet of it.
-    pub fn accepted(&mut self, frame: u64, is_new: bool) {
-        self.forget_candidates();
-        self.heaps = self.heaps.saturating_add(u32::from(is_new));
+    /// A packet for `frame` brought something new.
+    pub fn accepted(&mut self, frame: u64, timestamp: u64) {
+        self.front = self.front.max(frame);
+        self.newest = self.newest.max(timestamp);
         let Some(clock) = &mut self.clock else { return };
         let elapsed = clock.now.saturating_duration_since(clock.last).as_secs_f64();
         clock.last = clock.now;
@@ -165,64 +153,188 @@ impl Timeline {
         clock.offset_seconds = Some(least.min(offset));
     }
 
-    /// Where a heap in slot `slot` of frame number `frame` stands.
-    pub fn judge(&mut self, frame: u64, slot: usize) -> Verdict {
-        let Some(base) = self.base else { return Verdict::Anew };
+    /// Where a heap of frame number `frame` stands. Of packets that are `trusted` others have shown
+    /// that the stream is there.
+    pub fn judge(&self, frame: u64, trusted: bool) -> Verdict {
+        let Some(base) = self.base else { return Verdict::Elsewhere };
+        if frame < base {
+            let is_late = trusted || (base - frame <= self.len && self.is_lag(base - frame));
+            return if is_late { Verdict::Late } else { Verdict::Elsewhere };
+        }
         let end = base + self.len;
-        if (base..end).contains(&frame) {
-            return Verdict::Here((frame - base) as usize);
+        let reach = if trusted { self.len } else { self.step };
+        match frame {
+            _ if frame > self.front.max(base) + reach => Verdict::Elsewhere,
+            _ if frame < end => Verdict::Here((frame - base) as usize),
+            _ => Verdict::Forward(frame - end + 1),
         }
-        // One packet may move the window a little, so that a stray one cannot empty it.
-        if frame >= end && frame - end < (self.len / 2).max(1) {
-            return Verdict::Forward(frame - end + 1);
-        }
-        let has_happened = self.has_happened(frame);
-        let candidate = match (self.started, frame < base, has_happened) {
-            (false, ..) | (_, true, _) => &mut self.candidates[0],
-            (_, _, true) => &mut self.candidates[1],
-            _ => &mut self.candidates[2],
-        };
-        let agree = candidate.witness(frame, slot, self.len, self.clock.as_ref().map(|c| c.now));
-        let is_many = agree >= MANY && candidate.frames >= MANY_FRAMES;
-        let since = candidate.since;
-        if !self.started {
-            // A stray may have come first: the majority is right.
-            if agree >= self.heaps.saturating_mul(2).clamp(FEW, MANY) {
-                return Verdict::Anew;
-            }
-        } else if frame >= end {
-            if (has_happened && agree >= FEW) || (is_many && self.is_silent()) {
-                return Verdict::Jump;
-            }
-        } else if is_many && self.is_silent() {
-            let back = (base - frame).saturating_mul(self.samples_per_frame);
-            if base - frame > self.len && self.is_restart(back, since) {
-                return Verdict::WentBack(back);
-            }
-        }
-        if frame < base { Verdict::Late } else { Verdict::Future }
     }
 
-    /// The window begins with frame number `base`, on the evidence of a candidate.
-    pub fn begin(&mut self, base: u64) {
-        self.base = Some(base);
-        self.heaps = 0;
-        self.forget_candidates();
-        // What came before was stray, and so was the clock's offset: of a stray in the future it
-        // would say for ever that it has happened.
-        if !self.started
-            && let Some(clock) = &mut self.clock
-        {
+    /// How the stream goes on at the time of `candidate`, if there is evidence enough.
+    /// `is_current`: its sender sends the stream. `is_full`: there is no room to wait for more.
+    pub fn decide(
+        &self,
+        candidate: &Candidate,
+        is_current: impl Fn(SocketAddrV4) -> bool,
+        is_full: bool,
+    ) -> Option<Move> {
+        let base = self.base?;
+        let lasting = candidate.lasting(self.now());
+        let few = candidate.evidence >= FEW;
+        let many = (candidate.evidence >= MANY && candidate.heaps >= MANY_HEAPS)
+            || (few && lasting.is_some_and(|lasting| lasting >= RESTART));
+        let alone = self.is_silent() || is_full;
+        let wrong = self.is_of_wrong_pace(candidate);
+        if candidate.lowest < base {
+            let goes_on = many && alone && !self.is_laggard(candidate);
+            return (goes_on || wrong).then_some(Move::Back);
+        }
+        let is_inside = candidate.lowest < base + self.len;
+        let is_of_stream = || many || self.is_silent() || is_current(candidate.sender);
+        if few && (is_inside || (self.has_happened(candidate.lowest) && is_of_stream())) {
+            return Some(Move::Ahead);
+        }
+        ((many && alone) || wrong).then(|| self.way_ahead(candidate))
+    }
+
+    /// Where the stream went on if no more packets come that could show it.
+    pub fn last_chance(&self, candidates: &[Candidate]) -> Option<(usize, Move)> {
+        let base = self.base.filter(|_| self.is_silent())?;
+        let is_possible = |(_, candidate): &(usize, &Candidate)| {
+            let is_back = candidate.lowest < base;
+            candidate.is_likely() && !(is_back && self.is_laggard(candidate))
+        };
+        let possible = candidates.iter().enumerate().filter(is_possible);
+        let (index, candidate) = possible.max_by_key(|(_, candidate)| candidate.evidence)?;
+        let is_back = candidate.lowest < base;
+        Some((index, if is_back { Move::Back } else { self.way_ahead(candidate) }))
+    }
+
+    fn way_ahead(&self, candidate: &Candidate) -> Move {
+        // A stream without pace, and a file, have no clock that could have been set.
+        let is_leap = self.ahead_seconds(candidate.lowest).is_some_and(|s| s > LEAP_SECONDS);
+        if is_leap { Move::Leap } else { Move::Ahead }
+    }
+
+    /// Whether `candidate` lags behind a little, as packets do that were held up on the way: it was
+    /// not started again.
+    fn is_laggard(&self, candidate: &Candidate) -> bool {
+        let lag = self.base.unwrap_or(0).saturating_sub(candidate.lowest);
+        self.clock.is_some() && self.is_lag(lag)
+    }
+
+    /// Whether packets may be `frames` frames behind for having been held up on the way. A file has no
+    /// clock: there they always may.
+    fn is_lag(&self, frames: u64) -> bool {
+        self.silence().is_none_or(|silence| {
+            silence < RESTART && frames as f64 * self.frame_seconds() <= RESTART.as_secs_f64()
+        })
+    }
+
+    /// Whether frame number `frame` is so near the window that packets there do not contradict those
+    /// in it.
+    pub fn is_near(&self, frame: u64) -> bool {
+        self.base.is_some_and(|base| (base..base + 2 * self.len).contains(&frame))
+    }
+
+    /// Those of `candidates` that are earlier parts of the stream of `candidate`, by our clock, the
+    /// earliest first.
+    pub fn parts_before(
+        &self,
+        candidate: &Candidate,
+        candidates: &mut Vec<Candidate>,
+    ) -> Vec<Candidate> {
+        let is_part = |other: &mut Candidate| {
+            let Some((began, at)) = other.first.1.zip(candidate.first.1) else { return false };
+            let samples = candidate.first.0.saturating_sub(other.first.0) as f64;
+            let passed = at.saturating_duration_since(began).as_secs_f64();
+            other.lowest <= candidate.lowest
+                && (samples / self.adc_sample_rate_hz - passed).abs() <= EARLY_SECONDS
+        };
+        let mut parts: Vec<Candidate> = candidates.extract_if(.., is_part).collect();
+        parts.sort_by_key(|part| part.lowest);
+        parts
+    }
+
+    /// Which of the candidates at the start is the stream.
+    pub fn choose(&self, candidates: &[Candidate], is_full: bool) -> Option<usize> {
+        let most = candidates.iter().map(|candidate| candidate.evidence).max()?;
+        let is_rival = |candidate: &&Candidate| candidate.evidence >= 2.max(most / 8);
+        let has_rivals = candidates.iter().filter(is_rival).nth(1).is_some();
+        let lasts = |candidate: &Candidate| {
+            let lasting = candidate.lasting(self.now());
+            lasting.map_or(candidate.evidence >= MANY, |lasting| lasting >= COMPARED)
+        };
+        if most < FEW || (has_rivals && !is_full && !candidates.iter().any(lasts)) {
+            return None;
+        }
+        self.best(candidates)
+    }
+
+    /// The most consistent one of the candidates.
+    pub fn best(&self, candidates: &[Candidate]) -> Option<usize> {
+        let most = candidates.iter().map(|candidate| candidate.evidence).max()?;
+        let rate = self.adc_sample_rate_hz;
+        let key = |candidate: &Candidate| {
+            let error = candidate.pace_error(self.now(), rate);
+            // Whatever is about as fast as real time; then the most packets.
+            (error > WRONG_PACE, u32::MAX - candidate.evidence)
+        };
+        let worthy = candidates.iter().enumerate().filter(|(_, c)| c.evidence >= most.min(FEW));
+        worthy.min_by_key(|(_, candidate)| key(candidate)).map(|(index, _)| index)
+    }
+
+    /// Whether `candidate` keeps the pace of real time, which the stream so far does not.
+    fn is_of_wrong_pace(&self, candidate: &Candidate) -> bool {
+        let now = self.now();
+        let Some(lasting) = candidate.lasting(now).filter(|lasting| *lasting >= RESTART) else {
+            return false;
+        };
+        let samples = self.newest.saturating_sub(candidate.stream_then) as f64;
+        let pace = samples / self.adc_sample_rate_hz / lasting.as_secs_f64();
+        candidate.seen >= u64::from(MANY)
+            && candidate.pace_error(now, self.adc_sample_rate_hz) <= RIGHT_PACE
+            && (pace - 1.0).abs() >= WRONG_PACE
+    }
+
+    /// The window begins with frame number `base`, of the time of a candidate.
+    pub fn begin(&mut self, base: u64, front: u64) {
+        (self.base, self.front) = (Some(base), front);
+    }
+
+    /// The window reaches up to frame number `frame`.
+    pub fn reach(&mut self, frame: u64) {
+        self.front = self.front.max(frame);
+    }
+
+    /// The stream starts again: its timestamp 0 is in the next turn of 48 bits.
+    pub fn start_again(&mut self) {
+        self.origin = self.next_origin();
+        (self.base, self.newest) = (None, 0);
+        self.forget_pace();
+    }
+
+    /// Whether there is a turn left.
+    pub fn can_start_again(&self) -> bool {
+        self.next_origin() < MAX_TIMESTAMP
+    }
+
+    fn next_origin(&self) -> u64 {
+        let end = self.base.map_or(0, |base| base.saturating_add(self.len));
+        let reached = self.origin.saturating_add(end.saturating_mul(self.samples_per_frame));
+        ((reached >> WIRE_BITS) + 1) << WIRE_BITS
+    }
+
+    /// The stream's clock was reset.
+    pub fn forget_pace(&mut self) {
+        self.started = false;
+        if let Some(clock) = &mut self.clock {
             clock.offset_seconds = None;
         }
     }
 
-    fn forget_candidates(&mut self) {
-        self.candidates.iter_mut().for_each(|candidate| candidate.heaps = 0);
-    }
-
     /// How long nothing of the stream has come.
-    fn silence(&self) -> Option<Duration> {
+    pub fn silence(&self) -> Option<Duration> {
         self.clock.as_ref().map(|clock| clock.now.saturating_duration_since(clock.last))
     }
 
@@ -233,21 +345,17 @@ impl Timeline {
         self.silence().is_none_or(|silence| silence >= pause.max(SILENCE))
     }
 
-    /// Whether frame number `frame` does not lie in the future, as far as we can tell.
-    fn has_happened(&self, frame: u64) -> bool {
-        let Some(clock) = &self.clock else { return false };
-        let Some(offset) = clock.offset_seconds else { return false };
+    /// How far frame number `frame` is ahead of the pace of the stream so far, as far as we can tell.
+    fn ahead_seconds(&self, frame: u64) -> Option<f64> {
+        let clock = self.clock.as_ref()?;
         let stream = frame as f64 * self.samples_per_frame as f64 / self.adc_sample_rate_hz;
         let now = clock.now.saturating_duration_since(clock.started).as_secs_f64();
-        stream <= now - offset + EARLY_SECONDS
+        Some(stream - (now - clock.offset_seconds?))
     }
 
-    /// Whether a stream that is `back` samples back, and has been `since` then, is no laggard.
-    fn is_restart(&self, back: u64, since: Option<Instant>) -> bool {
-        let Some(clock) = &self.clock else { return true };
-        let since = since.unwrap_or(clock.now);
-        back as f64 > RESTART.as_secs_f64() * self.adc_sample_rate_hz
-            && clock.now.saturating_duration_since(since) >= RESTART
+    /// Whether frame number `frame` does not lie in the future, as far as we can tell.
+    fn has_happened(&self, frame: u64) -> bool {
+        self.ahead_seconds(frame).is_some_and(|seconds| seconds <= EARLY_SECONDS)
     }
 }
 

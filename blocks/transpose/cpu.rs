@@ -149,9 +149,9 @@ impl Block for Cpu {
         }
         let Some(mut result) = output.take() else { return Ok(Next::Wait) };
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };
-        let (header, payload) = result.parts_mut::<u8>();
+        let (header, payload) = result.parts_mut::<u8>()?;
         self.layout.header(frame.header(), header);
-        let input = frame.as_slice::<u8>();
+        let input = frame.as_slice::<u8>()?;
         self.threads.each(payload, self.unit_bytes, &mut self.slabs, |_, run, slab| {
             slab.permute(input, run);
         });

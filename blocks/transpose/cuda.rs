@@ -30,13 +30,14 @@ impl Cuda {
 
     fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
         self.layout.header(input.header(), output.header_mut());
-        self.lane.begin(input.header().timestamp)?;
-        self.lane.work()?;
         let device = self.lane.device();
         let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.begin(input.header().timestamp)?;
+        self.lane.hold((input, output))?;
+        self.lane.work()?;
         // SAFETY: the kernel's arguments; the job owns both frames, whose sizes it was compiled for.
         unsafe { self.kernel.launch(self.lane.stream(), self.grid, &[from.into(), to.into()]) }?;
-        self.lane.submit((input, output))
+        self.lane.submit()
     }
 }
 

@@ -32,7 +32,7 @@ fn run(kind: &Transpose, input: &PortType) -> (PortType, Arc<Frame>) {
     let block = kind.build(&ports, &Env::detached("transpose")).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let sent = harness.send(0, |frame| {
-        let (header, payload) = frame.parts_mut::<u8>();
+        let (header, payload) = frame.parts_mut::<u8>().unwrap();
         header.timestamp = 77;
         header.annotations.reset("saturated", 2)[1] = 3.0;
         for (n, flag) in header.validity.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ fn check(dtype: Dtype, lengths: &[usize], order: &[usize], threads: usize) {
     );
     let size = dtype.bytes(1);
     let byte = |n: usize| (n % 251 + n / 251 % 253) as u8;
-    for (index, element) in frame.as_slice::<u8>().chunks(size).enumerate() {
+    for (index, element) in frame.as_slice::<u8>().unwrap().chunks(size).enumerate() {
         let from = size * source(lengths, order, index);
         let expected: Vec<u8> = (from..from + size).map(byte).collect();
         assert_eq!(element, expected, "{lengths:?} {order:?} {dtype}, element {index}");

@@ -13,6 +13,12 @@ pub struct Flowgraph {
     /// Nothing in the first second.
     #[serde(default)]
     pub limited_by: Option<Limit>,
+    /// Nothing before the first frame.
+    #[serde(default)]
+    pub lag_seconds: Option<f64>,
+    /// Name of the block that lags most.
+    #[serde(default)]
+    pub lag_block: Option<String>,
     pub graph: Graph,
 }
 
@@ -47,6 +53,9 @@ pub struct Block {
     pub device: String,
     pub state: String,
     pub totals: Totals,
+    /// Nothing before the first frame.
+    #[serde(default)]
+    pub lag_seconds: Option<f64>,
     /// Nothing in the first second.
     pub rates: Option<Rates>,
 }
@@ -142,6 +151,10 @@ impl Event {
             "not_started",
             "shadow_differs",
             "data_lost",
+            "stalled",
+            "fell_behind",
+            "resynchronised",
+            "time_jumped",
         ];
         bad.contains(&self.kind.as_str())
     }

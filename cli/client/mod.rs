@@ -12,7 +12,7 @@ mod problem;
 pub mod stream;
 
 use crate::failure::Failure;
-use crate::serve::USUAL_ADDRESS;
+use crate::serve::{USUAL_ADDRESS, with_host};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -66,14 +66,18 @@ pub struct Client {
 impl Connection {
     /// A client; nothing is asked yet.
     pub fn client(&self) -> Result<Client, Failure> {
-        let url = self.connect.trim_end_matches('/');
+        let url = match self.connect.trim_end_matches('/') {
+            url if url.contains("://") => url.to_owned(),
+            place => format!("http://{}", with_host(place)),
+        };
         let is_url = |uri: Uri| {
             let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
-            is_known && uri.host().is_some() && matches!(uri.path(), "" | "/")
+            let has_place = uri.authority().is_some_and(|place| !place.as_str().ends_with(':'));
+            is_known && has_place && matches!(uri.path(), "" | "/")
         };
         if !url.parse().is_ok_and(is_url) {
             let what = format!("`--connect {}` is no place of a flowgraph", self.connect);
-            let help = "give it like http://127.0.0.1:8080 or https://host:8080";
+            let help = "give it like localhost:8080 or https://host:8080";
             return Err(Failure::failed(with_help(&what, [help])));
         }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
@@ -96,7 +100,7 @@ impl Connection {
             .timeout_recv_response(Some(ANSWER))
             .tls_config(tls)
             .build();
-        Ok(Client { agent: config.into(), url: url.to_owned(), token })
+        Ok(Client { agent: config.into(), url, token })
     }
 }
 
@@ -266,10 +270,11 @@ mod tests {
 
     #[test]
     fn places_of_flowgraphs_are_urls_without_a_path() {
-        for good in ["http://127.0.0.1:8080", "https://host", "http://[::1]:80/"] {
+        for good in ["http://127.0.0.1:8080", "https://host", "http://[::1]:80/", "host:80", "8080"]
+        {
             assert!(client(good).is_ok(), "{good}");
         }
-        for bad in ["", "host:8080", "ftp://host", "http://", "http://host/api", "http://a b"] {
+        for bad in ["", ":", "ftp://host", "http://", "http://host/api", "http://a b"] {
             assert!(client(bad).is_err(), "{bad}");
         }
     }

@@ -106,7 +106,8 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let hash = &plan.config_hash[..plan.config_hash.len().min(12)];
     let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
     format!(
-        "{} {}\n\n{}{}\n{}\n{}\nmemory at most {}, {} operations/s at full rate\n",
+        "{} {}\n\n{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
+         of the memory, {} is the program itself; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
@@ -115,6 +116,8 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
         pools_table(plan, memory, coloured),
         memory_by_device(memory, terminal),
         units::count(operations),
+        units::bytes(memory.process_bytes as f64),
+        units::bytes(plan.swap_bytes(memory) as f64),
     )
 }
 
@@ -190,10 +193,16 @@ fn pools_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool)
     table.finish()
 }
 
+/// All that the process takes on `device`.
+fn bytes_on(memory: &Memory, device: DeviceName) -> usize {
+    if device == DeviceName::Cpu { memory.host_bytes() } else { memory.bytes_on(device) }
+}
+
 /// `1.2 GB`, or `1.2 GB, 3 GB on cuda:0`.
 fn memory_by_device(memory: &Memory, terminal: &Terminal) -> String {
     let one = |device: DeviceName| {
-        let bytes = terminal.paint(Paint::Bold, &units::bytes(memory.bytes_on(device) as f64));
+        let bytes = units::bytes(bytes_on(memory, device) as f64);
+        let bytes = terminal.paint(Paint::Bold, &bytes);
         if device == DeviceName::Cpu { bytes } else { format!("{bytes} on {device}") }
     };
     memory.devices().into_iter().map(one).collect::<Vec<_>>().join(", ")
@@ -250,7 +259,7 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
     let by_device: serde_json::Map<String, Value> = memory
         .devices()
         .into_iter()
-        .map(|device| (device.to_string(), memory.bytes_on(device).into()))
+        .map(|device| (device.to_string(), bytes_on(memory, device).into()))
         .collect();
     json!({
         "flowgraph": plan.name,
@@ -258,6 +267,8 @@ fn as_json(plan: &fxgraph::flowgraph::Plan, memory: &Memory) -> Value {
         "doc": plan.doc,
         "parameters": parameters,
         "memory_bytes": by_device,
+        "process_bytes": memory.process_bytes,
+        "swap_bytes": plan.swap_bytes(memory),
         "blocks": blocks,
         "edges": edges,
     })

@@ -23,11 +23,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs a flowgraph until its sources end, the time is over, or SIGINT or SIGTERM comes
+/// Runs a flowgraph until its sources end, `--duration` expires, or SIGINT, SIGTERM or SIGHUP comes
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first SIGINT or SIGTERM lets what is queued flow to its end; a second \
-                  one stops at once, with exit status 130."
+    after_help = "The first SIGINT, SIGTERM or SIGHUP lets what is queued flow to its end; a \
+                  second one, or any before the flowgraph has started, stops at once, with exit \
+                  status 130."
 )]
 pub struct Run {
     #[command(flatten)]
@@ -66,9 +67,10 @@ impl Run {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let mut plan = flowgraph::plan(&self.target, Severity::Error, terminal)?;
         plan.kernel_folder.clone_from(&self.kernels);
-        if let Some(path) = &self.tuning {
-            plan.tuning = tuning::read(path)?;
-        }
+        plan.tuning = match &self.tuning {
+            Some(path) => tuning::read(path)?,
+            None => tuning::usual(terminal),
+        };
         let server = self.serve.bind(terminal)?;
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
@@ -77,15 +79,22 @@ impl Run {
             line.0.enable_steady_tick(TICK);
         }
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
-        let mut runs = Runs::new(plan, self.serve.hold)?;
+        let mut runs = Runs::new(plan, self.serve.hold, &signals)?;
         let control = runs.control().clone();
         self.serve.allow_recordings(&control)?;
-        let _serving = server.map(|server| {
-            terminal.note(&format!("serving {}", server.url()));
-            server.serve(control.clone())
-        });
+        let _serving = match server {
+            None => None,
+            Some(server) => {
+                let url = server.url();
+                let serving = server
+                    .serve(control.clone())
+                    .map_err(|error| Failure::because("nothing was started", &error))?;
+                terminal.note(&format!("serving {url}"));
+                Some(serving)
+            }
+        };
         let (mut last, mut told) = (None, 0);
-        while let Some(running) = runs.next(&signals, terminal)? {
+        while let Some(running) = runs.next(terminal)? {
             shadows::start(&control, terminal);
             watch(&control, &mut told, self.duration, &signals, progress.as_ref(), terminal);
             let report = running.wait();
@@ -96,7 +105,7 @@ impl Run {
                 starting: runs.starting(),
                 shadows: control.shadows(),
             });
-            runs.ended(&signals, terminal)?;
+            runs.ended(terminal)?;
         }
         drop(progress);
         let Some(Ran { report, plan, starting, shadows: shadowed }) = last else {
@@ -152,10 +161,18 @@ fn watch(
         for event in control.events_since(*told) {
             *told = event.sequence;
             // Faults that the run does not survive are told with the results.
-            if let (EventKind::Skipped | EventKind::Restarted, Some(block)) =
-                (event.kind, event.block)
-            {
-                terminal.note(&format!("`{block}` {}; {}", event.text, event.kind.name()));
+            match (event.kind, event.block) {
+                (EventKind::Skipped | EventKind::Restarted, Some(block)) => {
+                    terminal.note(&format!("`{block}` {}; {}", event.text, event.kind.name()));
+                }
+                (EventKind::Warning, Some(block)) => {
+                    terminal.warning(&format!("`{block}`: {}", event.text));
+                }
+                (
+                    EventKind::Resynchronised | EventKind::TimeJumped | EventKind::SenderStopped,
+                    Some(block),
+                ) => terminal.note(&format!("`{block}`: {}", event.text)),
+                _ => {}
             }
         }
     };
@@ -165,7 +182,7 @@ fn watch(
         if signals > stopped {
             stopped = signals;
             if signals == 1 {
-                terminal.note("stopping; once more stops at once");
+                terminal.note("stopping (press Ctrl-C again to abort)");
                 control.request_stop();
             } else {
                 control.abort();
@@ -233,8 +250,9 @@ struct Row<'a> {
 
 fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
     let elapsed = report.elapsed.as_secs_f64().max(1e-9);
+    let by_name = plan.by_name();
     let row = |stats: &'a BlockStats| {
-        let planned = plan.block(&stats.name).map(|index| &plan.blocks[index]);
+        let planned = by_name.get(&*stats.name).map(|index| &plan.blocks[*index]);
         let ports = planned.map(|planned| &planned.ports);
         // A source is measured by what it makes, the others by what they take.
         let (frames, ports) = match ports {

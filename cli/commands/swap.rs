@@ -10,11 +10,12 @@ use crate::units;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
-/// Exchanges a block of a running flowgraph for another form of itself, without losing a frame
+/// Replaces a block of a running flowgraph (parameters, implementation or kind)
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples: fxgraph swap x --implementation tensor_core --dry-run\n          \
-                  fxgraph swap 'f[0].pfb' taps=8"
+                  fxgraph swap 'f[0].pfb' taps=8\n          \
+                  fxgraph swap sink kind=file_sink path=out/x.npy"
 )]
 pub struct Swap {
     #[command(flatten)]
@@ -36,13 +37,17 @@ pub struct Swap {
     connection: Connection,
 }
 
+/// Keys of a block's entry beside `parameters` that may change; no kind has a parameter of such a name.
+const OWN_KEYS: [&str; 4] = ["kind", "implementation", "device", "on_fault"];
+
 /// A block, and what of it changes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Form {
     /// The block
     pub block: String,
 
-    /// Parameters that change, in YAML; nothing behind the sign takes one back to its default
+    /// Parameters that change, in YAML; an empty value (`taps=`) restores the default. The names
+    /// kind, implementation, device and on_fault are keys of the block itself
     #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 
@@ -61,8 +66,8 @@ pub struct Form {
 
 impl Form {
     /// The keys of the block's entry that change.
-    fn entry(&self) -> Value {
-        let mut entry = Map::new();
+    fn entry(&self) -> Result<Value, Failure> {
+        let (mut entry, mut parameters) = (Map::new(), Map::new());
         let words = [
             ("kind", &self.kind),
             ("implementation", &self.implementation),
@@ -73,11 +78,17 @@ impl Form {
                 entry.insert(key.to_owned(), json!(word));
             }
         }
-        if !self.parameters.is_empty() {
-            let named = self.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
-            entry.insert("parameters".to_owned(), Value::Object(named.collect()));
+        for Assignment { name, value } in &self.parameters {
+            let is_own = OWN_KEYS.contains(&name.as_str());
+            let values = if is_own { &mut entry } else { &mut parameters };
+            if values.insert(name.clone(), value.clone()).is_some() {
+                return Err(Failure::failed(format!("`{name}` is given twice")));
+            }
         }
-        entry.into()
+        if !parameters.is_empty() {
+            entry.insert("parameters".to_owned(), parameters.into());
+        }
+        Ok(entry.into())
     }
 }
 
@@ -90,7 +101,7 @@ impl Swap {
             self.dry_run,
             self.may_hold_up
         );
-        let answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()))?;
+        let answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()?))?;
         if self.json {
             return terminal.json(&answer);
         }

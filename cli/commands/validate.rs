@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Checks flowgraphs without running them: names, types, shapes, rates, memory
 #[derive(Debug, clap::Args)]
 pub struct Validate {
-    /// Flowgraph files
+    /// Flowgraph files; `-` reads standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
 

@@ -2,12 +2,15 @@
 #![no_main]
 
 use fxgraph::frame::{HostAllocator, Pool};
-use fxgraph::{Counters, FrameMut};
+use fxgraph::{Env, FrameMut};
 use fxgraph_blocks::spead::packet::Packet;
 use fxgraph_blocks::spead_source::layout::{Layout, Stream};
-use fxgraph_blocks::spead_source::window::{Frames, Window};
+use fxgraph_blocks::spead_source::window::{Frames, Options, Window};
 use libfuzzer_sys::fuzz_target;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
+
+const FROM: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7148);
 
 struct Desk(Arc<Pool>);
 
@@ -32,13 +35,13 @@ fuzz_target!(|bytes: &[u8]| {
     let layout = Layout { stream, heap_bytes: 32, samples_per_heap: 16, heaps_per_frame: 2 };
     let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
     let mut desk = Desk(pool);
-    let mut window = Window::new(layout, 2, 1e6, &Counters::default());
+    let mut window = Window::new(layout, Options::new(2, 1e6), &Env::detached("fuzz"));
     // Length in two bytes, datagram, length, datagram, ...
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_le_bytes(*length));
         let (datagram, after) = after.split_at(length.min(after.len()));
-        window.datagram(datagram, &mut desk);
+        window.datagram(datagram, FROM, &mut desk);
         rest = after;
     }
     window.flush(&mut desk);

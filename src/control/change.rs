@@ -1,9 +1,9 @@
 //! Changes of a running flowgraph: what they do and how they are made, said before they are.
 
-use super::Control;
+use super::{Control, Current};
 use crate::device::DeviceName;
-use crate::flowgraph::{Changed, Plan, PlannedBlock, Refused, beside_frames};
-use crate::kind::PortPool;
+use crate::flowgraph::{Changed, Plan, PlannedBlock, Refused};
+use crate::runtime::Handle;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Change {
     pub memory: BTreeMap<DeviceName, usize>,
     /// The flowgraph for which this was found.
     pub(super) before: Arc<Plan>,
+    /// Its run.
+    pub(super) run: Handle,
     /// The flowgraph with the change.
     pub(super) after: Plan,
     /// Index of the block in both.
@@ -78,7 +80,18 @@ impl Way {
 impl Control {
     /// Checks a change of `block`, see [`Plan::change`]; nothing is changed yet.
     pub fn change(&self, block: &str, text: &str) -> Result<Change, Refused> {
-        let before = self.plan();
+        let Current { plan, run, .. } = self.0.current();
+        self.change_of(plan, run, block, text)
+    }
+
+    /// [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
+    pub(super) fn change_of(
+        &self,
+        before: Arc<Plan>,
+        run: Handle,
+        block: &str,
+        text: &str,
+    ) -> Result<Change, Refused> {
         let Changed { sources, result } = before.change(block, text, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
         // It was found when the change was checked.
@@ -86,8 +99,12 @@ impl Control {
         let (old, new) = (&before.blocks[index], &after.blocks[index]);
         let differences = differences(old, new);
         let way = way(old, new, differences.is_empty());
-        let memory = if way == Way::Seamless { memory(&after, index) } else { BTreeMap::new() };
-        Ok(Change { block: block.to_owned(), differences, way, memory, before, after, index })
+        let memory = match way {
+            Way::Seamless => after.swap_memory(index, &after.memory()),
+            _ => BTreeMap::new(),
+        };
+        let block = block.to_owned();
+        Ok(Change { block, differences, way, memory, before, run, after, index })
     }
 }
 
@@ -147,36 +164,4 @@ fn way(old: &PlannedBlock, new: &PlannedBlock, is_same: bool) -> Way {
     } else {
         Way::Seamless
     }
-}
-
-/// Bytes by device that a newcomer takes: its own, its pools, and what its tees hold.
-fn memory(plan: &Plan, index: usize) -> BTreeMap<DeviceName, usize> {
-    let mut all: BTreeMap<DeviceName, usize> = BTreeMap::new();
-    let mut add = |device, bytes: usize| {
-        let sum = all.entry(device).or_default();
-        *sum = sum.saturating_add(bytes);
-    };
-    let block = &plan.blocks[index];
-    if let Some(own) = plan.memory().blocks.get(index) {
-        add(own.device, own.bytes());
-    }
-    for (port, kind) in block.ports.outputs.iter().enumerate() {
-        if plan.pool_of(index, port) == PortPool::Own {
-            add(block.output_device(), beside_frames(kind.frame_bytes()) * kind.frame_bytes());
-        }
-    }
-    for (input, source) in block.inputs.iter().enumerate() {
-        let (origin, port) = plan.origin(*source);
-        let source = &plan.blocks[origin];
-        let bytes = source.ports.outputs[port].frame_bytes();
-        add(source.output_device(), lent_frames(block, input).saturating_mul(bytes));
-    }
-    all
-}
-
-/// Frames that a block beside another keeps of input `input`: in its tee, at work, looked at, and
-/// what it holds.
-pub(super) fn lent_frames(block: &PlannedBlock, input: usize) -> usize {
-    let holds = block.resources.holds.get(input).copied().unwrap_or(0);
-    beside_frames(block.ports.inputs[input].frame_bytes()) + holds + 2
 }

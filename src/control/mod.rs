@@ -21,6 +21,7 @@ mod retune;
 mod shadow;
 mod swap;
 mod tap;
+mod turns;
 mod update;
 
 pub use crate::flowgraph::Refused;
@@ -31,11 +32,13 @@ pub use retune::{RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
 pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
-pub use update::{BlockUpdate, Step, Update, UpdateError, Updated};
+pub use update::{BlockUpdate, Interim, Step, Update, UpdateError, Updated};
 
+use crate::access::ClientFiles;
 use crate::flowgraph::Plan;
 use crate::kind::Registry;
 use crate::runtime::{BlockStats, Event, EventKind, Failure, Handle, RunState};
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -45,16 +48,11 @@ use std::time::Duration;
 pub struct Control(Arc<Inner>);
 
 struct Inner {
-    /// What runs now.
-    plan: RwLock<Arc<Plan>>,
+    current: RwLock<Current>,
     registry: Registry,
-    /// Its run now; another one after a new start.
-    run: RwLock<Handle>,
     requests: lifecycle::Requests,
-    /// Held while a change is made.
-    changing: Mutex<()>,
-    /// See [`Control::steady_state_timestamp`].
-    steady_state: AtomicU64,
+    /// Whose turn it is to change something.
+    turns: turns::Turns,
     shadows: Mutex<Vec<shadow::Shadowed>>,
     /// Where recordings go, if any may be made.
     recordings: OnceLock<record::Place>,
@@ -62,9 +60,34 @@ struct Inner {
     recorders_made: AtomicU64,
 }
 
+/// What runs now: a plan and the run of it, and another plan with another run after a new start.
+#[derive(Clone)]
+struct Current {
+    plan: Arc<Plan>,
+    run: Handle,
+    /// See [`Control::steady_state_timestamp`].
+    steady_state: u64,
+}
+
 impl Inner {
+    fn current(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn run(&self) -> Handle {
-        self.run.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current().run
+    }
+
+    /// The flowgraph is as in `after` now, if it still was as in `before`: a change that outlives its run
+    /// has no say in the next one. What blocks make from `steady_state` on reflects it.
+    fn commit(&self, before: &Arc<Plan>, after: Arc<Plan>, steady_state: u64) -> bool {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let is_current = Arc::ptr_eq(&current.plan, before);
+        if is_current {
+            current.plan = after;
+            current.steady_state = current.steady_state.max(steady_state);
+        }
+        is_current
     }
 }
 
@@ -79,12 +102,10 @@ impl Control {
         run.watch_events(plan.recorders.watcher());
         run.watch_losses();
         Self(Arc::new(Inner {
-            plan: RwLock::new(Arc::new(plan)),
+            current: RwLock::new(Current { plan: Arc::new(plan), run, steady_state: 0 }),
             registry,
-            run: RwLock::new(run),
             requests: lifecycle::Requests::default(),
-            changing: Mutex::default(),
-            steady_state: AtomicU64::new(0),
+            turns: turns::Turns::default(),
             shadows: Mutex::default(),
             recordings: OnceLock::new(),
             recorders_made: AtomicU64::new(0),
@@ -95,7 +116,15 @@ impl Control {
     /// edges, its configuration. [`Drawing::of`](crate::flowgraph::draw::Drawing::of) it is a picture.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.0.plan.read().unwrap_or_else(PoisonError::into_inner))
+        self.0.current().plan
+    }
+
+    /// Limits which files changes from now on may name: those that the flowgraph names now, and others below the
+    /// directories in `allowed`. Before clients whom the operator does not trust with all files.
+    pub fn limit_files(&self, allowed: ClientFiles) -> io::Result<()> {
+        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.plan = Arc::new(current.plan.limited(allowed, &self.0.registry)?);
+        Ok(())
     }
 
     /// The kinds that blocks of this flowgraph may be of.
@@ -127,6 +156,12 @@ impl Control {
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         self.0.run().failures()
+    }
+
+    /// Number of faults of all blocks so far, also those that the run survived.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.0.run().faults()
     }
 
     /// Time since frames began to move, up to the end.

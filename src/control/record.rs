@@ -9,6 +9,7 @@ use crate::memory;
 use crate::port::PortType;
 use crate::recording::{
     Budget, PLACEHOLDER, Recorder, RecorderOptions, RecorderStatus, SideFile, try_folder,
+    used_bytes,
 };
 use crate::runtime::{EventKind, with_causes};
 use std::fs;
@@ -106,7 +107,7 @@ impl Control {
         let cannot = |error: io::Error| {
             BlockError::new(format!("cannot read {}", folder.display())).because(error)
         };
-        let used = folder_bytes(folder).map_err(cannot)?;
+        let used = used_bytes(folder, "").map_err(cannot)?;
         let budget = Arc::new(Budget::new(folder, most_bytes, used, left_free_bytes));
         // A second call changes nothing.
         let (folder, beginning) = (folder.to_owned(), Mutex::default());
@@ -320,17 +321,6 @@ fn is_file_name(path: &str) -> bool {
     let plain = path.replace(PLACEHOLDER, "0");
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     plain.chars().all(is_plain) && !plain.starts_with('.') && path.len() <= MOST_LETTERS
-}
-
-/// Bytes of the files in `folder` and the folders in it.
-fn folder_bytes(folder: &Path) -> io::Result<u64> {
-    let mut bytes = 0u64;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let is = entry.metadata()?;
-        bytes += if is.is_dir() { folder_bytes(&entry.path())? } else { is.len() };
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

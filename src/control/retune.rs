@@ -1,14 +1,14 @@
 //! Parameters of running blocks, changed as one transaction that takes effect at one timestamp.
 
-use super::Control;
+use super::turns::Turn;
+use super::{Control, Current};
 use crate::block::BlockError;
 use crate::diagnostic::{Diagnostic, codes};
 use crate::flowgraph::{Plan, PlannedBlock, Refused, Sources};
 use crate::port::Clock;
 use crate::retune::{LiveValue, MAX_TIMESTAMP, Undecided, When};
-use crate::runtime::{EventKind, Unanswered, with_causes};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use crate::runtime::{EventKind, Handle, Unanswered, with_causes};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What came of a change of parameters.
@@ -43,12 +43,12 @@ pub enum RetuneError {
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
     /// Another change was being made for all of the time limit.
-    #[error("another change is being made")]
+    #[error("other changes are being made, and this one had no turn in time")]
     Busy,
+    /// The flowgraph was restarted meanwhile.
+    #[error("the flowgraph was restarted meanwhile")]
+    Outdated,
 }
-
-/// How often it is looked whether another change is done.
-const TICK: Duration = Duration::from_millis(1);
 
 impl Control {
     /// Changes live parameters of running blocks, all of them or none: `request` is a mapping (YAML or
@@ -80,10 +80,47 @@ impl Control {
         at: Option<u64>,
         deadline: Instant,
     ) -> Result<Retuned, RetuneError> {
-        let plan = self.settled_plan();
+        let current = self.0.current();
+        let run = &current.run;
         let moment = Undecided::new();
-        let retuned =
-            plan.retune(&self.0.registry, request, moment.when()).map_err(RetuneError::Refused)?;
+        let offered =
+            self.offer_all(&current.settled(), run, request, (moment.when(), at), deadline)?;
+        let effective_timestamp = moment.decide(at.unwrap_or_default());
+        let Offered { plan: retuned, names } = offered;
+        let config_id = retuned.config_id();
+        if !self.0.commit(&current.plan, Arc::new(retuned), effective_timestamp) {
+            return Err(RetuneError::Outdated);
+        }
+        let is_late = at.is_some_and(|at| at < effective_timestamp);
+        let late = if is_late { ", later than asked for" } else { "" };
+        let from = match effective_timestamp {
+            // No block has begun with any sample.
+            0 => "from the first sample on".to_owned(),
+            at => format!("from timestamp {at} on"),
+        };
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let text = format!("{} {from}{late}", quoted.join(", "));
+        let only = if let [block] = names.as_slice() { Some(block.as_str()) } else { None };
+        run.tell(EventKind::Retuned, only, text);
+        Ok(Retuned {
+            effective_timestamp,
+            is_late,
+            steady_state_timestamp: current.steady_state.max(effective_timestamp),
+            config_id,
+        })
+    }
+
+    /// Offers the blocks of `plan` what `request` has for them, to hold from a moment on, and has frames carry the
+    /// configuration of that.
+    pub(super) fn offer_all(
+        &self,
+        plan: &Plan,
+        run: &Handle,
+        request: &str,
+        (when, at): (&When, Option<u64>),
+        deadline: Instant,
+    ) -> Result<Offered, RetuneError> {
+        let retuned = plan.retune(&self.0.registry, request, when).map_err(RetuneError::Refused)?;
         let named: Vec<&PlannedBlock> = retuned
             .blocks
             .iter()
@@ -93,109 +130,83 @@ impl Control {
             let refused = Refused { sources: Sources::default(), problems: vec![problem] };
             return Err(RetuneError::Refused(refused));
         }
-        let config_id = retuned.plan.config_id();
-        // Blocks that do not change make frames of another flowgraph too.
-        let is_named = |block: &&PlannedBlock| named.iter().any(|other| other.name == block.name);
-        for block in plan.blocks.iter().filter(|block| !is_named(block)) {
-            let config = moment.when().config(config_id);
-            self.0.run().tell_block(&block.name, move |hosted| hosted.expect(&config));
-        }
+        // Before the offers: frames with new values carry it. Blocks that do not change make frames of
+        // another flowgraph too.
+        run.say_config(when.config(retuned.plan.config_id()));
         // First, so that one that is built anew before the decision knows of the offer too.
-        self.rebuild_as(&retuned.plan, &named);
-        if let Err(error) = self.offer(retuned.blocks, moment.when(), config_id, deadline) {
-            self.rebuild_as(&plan, &named);
+        rebuild_as(run, &retuned.plan, &named);
+        if let Err(error) = offer(run, retuned.blocks, when, deadline) {
+            rebuild_as(run, plan, &named);
             return Err(error);
         }
-        let effective_timestamp = moment.decide(at.unwrap_or_default());
-        *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(retuned.plan);
-        let before = self.0.steady_state.fetch_max(effective_timestamp, Ordering::AcqRel);
-        let is_late = at.is_some_and(|at| at < effective_timestamp);
-        let late = if is_late { ", later than asked for" } else { "" };
-        let names: Vec<String> = named.iter().map(|block| format!("`{}`", block.name)).collect();
-        let from = match effective_timestamp {
-            // No block has begun with any sample.
-            0 => "from the first sample on".to_owned(),
-            at => format!("from timestamp {at} on"),
-        };
-        let text = format!("{} {from}{late}", names.join(", "));
-        let only = if let [block] = named.as_slice() { Some(&*block.name) } else { None };
-        self.0.run().tell(EventKind::Retuned, only, text);
-        Ok(Retuned {
-            effective_timestamp,
-            is_late,
-            steady_state_timestamp: before.max(effective_timestamp),
-            config_id,
-        })
-    }
-
-    /// Offers blocks their new values.
-    fn offer(
-        &self,
-        blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
-        when: &When,
-        config_id: u64,
-        deadline: Instant,
-    ) -> Result<(), RetuneError> {
-        for (block, values) in blocks {
-            let (change, config) = (when.change(values), when.config(config_id));
-            let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.0.run().ask(&block, left, move |hosted| {
-                hosted.block.retune(change)?;
-                hosted.expect(&config);
-                Ok(())
-            })?;
-            answer.map_err(|source| RetuneError::Block { block, source })?;
-        }
-        Ok(())
-    }
-
-    /// Has those of `blocks` that are built anew be as they are in `plan`.
-    fn rebuild_as(&self, plan: &Plan, blocks: &[&PlannedBlock]) {
-        for block in blocks {
-            let Some(index) = plan.block(&block.name) else { continue };
-            self.0.run().set_rebuild(&block.name, |belongings| plan.rebuild(index, belongings));
-        }
+        let names = named.iter().map(|block| block.name.clone()).collect();
+        Ok(Offered { plan: retuned.plan, names })
     }
 
     /// The flowgraph that runs, as it is to be started anew: live values that have come hold from the
     /// start, those that wait for their timestamps still wait.
     #[must_use]
     pub fn settled_plan(&self) -> Arc<Plan> {
-        let plan = self.plan();
-        if plan.blocks.iter().all(|block| block.pending.is_empty()) {
-            return plan;
-        }
-        let mut settled = Plan::clone(&plan);
-        for stats in self.stats() {
-            let block = settled.blocks.iter_mut().find(|block| block.name == stats.name);
-            if let (Some(block), Some(newest)) = (block, stats.newest_timestamp) {
-                block.pending.settle(newest);
-            }
-        }
-        Arc::new(settled)
+        self.0.current().settled()
     }
 
     /// What blocks make from this timestamp on reflects every change that was made so far.
     #[must_use]
     pub fn steady_state_timestamp(&self) -> u64 {
-        self.0.steady_state.load(Ordering::Acquire)
+        self.0.current().steady_state
     }
 
     /// Keeps other changes off while one is made.
-    pub(super) fn begin_change(
-        &self,
-        deadline: Instant,
-    ) -> Result<MutexGuard<'_, ()>, RetuneError> {
-        loop {
-            match self.0.changing.try_lock() {
-                Ok(guard) => return Ok(guard),
-                Err(TryLockError::Poisoned(guard)) => return Ok(guard.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    std::thread::sleep(TICK);
-                }
-                Err(TryLockError::WouldBlock) => return Err(RetuneError::Busy),
+    pub(super) fn begin_change(&self, deadline: Instant) -> Result<Turn<'_>, RetuneError> {
+        self.0.turns.take(deadline).ok_or(RetuneError::Busy)
+    }
+}
+
+/// What blocks were offered.
+pub(super) struct Offered {
+    /// The flowgraph with it.
+    pub plan: Plan,
+    /// Names of the blocks.
+    names: Vec<String>,
+}
+
+impl Current {
+    pub(super) fn settled(&self) -> Arc<Plan> {
+        if self.plan.blocks.iter().all(|block| block.pending.is_empty()) {
+            return Arc::clone(&self.plan);
+        }
+        let mut settled = Plan::clone(&self.plan);
+        for stats in self.run.stats() {
+            let block = settled.blocks.iter_mut().find(|block| block.name == stats.name);
+            if let Some(block) = block {
+                block.pending.settle(stats.newest_timestamp.unwrap_or_default());
             }
         }
+        Arc::new(settled)
+    }
+}
+
+/// Offers blocks their new values.
+fn offer(
+    run: &Handle,
+    blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
+    when: &When,
+    deadline: Instant,
+) -> Result<(), RetuneError> {
+    for (block, values) in blocks {
+        let change = when.change(values);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = run.ask(&block, left, move |hosted| hosted.offer(change))?;
+        answer.map_err(|source| RetuneError::Block { block, source })?;
+    }
+    Ok(())
+}
+
+/// Has those of `blocks` that are built anew be as they are in `plan`.
+fn rebuild_as(run: &Handle, plan: &Plan, blocks: &[&PlannedBlock]) {
+    for block in blocks {
+        let Some(index) = plan.block(&block.name) else { continue };
+        run.set_rebuild(&block.name, |belongings| plan.rebuild(index, belongings));
     }
 }
 
@@ -207,14 +218,11 @@ fn beyond(at: Option<u64>) -> Option<Diagnostic> {
 }
 
 /// What is to be said if one timestamp means several times.
-fn clocks_differ(blocks: &[&PlannedBlock]) -> Option<Diagnostic> {
-    let clock = |block: &PlannedBlock| {
-        let port = block.ports.outputs.first().or(block.ports.inputs.first())?;
-        let Clock { adc_sample_rate_hz, sync_time_seconds, .. } = port.clock;
-        Some((adc_sample_rate_hz.to_bits(), sync_time_seconds.to_bits()))
-    };
+pub(super) fn clocks_differ(blocks: &[&PlannedBlock]) -> Option<Diagnostic> {
     let (first, others) = blocks.split_first()?;
-    let other = others.iter().find(|other| clock(other) != clock(first))?;
+    let clock = first.ports.clock()?;
+    let differs = |other: &Clock| !other.counts_alike(clock);
+    let other = others.iter().find(|other| other.ports.clock().is_some_and(differs))?;
     let message = format!("`{}` and `{}` have different clocks", first.name, other.name);
     let problem = Diagnostic::nowhere(codes::RATE, message);
     Some(problem.help("change them one after the other, each at a timestamp of its own clock"))

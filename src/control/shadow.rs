@@ -1,18 +1,20 @@
 //! A second form of a block on the same frames, to see what is different about its own.
 
-use super::change::{Change, lent_frames};
+use super::change::Change;
 use super::swap::{Lent, SwapError};
 use super::{Control, Way};
-use crate::flowgraph::beside_frames;
+use crate::flowgraph::{PlannedBlock, beside_frames};
 use crate::kind::Waker;
 use crate::runtime::shadow;
 use crate::runtime::{Compared, Unanswered};
 use serde_json::Value as Json;
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How long a block may take to come to the end of a frame.
 const FRAME: Duration = Duration::from_secs(5);
+/// How long a shadow waits for its turn.
+const TURN: Duration = Duration::from_secs(10);
 
 /// A block's shadow, and what was seen of it so far.
 #[derive(Clone, Debug)]
@@ -49,7 +51,12 @@ impl Control {
     /// its own where it is too slow, and its outputs go nowhere but into the comparison; with
     /// `ends_at_difference` only up to the first frame that differs, which is kept.
     pub fn shadow(&self, change: &Change, ends_at_difference: bool) -> Result<(), SwapError> {
-        let Ok(_changing) = self.0.changing.try_lock() else { return Err(SwapError::Busy) };
+        let Ok(_turn) = self.begin_change(Instant::now() + TURN) else {
+            return Err(SwapError::Busy);
+        };
+        if !Arc::ptr_eq(&self.plan(), &change.before) {
+            return Err(SwapError::Outdated);
+        }
         self.refuse_shadowed(&change.block)?;
         let block = &change.after.blocks[change.index];
         let refuse = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
@@ -61,7 +68,7 @@ impl Control {
         }
         self.check_memory(change)?;
         let index = change.index;
-        let lent = self.lend(change, lent_frames, |port| {
+        let lent = self.lend(change, PlannedBlock::lent_frames, |port| {
             // What waits to be compared, and what is.
             beside_frames(block.ports.outputs[port].frame_bytes()) + 2
         })?;
@@ -69,7 +76,7 @@ impl Control {
         let (origin, _) = change.after.origin((index, 0));
         let device = change.after.frames_device(origin);
         let device = device.map_err(|error| SwapError::NoShadow(error.to_string()))?;
-        let shadow = self.0.run().shadow(part, device.as_ref(), FRAME, ends_at_difference)?;
+        let shadow = change.run.shadow(part, device.as_ref(), FRAME, ends_at_difference)?;
         let report = ShadowReport {
             block: change.block.clone(),
             kind: block.kind,
@@ -81,7 +88,11 @@ impl Control {
             compared: Compared::default(),
         };
         let shadowed = Shadowed { report, shadow, _lent: lent };
-        self.locked_shadows().push(shadowed);
+        let mut shadows = self.locked_shadows();
+        if !Arc::ptr_eq(&self.plan(), &change.before) {
+            return Err(SwapError::Outdated);
+        }
+        shadows.push(shadowed);
         Ok(())
     }
 

@@ -1,14 +1,16 @@
 //! Changes made while frames flow.
 
-use super::Control;
-use super::change::{Change, Way, lent_frames};
+use super::change::{Change, Way};
+use super::{Control, UpdateError};
 use crate::device::DeviceName;
 use crate::flowgraph::{BuildError, PlannedBlock};
 use crate::frame::{OutOfMemory, Pool};
 use crate::memory;
-use crate::runtime::exchange::Terms;
+use crate::retune::{Undecided, When};
+use crate::runtime::exchange::{Exchange, Terms};
 use crate::runtime::{EventKind, NotExchanged, Unanswered};
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a block may take to come to the end of a frame.
@@ -21,7 +23,7 @@ const LATE_FRAMES: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
     /// Another change is being made.
-    #[error("another change is being made")]
+    #[error("other changes are being made, and this one had no turn in time")]
     Busy,
     /// The flowgraph is not the one for which the change was checked.
     #[error("the flowgraph has changed since: check the change again")]
@@ -63,7 +65,7 @@ impl From<Unanswered> for SwapError {
 }
 
 impl Control {
-    /// Makes a change: see [`Way`]. Waits for it up to `limit` ([`Change::usual_limit`]) and a
+    /// Makes a change: see [`Way`]. Waits for its turn and for the change up to `limit` ([`Change::usual_limit`]) and a
     /// little. With `may_hold_up` the flowgraph waits for a new block that takes frames more slowly than they
     /// come while it catches up: right for files, wrong for a telescope.
     pub fn swap(
@@ -72,8 +74,10 @@ impl Control {
         limit: Duration,
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
-        let Ok(_changing) = self.0.changing.try_lock() else { return Err(SwapError::Busy) };
-        self.swap_alone(change, limit, may_hold_up)
+        let deadline = Instant::now() + limit;
+        let Ok(_turn) = self.begin_change(deadline) else { return Err(SwapError::Busy) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.swap_alone(change, left, may_hold_up)
     }
 
     /// [`swap`](Self::swap) while no other change is made.
@@ -96,13 +100,16 @@ impl Control {
         match &made {
             Ok(()) => {
                 let after = Arc::new(change.after.clone());
-                *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = after;
+                if !self.0.commit(&change.before, after, 0) {
+                    // The run that it was made in is over.
+                    return Err(SwapError::Outdated);
+                }
             }
             // That was told when it happened.
             Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
             Err(error) => {
                 let text = crate::runtime::with_causes(error);
-                self.0.run().tell(EventKind::NotSwapped, Some(&change.block), text);
+                change.run.tell(EventKind::NotSwapped, Some(&change.block), text);
             }
         }
         made
@@ -116,50 +123,127 @@ impl Control {
     ) -> Result<(), SwapError> {
         let deadline = Instant::now() + limit;
         self.check_memory(change)?;
-        let wake = self.0.run().waker(&change.block).unwrap_or_default();
-        let lent = self.lend(change, lent_frames, |_| 0)?;
-        let terms = Terms {
-            config_id: change.after.config_id(),
-            limit,
-            late: LATE.max(change.frame_period() * LATE_FRAMES),
-            may_hold_up,
+        let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
+        let try_once = || -> Result<(), SwapError> {
+            let moment = Undecided::new();
+            let sent = change.send(moment.when(), deadline, may_hold_up)?;
+            sent.exchange.wait_ready(deadline)?;
+            moment.decide(0);
+            sent.exchange.finish(deadline)?;
+            sent.settle();
+            Ok(())
         };
+        let mut was_slow = false;
         loop {
-            let newcomer = change.after.newcomer(change.index, wake.clone())?;
-            let kept: Vec<(Arc<Pool>, usize)> = newcomer
-                .outputs
-                .iter()
-                .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
-                .collect();
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.0.run().exchange(newcomer, Terms { limit: left, ..terms }) {
+            let is_over = || Instant::now() >= deadline;
+            match try_once() {
                 Ok(()) => {
-                    kept.iter().for_each(|(pool, depth)| pool.shrink(*depth));
                     lent.stay();
                     return Ok(());
                 }
                 // A moment's delay is no reason to give up.
-                Err(NotExchanged::TooSlow) if Instant::now() < deadline => {}
-                Err(error) => return Err(error.into()),
+                Err(SwapError::NotExchanged(NotExchanged::TooSlow)) if !is_over() => {
+                    was_slow = true;
+                }
+                // The last try had no time.
+                Err(_) if was_slow && is_over() => return Err(NotExchanged::TooSlow.into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes all of `changes`, which are seamless, at one timestamp. `meanwhile` is called when all new blocks have
+    /// caught up, with what those share that change then, and may refuse: until it returns nothing has changed.
+    pub(super) fn exchange_together<'a>(
+        &self,
+        changes: &[&'a Change],
+        moment: Undecided,
+        deadline: Instant,
+        may_hold_up: bool,
+        meanwhile: impl FnOnce(&When) -> Result<(), UpdateError>,
+    ) -> Result<u64, NotTogether<'a>> {
+        let before = |block: &str, source: SwapError| {
+            NotTogether::Before(UpdateError::Swap {
+                block: block.to_owned(),
+                source,
+                interim: None,
+            })
+        };
+        let mut needed = BTreeMap::new();
+        for (device, bytes) in changes.iter().flat_map(|change| &change.memory) {
+            let sum: &mut usize = needed.entry(*device).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        if let (Some(first), Err(error)) = (changes.first(), check_memory(&needed)) {
+            return Err(before(&first.block, error));
+        }
+        let mut sent = Vec::new();
+        for &change in changes {
+            let send = || {
+                self.refuse_shadowed(&change.block)?;
+                let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
+                Ok((change.send(moment.when(), deadline, may_hold_up)?, lent))
+            };
+            let (one, lent) = send().map_err(|error| before(&change.block, error))?;
+            sent.push((change, one, lent));
+        }
+        for (change, one, _) in &mut sent {
+            loop {
+                match one.exchange.wait_ready(deadline) {
+                    Ok(()) => break,
+                    // A moment's delay is no reason to give up.
+                    Err(NotExchanged::TooSlow) if Instant::now() < deadline => {
+                        let again = change.send(moment.when(), deadline, may_hold_up);
+                        *one = again.map_err(|error| before(&change.block, error))?;
+                    }
+                    Err(error) => return Err(before(&change.block, error.into())),
+                }
+            }
+        }
+        meanwhile(moment.when()).map_err(NotTogether::Before)?;
+        let at = moment.decide(0);
+        // Now that it has begun, it gets time to come to its end.
+        let deadline = deadline.max(Instant::now() + FRAME);
+        let mut in_place = Vec::new();
+        let mut failed = None;
+        for (change, one, lent) in sent {
+            match one.exchange.finish(deadline) {
+                Ok(()) => in_place.push((change, one, lent)),
+                Err(error) => {
+                    failed.get_or_insert((change.block.clone(), error));
+                }
+            }
+        }
+        let in_place = in_place.into_iter().map(|(change, one, lent)| {
+            one.settle();
+            lent.stay();
+            change
+        });
+        let in_place: Vec<&Change> = in_place.collect();
+        match failed {
+            None => Ok(at),
+            Some((block, error)) => {
+                let source = error.into();
+                Err(NotTogether::After(Box::new(After { at, block, source, in_place })))
             }
         }
     }
 
     /// Whether there is room for a second block.
     pub(super) fn check_memory(&self, change: &Change) -> Result<(), SwapError> {
-        for (&device, &needed) in &change.memory {
-            if let Some(available) = memory::available_on(device).filter(|bytes| *bytes < needed) {
-                return Err(SwapError::Memory { device, needed, available });
-            }
-        }
-        Ok(())
+        check_memory(&change.memory)
     }
 
-    fn replace(&self, change: &Change, ends_first: bool, limit: Duration) -> Result<(), SwapError> {
-        let wake = self.0.run().waker(&change.block).unwrap_or_default();
+    pub(super) fn replace(
+        &self,
+        change: &Change,
+        ends_first: bool,
+        limit: Duration,
+    ) -> Result<(), SwapError> {
+        let wake = change.run.waker(&change.block).unwrap_or_default();
         let lent = self.lend(change, |_, _| 0, |_| 0)?;
         let part = change.after.newcomer(change.index, wake)?;
-        self.0.run().replace(part, ends_first, limit)?;
+        change.run.replace(part, ends_first, limit)?;
         lent.stay();
         Ok(())
     }
@@ -177,7 +261,7 @@ impl Control {
         let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
         let pool = |block: usize, port: usize| {
             let name = &before.blocks[block].name;
-            self.0.run().ask(name, FRAME, move |hosted| hosted.outputs[port].writer.pool())
+            change.run.ask(name, FRAME, move |hosted| hosted.outputs[port].writer.pool())
         };
         let block = &after.blocks[change.index];
         for (input, source) in block.inputs.iter().enumerate() {
@@ -212,6 +296,67 @@ impl Control {
             }
         }
         Ok(lent)
+    }
+}
+
+fn check_memory(needed: &BTreeMap<DeviceName, usize>) -> Result<(), SwapError> {
+    for (&device, &needed) in needed {
+        if let Some(available) = memory::available_on(device).filter(|bytes| *bytes < needed) {
+            return Err(SwapError::Memory { device, needed, available });
+        }
+    }
+    Ok(())
+}
+
+/// Why several changes were not made at one timestamp.
+pub(super) enum NotTogether<'a> {
+    /// None of them was made.
+    Before(UpdateError),
+    /// From a timestamp on some of them were.
+    After(Box<After<'a>>),
+}
+
+/// What was made of several changes at a timestamp when one of them failed there.
+pub(super) struct After<'a> {
+    pub at: u64,
+    /// The first block that was not swapped, and why.
+    pub block: String,
+    pub source: SwapError,
+    /// Those that are in place.
+    pub in_place: Vec<&'a Change>,
+}
+
+/// A new block that catches up.
+struct Sent {
+    exchange: Exchange,
+    /// The frames that it keeps until it is in place.
+    kept: Vec<(Arc<Pool>, usize)>,
+}
+
+impl Sent {
+    /// It is in place, and keeps none any more.
+    fn settle(&self) {
+        self.kept.iter().for_each(|(pool, depth)| pool.shrink(*depth));
+    }
+}
+
+impl Change {
+    /// Sends the new block, which takes its place at `when`.
+    fn send(&self, when: &When, deadline: Instant, may_hold_up: bool) -> Result<Sent, SwapError> {
+        let wake = self.run.waker(&self.block).unwrap_or_default();
+        let newcomer = self.after.newcomer(self.index, wake)?;
+        let kept = newcomer
+            .outputs
+            .iter()
+            .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
+            .collect();
+        let terms = Terms {
+            config_id: self.after.config_id(),
+            limit: deadline.saturating_duration_since(Instant::now()),
+            late: LATE.max(self.frame_period() * LATE_FRAMES),
+            may_hold_up,
+        };
+        Ok(Sent { exchange: self.run.begin_exchange(newcomer, terms, when)?, kept })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::block::BlockError;
 use crate::cuda::Readout;
 use crate::diagnostic::Span;
 use crate::flowgraph::{self, BuildError, Plan, Refused, Sources};
-use crate::frame::{Frame, Header, OutOfMemory, Pool, Storage};
+use crate::frame::{Frame, Header, NotOnHost, OutOfMemory, Pool, Storage};
 use crate::npy;
 use crate::port::PortType;
 use crate::runtime::tap::{Decimation, TapQueue, TapWriter};
@@ -55,11 +55,13 @@ pub struct TapFrame {
 }
 
 impl TapFrame {
-    /// Becomes the same as `frame`, which is in host memory, reusing allocations.
-    pub fn copy_from(&mut self, frame: &Frame) {
+    /// Becomes the same as `frame`, if it is in host memory, reusing allocations.
+    pub fn copy_from(&mut self, frame: &Frame) -> Result<(), NotOnHost> {
+        let payload = frame.as_slice()?;
         self.header.copy_from(frame.header());
         self.payload.clear();
-        self.payload.extend_from_slice(frame.as_slice());
+        self.payload.extend_from_slice(payload);
+        Ok(())
     }
 
     /// The payload as a NumPy array of its own, `.npy`: a frame of what `port` carries.
@@ -268,7 +270,9 @@ impl Tap {
 
     fn copy(&mut self, frame: &Frame, mut into: TapFrame) -> Result<TapFrame, TapError> {
         match (frame.storage(), &mut self.readout) {
-            (Storage::Host(_), _) => into.copy_from(frame),
+            (Storage::Host(_), _) => {
+                into.copy_from(frame).map_err(|error| TapError::Device(error.into()))?;
+            }
             (Storage::Device(_), Some(readout)) => {
                 into.header.copy_from(frame.header());
                 readout.read(frame, &mut into.payload).map_err(TapError::Device)?;

@@ -34,7 +34,7 @@ impl Block for Numbering {
         while self.next < self.frames && !io.stopping {
             let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
             frame.header_mut().timestamp = self.next;
-            frame.as_mut_slice::<u64>().fill(self.next);
+            frame.as_mut_slice::<u64>().unwrap().fill(self.next);
             io.outputs[0].push(frame);
             self.next += 1;
         }
@@ -118,7 +118,7 @@ impl Block for Checking {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
             let is_next = [header.sequence, header.timestamp] == [self.next; 2]
-                && frame.as_slice::<u64>().iter().all(|value| *value == self.next);
+                && frame.as_slice::<u64>().unwrap().iter().all(|value| *value == self.next);
             self.wrong.add(u64::from(!is_next));
             self.next += 1;
         }

@@ -198,6 +198,11 @@ impl Kernel {
         // SAFETY: the module is loaded as long as the program lives.
         let function =
             unsafe { result::module::get_function(*module, name) }.map_err(|_| no_kernel())?;
+        // Asking for an attribute has the driver load the function now, not at its first launch.
+        let registers = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+        // SAFETY: the function is the module's.
+        unsafe { result::function::get_function_attribute(function, registers) }
+            .map_err(CudaError::driver("loading a kernel"))?;
         if self.shared_bytes > FREE_SHARED_BYTES {
             let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is the module's.

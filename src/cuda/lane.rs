@@ -1,96 +1,54 @@
-//! A block's place on a device.
-#![allow(unsafe_code)] // streams and events of the driver, which these types own
+//! Per-block CUDA pipeline: three streams with up to [`IN_FLIGHT`] jobs queued on them.
+//!
+//! What kernels and copies use belongs to the lane while they may run: frames go into the job
+//! before its work is queued, and memory that copies use is kept by the lane from its first copy
+//! on. An error between two calls leaves the job with the lane, which waits for the device before
+//! it gives the frames away. No order of calls and of drops frees memory in use.
+#![allow(unsafe_code)] // copies between memory that the lane keeps
 
-use super::status::Status;
-use super::{CudaError, Device, calls};
+use super::driver_calls::{Cuda, Driver, Mark, Queue};
+use super::memory::{DeviceArray, Pinned, Shared};
+use super::{Device, frame_address};
 use crate::block::{BlockError, Io, Next};
 use crate::counter::Counter;
 use crate::device_jobs::DeviceJobs;
 use crate::frame::{Frame, FrameMut};
-use crate::kind::{Env, Waker};
-use cudarc::driver::{result, sys};
+use crate::kind::Env;
+use bytemuck::Pod;
+use cudarc::driver::sys;
+use std::any::Any;
 use std::collections::VecDeque;
-use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Jobs that a lane queues at most: one that runs, one that is ready to run, and one that may be
 /// done while its block is still to be woken.
 pub const IN_FLIGHT: usize = 3;
 
-/// A stream; whoever drops it has bound its device.
-pub(super) struct Stream(pub(super) sys::CUstream);
-struct Event(sys::CUevent);
+/// How far the device is with the jobs of a lane: what host memory asks before it is read or
+/// written.
+pub(super) struct Progress {
+    /// Number of the lane in this process, from 1.
+    lane: u64,
+    /// Every job up to this number is over.
+    over: AtomicU64,
+}
 
-// SAFETY: handles that any thread may use.
-unsafe impl Send for Stream {}
-// SAFETY: as above.
-unsafe impl Send for Event {}
+impl Progress {
+    fn new() -> Arc<Self> {
+        static LANES: AtomicU64 = AtomicU64::new(0);
+        let lane = LANES.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(Self { lane, over: AtomicU64::new(0) })
+    }
 
-impl Stream {
-    pub(super) fn new() -> Result<Self, CudaError> {
-        result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map(Self)
-            .map_err(CudaError::driver("making a stream"))
+    /// Whether job `number` is over.
+    pub(super) fn is_over(&self, number: u64) -> bool {
+        self.over.load(Ordering::Acquire) >= number
     }
 }
 
-impl Event {
-    /// An event that says when it happened.
-    fn timed() -> Result<Self, CudaError> {
-        Self::new(sys::CUevent_flags::CU_EVENT_DEFAULT)
-    }
-
-    /// An event that only happens, which costs the device less.
-    fn untimed() -> Result<Self, CudaError> {
-        Self::new(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
-    }
-
-    fn new(flags: sys::CUevent_flags) -> Result<Self, CudaError> {
-        result::event::create(flags).map(Self).map_err(CudaError::driver("making an event"))
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: owned, destroyed once; the lane has bound its device.
-        let _ = unsafe { result::stream::destroy(self.0) };
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        let _ = unsafe { result::event::destroy(self.0) };
-    }
-}
-
-/// Where the device is in a job.
-struct Marks {
-    /// Its tables have come in.
-    ready: Event,
-    /// Its work is next.
-    begun: Event,
-    /// Its kernels are done.
-    worked: Event,
-    /// Its results are out, too.
-    ended: Event,
-    /// Whether it has kernels, whose time is counted.
-    has_work: bool,
-}
-
-impl Marks {
-    fn new() -> Result<Self, CudaError> {
-        Ok(Self {
-            ready: Event::untimed()?,
-            begun: Event::timed()?,
-            worked: Event::timed()?,
-            ended: Event::untimed()?,
-            has_work: false,
-        })
-    }
-}
-
-/// What is being queued of a job.
+/// The part of a job that is queued next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begun,
@@ -99,7 +57,36 @@ enum Stage {
     Results,
 }
 
-/// A block's place on a device: its streams, and the jobs queued on them.
+impl Stage {
+    fn queue(self) -> Queue {
+        match self {
+            Self::Tables => Queue::Tables,
+            Self::Begun | Self::Work => Queue::Work,
+            Self::Results => Queue::Results,
+        }
+    }
+}
+
+/// A job that is begun and not submitted.
+struct Open<J> {
+    number: u64,
+    slot: usize,
+    stage: Stage,
+    has_work: bool,
+    inputs: Vec<Arc<Frame>>,
+    job: Option<J>,
+}
+
+/// A job that the device works on.
+struct Queued<J> {
+    number: u64,
+    slot: usize,
+    has_work: bool,
+    inputs: Vec<Arc<Frame>>,
+    job: J,
+}
+
+/// Per-block CUDA pipeline: its streams, and the jobs queued on them.
 ///
 /// A job `J` owns what its kernels use: the frames they read and the one they write. It comes back
 /// from [`done`](Self::done) once the device has finished it, in the order in which jobs were
@@ -110,26 +97,19 @@ enum Stage {
 /// each small copy, a few microseconds every time; so what has memory of the slot's own can be
 /// queued aside, before the kernels ([`tables`](Self::tables)) and after them
 /// ([`results`](Self::results)), and goes on while other jobs work.
-pub struct Lane<J> {
-    device: Arc<Device>,
-    block: String,
-    jobs: VecDeque<J>,
-    /// Jobs begun so far.
-    begun: u32,
-    /// The last one is not submitted yet.
-    is_open: bool,
-    /// Jobs given back so far.
-    given_back: u32,
-    marks: Vec<Marks>,
-    stage: Stage,
-    tables: Stream,
-    work: Stream,
-    /// Also runs the callbacks, so that kernels never wait for the host.
-    results: Stream,
-    status: Arc<Status>,
-    /// The callbacks' argument: at one place for as long as the lane lives.
-    #[allow(clippy::box_collection, reason = "an address that stays")]
-    waker: Box<Waker>,
+pub struct Lane<J, D: Driver = Cuda> {
+    driver: D,
+    jobs: VecDeque<Queued<J>>,
+    open: Option<Open<J>>,
+    /// Jobs begun so far, with those that an error ended.
+    begun: u64,
+    /// Jobs submitted so far: the next one's slot follows.
+    submitted: u64,
+    progress: Arc<Progress>,
+    /// Memory of all copies so far.
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
+    /// Empty lists for the inputs of jobs to come.
+    spare: Vec<Vec<Arc<Frame>>>,
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
 }
@@ -141,40 +121,51 @@ impl<J> Lane<J> {
             .device
             .as_ref()
             .ok_or_else(|| BlockError::new("the block was not given a CUDA device"))?;
-        device.bind()?;
-        Ok(Self {
-            device: Arc::clone(device),
-            block: env.name.clone(),
-            jobs: VecDeque::with_capacity(IN_FLIGHT),
-            begun: 0,
-            is_open: false,
-            given_back: 0,
-            marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
-            stage: Stage::Begun,
-            tables: Stream::new()?,
-            work: Stream::new()?,
-            results: Stream::new()?,
-            status: Status::new(device, &env.name, env.wake.clone())?,
-            waker: Box::new(env.wake.clone()),
-            device_nanoseconds: env.counters.device_nanoseconds().clone(),
-            device_jobs: env.counters.device_jobs().clone(),
-        })
+        Ok(Self::with_driver(Cuda::new(device, env)?, env))
     }
 
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
-        &self.device
+        self.driver.device()
     }
 
     /// The stream to launch on, between [`begin`](Self::begin) and [`submit`](Self::submit).
     #[must_use]
     pub fn stream(&self) -> sys::CUstream {
-        match self.stage {
-            Stage::Tables => self.tables.0,
-            Stage::Begun | Stage::Work => self.work.0,
-            Stage::Results => self.results.0,
+        self.driver.stream(self.queue())
+    }
+
+    /// Where the payload of `frame` lies on the device; the open job keeps the frame.
+    pub fn read(&mut self, frame: &Arc<Frame>) -> Result<u64, BlockError> {
+        let address = frame_address(frame, self.device())?;
+        self.keep(Arc::clone(frame))?;
+        Ok(address)
+    }
+}
+
+impl<J, D: Driver> Lane<J, D> {
+    pub(super) fn with_driver(driver: D, env: &Env) -> Self {
+        Self {
+            driver,
+            jobs: VecDeque::with_capacity(IN_FLIGHT),
+            open: None,
+            begun: 0,
+            submitted: 0,
+            progress: Progress::new(),
+            kept: Vec::new(),
+            spare: (0..=IN_FLIGHT).map(|_| Vec::new()).collect(),
+            device_nanoseconds: env.counters.device_nanoseconds().clone(),
+            device_jobs: env.counters.device_jobs().clone(),
         }
+    }
+
+    fn queue(&self) -> Queue {
+        self.open.as_ref().map_or(Queue::Work, |open| open.stage.queue())
+    }
+
+    fn open(&mut self) -> Result<&mut Open<J>, BlockError> {
+        self.open.as_mut().ok_or_else(|| BlockError::new("no job of the CUDA pipeline is begun"))
     }
 
     /// Whether another job may be begun. If not, the block is woken when that changes.
@@ -190,55 +181,71 @@ impl<J> Lane<J> {
     }
 
     /// Begins a job on the frame with this timestamp; ask [`has_room`](Self::has_room) first.
-    /// Its slot.
+    /// Returns its slot.
     ///
     /// What is queued on [`stream`](Self::stream) from here on comes after the work of the jobs
     /// before, but the time it takes is not counted: copies to memory that jobs share. Kernels come
     /// after [`work`](Self::work).
     pub fn begin(&mut self, timestamp: u64) -> Result<usize, BlockError> {
-        self.device.bind()?;
-        if self.is_open {
-            // An error came before the last one was submitted. It does not count, but what is
-            // queued of it may still use the slot.
-            self.wait();
-            self.begun = self.begun.wrapping_sub(1);
+        self.abandon();
+        if !self.has_room() {
+            return Err(BlockError::new("the CUDA pipeline has no room for another job"));
         }
-        self.is_open = true;
-        let slot = self.begun as usize % IN_FLIGHT;
-        self.begun = self.begun.wrapping_add(1);
-        self.stage = Stage::Begun;
-        self.marks[slot].has_work = false;
-        self.status.begin(self.begun, timestamp);
+        self.driver.bind()?;
+        self.begun += 1;
+        let slot = (self.submitted % IN_FLIGHT as u64) as usize;
+        self.open = Some(Open {
+            number: self.begun,
+            slot,
+            stage: Stage::Begun,
+            has_work: false,
+            inputs: self.spare.pop().unwrap_or_default(),
+            job: None,
+        });
+        self.driver.note_begin((self.submitted + 1) as u32, timestamp);
         Ok(slot)
     }
 
-    fn slot(&self) -> usize {
-        self.begun.wrapping_sub(1) as usize % IN_FLIGHT
+    /// Gives the lane what the open job's kernels write and what [`done`](Self::done) is to return.
+    /// Comes before [`work`](Self::work): from then on the job is the device's, whatever fails.
+    pub fn hold(&mut self, job: J) -> Result<(), BlockError> {
+        self.open()?.job = Some(job);
+        Ok(())
+    }
+
+    /// Has the open job keep `frame` until the device has finished it.
+    pub fn keep(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
+        self.open()?.inputs.push(frame);
+        Ok(())
     }
 
     /// What is queued from here to [`work`](Self::work) may run while the jobs before still do, so
     /// that a fault of it is reported with the frame of one of those:
     /// it must use nothing but memory of the job's slot, and the job's frames.
     pub fn tables(&mut self) {
-        self.stage = Stage::Tables;
+        if let Some(open) = &mut self.open {
+            open.stage = Stage::Tables;
+        }
     }
 
     /// What is queued from here on is the job's work: it comes after the [`tables`](Self::tables),
     /// if there are any, and after the work of the jobs before, and its time is counted.
     pub fn work(&mut self) -> Result<(), BlockError> {
         self.await_tables()?;
-        let slot = self.slot();
-        self.marks[slot].has_work = true;
-        record(&self.marks[slot].begun, &self.work)?;
-        self.stage = Stage::Work;
-        Ok(())
+        let open = self.open()?;
+        if open.job.is_none() {
+            return Err(BlockError::new("the CUDA pipeline does not hold the frames of the job"));
+        }
+        (open.stage, open.has_work) = (Stage::Work, true);
+        let slot = open.slot;
+        Ok(self.driver.record(Queue::Work, slot, Mark::Begun)?)
     }
 
-    fn await_tables(&self) -> Result<(), BlockError> {
-        if self.stage == Stage::Tables {
-            let ready = &self.marks[self.slot()].ready;
-            record(ready, &self.tables)?;
-            follow(&self.work, ready)?;
+    fn await_tables(&mut self) -> Result<(), BlockError> {
+        let Open { slot, stage, .. } = *self.open()?;
+        if stage == Stage::Tables {
+            self.driver.record(Queue::Tables, slot, Mark::Ready)?;
+            self.driver.follow(Queue::Work, slot, Mark::Ready)?;
         }
         Ok(())
     }
@@ -247,70 +254,149 @@ impl<J> Lane<J> {
     /// already work: it must use nothing but memory of the job's slot, and the job's frames.
     pub fn results(&mut self) -> Result<(), BlockError> {
         self.await_tables()?;
-        let worked = &self.marks[self.slot()].worked;
-        record(worked, &self.work)?;
-        follow(&self.results, worked)?;
-        self.status.worked(self.results.0, self.begun)?;
-        self.stage = Stage::Results;
+        let open = self.open()?;
+        open.stage = Stage::Results;
+        let slot = open.slot;
+        self.driver.record(Queue::Work, slot, Mark::Worked)?;
+        self.driver.follow(Queue::Results, slot, Mark::Worked)?;
+        Ok(self.driver.note_worked(Queue::Results, (self.submitted + 1) as u32)?)
+    }
+
+    /// Ends the open job. [`done`](Self::done) returns what the job holds.
+    pub fn submit(&mut self) -> Result<(), BlockError> {
+        self.driver.bind()?;
+        let Open { slot, stage, .. } = *self.open()?;
+        if stage != Stage::Results {
+            self.results()?;
+        }
+        self.driver.record(Queue::Results, slot, Mark::Ended)?;
+        self.driver.call_back(Queue::Results)?;
+        // Only now: a job whose end was not recorded would be taken for one that is done.
+        let none = || BlockError::new("the CUDA pipeline does not hold the frames of the job");
+        if self.open()?.job.is_none() {
+            return Err(none());
+        }
+        let Some(Open { number, slot, has_work, inputs, job: Some(job), .. }) = self.open.take()
+        else {
+            return Err(none());
+        };
+        self.jobs.push_back(Queued { number, slot, has_work, inputs, job });
+        self.submitted += 1;
         Ok(())
     }
 
-    /// Ends the job begun last. `job` comes back from [`done`](Self::done).
-    pub fn submit(&mut self, job: J) -> Result<(), BlockError> {
-        self.device.bind()?;
-        // From here on the frames are in the device's hands, whatever goes wrong below.
-        self.jobs.push_back(job);
-        self.is_open = false;
-        if self.stage != Stage::Results {
-            self.results()?;
-        }
-        record(&self.marks[self.slot()].ended, &self.results)?;
-        let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
-        // SAFETY: the stream is the lane's own. The callback's argument lives as long as the lane,
-        // which waits for its streams before it goes.
-        unsafe { result::stream::launch_host_function(self.results.0, wake, argument) }
-            .map_err(CudaError::driver("queueing work"))?;
-        Ok(())
+    /// Ends an open job that an error kept from being submitted: waits for the device, then drops
+    /// what the job holds. A call without an open job does nothing.
+    pub fn abandon(&mut self) {
+        let Some(mut open) = self.open.take() else { return };
+        let _ = self.driver.bind();
+        self.wait();
+        self.driver.note_over(self.submitted as u32);
+        open.inputs.clear();
+        self.spare.push(open.inputs);
     }
 
     /// The oldest job, if the device has finished it.
     pub fn done(&mut self) -> Result<Option<J>, BlockError> {
-        if self.jobs.is_empty() {
+        // What is open between two calls of `work` was left by an error.
+        self.abandon();
+        let Some(&Queued { number, slot, has_work, .. }) = self.jobs.front() else {
+            return Ok(None);
+        };
+        self.driver.bind()?;
+        let has_ended = self.driver.has_passed(slot, Mark::Ended);
+        if !has_ended.map_err(|error| self.driver.fault(error))? {
             return Ok(None);
         }
-        let slot = self.given_back as usize % IN_FLIGHT;
-        let Marks { begun, worked, ended, has_work, .. } = &self.marks[slot];
-        self.device.bind()?;
-        // SAFETY: the event is the lane's own.
-        match unsafe { result::event::query(ended.0) } {
-            Ok(()) => {}
-            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => return Ok(None),
-            Err(error) => return Err(self.fault(CudaError::driver("a kernel")(error))),
-        }
-        if *has_work
-            // SAFETY: both events are the lane's own and have happened.
-            && let Ok(milliseconds) = unsafe { result::event::elapsed(begun.0, worked.0) }
-        {
-            let nanoseconds = (f64::from(milliseconds) * 1e6) as u64;
+        if has_work && let Some(nanoseconds) = self.driver.work_nanoseconds(slot) {
             self.device_nanoseconds.add(nanoseconds);
             self.device_jobs.add(nanoseconds);
         }
-        self.given_back = self.given_back.wrapping_add(1);
-        Ok(self.jobs.pop_front())
+        self.progress.over.fetch_max(number, Ordering::Release);
+        Ok(self.jobs.pop_front().map(|Queued { mut inputs, job, .. }| {
+            inputs.clear();
+            self.spare.push(inputs);
+            job
+        }))
     }
 
-    /// What a failure of the device says to the user.
-    fn fault(&self, error: CudaError) -> BlockError {
-        let at_work = self.device.at_work();
-        let device = self.device.ordinal();
-        let text = match at_work.as_slice() {
-            [] => format!("cuda:{device} failed, seen by `{}`", self.block),
-            [one] => format!("cuda:{device} failed while at work for {one}"),
-            several => {
-                format!("cuda:{device} failed while at work for one of {}", several.join(", "))
+    /// Queues the copy of the elements `which` of `host` to the same place of `array`. Until the
+    /// job is over the host may read them and not write them.
+    pub fn send<T: Pod>(
+        &mut self,
+        host: &mut Pinned<T>,
+        array: &DeviceArray<T>,
+        which: Range<usize>,
+    ) -> Result<(), BlockError> {
+        let bytes = self.copied(host, array, &which)?;
+        let skip = (which.start * size_of::<T>()) as u64;
+        let number = self.lend(host, array)?;
+        host.sent_with(&self.progress, number);
+        // SAFETY: both have these elements, and the lane keeps them until the copy is made.
+        unsafe { self.copy(array.address() + skip, host.address() + skip, bytes) }
+    }
+
+    /// Queues the copy of all elements of `array` to `host`. Until the job is over the host may not
+    /// read them.
+    pub fn fetch<T: Pod>(
+        &mut self,
+        array: &DeviceArray<T>,
+        host: &mut Pinned<T>,
+    ) -> Result<(), BlockError> {
+        let bytes = self.copied(host, array, &(0..array.len()))?;
+        let number = self.lend(host, array)?;
+        host.fetched_with(&self.progress, number);
+        // SAFETY: as above; nobody sees the host's elements meanwhile.
+        unsafe { self.copy(host.address(), array.address(), bytes) }
+    }
+
+    /// Queues the clearing of all elements of `array`.
+    pub fn zero<T: Pod>(&mut self, array: &DeviceArray<T>) -> Result<(), BlockError> {
+        self.open()?;
+        self.keep_memory(array.shared());
+        // SAFETY: the array is as long, and the lane keeps it until it is cleared.
+        unsafe { self.clear(array.address(), array.bytes()) }
+    }
+
+    /// Bytes of the elements `which`, if both have them.
+    fn copied<T: Pod>(
+        &self,
+        host: &Pinned<T>,
+        array: &DeviceArray<T>,
+        which: &Range<usize>,
+    ) -> Result<usize, BlockError> {
+        let len = host.len().min(array.len());
+        if which.start > which.end || which.end > len {
+            let text = format!("elements {which:?} of a table of {len} cannot be copied");
+            return Err(BlockError::new(text));
+        }
+        Ok(which.len() * size_of::<T>())
+    }
+
+    /// Keeps the memory of a copy; the number of the open job.
+    fn lend<T: Pod>(
+        &mut self,
+        host: &Pinned<T>,
+        array: &DeviceArray<T>,
+    ) -> Result<u64, BlockError> {
+        let number = self.open()?.number;
+        if !host.is_free_for(&self.progress) {
+            return Err(BlockError::new("another CUDA pipeline uses this memory"));
+        }
+        self.keep_memory(host.shared());
+        self.keep_memory(array.shared());
+        Ok(number)
+    }
+
+    fn keep_memory<M: Any + Send + Sync>(&mut self, memory: &Shared<M>) {
+        if memory.kept_by.swap(self.progress.lane, Ordering::Relaxed) != self.progress.lane {
+            let is_same = |kept: &Arc<dyn Any + Send + Sync>| {
+                std::ptr::addr_eq(Arc::as_ptr(kept), Arc::as_ptr(&memory.memory))
+            };
+            if !self.kept.iter().any(is_same) {
+                self.kept.push(memory.memory.clone());
             }
-        };
-        BlockError::new(text).because(error)
+        }
     }
 
     /// Queues a copy of `bytes` bytes between any two of device memory and pinned host memory.
@@ -320,8 +406,8 @@ impl<J> Lane<J> {
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
-            let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream()) };
-            CudaError::check("queueing a copy", result).map_err(|error| {
+            let queued = unsafe { self.driver.copy(self.queue(), to, from, bytes) };
+            queued.map_err(|error| {
                 let what = format!("{bytes} bytes from {from:#x} to {to:#x} cannot be copied");
                 BlockError::new(what).because(error)
             })?;
@@ -336,10 +422,15 @@ impl<J> Lane<J> {
     pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
-            unsafe { result::memset_d8_async(address, 0, bytes, self.stream()) }
-                .map_err(CudaError::driver("queueing work"))?;
+            unsafe { self.driver.clear(self.queue(), address, bytes) }?;
         }
         Ok(())
+    }
+
+    /// Waits until nothing is queued. After a fault there is nothing to wait for.
+    fn wait(&self) {
+        self.driver.wait();
+        self.progress.over.store(self.begun, Ordering::Release);
     }
 }
 
@@ -351,7 +442,7 @@ pub enum Turn {
     Rest(Next),
 }
 
-impl Lane<(Arc<Frame>, FrameMut)> {
+impl<D: Driver> Lane<(Arc<Frame>, FrameMut), D> {
     /// The turn of a block that makes one frame of each it reads: what is done is pushed, and the
     /// next frames are taken if there is room.
     pub fn turn(&mut self, io: &mut Io<'_>) -> Result<Turn, BlockError> {
@@ -382,43 +473,15 @@ impl Lane<(Arc<Frame>, FrameMut)> {
     }
 }
 
-impl<J> Lane<J> {
-    /// Waits until nothing is queued. After a fault there is nothing to wait for.
-    fn wait(&self) {
-        calls::count_wait();
-        for stream in [&self.tables, &self.work, &self.results] {
-            // SAFETY: the lane's own.
-            let _ = unsafe { result::stream::synchronize(stream.0) };
-        }
-    }
-}
-
-impl<J> Drop for Lane<J> {
+impl<J, D: Driver> Drop for Lane<J, D> {
     fn drop(&mut self) {
-        // Only at the end of a run: kernels may still use the jobs' frames.
-        if self.device.bind().is_ok() {
+        // Only at the end of a run: kernels may still use the jobs' frames and the kept memory.
+        if self.driver.bind().is_ok() {
             self.wait();
         }
     }
 }
 
-fn record(event: &Event, stream: &Stream) -> Result<(), CudaError> {
-    // SAFETY: both belong to a lane, which keeps them until its streams have come to their end.
-    unsafe { result::event::record(event.0, stream.0) }.map_err(CudaError::driver("queueing work"))
-}
-
-/// What is queued on `stream` from here on comes after `event`.
-fn follow(stream: &Stream, event: &Event) -> Result<(), CudaError> {
-    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-    // SAFETY: as above.
-    unsafe { result::stream::wait_event(stream.0, event.0, flags) }
-        .map_err(CudaError::driver("queueing work"))
-}
-
-/// Called by a thread of the driver when a job is done.
-unsafe extern "C" fn wake(waker: *mut c_void) {
-    // SAFETY: the lane's waker, see `submit`.
-    let waker = unsafe { &*waker.cast::<Waker>() };
-    // A panic must not reach the driver, and there is nobody to tell.
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-}
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;

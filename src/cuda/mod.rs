@@ -16,13 +16,17 @@
 //!
 //! # Safety
 //!
+//! Copies of tables are safe calls of a [`Lane`]: the lane keeps the memory of both ends, and
+//! [`Pinned`] gives its elements to the host only while no copy may be under way.
+//!
 //! Kernels are launched with plain device addresses, which no type can check. What keeps them
 //! valid: a job owns the frames whose addresses its kernels use, and a [`Lane`] gives a job back,
-//! or drops it, only after the device has finished it.
+//! or drops it, only after the device has finished it, also when an error ended the job early.
 
 mod calls;
 mod compile;
 mod device;
+mod driver_calls;
 mod error;
 mod kernel;
 mod lane;
@@ -40,7 +44,7 @@ pub use error::CudaError;
 pub use kernel::{Arg, Grid, Kernel, Program};
 pub use lane::{IN_FLIGHT, Lane, Turn};
 pub use memory::{
-    DeviceAllocator, DeviceArray, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
+    DeviceAllocator, DeviceArray, InUse, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
 pub use readout::Readout;
 pub(crate) use readout::payload;

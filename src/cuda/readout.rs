@@ -1,8 +1,9 @@
 //! Frames on a device, copied to the host without a part in any block's work.
 #![allow(unsafe_code)] // copies from frames that are borrowed until they are done
 
-use super::lane::Stream;
-use super::{CudaError, Device, Pinned, frame_address};
+use super::driver_calls::Stream;
+use super::memory::HostMemory;
+use super::{CudaError, Device, frame_address};
 use crate::block::BlockError;
 use crate::frame::{Frame, Storage};
 use cudarc::driver::{result, sys};
@@ -12,14 +13,14 @@ use std::sync::Arc;
 pub struct Readout {
     device: Arc<Device>,
     stream: Stream,
-    staging: Pinned<u8>,
+    staging: HostMemory,
 }
 
 impl Readout {
     /// A readout of payloads of `bytes` bytes.
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
-        let (stream, staging) = (Stream::new()?, Pinned::new(device, bytes)?);
+        let (stream, staging) = (Stream::new()?, HostMemory::new(device, bytes)?);
         Ok(Self { device: Arc::clone(device), stream, staging })
     }
 
@@ -39,7 +40,10 @@ impl Readout {
             result::stream::synchronize(self.stream.0).map_err(CudaError::driver("copying"))?;
         }
         payload.clear();
-        payload.extend_from_slice(&self.staging);
+        // SAFETY: the copy is done, and nothing else writes the staging.
+        payload.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(self.staging.as_ptr().cast(), bytes)
+        });
         Ok(())
     }
 }
@@ -52,7 +56,7 @@ pub(crate) fn payload<'a>(
     copy: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], BlockError> {
     match (frame.storage(), readout) {
-        (Storage::Host(_), _) => Ok(frame.as_slice()),
+        (Storage::Host(_), _) => Ok(frame.as_slice()?),
         (Storage::Device(_), Some(readout)) => readout.read(frame, copy).map(|()| &copy[..]),
         (Storage::Device(_), None) => Err(BlockError::new("the frames have moved to a device")),
     }

@@ -8,11 +8,12 @@
 //! host is late with that callback, may be told with a frame before.
 #![allow(unsafe_code)] // words that the device writes
 
-use super::{CudaError, Device, Pinned};
+use super::memory::HostMemory;
+use super::{CudaError, Device};
 use crate::kind::Waker;
 use cudarc::driver::sys;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Jobs whose frames are remembered; more are never in flight.
 const REMEMBERED: usize = 8;
@@ -23,7 +24,7 @@ pub(super) struct Status {
     /// After a fault the driver runs no more callbacks, so somebody else has to wake the block.
     pub waker: Waker,
     /// Number of the job whose work was done last.
-    worked: Mutex<Pinned<u32>>,
+    worked: HostMemory,
     /// Number of the job that was begun last.
     begun: AtomicU32,
     /// Timestamps of the frames of the last jobs.
@@ -32,7 +33,7 @@ pub(super) struct Status {
 
 impl Status {
     pub fn new(device: &Arc<Device>, block: &str, waker: Waker) -> Result<Arc<Self>, CudaError> {
-        let worked = Mutex::new(Pinned::new(device, 1)?);
+        let worked = HostMemory::new(device, size_of::<u32>())?;
         let frames = [const { AtomicU64::new(0) }; REMEMBERED];
         let begun = AtomicU32::new(0);
         let status = Arc::new(Self { block: block.to_owned(), waker, worked, begun, frames });
@@ -46,19 +47,23 @@ impl Status {
         self.begun.store(number, Ordering::Relaxed);
     }
 
+    /// Notes that job `number` was the last one, and is over.
+    pub fn over(&self, number: u32) {
+        self.begun.store(number, Ordering::Relaxed);
+    }
+
     /// Queues the note that the work of job `number` is done.
     pub fn worked(&self, stream: sys::CUstream, number: u32) -> Result<(), CudaError> {
-        let at = self.worked.lock().unwrap_or_else(PoisonError::into_inner).address();
         // SAFETY: the word is pinned memory, which has one address on host and device.
-        let result = unsafe { sys::cuStreamWriteValue32_v2(stream, at, number, 0) };
+        let result =
+            unsafe { sys::cuStreamWriteValue32_v2(stream, self.worked.address(), number, 0) };
         CudaError::check("queueing work", result)
     }
 
     /// The job that was begun and whose work is not done, the first of them, if there is one.
     pub fn at_work(&self) -> Option<String> {
-        let word = self.worked.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the word is the array's; the device may write it at any time.
-        let worked = unsafe { word.as_ptr().read_volatile() };
+        // SAFETY: the word is the memory's; the device may write it at any time.
+        let worked = unsafe { self.worked.as_ptr().cast::<u32>().read_volatile() };
         if worked == self.begun.load(Ordering::Relaxed) {
             return None;
         }

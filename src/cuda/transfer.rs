@@ -59,20 +59,22 @@ impl Running {
         let (from, header) = (input.header(), output.header_mut());
         header.continue_from(from);
         header.validity.copy_from_slice(&from.validity);
-        self.lane.begin(from.timestamp)?;
-        self.lane.work()?;
+        let timestamp = from.timestamp;
         let device = self.lane.device();
         let (to, from) = match self.way {
             Transfer::Upload => {
-                (frame_address(&output, device)?, input.as_slice::<u8>().as_ptr() as u64)
+                (frame_address(&output, device)?, input.as_slice::<u8>()?.as_ptr() as u64)
             }
             Transfer::Download => {
-                (output.as_mut_slice::<u8>().as_mut_ptr() as u64, frame_address(&input, device)?)
+                (output.as_mut_slice::<u8>()?.as_mut_ptr() as u64, frame_address(&input, device)?)
             }
         };
+        self.lane.begin(timestamp)?;
+        self.lane.hold((input, output))?;
+        self.lane.work()?;
         // SAFETY: the job owns both frames, which are of equal size.
         unsafe { self.lane.copy(to, from, self.bytes) }?;
-        self.lane.submit((input, output))
+        self.lane.submit()
     }
 }
 

@@ -1,9 +1,13 @@
 //! Kernels that can be cut in several ways, and which way was measured to be the fastest.
 
 use super::Device;
+use crate::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Longest tuning file that is read.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Macros of a program with their values.
 pub type Defines = Vec<(&'static str, String)>;
@@ -116,7 +120,7 @@ impl Tuning {
     /// Reads the file at `path`; none if there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, TuningError> {
         let path_buf = || path.to_owned();
-        let text = match std::fs::read_to_string(path) {
+        let text = match files::read_text(path, MAX_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => {

@@ -286,4 +286,6 @@ pub mod codes {
     pub const CHANGE: &str = "E0401";
     /// A parameter cannot change while its block runs.
     pub const NOT_LIVE: &str = "E0402";
+    /// A client names a file that the operator did not allow.
+    pub const FORBIDDEN_FILE: &str = "E0403";
 }

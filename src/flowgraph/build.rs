@@ -9,10 +9,12 @@ use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
 use crate::device::DeviceName;
 use crate::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
 use crate::kind::{Configured, Env, PortPool, Ports, Waker};
+use crate::runtime::BlockEvents;
 use crate::runtime::assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 use crate::runtime::edge::Edge;
 use crate::runtime::report::panic_text;
 use crate::summary::Summary;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -83,12 +85,13 @@ impl Plan {
             let (block, port) = self.origin(probe.source);
             frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
         }
+        let uploads = self.uploads();
         for (index, block) in self.blocks.iter().enumerate() {
             for (port, kind) in block.ports.outputs.iter().enumerate() {
                 if self.pool_of(index, port) != PortPool::Own {
                     continue;
                 }
-                let allocator = self.allocator((index, port))?;
+                let allocator = self.allocator_with((index, port), &uploads)?;
                 let frames = frames[index][port];
                 let units = kind.validity.units();
                 let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
@@ -107,6 +110,7 @@ impl Plan {
                 block: probe.block,
                 counters: env.counters,
                 summary: env.summary,
+                events: env.events,
                 wake: env.wake,
                 inputs: vec![edge],
                 outputs: Vec::new(),
@@ -152,17 +156,28 @@ impl Plan {
     /// a device copies to there or from there.
     pub(crate) fn allocator(
         &self,
+        output: (usize, usize),
+    ) -> Result<Box<dyn Allocator>, BuildError> {
+        self.allocator_with(output, &self.uploads())
+    }
+
+    /// The uploads, by the output whose frames they copy.
+    fn uploads(&self) -> HashMap<(usize, usize), &PlannedBlock> {
+        let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::Upload.kind());
+        uploads.map(|block| (self.origin(block.inputs[0]), block)).collect()
+    }
+
+    fn allocator_with(
+        &self,
         (index, port): (usize, usize),
+        uploads: &HashMap<(usize, usize), &PlannedBlock>,
     ) -> Result<Box<dyn Allocator>, BuildError> {
         let block = &self.blocks[index];
         let own = self.device(block)?;
         if let (Some(device), DeviceName::Cuda(_)) = (&own, block.output_device()) {
             return Ok(Box::new(DeviceAllocator(Arc::clone(device))));
         }
-        let is_upload = |block: &&PlannedBlock| {
-            block.kind == Transfer::Upload.kind() && self.origin(block.inputs[0]) == (index, port)
-        };
-        let copies = match (own, self.blocks.iter().find(is_upload)) {
+        let copies = match (own, uploads.get(&(index, port))) {
             (None, Some(upload)) => self.device(upload)?,
             (own, _) => own,
         };
@@ -196,10 +211,10 @@ impl Plan {
     pub(crate) fn rebuild(
         &self,
         index: usize,
-        (counters, summary, wake): (Counters, Summary, Waker),
+        (counters, summary, events, wake): (Counters, Summary, BlockEvents, Waker),
     ) -> Option<Rebuild> {
         let block = &self.blocks[index];
-        let env = Env { counters, summary, ..self.env(block, wake).ok()? };
+        let env = Env { counters, summary, events, ..self.env(block, wake).ok()? };
         rebuild(block, env)
     }
 
@@ -221,7 +236,7 @@ impl Plan {
     /// `block`, built and without edges, which `wake` wakes.
     fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
         let env = self.env(block, wake)?;
-        let built = guarded(block.configured.as_ref(), &block.pending, &block.ports, &env)
+        let built = guarded(block.configured.as_ref(), &block.pending, &block.ports, &env, 0)
             .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
         Ok(Part {
             name: block.name.clone(),
@@ -229,6 +244,7 @@ impl Plan {
             block: built,
             counters: env.counters.clone(),
             summary: env.summary.clone(),
+            events: env.events.clone(),
             wake: env.wake.clone(),
             inputs: Vec::new(),
             outputs: block
@@ -262,7 +278,7 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
     }
     let (configured, pending) = (Arc::clone(&block.configured), block.pending.clone());
     let ports = block.ports.clone();
-    Some(Arc::new(move || {
+    Some(Arc::new(move |begun| {
         if let Some(device) = &env.device {
             // A fault that killed the device's context shows in whatever is asked of it.
             device.free_bytes().map_err(|error| {
@@ -271,7 +287,7 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
                     .because(error)
             })?;
         }
-        guarded(configured.as_ref(), &pending, &ports, &env)
+        guarded(configured.as_ref(), &pending, &ports, &env, begun)
     }))
 }
 
@@ -280,8 +296,9 @@ fn guarded(
     pending: &Pending,
     ports: &Ports,
     env: &Env,
+    begun: u64,
 ) -> Result<Box<dyn Block>, BlockError> {
-    catch_unwind(AssertUnwindSafe(|| pending.build(configured, ports, env))).unwrap_or_else(
+    catch_unwind(AssertUnwindSafe(|| pending.build(configured, ports, env, begun))).unwrap_or_else(
         |cause| Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref())))),
     )
 }

@@ -175,7 +175,7 @@ impl Plan {
         }
         let owner = entry.parameters.as_ref().map_or(start, |(key, _)| key.span);
         let form = placement.map_or(CPU.name, |placement| placement.implementation);
-        let configured = match check::configure(kind, form, &parameters, owner) {
+        let configured = match check::configure(kind, form, &parameters, owner, &self.access) {
             Ok(configured) => Arc::from(configured),
             Err(wrong) => {
                 problems.extend(wrong);
@@ -200,12 +200,12 @@ impl Plan {
         };
         let feed = |&(block, port): &(usize, usize)| Feed { block, port, span: start };
         let feeds: Vec<Feed> = block.inputs.iter().map(feed).collect();
-        let planned: Vec<Option<PlannedBlock>> = self.blocks.iter().cloned().map(Some).collect();
-        let new = check::plan_block(&instance, &configured, &feeds, &planned, &[], problems)?;
+        let planned = |index: usize| self.blocks.get(index);
+        let new = check::plan_block(&instance, &configured, &feeds, planned, &[], problems)?;
         problems.extend(check::impossible_policy(&instance, configured.as_ref()));
         // Another kind has other parameters, which hold at once.
         let pending = if kind.name == old_kind.name {
-            block.pending.of_form(block, &new, kind)
+            block.pending.of_form(block, &new, kind, &self.access)
         } else {
             Some(Pending::default())
         };
@@ -309,7 +309,7 @@ fn other_outputs(
         problems.push(refusal(message, span, RESTART));
     }
     let outputs = old.ports.outputs.iter().zip(&new.ports.outputs).zip(&old.output_names);
-    for ((from, to), name) in outputs.filter(|((from, to), _)| from != to) {
+    for ((from, to), name) in outputs.filter(|((from, to), _)| !from.is_read_like(to)) {
         let message = format!("`{}.{name}` would carry {to}, not {from}", old.name);
         problems.push(refusal(message, span, help));
     }

@@ -8,6 +8,7 @@ use super::place::Placement;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
 use super::value::{Node, Problem, ReadError, Reader, Value};
+use crate::access::FileAccess;
 use crate::cuda::{self, IN_FLIGHT};
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes};
@@ -27,13 +28,14 @@ const MAX_FRAME_BYTES: u128 = 1 << 40;
 pub(super) fn check(
     instances: &[Instance<'_>],
     feeds: &[Option<Vec<Feed>>],
+    access: &FileAccess,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<Option<PlannedBlock>> {
     let mut found: Vec<Option<Arc<dyn Configured>>> = Vec::new();
     for instance in instances {
         let configured = instance.parameters.as_ref().and_then(|node| {
             let form = instance.placement.implementation;
-            let read = configure(instance.kind, form, node, instance.owner);
+            let read = configure(instance.kind, form, node, instance.owner, access);
             read.map_err(|errors| {
                 for mut problem in errors {
                     problem.blocks.push(instance.name.clone());
@@ -48,7 +50,8 @@ pub(super) fn check(
     let mut planned: Vec<Option<PlannedBlock>> = (0..instances.len()).map(|_| None).collect();
     for index in order {
         let (Some(configured), Some(feeds)) = (&found[index], &feeds[index]) else { continue };
-        let block = plan_block(&instances[index], configured, feeds, &planned, instances, problems);
+        let known = |index: usize| planned[index].as_ref();
+        let block = plan_block(&instances[index], configured, feeds, known, instances, problems);
         problems.extend(impossible_policy(&instances[index], configured.as_ref()));
         planned[index] = block;
     }
@@ -61,8 +64,10 @@ pub(super) fn configure(
     implementation: &str,
     node: &Node,
     owner: Span,
+    access: &FileAccess,
 ) -> Result<Box<dyn Configured>, Vec<Diagnostic>> {
-    let mut error = match (kind.configure)(Reader::new(node, owner), implementation) {
+    let reader = Reader::new(node, owner).with_access(access);
+    let mut error = match (kind.configure)(reader, implementation) {
         Ok(configured) => return Ok(configured),
         Err(error) => error,
     };
@@ -84,7 +89,7 @@ pub(super) fn configure(
         let Some(span) = error.span else { break };
         let Some(key) = take_away(&mut rest, span) else { break };
         removed.push((key, span));
-        match (kind.configure)(Reader::new(&rest, owner), implementation) {
+        match (kind.configure)(Reader::new(&rest, owner).with_access(access), implementation) {
             Ok(_) => break,
             Err(next) => error = next,
         }
@@ -179,17 +184,18 @@ fn order(
     order
 }
 
-pub(super) fn plan_block(
+/// The block with its ports; `planned` gives those that feed it.
+pub(super) fn plan_block<'p>(
     instance: &Instance<'_>,
     configured: &Arc<dyn Configured>,
     feeds: &[Feed],
-    planned: &[Option<PlannedBlock>],
+    planned: impl Fn(usize) -> Option<&'p PlannedBlock>,
     instances: &[Instance<'_>],
     problems: &mut Vec<Diagnostic>,
 ) -> Option<PlannedBlock> {
     let mut inputs = Vec::new();
     for feed in feeds {
-        let source = planned[feed.block].as_ref()?;
+        let source = planned(feed.block)?;
         let Some(port) = source.ports.outputs.get(feed.port) else {
             let name = port_name(instances[feed.block].kind.outputs, feed.port);
             let count = source.ports.outputs.len();

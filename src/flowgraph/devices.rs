@@ -107,6 +107,9 @@ fn what_a_block_says_for_itself_goes_before_the_flowgraphs_device() {
         ["the form `cpu` of `turner` does not run on `cuda:0`"]
     );
     assert_eq!(messages(&own("queue: 2"), "gpu"), ["there is no device `gpu`"]);
+    assert_eq!(messages(&own("device: 'null'"), "cpu"), ["there is no device `null`"]);
+    let said = messages(&own("implementation: null"), "cpu");
+    assert!(said[0].starts_with("expected one of `cpu`, ") && said[0].ends_with(", found nothing"));
     let source = "flowgraph: g\nparameters: {device: cpu}\nblocks:\n  s: {kind: source, device: \"${device}\"}\n";
     assert_eq!(messages(source, "cuda:0"), ["`source` has no form for `cuda:0`"]);
 }

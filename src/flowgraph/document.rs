@@ -103,7 +103,7 @@ pub(super) fn text(node: &Node, problems: &mut Problems) -> Option<String> {
 
 pub(super) fn unknown_key(key: &Key, known: &[&str]) -> Diagnostic {
     Diagnostic::error(codes::UNKNOWN_KEY, key.span, format!("unknown key `{}`", key.text))
-        .label("nothing reads this")
+        .label("unknown key")
         .maybe_help(suggest(&key.text, "key", known))
 }
 
@@ -404,7 +404,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
                 key.span,
                 format!("`{}` has neither a `kind` nor a `template`", key.text),
             )
-            .label("what is it?"),
+            .label("needs `kind` or `template`"),
         );
     }
     if let Some(What::Template(_)) = entry.what {
@@ -424,7 +424,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
                         key.span,
                         format!("`{word}` belongs to blocks with a `kind`"),
                     )
-                    .label("nothing reads this")
+                    .label("unknown key")
                     .help("give it to the blocks inside the template"),
                 );
             }

@@ -3,6 +3,7 @@
 use super::Plan;
 use crate::device::DeviceName;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// What a picture shows, apart from how it is written.
@@ -73,13 +74,13 @@ impl Drawing {
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut groups: Vec<Group> = Vec::new();
+        let mut known: HashMap<&str, usize> = HashMap::new();
         let mut nodes = Vec::new();
         let mut edges = Vec::new();
         for (to, block) in plan.blocks.iter().enumerate() {
             let mut group = None;
             for (name, template) in &block.templates {
-                let known = groups.iter().position(|known| known.name == *name);
-                group = Some(known.unwrap_or_else(|| {
+                group = Some(*known.entry(name).or_insert_with(|| {
                     let (name, template) = (name.clone(), template.clone());
                     groups.push(Group { name, template, parent: group });
                     groups.len() - 1

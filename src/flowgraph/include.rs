@@ -4,6 +4,7 @@ use super::Sources;
 use super::document::{Declared, Document, Template, document, doubled, text};
 use super::parse::{MAX_BYTES, parse};
 use super::value::Key;
+use crate::access::{FileAccess, Files};
 use crate::diagnostic::{Diagnostic, Span, codes};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,21 +19,33 @@ pub(super) struct Unread {
 }
 
 /// The text of a file, or why it cannot be had; never more than the limit.
-pub(super) fn read(path: &Path) -> Result<String, Unread> {
+pub(super) fn read(files: &Files, path: &Path) -> Result<String, Unread> {
     let unread = |reason: String| Unread { code: codes::UNREADABLE, reason };
-    // Before it is opened: opening a pipe waits for its writer.
-    let data = std::fs::metadata(path).map_err(|error| unread(reason(&error)))?;
-    if !data.is_file() {
-        return Err(unread("it is not a file".to_owned()));
-    }
-    if data.len() > MAX_BYTES as u64 {
-        let reason = format!("it has {} bytes, more than the limit of {MAX_BYTES}", data.len());
+    let cannot = |error: std::io::Error| unread(reason(&error));
+    let file = files.open(path).map_err(cannot)?;
+    let length = file.metadata().map_err(cannot)?.len();
+    if length > MAX_BYTES as u64 {
+        let reason = format!("it has {length} bytes, more than the limit of {MAX_BYTES}");
         return Err(Unread { code: codes::LIMIT, reason });
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_BYTES as u64).read_to_end(&mut bytes))
-        .map_err(|error| unread(reason(&error)))?;
+    file.take(MAX_BYTES as u64).read_to_end(&mut bytes).map_err(cannot)?;
+    text_of(bytes)
+}
+
+/// The text of standard input, of which `bytes` are what came, or why it cannot be had.
+pub(super) fn standard_input(bytes: Result<&[u8], &std::io::Error>) -> Result<String, Unread> {
+    let unread = |error| Unread { code: codes::UNREADABLE, reason: reason(error) };
+    let bytes = bytes.map_err(unread)?;
+    if bytes.len() > MAX_BYTES {
+        let reason = format!("it has more bytes than the limit of {MAX_BYTES}");
+        return Err(Unread { code: codes::LIMIT, reason });
+    }
+    text_of(bytes.to_vec())
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, Unread> {
+    let unread = |reason: String| Unread { code: codes::UNREADABLE, reason };
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.split(|byte| *byte == b'\n').count();
@@ -43,7 +56,9 @@ pub(super) fn read(path: &Path) -> Result<String, Unread> {
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        std::io::ErrorKind::PermissionDenied => "reading it is not permitted".to_owned(),
+        std::io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
+            "reading it is not permitted".to_owned()
+        }
         _ => error.to_string().to_lowercase(),
     }
 }
@@ -52,6 +67,7 @@ fn reason(error: &std::io::Error) -> String {
 /// is looked for in `folder`, what others include beside them.
 pub(super) fn gather(
     (main, folder): (u32, &Path),
+    access: &FileAccess,
     sources: &mut Sources,
     problems: &mut Vec<Diagnostic>,
 ) -> Option<Document> {
@@ -60,6 +76,7 @@ pub(super) fn gather(
     let templates = std::mem::take(&mut all.templates);
     let mut visit = Visit {
         main: (main, folder),
+        access,
         sources,
         problems,
         done: Vec::new(),
@@ -95,6 +112,7 @@ fn load_file(
 struct Visit<'a> {
     /// The main file, and where what it includes is looked for.
     main: (u32, &'a Path),
+    access: &'a FileAccess,
     sources: &'a mut Sources,
     problems: &'a mut Vec<Diagnostic>,
     /// Files that need no second visit.
@@ -111,18 +129,29 @@ impl Visit<'_> {
 
     fn includes(&mut self, file: u32, includes: &[super::value::Node], way: &mut Vec<PathBuf>) {
         let beside = self.sources.get(file).and_then(|source| source.path.parent());
+        let root = self.access.include_root();
         let folder = match self.main {
+            // The root is that folder.
+            (main, _) if main == file && self.access.is_limited() => PathBuf::new(),
             (main, folder) if main == file => folder.to_path_buf(),
             _ => beside.map(Path::to_path_buf).unwrap_or_default(),
         };
         for node in includes {
             let Some(relative) = text(node, self.problems) else { continue };
-            self.include(&folder.join(&relative), &relative, node.span, way);
+            self.include((&root, &folder.join(&relative)), &relative, node.span, way);
         }
     }
 
-    fn include(&mut self, path: &Path, relative: &str, span: Span, way: &mut Vec<PathBuf>) {
-        let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    /// Includes the file at `named`, which begins at `root` if it is relative.
+    fn include(
+        &mut self,
+        (root, named): (&Path, &Path),
+        relative: &str,
+        span: Span,
+        way: &mut Vec<PathBuf>,
+    ) {
+        let path = &root.join(named);
+        let canonical = path.canonicalize().unwrap_or_else(|_| path.clone());
         if way.contains(&canonical) {
             self.problems.push(
                 Diagnostic::error(
@@ -144,14 +173,14 @@ impl Visit<'_> {
             self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
             return;
         }
-        let text = match read(path) {
+        let text = match read(&self.access.for_include(path), path) {
             Ok(text) => text,
             Err(Unread { code, reason }) => {
                 self.problems.push(
                     Diagnostic::error(
                         code,
                         span,
-                        format!("cannot read `{}`: {reason}", path.display()),
+                        format!("cannot read `{}`: {reason}", named.display()),
                     )
                     .label("included here")
                     .help("included paths are relative to the file that includes them"),
@@ -160,7 +189,7 @@ impl Visit<'_> {
             }
         };
         self.done.push(canonical.clone());
-        let file = self.sources.add(path, text);
+        let file = self.sources.add(named, text);
         let Some(document) = load_file(file, false, self.sources, self.problems) else { return };
         way.push(canonical);
         self.includes(file, &document.includes, way);

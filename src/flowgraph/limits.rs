@@ -3,6 +3,7 @@
 use super::test_kinds::registry;
 use super::{Loaded, load_text};
 use crate::diagnostic::{SHOWN, Style, first, render_all};
+use crate::steps::steps;
 use std::fmt::Write as _;
 
 fn loaded(text: &str) -> Loaded {
@@ -126,4 +127,24 @@ fn a_chain_of_very_many_blocks_is_planned() {
     let plan = loaded(&text).result.ok().unwrap();
     // Each pass keeps its queue and the frame at hand out of the one pool.
     assert_eq!(plan.memory().blocks[0].pools[0].frames, 1 + 8999 * 5);
+}
+
+/// Steps to read and check `blocks` blocks, each of which passes on what the one before it makes, and to count the
+/// frames of its pools.
+fn steps_of_chain(blocks: usize) -> usize {
+    let mut text = String::from("flowgraph: chain\nblocks:\n  b0: {kind: source}\n");
+    for block in 1..blocks {
+        let input = if block == 1 { "b0.pol0".to_owned() } else { format!("b{}", block - 1) };
+        let _ = writeln!(text, "  b{block}: {{kind: pass, input: {input}}}");
+    }
+    steps(|| {
+        let plan = load_text("chain.yaml", &text, &[], &registry()).result.unwrap();
+        assert_eq!(plan.pool_frames().len(), blocks);
+    })
+}
+
+#[test]
+fn chain_ten_times_as_long_takes_ten_times_as_many_steps() {
+    let (short, long) = (steps_of_chain(100), steps_of_chain(1000));
+    assert!(short >= 100 && long <= 11 * short, "{short} steps, then {long}");
 }

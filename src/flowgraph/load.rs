@@ -9,7 +9,8 @@ use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
 use super::value::{Key, Node, Value};
 use super::{Loaded, Sources, check, include, test_read, transfers};
-use crate::diagnostic::{Diagnostic, SHOWN, Severity, codes, suggest_after, tidy};
+use crate::access::{self, FileAccess, Files};
+use crate::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
 use crate::recording::Recorders;
 use crate::runtime::assembly::Thread;
 use crate::{Registry, Resources};
@@ -23,10 +24,30 @@ use std::sync::Arc;
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
 #[must_use]
 pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
-    match include::read(path) {
-        Ok(text) => load_text(path, &text, set, registry),
+    load_read(path, include::read(&Files::default(), path), set, registry)
+}
+
+/// [`load`] of standard input, of which `bytes` are what came: at most one byte more than
+/// [`MAX_BYTES`]. Includes are looked for in the working directory.
+#[must_use]
+pub fn load_standard_input(
+    bytes: Result<&[u8], &std::io::Error>,
+    set: &[Setting],
+    registry: &Registry,
+) -> Loaded {
+    load_read(Path::new("standard input"), include::standard_input(bytes), set, registry)
+}
+
+fn load_read(
+    name: &Path,
+    read: Result<String, include::Unread>,
+    set: &[Setting],
+    registry: &Registry,
+) -> Loaded {
+    match read {
+        Ok(text) => load_text(name, &text, set, registry),
         Err(include::Unread { code, reason }) => {
-            let message = format!("cannot read `{}`: {reason}", path.display());
+            let message = format!("cannot read `{}`: {reason}", name.display());
             let problem = Diagnostic::nowhere(code, message);
             Loaded { sources: Sources::default(), result: Err(vec![problem]), tests: Vec::new() }
         }
@@ -54,19 +75,36 @@ pub fn load_in(
     set: &[Setting],
     registry: &Registry,
 ) -> Loaded {
+    load_with((folder, &access::ANY), name, text, set, registry)
+}
+
+/// [`load_in`], where only the files that `access` allows may be named.
+pub(crate) fn load_with(
+    (folder, access): (&Path, &FileAccess),
+    name: &Path,
+    text: &str,
+    set: &[Setting],
+    registry: &Registry,
+) -> Loaded {
     let mut sources = Sources::default();
     let main = sources.add(name, text);
     let mut problems = Vec::new();
-    let document = include::gather((main, folder), &mut sources, &mut problems);
+    let document = include::gather((main, folder), access, &mut sources, &mut problems);
     let mut heads = Vec::new();
+    let ground = (&sources, access);
     let plan = document
-        .and_then(|document| plan(&document, set, registry, &sources, &mut problems, &mut heads));
+        .and_then(|document| plan(&document, set, registry, ground, &mut problems, &mut heads));
+    if access.is_limited() {
+        problems.iter_mut().for_each(|problem| hide_content(problem, &sources, access));
+    }
     let mut problems = tidy(problems);
     let is_wrong = problems.iter().any(|problem| problem.severity == Severity::Error);
     let result = match plan {
         Some(mut plan) if !is_wrong => {
             plan.warnings = problems;
             folder.clone_into(&mut plan.folder);
+            let included = sources.iter().skip(1).map(|source| source.path.canonicalize());
+            plan.included = included.filter_map(Result::ok).collect();
             if set.is_empty() {
                 plan.is_written(text);
             }
@@ -83,11 +121,26 @@ pub fn load_in(
     Loaded { sources, result, tests: heads }
 }
 
+/// Takes from `problem` what it says of the content of files that nobody has included before.
+fn hide_content(problem: &mut Diagnostic, sources: &Sources, access: &FileAccess) {
+    let hidden = |span: Span| {
+        let source = sources.get(span.file).filter(|_| span.file > 0)?;
+        (!access.may_quote(&source.path)).then_some(source)
+    };
+    problem.notes.retain(|(span, _)| hidden(*span).is_none());
+    if let Some((span, source)) = problem.span.and_then(|span| Some((span, hidden(span)?))) {
+        let line = sources.line_column(span).0;
+        problem.message = format!("line {line} of `{}` is wrong", source.path.display());
+        problem.label.clear();
+        problem.help = vec!["`fxgraph validate` on the server says what is wrong".to_owned()];
+    }
+}
+
 fn plan(
     document: &Document,
     set: &[Setting],
     registry: &Registry,
-    sources: &Sources,
+    (sources, access): (&Sources, &FileAccess),
     problems: &mut Vec<Diagnostic>,
     heads: &mut Vec<TestHead>,
 ) -> Option<Plan> {
@@ -106,9 +159,9 @@ fn plan(
         .enumerate()
         .filter_map(|(index, block)| Some((index, block.shadow.clone()?, block.parameters.clone())))
         .collect();
-    let planned = check::check(&blocks, &feeds, problems);
+    let planned = check::check(&blocks, &feeds, access, problems);
     claimed_twice(&planned, &blocks, problems);
-    let tests = tests(document, &names, ground, problems);
+    let tests = tests(document, &names, ground, access, problems);
     problems.extend(budget.problem());
     // A block may be missing because an expression failed: that was said then.
     let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
@@ -137,6 +190,8 @@ fn plan(
         kernel_folder: None,
         tuning: Arc::default(),
         recorders: Recorders::default(),
+        access: access.clone(),
+        included: Vec::new(),
     };
     seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -174,6 +229,7 @@ fn tests(
     document: &Document,
     names: &Names,
     (sources, budget): (&Sources, &Budget),
+    access: &FileAccess,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<TestSpec> {
     let mut tests: Vec<TestSpec> = Vec::new();
@@ -191,7 +247,8 @@ fn tests(
         let folder = sources.get(0).and_then(|main| main.path.parent()).unwrap_or(Path::new(""));
         for companion in &test.alongside {
             let path = folder.join(&companion.flowgraph);
-            if !path.is_file() {
+            // Clients learn nothing of other files, and run no tests.
+            if !access.is_limited() && !path.is_file() {
                 let message = format!("cannot read `{}`: there is no such file", path.display());
                 problems.push(
                     Diagnostic::error(codes::UNREADABLE, companion.span, message)
@@ -280,12 +337,12 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
     for (block, is_read) in plan.blocks.iter().zip(is_read) {
         for (port, _) in is_read.iter().enumerate().filter(|(_, is_read)| !**is_read) {
             let message = format!(
-                "nobody reads the output `{}` of `{}`",
+                "output `{}` of `{}` is not connected",
                 block.output_names[port], block.kind
             );
             let mut problem = Diagnostic::warning(codes::UNREAD_OUTPUT, block.span, message)
-                .label("its frames are made for nothing")
-                .help("connect it, or end it in a `null_sink` if that is meant");
+                .label("its data is discarded")
+                .help("connect it to a `null_sink` if this is intended");
             problem.blocks.push(block.name.clone());
             problems.push(problem);
         }
@@ -294,12 +351,47 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
 
 /// Writes down what the plan has become, and its hash.
 pub(super) fn seal(plan: &mut Plan) {
+    carry_bands(&mut plan.blocks);
     let resolved = serde_yaml::to_string(&resolved(plan)).unwrap_or_default();
     plan.config_hash.clear();
     for byte in Sha256::digest(resolved.as_bytes()) {
         let _ = write!(plan.config_hash, "{byte:02x}");
     }
     plan.resolved_yaml = Arc::from(resolved);
+}
+
+/// Hands bands on along the edges, where a block carries another one since its parameters changed.
+fn carry_bands(blocks: &mut [PlannedBlock]) {
+    // Once round, unless blocks stand before those that feed them.
+    for _ in 0..blocks.len() {
+        let mut is_settled = true;
+        for index in 0..blocks.len() {
+            for input in 0..blocks[index].inputs.len() {
+                let (from, port) = blocks[index].inputs[input];
+                let band = blocks[from].ports.outputs[port].band;
+                let of_input = &mut blocks[index].ports.inputs[input].band;
+                is_settled &= *of_input == band;
+                if *of_input != band {
+                    *of_input = band;
+                    carry_band(&mut blocks[index]);
+                }
+            }
+        }
+        if is_settled {
+            return;
+        }
+    }
+}
+
+/// Gives the outputs of a block the bands that follow from its inputs.
+fn carry_band(block: &mut PlannedBlock) {
+    // Inputs that do not go together now may when the next of them has changed.
+    let Ok(outputs) = block.configured.ports(&block.ports.inputs) else { return };
+    for (port, other) in block.ports.outputs.iter_mut().zip(outputs) {
+        if port.is_read_like(&other) && other.impossible().is_none() {
+            port.band = other.band;
+        }
+    }
 }
 
 /// The flowgraph as it runs: everything computed, nothing defaulted away. It is a flowgraph that is read like any

@@ -7,7 +7,7 @@ use super::{OnFault, Setting, load_text};
 use crate::diagnostic::{Severity, Style, all_explanations, render_all};
 
 /// A file for each code that triggers it, at least.
-const EXAMPLES: [(&str, &str); 39] = [
+const EXAMPLES: [(&str, &str); 40] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
         "E0102",
@@ -132,6 +132,7 @@ const EXAMPLES: [(&str, &str); 39] = [
     ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),
     ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
     ("E0402", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
+    ("E0403", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
 ];
 
 fn shown(text: &str) -> (String, Vec<String>) {
@@ -150,7 +151,7 @@ fn every_code_has_its_message_and_its_page() {
         let text = match code {
             "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
             // Need files or a flowgraph of their own: below, and in `retune.rs`.
-            "E0104" | "E0401" | "E0402" => continue,
+            "E0104" | "E0401" | "E0402" | "E0403" => continue,
             _ => text.to_owned(),
         };
         let (message, codes) = shown(&text);

@@ -2,6 +2,7 @@
 //!
 //! [`load`] does it all and answers with a [`Plan`] or with every problem at once.
 
+mod access;
 mod build;
 mod change;
 mod check;
@@ -33,8 +34,10 @@ pub use crate::runtime::assembly::{OnFault, Thread};
 pub(crate) use build::beside_frames;
 pub use build::{BuildError, Probe};
 pub use change::Changed;
-pub use load::{load, load_in, load_text};
+pub(crate) use load::load_with;
+pub use load::{load, load_in, load_standard_input, load_text};
 pub use parameters::{SetTo, Setting};
+pub use parse::MAX_BYTES;
 pub use plan::{BlockMemory, Memory, ParameterInfo, Plan, PlannedBlock, PoolMemory};
 pub use retune::Refused;
 pub use schema::schema;

@@ -207,7 +207,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
             format!("the parameter `{name}`: expected {wanted}, found {}", node.value.quoted()),
         )
         .label(format!("expected {wanted}"))
-        .help("a parameter keeps the sort of its default"),
+        .help("the type must be that of the default"),
     );
     None
 }

@@ -5,8 +5,8 @@ use crate::diagnostic::{Diagnostic, Span, codes};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of one file.
-pub(super) const MAX_BYTES: usize = 1 << 20;
+/// Bytes of one file at most.
+pub const MAX_BYTES: usize = 1 << 20;
 /// Values inside each other. Recursive walks over the tree rely on it.
 const MAX_DEPTH: usize = 64;
 /// Values of one file, those behind aliases counted as often as they are used.
@@ -272,7 +272,7 @@ fn not_yaml(said: &str, span: Span) -> Diagnostic {
         return too_deep(span);
     }
     let problem = Diagnostic::error(codes::YAML, span, format!("not YAML: {said}"))
-        .label("the parser lost its way here")
+        .label("syntax error")
         .help("look at the indentation, quotes and brackets here and before");
     // `{input: t[3]}`
     if said.contains("expected ',' or") {

@@ -3,6 +3,7 @@
 
 use super::parse::parse;
 use super::{PlannedBlock, check};
+use crate::access::FileAccess;
 use crate::block::{Block, BlockError};
 use crate::diagnostic::Span;
 use crate::kind::{Configured, Env, KindEntry, Ports};
@@ -19,12 +20,20 @@ pub(super) struct Form {
 
 impl Form {
     /// `parameters` read for the place of `block`; nothing if they do not fit there.
-    fn read(kind: &KindEntry, block: &PlannedBlock, parameters: Json) -> Option<Self> {
+    fn read(
+        kind: &KindEntry,
+        block: &PlannedBlock,
+        parameters: Json,
+        access: &FileAccess,
+    ) -> Option<Self> {
         let node = parse(0, &parameters.to_string()).ok()?;
         let nowhere = Span { file: 0, start: 0, end: 0 };
-        let configured = check::configure(kind, block.implementation, &node, nowhere).ok()?;
+        let configured =
+            check::configure(kind, block.implementation, &node, nowhere, access).ok()?;
         let outputs = configured.ports(&block.ports.inputs).ok()?;
-        let fits = outputs == block.ports.outputs;
+        let of_block = &block.ports.outputs;
+        let fits = outputs.len() == of_block.len()
+            && outputs.iter().zip(of_block).all(|(port, of_block)| of_block.is_read_like(port));
         fits.then(|| Self { parameters, configured: Arc::from(configured) })
     }
 }
@@ -47,6 +56,8 @@ struct PendingChange {
     names: Vec<&'static str>,
     /// The parameters with the values.
     form: Form,
+    /// Length of the parameters as text.
+    bytes: usize,
 }
 
 impl PendingChange {
@@ -71,6 +82,11 @@ impl Pending {
         waiting + more <= MAX_QUEUED
     }
 
+    /// Length of the parameters that wait, as text.
+    pub(super) fn bytes(&self) -> usize {
+        self.changes.iter().map(|change| change.bytes).sum()
+    }
+
     /// These, and the parameters `names` of `block`, which have the values of `form` from `when` on.
     pub(super) fn with(
         &self,
@@ -78,6 +94,7 @@ impl Pending {
         when: &When,
         names: Vec<&'static str>,
         form: Form,
+        bytes: usize,
     ) -> Self {
         let mut pending = self.clone();
         if !names.is_empty() {
@@ -85,7 +102,7 @@ impl Pending {
                 parameters: block.parameters.clone(),
                 configured: Arc::clone(&block.configured),
             });
-            pending.changes.push(PendingChange { when: when.clone(), names, form });
+            pending.changes.push(PendingChange { when: when.clone(), names, form, bytes });
         }
         pending
     }
@@ -122,6 +139,7 @@ impl Pending {
         old: &PlannedBlock,
         new: &PlannedBlock,
         kind: &KindEntry,
+        access: &FileAccess,
     ) -> Option<Self> {
         let Some(base) = &self.base else { return Some(Self::default()) };
         let is_kept = |name: &&'static str| new.parameters.get(name) == old.parameters.get(name);
@@ -135,7 +153,7 @@ impl Pending {
                     };
                 }
             }
-            Form::read(kind, new, parameters)
+            Form::read(kind, new, parameters, access)
         };
         let mut pending = Self::default();
         let mut changing = Vec::new();
@@ -146,7 +164,8 @@ impl Pending {
             }
             changing.extend(&names);
             let form = with(&names, &change.form)?;
-            pending.changes.push(PendingChange { when: change.when.clone(), names, form });
+            let bytes = change.bytes;
+            pending.changes.push(PendingChange { when: change.when.clone(), names, form, bytes });
         }
         if !changing.is_empty() {
             pending.base = Some(with(&changing, base)?);
@@ -154,21 +173,23 @@ impl Pending {
         Some(pending)
     }
 
-    /// The block with the parameters `newest`, which goes over to the changes at their moments.
+    /// The block with the parameters `newest`, which goes over to the changes at their moments, in a place
+    /// where others have begun to work on everything before timestamp `begun`.
     pub(super) fn build(
         &self,
         newest: &dyn Configured,
         ports: &Ports,
         env: &Env,
+        begun: u64,
     ) -> Result<Box<dyn Block>, BlockError> {
         let base = self.base.as_ref().map_or(newest, |base| base.configured.as_ref());
         let mut block = base.build(ports, env)?;
-        for PendingChange { when, names, form } in &self.changes {
+        for PendingChange { when, names, form, .. } in &self.changes {
             let mut values = Vec::with_capacity(names.len());
             for name in names {
                 values.push((*name, form.configured.live_value(name, base, ports)?));
             }
-            block.retune(when.change(values))?;
+            block.retune(when.change(values).behind(begun))?;
         }
         Ok(block)
     }

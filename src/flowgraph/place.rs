@@ -51,7 +51,7 @@ impl Expansion<'_, '_> {
                 Diagnostic::error(
                     codes::UNKNOWN_DEVICE,
                     node.span,
-                    format!("there is no device {}", value.value.quoted()),
+                    format!("there is no device `{word}`"),
                 )
                 .label("no such device")
                 .help("devices are `cpu`, `cuda:0`, `cuda:1`, ...; `auto` takes a GPU if there is one"),
@@ -129,10 +129,14 @@ impl Expansion<'_, '_> {
         kind: &KindEntry,
     ) -> Option<&'static Implementation> {
         let value = self.compute(node, names)?;
-        let found = kind.implementations.iter().find(|form| value.text() == Some(form.name));
+        let known: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
+        let Some(word) = value.text() else {
+            let expected = format!("one of `{}`", known.join("`, `"));
+            self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
+            return None;
+        };
+        let found = kind.implementations.iter().find(|form| word == form.name);
         if found.is_none() {
-            let known: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
-            let word = value.value.plain();
             self.problems.push(
                 Diagnostic::error(
                     codes::UNKNOWN_IMPLEMENTATION,
@@ -140,7 +144,7 @@ impl Expansion<'_, '_> {
                     format!("`{}` has no implementation `{word}`", kind.name),
                 )
                 .label("no such implementation")
-                .maybe_help(suggest(&word, "implementation", &known)),
+                .maybe_help(suggest(word, "implementation", &known)),
             );
         }
         found

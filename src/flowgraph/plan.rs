@@ -1,16 +1,19 @@
 //! The plan: a flowgraph that is checked and can be built.
 
+use crate::access::FileAccess;
 use crate::cuda::Tuning;
 use crate::cuda::transfer::Transfer;
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+use crate::flowgraph::beside_frames;
 use crate::flowgraph::pending::Pending;
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::flowgraph::written::Written;
 use crate::kind::{Configured, PortPool, Ports, Resources};
 use crate::recording::Recorders;
 use crate::runtime::assembly::{OnFault, Thread};
-use std::collections::BTreeSet;
+use crate::steps::step;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,6 +67,13 @@ impl PlannedBlock {
         [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == self.kind)
     }
 
+    /// Frames that another block beside this one keeps of input `input`: in its tee, at work, looked at, and
+    /// what it holds.
+    pub(crate) fn lent_frames(&self, input: usize) -> usize {
+        let holds = self.resources.holds.get(input).copied().unwrap_or(0);
+        beside_frames(self.ports.inputs[input].frame_bytes()) + holds + 2
+    }
+
     /// Where the frames of its outputs lie.
     #[must_use]
     pub fn output_device(&self) -> DeviceName {
@@ -114,6 +124,10 @@ pub struct Plan {
     pub tuning: Arc<Tuning>,
     /// What records streams of this flowgraph while it runs.
     pub recorders: Recorders,
+    /// Which files changes of it may name.
+    pub(crate) access: FileAccess,
+    /// Files that were included.
+    pub(super) included: Vec<PathBuf>,
 }
 
 /// Memory of one output port's pool.
@@ -163,10 +177,26 @@ impl BlockMemory {
 pub struct Memory {
     /// Block by block, in the plan's order.
     pub blocks: Vec<BlockMemory>,
+    /// Other host memory of the process: code, threads, the server, and what the runtime keeps of each block.
+    pub process_bytes: usize,
 }
 
+/// Resident memory of a process that runs a flowgraph of a few blocks, as measured: the pages of the program that
+/// are in use, threads, the server.
+const PROGRAM_BYTES: usize = 30 << 20;
+/// Memory of a block without its frames, as measured: its task, its inbox, its place in plan and figures.
+const BLOCK_BYTES: usize = 20 << 10;
+/// What a source keeps for each output: when it pushed which of its newest frames.
+const SOURCE_OUTPUT_BYTES: usize = 64 << 10;
+
 impl Memory {
-    /// What lies on `device`, in bytes.
+    /// All that the process takes of the host's memory, in bytes.
+    #[must_use]
+    pub fn host_bytes(&self) -> usize {
+        self.bytes_on(DeviceName::Cpu).saturating_add(self.process_bytes)
+    }
+
+    /// What the blocks take on `device`, in bytes.
     #[must_use]
     pub fn bytes_on(&self, device: DeviceName) -> usize {
         let there = self.blocks.iter().filter(|block| block.device == device);
@@ -310,7 +340,49 @@ impl Plan {
                     .collect(),
             }
         });
-        Memory { blocks: blocks.collect() }
+        let sources = self.blocks.iter().filter(|block| block.inputs.is_empty());
+        let outputs: usize = sources.map(|block| block.ports.outputs.len()).sum();
+        let process_bytes =
+            PROGRAM_BYTES + BLOCK_BYTES * self.blocks.len() + SOURCE_OUTPUT_BYTES * outputs;
+        Memory { blocks: blocks.collect(), process_bytes }
+    }
+
+    /// Bytes by device that another block takes which comes into the place of block `index`, some of them only
+    /// until it is there: its own, its pools, the frames that it keeps until then and those that it reads.
+    #[must_use]
+    pub fn swap_memory(&self, index: usize, memory: &Memory) -> BTreeMap<DeviceName, usize> {
+        let mut all: BTreeMap<DeviceName, usize> = BTreeMap::new();
+        let mut add = |device, bytes: usize| {
+            let sum = all.entry(device).or_default();
+            *sum = sum.saturating_add(bytes);
+        };
+        let block = &self.blocks[index];
+        if let Some(own) = memory.blocks.get(index) {
+            add(own.device, own.bytes());
+        }
+        for (port, kind) in block.ports.outputs.iter().enumerate() {
+            if self.pool_of(index, port) == PortPool::Own {
+                add(block.output_device(), beside_frames(kind.frame_bytes()) * kind.frame_bytes());
+            }
+        }
+        for (input, source) in block.inputs.iter().enumerate() {
+            let (origin, port) = self.origin(*source);
+            let source = &self.blocks[origin];
+            let bytes = source.ports.outputs[port].frame_bytes();
+            add(source.output_device(), block.lent_frames(input).saturating_mul(bytes));
+        }
+        all
+    }
+
+    /// Additional host memory that the swap of one block takes, at most, until the new block is in its place.
+    #[must_use]
+    pub fn swap_bytes(&self, memory: &Memory) -> usize {
+        let can_swap = |block: &PlannedBlock| {
+            !block.inputs.is_empty() && !block.ports.outputs.is_empty() && !block.is_transfer()
+        };
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| can_swap(block));
+        let bytes = |(index, _)| self.swap_memory(index, memory).get(&DeviceName::Cpu).copied();
+        blocks.filter_map(bytes).max().unwrap_or_default()
     }
 
     /// What is to be said if the flowgraph needs more than `available` bytes of the memory of
@@ -380,9 +452,10 @@ impl Plan {
                 ports.map(|port| if own(&port) { fills(block, port) } else { 0 }).collect()
             })
             .collect();
+        let mut origins: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
         for block in &self.blocks {
             for (input, source) in block.inputs.iter().enumerate() {
-                let (from, port) = self.origin(*source);
+                let (from, port) = self.known_origin(*source, &mut origins);
                 let holds = block.resources.holds.get(input).copied().unwrap_or(0);
                 // What waits, what is worked on, and what is held.
                 let in_flight = block.queue.saturating_add(1).saturating_add(holds);
@@ -395,12 +468,43 @@ impl Plan {
     /// The output whose pool the frames of the output (block, port) come from.
     #[must_use]
     pub fn origin(&self, mut output: (usize, usize)) -> (usize, usize) {
-        while let PortPool::PassThrough(input) = self.pool_of(output.0, output.1) {
-            match self.blocks[output.0].inputs.get(input) {
-                Some(source) => output = *source,
-                None => break,
-            }
+        while let Some(source) = self.passed_on(output) {
+            output = source;
         }
         output
+    }
+
+    /// [`origin`](Self::origin) of many outputs: a long chain of blocks that pass frames through is walked once.
+    fn known_origin(
+        &self,
+        mut output: (usize, usize),
+        known: &mut HashMap<(usize, usize), (usize, usize)>,
+    ) -> (usize, usize) {
+        let mut way = Vec::new();
+        let origin = loop {
+            if let Some(origin) = known.get(&output) {
+                break *origin;
+            }
+            let Some(source) = self.passed_on(output) else { break output };
+            way.push(output);
+            output = source;
+        };
+        known.extend(way.into_iter().map(|output| (output, origin)));
+        origin
+    }
+
+    /// The output whose frames the output (block, port) passes on, if it does.
+    fn passed_on(&self, (block, port): (usize, usize)) -> Option<(usize, usize)> {
+        step();
+        match self.pool_of(block, port) {
+            PortPool::PassThrough(input) => self.blocks[block].inputs.get(input).copied(),
+            PortPool::Own => None,
+        }
+    }
+
+    /// Index of every block by its name: for those who look up many.
+    #[must_use]
+    pub fn by_name(&self) -> HashMap<&str, usize> {
+        self.blocks.iter().map(|block| block.name.as_str()).zip(0..).collect()
     }
 }

@@ -6,6 +6,7 @@ use super::scope::Budget;
 use super::value::Node;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
 use crate::kind::PortNames;
+use crate::steps::step;
 use std::collections::HashMap;
 
 /// An output that feeds an input.
@@ -43,10 +44,31 @@ fn parse(text: &str) -> Option<Reference<'_>> {
     (is_name(name) && port.is_none_or(is_name)).then_some(Reference { name, index, port })
 }
 
-/// A reference to a block that stands in `scope` by its full name: `f[0].pfb`, with `.port` or without.
-fn written_out<'t>(text: &'t str, scope: &Scope) -> Option<Reference<'t>> {
+/// What a name in a scope refers to: an input of the template by number, or a member.
+#[derive(Clone, Copy)]
+enum Named {
+    Input(usize),
+    Member(usize),
+}
+
+/// What the names of one scope refer to.
+type Names<'a> = HashMap<&'a str, Named>;
+
+fn names(scope: &Scope) -> Names<'_> {
+    let inputs = scope.inputs.iter().zip((0..).map(Named::Input));
+    let members = scope.members.iter().map(|member| &member.key).zip((0..).map(Named::Member));
+    let mut names = Names::new();
+    for (key, named) in inputs.chain(members) {
+        step();
+        names.entry(&key.text).or_insert(named);
+    }
+    names
+}
+
+/// A reference to a block that stands in a scope by its full name: `f[0].pfb`, with `.port` or without.
+fn written_out<'t>(text: &'t str, names: &Names) -> Option<Reference<'t>> {
     let stands_here =
-        |name: &str| !is_name(name) && scope.members.iter().any(|m| m.key.text == name);
+        |name: &str| !is_name(name) && matches!(names.get(name), Some(Named::Member(_)));
     let of = |name, port| Reference { name, index: None, port };
     if stands_here(text) {
         return Some(of(text, None));
@@ -98,6 +120,8 @@ const MAX_HOPS: usize = 200;
 pub(super) struct Resolver<'a, 'r> {
     pub(super) blocks: &'a [Instance<'r>],
     pub(super) scopes: &'a [Scope],
+    /// What names refer to, scope by scope.
+    names: Vec<Names<'a>>,
     pub(super) problems: &'a mut Vec<Diagnostic>,
     budget: &'a Budget,
     /// Inputs of templates, once they are known; inner `None` is a complaint made.
@@ -114,7 +138,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
         budget: &'a Budget,
         problems: &'a mut Vec<Diagnostic>,
     ) -> Self {
-        Self { blocks, scopes, problems, budget, inputs: vec![None; scopes.len()], way: Vec::new() }
+        let (names, inputs) = (scopes.iter().map(names).collect(), vec![None; scopes.len()]);
+        Self { blocks, scopes, names, problems, budget, inputs, way: Vec::new() }
     }
 
     /// What feeds each input of each block; `None` for blocks with a wrong reference.
@@ -201,8 +226,9 @@ impl<'a, 'r> Resolver<'a, 'r> {
 
     /// What one reference in `scope` means.
     pub(super) fn reference(&mut self, text: &str, span: Span, scope: usize) -> Option<Vec<Feed>> {
-        let here = &self.scopes[scope];
-        let Some(reference) = written_out(text, here).or_else(|| parse(text)) else {
+        let scopes = self.scopes;
+        let here = &scopes[scope];
+        let Some(reference) = written_out(text, &self.names[scope]).or_else(|| parse(text)) else {
             self.problems.push(
                 Diagnostic::error(codes::WRONG_TYPE, span, format!("`{text}` is not a reference"))
                     .label("cannot be read")
@@ -210,7 +236,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
             );
             return None;
         };
-        if let Some(input) = here.inputs.iter().position(|key| key.text == reference.name) {
+        let named = self.names[scope].get(reference.name).copied();
+        if let Some(Named::Input(input)) = named {
             if reference.index.is_some() || reference.port.is_some() {
                 let message = format!("`{}` is an input of the template", reference.name);
                 self.problems.push(
@@ -223,7 +250,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
             let feeds = self.template_inputs(scope)?;
             return feeds.get(input).map(|feed| vec![*feed]);
         }
-        let Some(member) = here.members.iter().find(|m| m.key.text == reference.name) else {
+        let Some(Named::Member(member)) = named else {
             let known: Vec<&str> = here
                 .inputs
                 .iter()
@@ -242,7 +269,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
             );
             return None;
         };
-        let copies = self.copies(member, &reference, span)?;
+        let copies = self.copies(&here.members[member], &reference, span)?;
         if !self.budget.take(copies.len() * CONNECTION_VALUES, span) {
             return None;
         }

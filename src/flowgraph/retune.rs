@@ -8,14 +8,22 @@ use super::parse::parse;
 use super::pending::Form;
 use super::value::{Key, Node, Value};
 use super::{Plan, PlannedBlock, Sources};
+use crate::access::FileAccess;
+use crate::block::BlockError;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
 use crate::kind::{At, Configured, KindEntry, Ports, Registry, Resources};
 use crate::port::PortType;
 use crate::retune::{LiveValue, MAX_QUEUED, When};
+use crate::runtime::report::panic_text;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What a text that asks for a change is called in its diagnostics.
 const REQUEST: &str = "request";
+
+/// Bytes that the parameters of all changes may have as text that wait for their timestamps. Read and as values of
+/// blocks they take up to about 30 times as much.
+const MAX_PENDING_BYTES: usize = 4 << 20;
 
 /// Why a change of a running flowgraph is refused, with what its diagnostics point at.
 #[derive(Clone, Debug)]
@@ -98,7 +106,9 @@ impl Plan {
             let file = sources.add(format!("{} as it runs", running.name), &in_force);
             let Ok(in_force) = parse(file, &in_force) else { continue };
             let parameters = laid_over(in_force, given.clone());
-            let Some(configured) = checked(running, kind, key.span, &parameters, problems) else {
+            let Some(configured) =
+                checked(running, kind, key.span, (&parameters, &self.access), problems)
+            else {
                 continue;
             };
             let values = live_values(configured.as_ref(), running, kind, &given, problems);
@@ -106,15 +116,23 @@ impl Plan {
                 problems.push(too_many(running, key));
                 continue;
             }
-            let names = values.iter().map(|(name, _)| *name).collect();
+            let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
             let form = Form { parameters: parameters.value.to_json(), configured };
+            let bytes = form.parameters.to_string().len();
+            let pending = plan.blocks.iter().map(|block| block.pending.bytes()).sum::<usize>();
+            // The first change of a block that waits is at most as large as what the block has anyway.
+            let waits = !names.is_empty() && running.pending.bytes() > 0;
+            if waits && pending + bytes > MAX_PENDING_BYTES {
+                problems.push(too_large(running, pending, key));
+                continue;
+            }
             let block = &mut plan.blocks[index];
             if let Ok(outputs) = form.configured.ports(&running.ports.inputs) {
                 take_labels(&mut block.ports.outputs, outputs);
             }
             (block.parameters, block.configured) =
                 (form.parameters.clone(), Arc::clone(&form.configured));
-            block.pending = running.pending.with(running, when, names, form);
+            block.pending = running.pending.with(running, when, names, form, bytes);
             blocks.push((key.text.clone(), values));
         }
         if blocks.is_empty() && problems.is_empty() {
@@ -136,9 +154,10 @@ impl Plan {
     }
 }
 
-/// Has the axes of `ports` say of their elements what those of `others` do, which are as long.
+/// Takes over from `others`, which are read alike, the labels of axes and the bands.
 fn take_labels(ports: &mut [PortType], others: Vec<PortType>) {
     for (port, other) in ports.iter_mut().zip(others) {
+        port.band = other.band;
         for (axis, other) in port.axes.iter_mut().zip(other.axes) {
             axis.labels = other.labels;
         }
@@ -171,6 +190,17 @@ fn may_change(
     Some(Node::new(Value::Map(entries), given.span))
 }
 
+fn too_large(running: &PlannedBlock, pending: usize, key: &Key) -> Diagnostic {
+    let message = format!(
+        "the parameters of `{}` are too large to wait too: {pending} bytes of parameters wait, the \
+         limit is {MAX_PENDING_BYTES}",
+        running.name
+    );
+    Diagnostic::error(codes::CHANGE, key.span, message)
+        .label("too large")
+        .help("send it again when the timestamps of those that wait have come")
+}
+
 fn too_many(running: &PlannedBlock, key: &Key) -> Diagnostic {
     let message = format!("`{}` keeps {MAX_QUEUED} values for later already", running.name);
     Diagnostic::error(codes::CHANGE, key.span, message)
@@ -196,14 +226,14 @@ fn checked(
     running: &PlannedBlock,
     kind: &KindEntry,
     key: Span,
-    parameters: &Node,
+    (parameters, access): (&Node, &FileAccess),
     problems: &mut Vec<Diagnostic>,
 ) -> Option<Arc<dyn Configured>> {
     let mut report = |mut problem: Diagnostic| {
         problem.blocks.push(running.name.clone());
         problems.push(problem);
     };
-    let configured = match configure(kind, running.implementation, parameters, key) {
+    let configured = match configure(kind, running.implementation, parameters, key, access) {
         Ok(configured) => configured,
         Err(errors) => {
             errors.into_iter().for_each(report);
@@ -228,7 +258,8 @@ fn checked(
             configured.resources(&running.ports);
         (holds, fills, pools, binds, sockets, writes)
     };
-    let what = if ports != *outputs {
+    let is_other = |(port, output): (&PortType, &PortType)| !output.is_read_like(port);
+    let what = if ports.len() != outputs.len() || ports.iter().zip(outputs).any(is_other) {
         "make another stream"
     } else if needs(configured.as_ref()) != needs(running.configured.as_ref()) {
         "need other frames, sockets or files"
@@ -253,12 +284,17 @@ fn live_values(
     let mut values = Vec::new();
     for name in kind.live {
         let Some((_, node)) = given.entry(name) else { continue };
-        match configured.live_value(name, running.configured.as_ref(), &running.ports) {
+        let value = || configured.live_value(name, running.configured.as_ref(), &running.ports);
+        let value = catch_unwind(AssertUnwindSafe(value)).unwrap_or_else(|cause| {
+            let text = format!("`{name}` cannot be computed: {}", panic_text(cause.as_ref()));
+            Err(BlockError::new(text))
+        });
+        match value {
             Ok(value) => values.push((*name, value)),
             Err(error) => {
                 let message = error.to_string();
                 let problem = Diagnostic::error(codes::PARAMETER_OUT_OF_RANGE, node.span, message);
-                problems.push(problem.label("refused here"));
+                problems.push(problem.label("invalid"));
             }
         }
     }

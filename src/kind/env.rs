@@ -4,6 +4,7 @@ use super::CPU;
 use crate::counter::Counters;
 use crate::cuda;
 use crate::recording::Recorders;
+use crate::runtime::BlockEvents;
 use crate::summary::Summary;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct Env {
     pub counters: Counters,
     /// What the block wants printed under its name after a run.
     pub summary: Summary,
+    /// Events that the block reports itself.
+    pub events: BlockEvents,
     /// `implementation:` of the block, one of its kind's [`Kind::IMPLEMENTATIONS`].
     pub implementation: &'static str,
     /// The GPU it runs on, if `implementation` is a form for one.
@@ -41,6 +44,7 @@ impl Env {
             name: name.to_owned(),
             counters: Counters::default(),
             summary: Summary::default(),
+            events: BlockEvents::default(),
             implementation: CPU.name,
             device: None,
             wake: Waker::default(),

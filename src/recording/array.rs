@@ -1,5 +1,6 @@
 //! NumPy's `.npy` format, version 1.0, with frames appended along the first axis.
 
+use crate::files;
 use crate::npy::{self, MAGIC};
 use std::fs::File;
 use std::io;
@@ -10,6 +11,9 @@ use std::path::{Path, PathBuf};
 const HEADER_BYTES: usize = 512;
 /// Longest header that is read.
 const MAX_HEADER_BYTES: usize = 1 << 16;
+/// Longest type and most axes that are read.
+const MAX_DESCR: usize = 64;
+const MAX_AXES: usize = 32;
 
 /// An array that grows. The file can be read at any time: the header is rewritten after every
 /// row and never promises more than is there.
@@ -103,13 +107,13 @@ impl Header {
             file.read_exact_at(bytes, offset.saturating_add(at)).map_err(|error| {
                 match error.kind() {
                     io::ErrorKind::UnexpectedEof => "it ends within its header".to_owned(),
-                    _ => error.to_string(),
+                    _ => files::reason(&error),
                 }
             })
         };
         read(&mut start[..10], 0)?;
         if start[..6] != MAGIC[..6] {
-            return Err("it is not a .npy array".to_owned());
+            return Err("it is not a .npy array (its first bytes are not \\x93NUMPY)".to_owned());
         }
         let (at, len) = match start[6] {
             1 => (10, usize::from(u16::from_le_bytes([start[8], start[9]]))),
@@ -117,34 +121,56 @@ impl Header {
                 read(&mut start, 0)?;
                 (12, u32::from_le_bytes([start[8], start[9], start[10], start[11]]) as usize)
             }
-            version => return Err(format!("its format version {version} is not known")),
+            version => {
+                return Err(format!("its .npy format version must be 1 to 3, found {version}"));
+            }
         };
         if len > MAX_HEADER_BYTES {
-            return Err(format!("its header claims {len} bytes"));
+            let limit = MAX_HEADER_BYTES;
+            return Err(format!("its header has {len} bytes, more than the limit of {limit}"));
         }
         let mut text = vec![0u8; len];
         read(&mut text, at)?;
         let text = String::from_utf8(text).map_err(|_| "its header is not text".to_owned())?;
-        let (descr, shape) =
-            parse_dictionary(&text).ok_or("it holds no plain values in C order")?;
+        let (descr, shape) = parse_dictionary(&text)?;
         Ok(Self { descr, shape, data_offset: offset.saturating_add(at + len as u64) })
     }
 }
 
-/// Type and shape out of the header's dictionary; `None` for what is not C order of plain elements.
-fn parse_dictionary(text: &str) -> Option<(String, Vec<u64>)> {
+/// Type and shape out of the header's dictionary.
+fn parse_dictionary(text: &str) -> Result<(String, Vec<u64>), String> {
     let after = |key: &str| {
         let (_, rest) = text.split_once(&format!("'{key}'"))?;
         Some(rest.trim_start().strip_prefix(':')?.trim_start())
     };
-    let descr = after("descr")?.strip_prefix('\'')?.split_once('\'')?.0;
-    if !after("fortran_order")?.starts_with("False") {
-        return None;
+    let missing = |key: &str| format!("its header has no valid `{key}`");
+    let descr = after("descr").ok_or_else(|| missing("descr"))?;
+    if descr.starts_with('[') {
+        return Err("expected an array of plain numbers, found one of structures".to_owned());
     }
-    let (shape, _) = after("shape")?.strip_prefix('(')?.split_once(')')?;
+    let descr = descr.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
+    let (descr, _) = descr.ok_or_else(|| missing("descr"))?;
+    let is_type = descr.len() <= MAX_DESCR && descr.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_type {
+        return Err(missing("descr"));
+    }
+    match after("fortran_order") {
+        Some(order) if order.starts_with("False") => {}
+        Some(order) if order.starts_with("True") => {
+            return Err("expected an array in C order, found Fortran order \
+                        (`numpy.ascontiguousarray` changes it)"
+                .to_owned());
+        }
+        _ => return Err(missing("fortran_order")),
+    }
+    let shape = after("shape").and_then(|rest| rest.strip_prefix('(')?.split_once(')'));
+    let (shape, _) = shape.ok_or_else(|| missing("shape"))?;
     let lens = shape.split(',').map(str::trim).filter(|len| !len.is_empty());
     let shape: Option<Vec<u64>> = lens.map(|len| len.parse().ok()).collect();
-    Some((descr.to_owned(), shape?))
+    match shape {
+        Some(shape) if shape.len() <= MAX_AXES => Ok((descr.to_owned(), shape)),
+        _ => Err(missing("shape")),
+    }
 }
 
 #[cfg(test)]
@@ -177,22 +203,21 @@ mod tests {
         };
         assert!(refused(b"").contains("ends within"));
         assert!(refused(b"PK\x03\x04 and so on, for long enough").contains("not a .npy"));
-        assert!(refused(b"\x93NUMPY\x09\x00\x10\x00 and so on").contains("version 9"));
+        assert!(refused(b"\x93NUMPY\x09\x00\x10\x00 and so on").contains("found 9"));
         assert!(refused(b"\x93NUMPY\x01\x00\xff\xff{").contains("ends within"));
-        assert!(refused(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{").contains("claims 4294967295"));
+        assert!(refused(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{").contains("has 4294967295 bytes"));
         assert!(refused(b"\x93NUMPY\x01\x00\x04\x00\xff\xff\xff\xff").contains("not text"));
-        let dictionary = |text: &str| parse_dictionary(text);
-        assert_eq!(
-            dictionary("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': ()}"),
-            None
-        );
-        assert_eq!(dictionary("{'descr': '<i4', 'fortran_order': True, 'shape': ()}"), None);
-        assert_eq!(dictionary("{'descr': '<i4', 'fortran_order': False, 'shape': (-1, 2)}"), None);
-        assert_eq!(
-            dictionary(
-                "{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,)}"
-            ),
-            None
-        );
+        let refused = |descr: &str, order: &str, shape: &str, why: &str| {
+            let text = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}");
+            let said = parse_dictionary(&text).unwrap_err();
+            assert!(said.contains(why), "{text}: {said}");
+        };
+        refused("[('a', '<i4')]", "False", "()", "found one of structures");
+        refused("'<i4'", "True", "()", "found Fortran order");
+        refused("'<i4'", "0", "()", "no valid `fortran_order`");
+        refused("'<i\u{1b}4'", "False", "()", "no valid `descr`");
+        refused("'<i4'", "False", "(-1, 2)", "no valid `shape`");
+        refused("'<i4'", "False", "(99999999999999999999,)", "no valid `shape`");
+        refused("'<i4'", "False", "3", "no valid `shape`");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::lock;
 use crate::BlockError;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -77,6 +78,22 @@ impl Budget {
         let mut taken = lock(&self.taken);
         taken.used_bytes = taken.used_bytes.saturating_sub(bytes);
     }
+}
+
+/// Bytes of the files in `folder` whose names begin with `prefix`, and of the directories in it.
+pub(crate) fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        // What is gone by now, or is nobody's to see, is none of the recordings.
+        let Ok(found) = entry.metadata() else { continue };
+        let inside = || used_bytes(&entry.path(), "").unwrap_or_default();
+        bytes += if found.is_dir() { inside() } else { found.len() };
+    }
+    Ok(bytes)
 }
 
 /// Bytes that this process may still write to the disk of `folder`; `None` where nobody says.

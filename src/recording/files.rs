@@ -3,12 +3,12 @@
 use super::Checksum;
 use super::array::ArrayWriter;
 use super::side_file::SideFile;
-use crate::{BlockError, Header, PortType, npy};
+use crate::{BlockError, Header, PortType, files, npy};
 use std::fs::{self, File};
 use std::io::{
     self,
-    ErrorKind::{InvalidInput, NotFound, Unsupported},
-    Write,
+    ErrorKind::{AlreadyExists, Interrupted, InvalidInput, NotFound, Unsupported},
+    Seek, SeekFrom, Write,
 };
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ use zip::{CompressionMethod, ZipWriter};
 
 /// How often the side file is brought up to date.
 const SIDE_FILE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Files with one name beside each other.
+const MOST_NAMESAKES: usize = 9999;
 
 /// Member of a `.npz` that says what its side file says.
 pub const DESCRIPTION: &str = "recording.json";
@@ -44,7 +47,7 @@ pub struct RecordingWriter {
 /// An error at `path`.
 fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
     let path = path.display().to_string();
-    move |error| BlockError::new(format!("cannot write {path}: {error}")).because(error)
+    move |error| BlockError::new(format!("cannot write {path}: {}", files::reason(&error)))
 }
 
 /// Appends `row` and adds it to the frame's checksum.
@@ -53,14 +56,16 @@ fn put(writer: &mut ArrayWriter, row: &[u8], checksum: &mut Checksum) -> Result<
     writer.append(row).map_err(at(writer.path()))
 }
 
-/// Whether a file can be written at `path`, tried without touching what is there.
-pub fn try_path(path: &Path) -> Result<(), BlockError> {
+/// Whether a file can be written at `path`, tried without touching what is there: in the place of
+/// a file that is there if it `overwrites`, else beside that file.
+pub fn try_path(path: &Path, overwrites: bool) -> Result<(), BlockError> {
     try_folder(path)?;
     match fs::metadata(path) {
         // Opening a pipe would wait for its reader.
         Ok(there) if there.file_type().is_fifo() || there.is_dir() => {
             Err(at(path)(io::Error::new(InvalidInput, "it is not a regular file")))
         }
+        Ok(there) if there.is_file() && !overwrites => Ok(()),
         Ok(_) => File::options().write(true).open(path).map(drop).map_err(at(path)),
         Err(_) => Ok(()),
     }
@@ -75,14 +80,78 @@ pub fn try_folder(path: &Path) -> Result<(), BlockError> {
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(at(path))
 }
 
+/// Takes the name `path` for a new recording: `false` if another recording has it. No other
+/// program can take the name at the same time.
+fn claim(path: &Path) -> Result<bool, BlockError> {
+    let taken = |made: io::Result<()>, name: &Path| match made {
+        Err(error) if error.kind() == AlreadyExists => Ok(false),
+        made => made.map(|()| true).map_err(at(name)),
+    };
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() => return Ok(false),
+        // A device takes what is written to it.
+        Ok(_) => return Ok(true),
+        Err(_) => {}
+    }
+    if !is_archive(path) {
+        return taken(File::create_new(path).map(drop), path);
+    }
+    let parts = parts_of(path);
+    if !taken(fs::create_dir(&parts), &parts)? {
+        return Ok(false);
+    }
+    // A recording that was finished since the look above has the name, or a link.
+    if fs::symlink_metadata(path).is_ok() {
+        let _ = fs::remove_dir(&parts);
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Gives back the name `path`, which was taken.
+fn release(path: &Path) {
+    if is_archive(path) {
+        let _ = fs::remove_dir_all(parts_of(path));
+    } else if path.is_file() {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npz")
+}
+
+/// Folder of the arrays of the archive at `path` until they are put together.
+fn parts_of(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.parts", path.display()))
+}
+
+fn create_folder_of(path: &Path) -> Result<(), BlockError> {
+    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).map_err(at(folder)))
+}
+
 impl RecordingWriter {
-    /// A new recording at `path`, which ends in `.npy` or `.npz`.
-    pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(at(folder))?;
+    /// A new recording at `path`, which ends in `.npy` or `.npz`, or, if another recording has that
+    /// name, at the first free one of `x_2.npz`, `x_3.npz`, ...
+    pub fn create_new(path: &Path, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
+        create_folder_of(path)?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
+        for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
+            if claim(&name)? {
+                // On a full disk the next try gets this name again.
+                return Self::create(name.clone(), port, side).inspect_err(|_| release(&name));
+            }
         }
-        let zipped = path.extension().is_some_and(|extension| extension == "npz");
-        let parts = zipped.then(|| PathBuf::from(format!("{}.parts", path.display())));
+        let path = path.display();
+        Err(BlockError::new(format!("there are {MOST_NAMESAKES} recordings named {path} already")))
+    }
+
+    /// A new recording at `path`, which ends in `.npy` or `.npz`; an earlier one is overwritten.
+    pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
+        create_folder_of(&path)?;
+        let parts = is_archive(&path).then(|| parts_of(&path));
         if let Some(parts) = &parts {
             fs::create_dir_all(parts).map_err(at(parts))?;
             // What stands there is of an earlier run and would be taken for this one's.
@@ -123,6 +192,12 @@ impl RecordingWriter {
         }
         recording.write_side_file()?;
         Ok(recording)
+    }
+
+    /// The file that names it: an array or an archive.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Frames that are whole on disk.
@@ -265,7 +340,7 @@ impl RecordingWriter {
                 // Half a file would only hide where the arrays are; nobody needs its removal said.
                 let _ = fs::remove_file(&self.path);
                 let message = format!("{error}; the arrays are still in {}", parts.display());
-                return Err(BlockError::new(message).because(error));
+                return Err(BlockError::new(message));
             }
             fs::remove_dir_all(&parts).map_err(at(&parts))?;
         }
@@ -276,7 +351,8 @@ impl RecordingWriter {
     /// frames before the cut are whole.
     fn zip(&self, parts: &Path) -> Result<(), BlockError> {
         let path = &self.path;
-        let mut zip = ZipWriter::new(File::create(path).map_err(at(path))?);
+        let file = File::create(path).map_err(at(path))?;
+        let mut zip = ZipWriter::new(FailsOnce { file: &file, has_failed: false });
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         zip.start_file(DESCRIPTION, options).map_err(|error| at(path)(error.into()))?;
         zip.write_all(self.description()?.as_bytes()).map_err(at(path))?;
@@ -290,8 +366,36 @@ impl RecordingWriter {
             zip.start_file(file_name, options).map_err(|error| at(path)(error.into()))?;
             io::copy(&mut from, &mut zip).map_err(at(path))?;
         }
-        let file = zip.finish().map_err(|error| at(path)(error.into()))?;
+        zip.finish().map_err(|error| at(path)(error.into()))?;
         file.sync_all().map_err(at(path))
+    }
+}
+
+/// A file that takes everything once a write has failed: an archive that is dropped tries to finish
+/// itself and prints every error.
+struct FailsOnce<'a> {
+    file: &'a File,
+    has_failed: bool,
+}
+
+impl Write for FailsOnce<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.has_failed {
+            return Ok(bytes.len());
+        }
+        let written = self.file.write(bytes);
+        self.has_failed = written.as_ref().is_err_and(|error| error.kind() != Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for FailsOnce<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
     }
 }
 

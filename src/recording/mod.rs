@@ -11,6 +11,7 @@
 //! # Layout
 //! - [`array`]: one array that grows, and the header of one that is read
 //! - [`side_file`]: what the arrays are
+//! - `json`: a side file of unknown origin
 //! - `files`: a recording that grows
 //! - `options`: what is asked of a recorder
 //! - `budget`: what recordings may take of a disk
@@ -22,6 +23,7 @@
 pub mod array;
 mod budget;
 mod files;
+mod json;
 mod options;
 mod recorder;
 mod recorders;
@@ -30,6 +32,7 @@ pub mod side_file;
 mod writing;
 
 pub use budget::Budget;
+pub(crate) use budget::used_bytes;
 pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
 pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger, TriggerKind};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};

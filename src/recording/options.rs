@@ -1,10 +1,11 @@
 //! What is asked of a recorder.
 
-use super::budget::Budget;
+use super::budget::{Budget, used_bytes};
 use crate::runtime::EventKind;
 use crate::{PortType, Refusal};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What stands for the first timestamp in a path.
@@ -14,12 +15,18 @@ const BACKLOG_BYTES: usize = 256 << 20;
 const BACKLOG_FRAMES: (usize, usize) = (4, 256);
 /// Memory for what a frame has besides payload and validity, about.
 const HEADER_BYTES: usize = 256;
+/// What the files of a recorder in a flowgraph take at most, and what they leave free, unless it is set.
+const MAX_TOTAL_BYTES: u64 = 100_000_000_000;
+const MIN_FREE_BYTES: u64 = 1_000_000_000;
+
 /// What is recorded of a stream, and when.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderOptions {
     /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` becomes the first frame's
     /// timestamp. A file that exists is left alone: the new one gets a number.
+    #[serde(deserialize_with = "crate::access::written_path")]
+    #[schemars(extend("x-file" = "write"))]
     pub path: String,
     /// Time before the trigger that is recorded; that much of the stream is kept in memory.
     #[serde(default)]
@@ -28,6 +35,11 @@ pub struct RecorderOptions {
     pub after_seconds: Option<f64>,
     /// Bytes of payload in one recording at most.
     pub max_bytes: Option<u64>,
+    /// Bytes of all files at most, with those that are in the directory already and whose names begin like
+    /// `path`; 10^11 (100 GB) unless set. The recorder ends there, the flowgraph goes on.
+    pub max_total_bytes: Option<u64>,
+    /// Bytes of the disk that stay free, or the recorder ends; 10^9 (1 GB) unless set.
+    pub min_free_bytes: Option<u64>,
     /// What a recording begins with.
     #[serde(default)]
     pub trigger: Trigger,
@@ -124,9 +136,10 @@ impl RecorderOptions {
     #[must_use]
     pub fn refusals(&self, port: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
-        let stem = self.path.strip_suffix(".npz").or_else(|| self.path.strip_suffix(".npy"));
+        let path = &self.path;
+        let stem = path.strip_suffix(".npz").or_else(|| path.strip_suffix(".npy"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
-            let message = format!("`{}` names no NumPy file", self.path);
+            let message = format!("`{}` is not a NumPy file name", self.path);
             refusals.push(
                 Refusal::parameter("path", message).help("the name must end in .npz or .npy"),
             );
@@ -148,6 +161,30 @@ impl RecorderOptions {
             refusals.push(Refusal::parameter("max_bytes", message));
         }
         refusals
+    }
+
+    /// What limits the files: the disk, and what all recorders may take that were asked for while the flowgraph
+    /// runs.
+    pub(super) fn budgets(&self) -> Vec<Arc<Budget>> {
+        let (most, free) = match &self.budget {
+            None => (MAX_TOTAL_BYTES, MIN_FREE_BYTES),
+            // That one has its own limits.
+            Some(_) => (u64::MAX, 0),
+        };
+        let start = self.path.split(PLACEHOLDER).next().unwrap_or_default();
+        let start =
+            start.strip_suffix(".npz").or_else(|| start.strip_suffix(".npy")).unwrap_or(start);
+        let (folder, prefix) = match start.rsplit_once('/') {
+            Some(("", prefix)) => ("/", prefix),
+            Some((folder, prefix)) => (folder, prefix),
+            None => (".", start),
+        };
+        let (most, free) =
+            (self.max_total_bytes.unwrap_or(most), self.min_free_bytes.unwrap_or(free));
+        // A directory that cannot be listed cannot be written either, which is said then.
+        let used = used_bytes(Path::new(folder), prefix).unwrap_or_default();
+        let own = Arc::new(Budget::new(Path::new(folder), most, used, free));
+        [own].into_iter().chain(self.budget.clone()).collect()
     }
 
     /// Frames that are kept: those before a trigger, and those that wait for the disk.

@@ -4,7 +4,7 @@
 use super::options::{EventTrigger, Loud, RecorderOptions, Trigger};
 use super::recorders::{Recorders, Told};
 use super::ring::Ring;
-use super::{SideFile, lock};
+use super::{Budget, SideFile, lock};
 use crate::control::TapFrame;
 use crate::runtime::Event;
 use crate::{BlockError, Counter, Counters, Header, PortType};
@@ -87,6 +87,8 @@ pub(super) struct State {
     /// Nothing is written any more.
     pub is_over: bool,
     fault: Option<String>,
+    /// The files may take no more of the disk.
+    is_full: bool,
     pub recordings: Vec<Recorded>,
 }
 
@@ -96,6 +98,8 @@ pub(super) struct Inner {
     pub port: PortType,
     pub blank: SideFile,
     pub options: RecorderOptions,
+    /// What the files may take of the disk.
+    pub budgets: Vec<Arc<Budget>>,
     state: Mutex<State>,
     pub moved: Condvar,
     pub written: Counter,
@@ -132,13 +136,22 @@ impl Recorder {
             ring.trigger(None, "the first frame");
         }
         let recordings = Vec::new();
-        let state = State { ring, has_ended: false, is_over: false, fault: None, recordings };
+        let state = State {
+            ring,
+            has_ended: false,
+            is_over: false,
+            fault: None,
+            is_full: false,
+            recordings,
+        };
+        let budgets = options.budgets();
         let recorder = Self(Arc::new(Inner {
             name: name.to_owned(),
             output: output.to_owned(),
             port: port.clone(),
             blank,
             options,
+            budgets,
             state: Mutex::new(state),
             moved: Condvar::new(),
             written: counters.count("frames_written", "Frames on disk."),
@@ -286,6 +299,17 @@ impl Recorder {
         self.state().fault.get_or_insert_with(|| why.to_owned());
         self.say(&format!("the recorder failed: {why}"));
         self.end();
+    }
+
+    /// Notes that its files may take no more of the disk.
+    pub(super) fn fill(&self) {
+        self.state().is_full = true;
+    }
+
+    /// Whether it has failed because its files may take no more of the disk.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.state().is_full
     }
 
     /// Why it has failed, if it has.

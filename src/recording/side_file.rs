@@ -1,5 +1,6 @@
 //! The JSON file beside a recording: what the numbers are, and where they came from.
 
+use super::json;
 use crate::dtype::UnknownDtype;
 use crate::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,14 @@ const FORMAT: &str = "fxgraph recording";
 const MAX_FRAME_BYTES: usize = 1 << 32;
 /// Most validity units that are believed.
 const MAX_UNITS: usize = 1 << 24;
+/// Most axes of a frame or of its validity that are believed.
+const MAX_AXES: usize = 16;
+/// Most channels of a whole band that are believed.
+const MAX_CHANNELS: usize = 1 << 40;
+/// Most ADC samples from one frame to the next that are believed: 45 hours at 1.7 GHz.
+const MAX_SAMPLES: u64 = 1 << 48;
+/// Characters of a text that errors show.
+const MAX_SHOWN: usize = 40;
 
 /// The whole side file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -167,51 +176,93 @@ impl SideFile {
         }
     }
 
-    /// The stream that was recorded, its axes named by what `known` gives for their names; in words what
-    /// cannot be believed.
+    /// Reads the text of a side file; the error says which value is wrong and why.
+    pub fn read(text: &str) -> Result<Self, String> {
+        json::read(text)
+    }
+
+    /// The stream that was recorded, its axes named by what `known` gives for their names. The error
+    /// says which value is wrong and why.
     pub fn port(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
+        self.port_of(known).map_err(|why| json::printable(&why))
+    }
+
+    fn port_of(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
         if self.format != FORMAT {
-            return Err(format!("`{}` is not a format known here", self.format));
+            return Err(format!("`format` must be `{FORMAT}`, found `{}`", short(&self.format)));
         }
-        let dtype: Dtype = self.dtype.parse().map_err(|error: UnknownDtype| error.to_string())?;
-        let axes_of = |list: &[AxisEntry], most: usize| -> Result<Vec<Axis>, String> {
-            let product = list.iter().try_fold(1usize, |p, axis| p.checked_mul(axis.len));
-            if !product.is_some_and(|product| (1..=most).contains(&product)) {
-                return Err("its axes are empty or too long".to_owned());
-            }
-            let axis = |entry: &AxisEntry| {
-                let name = known(&entry.name);
-                name.map(|name| Axis::new(name, entry.len))
-                    .ok_or_else(|| format!("there is no axis `{}`", entry.name))
-            };
-            list.iter().map(axis).collect()
-        };
-        let clock = &self.clock;
-        let rate_is_good = clock.adc_sample_rate_hz.is_finite() && clock.adc_sample_rate_hz > 0.0;
-        if !rate_is_good || clock.samples_per_frame == 0 {
-            return Err("its clock stands still".to_owned());
+        let unknown = |_: UnknownDtype| format!("`dtype` is unknown: `{}`", short(&self.dtype));
+        let dtype: Dtype = self.dtype.parse().map_err(unknown)?;
+        let &ClockEntry { adc_sample_rate_hz, sync_time_seconds, samples_per_frame } = &self.clock;
+        if !(adc_sample_rate_hz.is_finite() && adc_sample_rate_hz > 0.0) {
+            return Err(format!(
+                "`clock.adc_sample_rate_hz` must be positive and finite, found {adc_sample_rate_hz}"
+            ));
         }
-        if self.band.as_ref().is_some_and(|band| band.channels == 0) {
-            return Err("its band has no channels".to_owned());
+        if !(1..=MAX_SAMPLES).contains(&samples_per_frame) {
+            return Err(format!(
+                "`clock.samples_per_frame` must be from 1 to {MAX_SAMPLES}, found {samples_per_frame}"
+            ));
+        }
+        if self.validity.full == 0 {
+            return Err("`validity.full` must be at least 1, found 0".to_owned());
         }
         Ok(PortType {
             dtype,
-            axes: axes_of(&self.axes, MAX_FRAME_BYTES * 8 / dtype.bits())?,
-            clock: Clock {
-                adc_sample_rate_hz: clock.adc_sample_rate_hz,
-                sync_time_seconds: clock.sync_time_seconds,
-                samples_per_frame: clock.samples_per_frame,
-            },
-            band: self.band.as_ref().map(|band| Band {
-                channels: band.channels,
-                first_channel: band.first_channel,
-                centre_hz: band.centre_hz,
-                bandwidth_hz: band.bandwidth_hz,
-            }),
+            axes: axes_of(&self.axes, "axes", MAX_FRAME_BYTES * 8 / dtype.bits(), known)?,
+            clock: Clock { adc_sample_rate_hz, sync_time_seconds, samples_per_frame },
+            band: self.band.as_ref().map(BandEntry::band).transpose()?,
             validity: ValidityType {
-                axes: axes_of(&self.validity.axes, MAX_UNITS)?,
-                full: self.validity.full.max(1),
+                axes: axes_of(&self.validity.axes, "validity.axes", MAX_UNITS, known)?,
+                full: self.validity.full,
             },
         })
     }
+}
+
+impl BandEntry {
+    fn band(&self) -> Result<Band, String> {
+        let &Self { channels, first_channel, centre_hz, bandwidth_hz } = self;
+        if !(1..=MAX_CHANNELS).contains(&channels) {
+            return Err(format!(
+                "`band.channels` must be from 1 to {MAX_CHANNELS}, found {channels}"
+            ));
+        }
+        if first_channel >= channels {
+            return Err(format!(
+                "`band.first_channel` must be less than `band.channels`, found {first_channel} of {channels}"
+            ));
+        }
+        Ok(Band { channels, first_channel, centre_hz, bandwidth_hz })
+    }
+}
+
+/// The axes under `key`, whose lengths multiply to at most `most`.
+fn axes_of(
+    list: &[AxisEntry],
+    key: &str,
+    most: usize,
+    known: fn(&str) -> Option<&'static str>,
+) -> Result<Vec<Axis>, String> {
+    if list.len() > MAX_AXES {
+        return Err(format!("`{key}` must have at most {MAX_AXES} axes, found {}", list.len()));
+    }
+    let axis = |(number, entry): (usize, &AxisEntry)| {
+        let unknown =
+            || format!("`{key}[{number}].name`: there is no axis `{}`", short(&entry.name));
+        known(&entry.name).map(|name| Axis::new(name, entry.len)).ok_or_else(unknown)
+    };
+    let axes = list.iter().enumerate().map(axis).collect::<Result<_, _>>()?;
+    let product = list.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len));
+    if !product.is_some_and(|product| (1..=most).contains(&product)) {
+        let lens: Vec<String> = list.iter().map(|axis| axis.len.to_string()).collect();
+        let lens = lens.join(" x ");
+        return Err(format!("`{key}` must have 1 to {most} elements, found {lens}"));
+    }
+    Ok(axes)
+}
+
+/// As much of `text` as an error shows.
+fn short(text: &str) -> &str {
+    text.char_indices().nth(MAX_SHOWN).map_or(text, |(end, _)| &text[..end])
 }

@@ -27,6 +27,8 @@ fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
         before_seconds: 0.05,
         after_seconds: Some(0.03),
         max_bytes: None,
+        max_total_bytes: None,
+        min_free_bytes: None,
         trigger,
         budget: None,
     }
@@ -259,7 +261,7 @@ fn options_that_cannot_be_are_refused_all_at_once() {
         options.refusals(&port()).into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
     };
     assert_eq!(refused(|_| {}), [""; 0]);
-    assert_eq!(refused(|o| o.path = "a.txt".to_owned()), ["`a.txt` names no NumPy file"]);
+    assert_eq!(refused(|o| o.path = "a.txt".to_owned()), ["`a.txt` is not a NumPy file name"]);
     assert_eq!(refused(|o| o.before_seconds = f64::NAN), ["NaN s are no time"]);
     assert_eq!(refused(|o| o.before_seconds = 1e300).len(), 1);
     assert_eq!(refused(|o| o.max_bytes = Some(9)), ["a frame has 10 bytes already"]);

@@ -7,13 +7,11 @@ use super::ring::{Ring, Step};
 use crate::BlockError;
 use crate::control::TapFrame;
 use crate::runtime::with_causes;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::PoisonError;
 
 /// Recordings that a recorder remembers.
 const REMEMBERED: usize = 256;
-/// Files with one name beside each other.
-const MOST_NAMESAKES: usize = 9999;
 
 /// A recording that is being written.
 struct Open {
@@ -96,8 +94,8 @@ impl Recorder {
         }
         let Some(Open { writer, recorded, .. }) = open else { return Ok(true) };
         let bytes = frame.payload.len() as u64;
-        if let Some(budget) = &self.0.options.budget {
-            budget.take(bytes, writer.is_archive())?;
+        for budget in &self.0.budgets {
+            budget.take(bytes, writer.is_archive()).inspect_err(|_| self.fill())?;
         }
         writer.append(&frame.header, &frame.payload)?;
         recorded.frames += 1;
@@ -114,10 +112,10 @@ impl Recorder {
 
     fn open(&self, timestamp: u64, cause: String) -> Result<Open, BlockError> {
         let path = self.0.options.path.replace(PLACEHOLDER, &timestamp.to_string());
-        let path = free_path(Path::new(&path))?;
-        let writer = RecordingWriter::create(path.clone(), &self.0.port, self.0.blank.clone())?;
+        let blank = self.0.blank.clone();
+        let writer = RecordingWriter::create_new(Path::new(&path), &self.0.port, blank)?;
         let recorded = Recorded {
-            path,
+            path: writer.path().to_owned(),
             files: Vec::new(),
             frames: 0,
             bytes: 0,
@@ -133,7 +131,7 @@ impl Recorder {
         recorded.files = writer.files();
         let is_archive = writer.is_archive();
         let closed = writer.close(true);
-        if let Some(budget) = self.0.options.budget.as_ref().filter(|_| is_archive) {
+        for budget in self.0.budgets.iter().filter(|_| is_archive) {
             budget.settle(recorded.bytes);
         }
         closed?;
@@ -150,19 +148,4 @@ impl Recorder {
         state.recordings.push(recorded);
         Ok(())
     }
-}
-
-/// `path`, or a name like it that no file has.
-fn free_path(path: &Path) -> Result<PathBuf, BlockError> {
-    let is_free = |path: &PathBuf| {
-        let parts = format!("{}.parts", path.display());
-        !path.exists() && !Path::new(&parts).exists()
-    };
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
-    let mut names = [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered));
-    names.find(is_free).ok_or_else(|| {
-        BlockError::new(format!("there are too many recordings called {}", path.display()))
-    })
 }

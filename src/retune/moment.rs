@@ -44,19 +44,19 @@ impl When {
     }
 
     /// A block begins to work on what lies before timestamp `until`.
-    pub(super) fn begin(&self, until: u64) -> Known {
+    pub fn begin(&self, until: u64) -> Known {
         // What is decided is larger than any timestamp and stays.
         Known::of(self.0.fetch_max(until.min(MAX_TIMESTAMP), Ordering::AcqRel))
     }
 
     /// A change at this moment.
     pub fn change(&self, values: Vec<(&'static str, LiveValue)>) -> Change {
-        Change { when: self.clone(), values }
+        Change { when: self.clone(), values, begun: 0 }
     }
 
     /// The identity of frames made from this moment on.
     pub fn config(&self, config_id: u64) -> ConfigChange {
-        ConfigChange { when: self.clone(), config_id }
+        ConfigChange::new(self.clone(), config_id)
     }
 }
 

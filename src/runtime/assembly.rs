@@ -1,6 +1,7 @@
 //! A flowgraph whose blocks are built and whose edges exist: what the runtime starts.
 
 use super::edge::Edge;
+use super::event::BlockEvents;
 use super::report::StartError;
 use super::tally::Occupant;
 use crate::block::{Block, BlockError};
@@ -31,6 +32,8 @@ pub struct Part {
     pub counters: Counters,
     /// The summary it was built with.
     pub summary: Summary,
+    /// The events it was built with.
+    pub events: BlockEvents,
     /// The waker it was built with.
     pub wake: Waker,
     /// One edge per input, in the order of the ports.
@@ -48,8 +51,9 @@ pub struct Part {
     pub rebuild: Option<Rebuild>,
 }
 
-/// Makes a block anew, as it was built first.
-pub type Rebuild = Arc<dyn Fn() -> Result<Box<dyn Block>, BlockError> + Send + Sync>;
+/// Makes a block anew, as it was built first, in a place where others have begun to work on everything
+/// before a timestamp.
+pub type Rebuild = Arc<dyn Fn(u64) -> Result<Box<dyn Block>, BlockError> + Send + Sync>;
 
 /// What is done when a block fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,6 +179,7 @@ impl Part {
             kind: self.kind,
             counters: self.counters.clone(),
             summary: self.summary.clone(),
+            events: self.events.clone(),
             on_fault: self.on_fault,
             rebuild: self.rebuild.clone(),
         }

@@ -7,11 +7,13 @@
 
 use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
+use super::edge::FrameWriter;
 use super::edge::{Edge, FrameReader};
 use super::event::EventKind;
 use super::hosted::Hosted;
 use super::run::{Fault, Run, lock};
 use super::tee::Tee;
+use crate::retune::{Known, When};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,13 +28,17 @@ pub(super) struct Beside {
     /// Whether the companion's last frame of each output was the block's.
     caught_up: Vec<bool>,
     phase: Phase,
+    /// When it takes the place.
+    when: When,
+    /// Whoever sent it knows that it has caught up.
+    is_told: bool,
     /// So much later than the old block the new one may be.
     late: Duration,
 }
 
 enum Phase {
     CatchingUp,
-    /// It has caught up and is on its way home.
+    /// The block has come to the timestamp at which the companion takes its place; that is on its way home.
     Fetching,
     /// It has taken the place; the old block is the companion.
     Watching {
@@ -59,6 +65,10 @@ pub(super) struct Newcomer {
     pub link: Arc<Link>,
     pub tees: Vec<Arc<Edge>>,
     pub kept: Vec<Arc<Edge>>,
+    /// The timestamp from which its frames count.
+    pub when: When,
+    /// Samples of a frame of each output.
+    pub samples: Vec<u64>,
     pub late: Duration,
     pub may_hold_up: bool,
 }
@@ -73,12 +83,17 @@ impl Hosted {
         for (input, tee) in self.inputs.iter_mut().zip(new.tees) {
             input.reader.set_tee(Some(Tee::new(tee, from, new.may_hold_up)));
         }
-        self.outputs.iter_mut().for_each(|output| output.writer.set_log(true));
+        for (output, samples) in self.outputs.iter_mut().zip(new.samples) {
+            output.writer.set_log(true);
+            output.writer.set_switch(new.when.clone(), samples);
+        }
         self.beside = Some(Beside {
             link: new.link,
             caught_up: vec![false; new.kept.len()],
             kept: new.kept.into_iter().map(FrameReader::new).collect(),
             phase: Phase::CatchingUp,
+            when: new.when,
+            is_told: false,
             late: new.late,
         });
         true
@@ -98,7 +113,10 @@ impl Hosted {
             (turn, is_over) = beside.step(self, run, cell);
             if is_over {
                 self.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
-                self.outputs.iter_mut().for_each(|output| output.writer.set_log(false));
+                for output in &mut self.outputs {
+                    output.writer.set_log(false);
+                    output.writer.end_switch();
+                }
             } else {
                 self.beside = Some(beside);
             }
@@ -124,7 +142,11 @@ impl Beside {
     fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool) {
         self.link.wake_companion();
         match &mut self.phase {
-            Phase::CatchingUp | Phase::Fetching => (Turn::Work, self.catch_up(hosted, cell)),
+            Phase::CatchingUp | Phase::Fetching => {
+                let is_over = self.catch_up(hosted, cell);
+                let is_due = !is_over && matches!(self.phase, Phase::Fetching);
+                (if is_due { Turn::Hold } else { Turn::Work }, is_over)
+            }
             Phase::Watching { .. } => match self.watch(hosted) {
                 // The block must not work while the other one comes.
                 None if matches!(self.phase, Phase::RollingBack(_)) => (Turn::Hold, false),
@@ -159,7 +181,8 @@ impl Beside {
         } else if hosted.tee_dropped() {
             Some(GivenUp::TooSlow)
         } else {
-            self.link.is_overdue().then_some(GivenUp::NeverCaughtUp)
+            let is_void = self.when.known() == Known::Never;
+            (is_void || self.link.is_overdue()).then_some(GivenUp::NeverCaughtUp)
         };
         if let Some(given_up) = given_up {
             self.link.decide(Verdict::GivenUp(given_up));
@@ -168,7 +191,19 @@ impl Beside {
         self.compare(hosted);
         let has_caught_up = self.caught_up.iter().all(|caught_up| *caught_up);
         if matches!(self.phase, Phase::CatchingUp) {
-            if has_caught_up {
+            if self.is_told != has_caught_up {
+                self.is_told = has_caught_up;
+                self.link.set_ready(has_caught_up);
+            }
+            let mut writers = hosted.outputs.iter().map(|output| &output.writer);
+            let is_there = writers.clone().all(FrameWriter::has_reached_switch)
+                || writers.any(|writer| writer.holds_back() && writer.is_held_up());
+            if is_there && !has_caught_up {
+                // Frames are held back for one that has none to follow them.
+                self.link.decide(Verdict::GivenUp(GivenUp::NeverCaughtUp));
+                return true;
+            }
+            if is_there {
                 self.link.order(Order::ComeHome);
                 self.phase = Phase::Fetching;
             }
@@ -267,8 +302,10 @@ impl Beside {
         }
         let outputs = hosted.outputs.iter_mut().zip(&mut other.outputs);
         for ((output, other), kept) in outputs.zip(&mut self.kept) {
-            output.writer.exchange(&mut other.writer, kept.drain());
+            let held = output.writer.exchange(&mut other.writer, kept.drain());
+            kept.put_back(held);
         }
+        hosted.begun = cell.begun(hosted);
         lock(&cell.tally).exchange(occupant);
     }
 }

@@ -2,16 +2,17 @@
 
 use super::assembly::Part;
 use super::edge::Edge;
-use super::hosted::Mailbox;
+use super::hosted::{Hosted, Mailbox};
 use super::report::{BlockStats, Failure, Queue, State};
 use super::run::{Fault, lock};
+use super::stalls::Progress;
 use super::tally::Tally;
-use super::timing::{Latency, Pushes, Waiting};
-use crate::kind::Waker;
+use super::timing::{Latency, Origin, Pushes, Waiting};
+use crate::kind::{Ports, Waker};
 use crate::port::PortType;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Skipped frames of a block are told of once in this time.
 const TELL: Duration = Duration::from_secs(1);
@@ -33,8 +34,23 @@ pub(super) struct Cell {
     outputs: Vec<CellOutput>,
     /// Samples of a frame of each input.
     input_samples: Vec<u64>,
+    /// Of each input and of each output: its timestamps are those of the block's live updates.
+    is_on_clock: [Vec<bool>; 2],
     /// Timestamp after the newest sample that it pushed, or that it took and has no outputs.
     newest: AtomicU64,
+    /// When that was, in nanoseconds of the epoch.
+    newest_at: AtomicU64,
+    /// Unix time of the epoch in seconds.
+    epoch_unix: f64,
+    /// Samples per second.
+    rate_hz: f64,
+    /// Expected time from one frame to the next, in seconds; of ports that differ the longest.
+    frame_seconds: f64,
+    /// What real time is, for a source.
+    origin: Option<Arc<Origin>>,
+    /// Sources with samples of the same rate, and numbers of the blocks directly before this one.
+    before: OnceLock<(Vec<Arc<Origin>>, Vec<usize>)>,
+    is_stalled: AtomicBool,
     /// How long it waited for what.
     pub waits: Waiting,
     /// What its frames are made of, for a block without outputs.
@@ -64,13 +80,34 @@ impl Cell {
         let inputs = part.inputs.iter().cloned();
         let in_bytes = part.ports.inputs.iter().map(|port| port.frame_bytes() as u64);
         let is_source = part.inputs.is_empty();
+        let Ports { inputs: in_ports, outputs: out_ports } = &part.ports;
+        let clock = part.ports.clock();
+        let is_on_clock = |ports: &[PortType]| {
+            ports
+                .iter()
+                .map(|port| clock.is_some_and(|clock| clock.counts_alike(&port.clock)))
+                .collect()
+        };
         let output = |port: &PortType| CellOutput {
             pushed: AtomicU64::new(0),
             frame_bytes: port.frame_bytes() as u64,
             frame_samples: port.clock.samples_per_frame,
             pushes: is_source.then(Pushes::new),
         };
+        let ports = if is_source { &part.ports.outputs } else { &part.ports.inputs };
+        let clock = part.ports.outputs.first().or(part.ports.inputs.first()).map(|port| port.clock);
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Arc::new(Self {
+            newest_at: AtomicU64::new(0),
+            epoch_unix: unix.as_secs_f64() - epoch.elapsed().as_secs_f64(),
+            rate_hz: clock.map_or(f64::NAN, |clock| clock.adc_sample_rate_hz),
+            frame_seconds: ports
+                .iter()
+                .map(|port| port.clock.frames_per_second().recip())
+                .fold(0.0, f64::max),
+            origin: is_source.then(Origin::new),
+            before: OnceLock::new(),
+            is_stalled: AtomicBool::new(false),
             name: part.name.clone(),
             wake: part.wake.clone(),
             mailbox: Mailbox::default(),
@@ -85,6 +122,7 @@ impl Cell {
                 .iter()
                 .map(|port| port.clock.samples_per_frame)
                 .collect(),
+            is_on_clock: [is_on_clock(in_ports), is_on_clock(out_ports)],
             newest: AtomicU64::new(u64::MAX),
             waits: Waiting::new(epoch),
             sources: OnceLock::new(),
@@ -99,16 +137,39 @@ impl Cell {
         })
     }
 
+    /// Timestamp before which the blocks that are or were in the place of `hosted` have worked on everything:
+    /// what they took, and what they pushed.
+    pub fn begun(&self, hosted: &Hosted) -> u64 {
+        let taken = hosted.inputs.iter().map(|input| input.reader.last_taken());
+        let taken = taken.zip(&self.input_samples).zip(&self.is_on_clock[0]);
+        let pushed = hosted.outputs.iter().map(|output| output.writer.last());
+        let samples = self.outputs.iter().map(|output| &output.frame_samples);
+        let pushed = pushed.zip(samples).zip(&self.is_on_clock[1]);
+        let until = |((last, samples), is_on_clock): ((Option<u64>, &u64), &bool)| {
+            last.filter(|_| *is_on_clock).map(|last| last.saturating_add(*samples))
+        };
+        taken.chain(pushed).filter_map(until).max().unwrap_or_default()
+    }
+
     /// The block has pushed `frames` frames so far, the last one of timestamp `last`.
     pub fn set_pushed(&self, output: usize, frames: u64, last: Option<u64>) {
         let output = &self.outputs[output];
         let is_new = output.pushed.swap(frames, Ordering::Relaxed) != frames;
         let Some(last) = last.filter(|_| is_new) else { return };
         let until = last.saturating_add(output.frame_samples);
-        self.newest.store(until, Ordering::Relaxed);
+        let now = self.waits.now();
+        self.set_newest(until, now);
         if let Some(pushes) = &output.pushes {
-            pushes.note(until, self.waits.now());
+            pushes.note(until, now);
         }
+        if let Some(origin) = &self.origin {
+            origin.note(until, self.rate_hz, now as f64 / 1e9);
+        }
+    }
+
+    fn set_newest(&self, until: u64, now: u64) {
+        self.newest.store(until, Ordering::Relaxed);
+        self.newest_at.store(now, Ordering::Relaxed);
     }
 
     /// The block, which has no outputs, is done with frames of `input` of these timestamps.
@@ -120,7 +181,7 @@ impl Cell {
         let sources = self.sources.get().map_or(&[][..], Vec::as_slice);
         for time in times {
             let until = time.saturating_add(self.input_samples[input]);
-            self.newest.store(until, Ordering::Relaxed);
+            self.set_newest(until, now);
             self.latency.note(sources, until, now);
         }
     }
@@ -128,6 +189,22 @@ impl Cell {
     /// What the block's outputs were pushed when, if it is a source.
     pub fn pushes(&self) -> impl Iterator<Item = &Arc<Pushes>> {
         self.outputs.iter().filter_map(|output| output.pushes.as_ref())
+    }
+
+    /// What real time is for the block, if it is a source with samples of `rate_hz`.
+    pub fn origin(&self) -> Option<&Arc<Origin>> {
+        self.origin.as_ref()
+    }
+
+    /// Samples per second of what it puts out, or takes.
+    pub fn rate_hz(&self) -> f64 {
+        self.rate_hz
+    }
+
+    /// Sets the sources of the block, those with samples of the same rate, and the blocks directly
+    /// before it.
+    pub fn set_before(&self, origins: Vec<Arc<Origin>>, blocks: Vec<usize>) {
+        let _ = self.before.set((origins, blocks));
     }
 
     /// Has the block, which has no outputs, measure how long after `sources` it is.
@@ -146,6 +223,11 @@ impl Cell {
 
     pub fn count_work(&self) {
         self.works.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the block has no inputs.
+    pub fn is_source(&self) -> bool {
+        self.inputs.is_empty()
     }
 
     /// Keeps the task of a block that awaits inside a call, so that an abort reaches it there.
@@ -168,6 +250,10 @@ impl Cell {
         if let Some(task) = lock(&self.waiting).take() {
             task.wake();
         }
+    }
+
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
     }
 
     pub fn count_restart(&self) {
@@ -194,6 +280,44 @@ impl Cell {
         failure
     }
 
+    /// What shows whether frames pass, and what would keep them from it.
+    pub fn progress(&self) -> Progress<'_> {
+        let taken = || self.inputs.iter().map(|(edge, _)| edge.popped()).sum();
+        let pushed =
+            || self.outputs.iter().map(|output| output.pushed.load(Ordering::Relaxed)).sum();
+        Progress {
+            is_running: self.state() == State::Running,
+            frames: if self.inputs.is_empty() { pushed() } else { taken() },
+            frame_seconds: self.frame_seconds,
+            waits: self.waits.waits(),
+            lacks_input: self.inputs.iter().any(|(edge, _)| edge.queued() == 0),
+            before: self.before.get().map_or(&[], |(_, blocks)| blocks),
+        }
+    }
+
+    pub fn set_stalled(&self, is_stalled: bool) {
+        self.is_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> State {
+        STATES[usize::from(self.state.load(Ordering::Acquire))]
+    }
+
+    /// When timestamp 0 was, in seconds of the epoch: by the source that makes it the earliest.
+    fn time_zero(&self) -> Option<f64> {
+        let (origins, _) = self.before.get()?;
+        origins.iter().filter_map(|origin| origin.zero()).min_by(f64::total_cmp)
+    }
+
+    /// How far behind real time the newest sample came through. It grows once the next one is overdue.
+    fn lag_seconds(&self) -> Option<f64> {
+        let newest = self.newest.load(Ordering::Relaxed);
+        let zero = self.time_zero().filter(|_| newest != u64::MAX)?;
+        let at = self.newest_at.load(Ordering::Relaxed) as f64 / 1e9;
+        let overdue = self.waits.now() as f64 / 1e9 - at - self.frame_seconds;
+        Some(at - zero - newest as f64 / self.rate_hz + overdue.max(0.0))
+    }
+
     pub fn stats(&self) -> BlockStats {
         let ins = || self.inputs.iter().map(|(edge, bytes)| (edge.popped(), *bytes));
         let outs = || {
@@ -208,10 +332,19 @@ impl Cell {
             taken: edge.popped(),
         };
         let tally = lock(&self.tally);
+        if let Some(origin) = &self.origin {
+            let zero = tally.occupant.counters.real_time().zero();
+            origin.set_known(zero.map(|zero| zero - self.epoch_unix));
+        }
+        let state = match self.state() {
+            State::Running if self.is_stalled.load(Ordering::Relaxed) => State::Stalled,
+            state => state,
+        };
+        let is_running = matches!(state, State::Running | State::Stalled);
         BlockStats {
             name: self.name.clone(),
             kind: tally.occupant.kind,
-            state: STATES[usize::from(self.state.load(Ordering::Acquire))],
+            state,
             faults: self.faults.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             last_fault: lock(&self.last_fault).clone(),
@@ -225,10 +358,13 @@ impl Cell {
             input_wait,
             room_wait,
             newest_timestamp: (newest != u64::MAX).then_some(newest),
+            lag_seconds: self.lag_seconds().filter(|_| is_running),
+            time_zero: self.time_zero().map(|zero| zero + self.epoch_unix),
             latencies: self.sources.get().map(|_| self.latency.get()),
             works: self.works.load(Ordering::Relaxed),
             queues: self.inputs.iter().map(|(edge, _)| queue(edge)).collect(),
             counters: tally.list(),
+            gauges: tally.occupant.counters.gauges(),
             summary: tally.occupant.summary.get(),
         }
     }

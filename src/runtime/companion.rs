@@ -68,9 +68,19 @@ pub(super) struct Link {
     thread: OnceLock<Thread>,
 }
 
+/// How far a companion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Starting,
+    Started,
+    Gone,
+}
+
 struct Shared {
     order: Order,
-    has_started: bool,
+    progress: Progress,
+    /// It has caught up: its last frames were the block's.
+    is_ready: bool,
     at_home: Option<Companion>,
     /// On its way from the running block's thread to the companion's.
     sent_back: Option<Companion>,
@@ -78,20 +88,19 @@ struct Shared {
     verdict: Option<Verdict>,
     /// Whoever sent the companion waits no longer.
     is_overdue: bool,
-    is_gone: bool,
 }
 
 impl Link {
     pub fn new(main: Waker) -> Arc<Self> {
         let shared = Shared {
             order: Order::Rest,
-            has_started: false,
+            progress: Progress::Starting,
+            is_ready: false,
             at_home: None,
             sent_back: None,
             fault: None,
             verdict: None,
             is_overdue: false,
-            is_gone: false,
         };
         Arc::new(Self {
             shared: Mutex::new(shared),
@@ -160,6 +169,10 @@ impl Link {
         lock(&self.shared).fault.as_ref().map(|fault| fault.cause.clone())
     }
 
+    pub fn set_ready(&self, is_ready: bool) {
+        self.change(|shared| shared.is_ready = is_ready);
+    }
+
     pub fn is_overdue(&self) -> bool {
         lock(&self.shared).is_overdue
     }
@@ -178,10 +191,20 @@ impl Link {
         let limit = || Err("it did not start in time".to_owned());
         let outcome = self.wait(Some(deadline), |shared| match &shared.fault {
             Some(fault) => Some(Err(fault.cause.clone())),
-            None if shared.is_gone => Some(Err("the flowgraph was aborted".to_owned())),
-            None => shared.has_started.then_some(Ok(())),
+            None if shared.progress == Progress::Gone => {
+                Some(Err("the flowgraph was aborted".to_owned()))
+            }
+            None => (shared.progress != Progress::Starting).then_some(Ok(())),
         });
         outcome.unwrap_or_else(limit)
+    }
+
+    /// Waits until the companion has caught up, or for a verdict, until `deadline`.
+    pub fn wait_ready(&self, deadline: Instant) -> Option<Result<(), Verdict>> {
+        self.wait(Some(deadline), |shared| match &shared.verdict {
+            Some(verdict) => Some(Err(verdict.clone())),
+            None => shared.is_ready.then_some(Ok(())),
+        })
     }
 
     /// Waits for the verdict until `deadline`.
@@ -197,7 +220,8 @@ impl Link {
 
     /// Waits until the companion's thread is about to end.
     pub fn wait_gone(&self, deadline: Instant) -> bool {
-        self.wait(Some(deadline), |shared| shared.is_gone.then_some(())).is_some()
+        self.wait(Some(deadline), |shared| (shared.progress == Progress::Gone).then_some(()))
+            .is_some()
     }
 
     // By the companion's thread.
@@ -229,7 +253,8 @@ pub(super) fn launch(
     let cell = Cell::new(&part, Instant::now());
     run.add_companion(&cell);
     let occupant = part.occupant();
-    let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id);
+    let configurations = &run.configurations;
+    let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id, configurations);
     let companion = Companion { hosted, occupant };
     let (run, known) = (Arc::clone(run), Arc::clone(link));
     let name = format!("{} companion", part.name.replace('\0', ""));
@@ -251,7 +276,7 @@ impl Driver {
         let start = companion.hosted.block.start();
         match async_io::block_on(attend(&self.run, &self.cell, Call::Start, start)) {
             Outcome::Done(()) => {
-                self.link.change(|shared| shared.has_started = true);
+                self.link.change(|shared| shared.progress = Progress::Started);
                 companion = self.drive(companion);
             }
             Outcome::Failed(fault) => self.link.change(|shared| shared.fault = Some(fault)),
@@ -261,7 +286,7 @@ impl Driver {
         let finish = hosted.block.finish();
         let _ = async_io::block_on(attend(&self.run, &self.cell, Call::Finish, finish));
         let _ = catch_unwind(AssertUnwindSafe(|| drop((hosted, occupant))));
-        self.link.change(|shared| shared.is_gone = true);
+        self.link.change(|shared| shared.progress = Progress::Gone);
         self.link.main.wake();
     }
 

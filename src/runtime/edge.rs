@@ -12,9 +12,9 @@ pub(crate) use writer::FrameWriter;
 
 use crate::frame::Frame;
 use crate::kind::Waker;
-use concurrent_queue::ConcurrentQueue;
+use crate::steps::step;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, ConcurrentQueue, Ordering, fence};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The queue of one edge.
 pub struct Edge {
@@ -91,6 +91,7 @@ impl Edge {
     }
 
     pub(super) fn has_room(&self) -> bool {
+        step();
         !self.queue.is_full() || self.is_closed()
     }
 

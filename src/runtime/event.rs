@@ -2,7 +2,7 @@
 
 use event_listener::Listener;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Events that are kept; older ones are forgotten.
@@ -52,10 +52,29 @@ pub enum EventKind {
     ShadowDiffers,
     /// A block counted lost data.
     DataLost,
+    /// No frame has passed a block for many times as long as frames are apart.
+    Stalled,
+    /// Frames pass again a block that was stalled.
+    Resumed,
+    /// A sender is later than its schedule by more than a second.
+    FellBehind,
+    /// A sender that was late is on schedule again.
+    CaughtUp,
     /// A recorder has made a recording, or failed.
     Recorded,
     /// Another flowgraph was to run and could not.
     NotStarted,
+    /// A block reports what a user should know although it goes on: a recording that is cut off, a
+    /// file that gets another name.
+    Warning,
+    /// The sender of a stream was restarted with another sync time, and the stream goes on.
+    Resynchronised,
+    /// The time of a stream jumped ahead.
+    TimeJumped,
+    /// A sender of a stream sent a stop heap.
+    SenderStopped,
+    /// The stream of a source ended.
+    StreamEnded,
 }
 
 impl EventKind {
@@ -76,8 +95,17 @@ impl EventKind {
             Self::NotSwapped => "not_swapped",
             Self::ShadowDiffers => "shadow_differs",
             Self::DataLost => "data_lost",
+            Self::Stalled => "stalled",
+            Self::Resumed => "resumed",
+            Self::FellBehind => "fell_behind",
+            Self::CaughtUp => "caught_up",
             Self::Recorded => "recorded",
             Self::NotStarted => "not_started",
+            Self::Warning => "warning",
+            Self::Resynchronised => "resynchronised",
+            Self::TimeJumped => "time_jumped",
+            Self::SenderStopped => "sender_stopped",
+            Self::StreamEnded => "stream_ended",
         }
     }
 }
@@ -167,6 +195,31 @@ impl Events {
     }
 }
 
+/// Adds events in the name of one block; cheap to clone, callable from any thread.
+///
+/// Events of a block that is not in its slot (a candidate of a swap, a shadow, a block in a test) are
+/// discarded.
+#[derive(Clone, Default)]
+pub struct BlockEvents(Arc<Mutex<Option<Target>>>);
+
+/// The run's events and the block's name in the flowgraph.
+pub(super) type Target = (Arc<Events>, String);
+
+impl BlockEvents {
+    /// Adds an event of the block.
+    pub fn add(&self, kind: EventKind, text: impl Into<String>) {
+        let target = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((events, block)) = target {
+            events.add(kind, Some(&block), text);
+        }
+    }
+
+    /// Sends events to `target` from now on; returns the target until now.
+    pub(super) fn redirect(&self, target: Option<Target>) -> Option<Target> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +240,19 @@ mod tests {
         assert_eq!(events.since(0).len(), KEPT);
         assert_eq!(events.since(0)[0].sequence, 4);
         assert_eq!(events.since(last + 10), []);
+    }
+
+    #[test]
+    fn block_events_carry_the_block_name_and_are_discarded_without_a_slot() {
+        let (events, block) = (Arc::new(Events::default()), BlockEvents::default());
+        block.add(EventKind::DataLost, "before the block has its slot");
+        block.clone().redirect(Some((Arc::clone(&events), "f[0].source".to_owned())));
+        block.add(EventKind::DataLost, "x");
+        assert!(block.redirect(None).is_some());
+        block.add(EventKind::DataLost, "after the block has left its slot");
+        let found = events.since(0);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].block.as_deref(), Some("f[0].source"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::companion::{GivenUp, Link, Order, Verdict, launch};
 use super::edge::Edge;
 use super::report::Unanswered;
 use super::running::Handle;
+use crate::retune::When;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 /// What a thread that was told to end may take for it.
 const PARTING: Duration = Duration::from_secs(10);
+/// What a block may take to give a newcomer up.
+const GIVING_UP: Duration = Duration::from_secs(2);
 
 /// How an exchange is to go.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +63,24 @@ impl Handle {
     /// Puts `part` into the place of the block of its name: it catches up on frames that are its
     /// own to keep, changes places at a frame boundary, and gives the place back if its first
     /// frames fail. `part` has a tee before each input and one queue behind each output.
+    #[cfg(test)]
     pub(crate) fn exchange(&self, part: Part, terms: Terms) -> Result<(), NotExchanged> {
+        let deadline = Instant::now() + terms.limit;
+        let moment = crate::retune::Undecided::new();
+        let exchange = self.begin_exchange(part, terms, moment.when())?;
+        exchange.wait_ready(deadline)?;
+        moment.decide(0);
+        exchange.finish(deadline)
+    }
+
+    /// Begins to put `part` into the place of the block of its name, as for `exchange`, where it goes over at the
+    /// timestamp that is decided: frames that start before it are the old block's, the others the new one's.
+    pub(crate) fn begin_exchange(
+        &self,
+        part: Part,
+        terms: Terms,
+        when: &When,
+    ) -> Result<Exchange, NotExchanged> {
         let deadline = Instant::now() + terms.limit;
         let name = part.name.clone();
         let Some(main) = self.run().cell(&name).map(|cell| cell.wake.clone()) else {
@@ -85,50 +105,100 @@ impl Handle {
                 by_main.set(move || main.wake());
             }
         }
+        let samples = part.ports.outputs.iter().map(|port| port.clock.samples_per_frame).collect();
         launch(part, terms.config_id, self.run(), &link)
             .map_err(|error| NotExchanged::NotStarted(error.to_string()))?;
-        let outcome = self.send(&name, &link, tees, kept, terms, deadline);
-        link.order(Order::End);
-        link.wake_companion();
-        // Its memory and its sockets are free again then.
-        let _ = link.wait_gone(Instant::now() + PARTING);
-        outcome
-    }
-
-    fn send(
-        &self,
-        name: &str,
-        link: &Arc<Link>,
-        tees: Vec<Arc<Edge>>,
-        kept: Vec<Arc<Edge>>,
-        terms: Terms,
-        deadline: Instant,
-    ) -> Result<(), NotExchanged> {
-        link.wait_started(deadline).map_err(NotExchanged::NotStarted)?;
         let Terms { late, may_hold_up, limit, .. } = terms;
-        let new = Newcomer { link: Arc::clone(link), tees, kept, late, may_hold_up };
-        if !self.ask(name, limit, move |hosted| hosted.put_beside(new))? {
+        let mut exchange = Exchange { link, limit, is_beside: false };
+        let link = &exchange.link;
+        link.wait_started(deadline).map_err(NotExchanged::NotStarted)?;
+        let (link, when) = (Arc::clone(link), when.clone());
+        let new = Newcomer { link, tees, kept, when, samples, late, may_hold_up };
+        // One that answers too late gives the newcomer up.
+        exchange.is_beside = true;
+        if !self.ask(&name, limit, move |hosted| hosted.put_beside(new))? {
+            exchange.is_beside = false;
             return Err(NotExchanged::Busy);
         }
-        link.order(Order::Work);
-        link.wake_companion();
+        exchange.link.order(Order::Work);
+        exchange.link.wake_companion();
+        Ok(exchange)
+    }
+}
+
+/// A newcomer that catches up beside a block, to take its place at a timestamp that is decided when all are ready
+/// that change there together. Dropped before it is in place, it is given up.
+pub(crate) struct Exchange {
+    link: Arc<Link>,
+    limit: Duration,
+    /// The block knows of it.
+    is_beside: bool,
+}
+
+impl Exchange {
+    /// Waits until the newcomer has caught up.
+    pub fn wait_ready(&self, deadline: Instant) -> Result<(), NotExchanged> {
         loop {
-            if let Some(verdict) = link.wait_verdict(Instant::now() + LOOK) {
-                return match verdict {
-                    Verdict::Swapped => Ok(()),
-                    Verdict::RolledBack(cause) => Err(NotExchanged::RolledBack(cause)),
-                    Verdict::GivenUp(GivenUp::TooSlow) => Err(NotExchanged::TooSlow),
-                    Verdict::GivenUp(GivenUp::Failed(cause)) => Err(NotExchanged::Failed(cause)),
-                    Verdict::GivenUp(GivenUp::NeverCaughtUp) => {
-                        Err(NotExchanged::NeverCaughtUp(limit))
-                    }
-                    Verdict::Ended => Err(NotExchanged::Ended),
-                };
+            match self.link.wait_ready(Instant::now() + LOOK) {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(verdict)) => return self.outcome(verdict),
+                None if self.is_hung(deadline) => {
+                    return Err(NotExchanged::NeverCaughtUp(self.limit));
+                }
+                None => self.urge(deadline),
             }
-            if Instant::now() >= deadline {
-                link.hurry();
-            }
-            link.main.wake();
         }
+    }
+
+    /// Once the timestamp is decided: waits until the newcomer is in place, or not.
+    pub fn finish(&self, deadline: Instant) -> Result<(), NotExchanged> {
+        self.link.main.wake();
+        loop {
+            match self.link.wait_verdict(Instant::now() + LOOK) {
+                Some(verdict) => return self.outcome(verdict),
+                None if self.is_hung(deadline) => {
+                    return Err(NotExchanged::NeverCaughtUp(self.limit));
+                }
+                None => self.urge(deadline),
+            }
+        }
+    }
+
+    /// Whether the running block has not answered for so long that it does not come to the end of its
+    /// `work`: others must not wait for it.
+    fn is_hung(&self, deadline: Instant) -> bool {
+        Instant::now() >= deadline + PARTING
+    }
+
+    fn urge(&self, deadline: Instant) {
+        if Instant::now() >= deadline {
+            self.link.hurry();
+        }
+        self.link.main.wake();
+    }
+
+    fn outcome(&self, verdict: Verdict) -> Result<(), NotExchanged> {
+        Err(match verdict {
+            Verdict::Swapped => return Ok(()),
+            Verdict::RolledBack(cause) => NotExchanged::RolledBack(cause),
+            Verdict::GivenUp(GivenUp::TooSlow) => NotExchanged::TooSlow,
+            Verdict::GivenUp(GivenUp::Failed(cause)) => NotExchanged::Failed(cause),
+            Verdict::GivenUp(GivenUp::NeverCaughtUp) => NotExchanged::NeverCaughtUp(self.limit),
+            Verdict::Ended => NotExchanged::Ended,
+        })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.link.hurry();
+        if self.is_beside {
+            // The block goes on alone then.
+            let _ = self.link.wait_verdict(Instant::now() + GIVING_UP);
+        }
+        self.link.order(Order::End);
+        self.link.wake_companion();
+        // Its memory and its sockets are free again then.
+        let _ = self.link.wait_gone(Instant::now() + PARTING);
     }
 }

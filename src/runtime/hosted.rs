@@ -5,9 +5,9 @@ use super::beside::Beside;
 use super::edge::{Edge, FrameReader, FrameWriter};
 use super::timing::For;
 use crate::block::{Block, BlockError, Input, Io, Next, Output};
-use crate::retune::ConfigChange;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::retune::{Change, Configurations};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use std::sync::{Arc, PoisonError};
 
 /// A running block in its place in the flowgraph: what [`Handle::ask`](super::Handle::ask) gives
 /// a look at.
@@ -22,21 +22,26 @@ pub struct Hosted {
     pub(super) beside: Option<Beside>,
     /// The block is being exchanged while its queues hold.
     pub(super) is_held: bool,
+    /// Blocks that were here before this one have begun to work on everything before this timestamp.
+    pub(super) begun: u64,
     /// The block has ended, and frames that it made still wait for room.
     pub(super) has_ended: bool,
 }
 
 impl Hosted {
-    /// `block` between these edges; its frames carry `config_id`.
+    /// `block` between these edges; its frames carry `config_id`, and what of `configurations` comes from
+    /// here on.
     pub(super) fn new(
         block: Box<dyn Block>,
         inputs: &[Arc<Edge>],
         outputs: &[PartOutput],
         config_id: u64,
+        configurations: &Arc<Configurations>,
     ) -> Self {
         let reading = |edge: &Arc<Edge>| Input { reader: FrameReader::new(Arc::clone(edge)) };
-        let writing = |output: &PartOutput| Output {
-            writer: FrameWriter::new(output.edges.clone(), output.pool.clone(), config_id),
+        let writing = |output: &PartOutput| {
+            let (edges, pool) = (output.edges.clone(), output.pool.clone());
+            Output { writer: FrameWriter::of_run(edges, pool, config_id, configurations.clone()) }
         };
         Self {
             block,
@@ -44,13 +49,15 @@ impl Hosted {
             outputs: outputs.iter().map(writing).collect(),
             beside: None,
             is_held: false,
+            begun: 0,
             has_ended: false,
         }
     }
 
-    /// Has its frames carry another `config_id` from a moment on.
-    pub(crate) fn expect(&mut self, change: &ConfigChange) {
-        self.outputs.iter_mut().for_each(|output| output.writer.expect(change.clone()));
+    /// Offers the block new values of its live parameters, which hold behind everything that it and the
+    /// blocks before it have begun to work on.
+    pub(crate) fn offer(&mut self, change: Change) -> Result<(), BlockError> {
+        self.block.retune(change.behind(self.begun))
     }
 
     /// Everyone who read its outputs has ended, so it works for nobody.
@@ -64,18 +71,19 @@ impl Hosted {
         self.has_ended = true;
         // Nobody takes its place any more.
         self.beside = None;
+        self.outputs.iter_mut().for_each(|output| output.writer.end_switch());
         self.outputs.iter_mut().all(|output| output.writer.push_made_before())
     }
 
-    /// What the block waits for that has nothing to do; `None` if it is for neither of both: for a device.
-    pub(super) fn waits_for(&self) -> Option<For> {
+    /// What the block waits for that has nothing to do.
+    pub(super) fn waits_for(&self) -> For {
         let waits = |input: &Input| input.reader.waits();
         let is_held_up = self.outputs.iter().any(|output| output.writer.is_held_up());
         if is_held_up && (self.inputs.is_empty() || self.inputs.iter().any(waits)) {
-            Some(For::Room)
+            For::Room
         } else {
             let lacks_input = self.inputs.is_empty() || !self.inputs.iter().all(waits);
-            lacks_input.then_some(For::Input)
+            if lacks_input { For::Input } else { For::Itself }
         }
     }
 

@@ -15,7 +15,9 @@
 //! - `tap`: readers that come and go
 //! - `timing`: where the time of a block goes, and how long frames are under way
 //! - `losses`: lost data as events
+//! - `stalls`: blocks that no frame passes
 //! - `run`, `cell`: what the blocks of a run and its handles share; what is of one block
+//! - `models`: edges, mailboxes and probes under many orders of their threads (feature `shuttle`)
 //! - `fsdr`: the only room that names FutureSDR
 
 pub mod assembly;
@@ -35,13 +37,14 @@ pub mod report;
 mod run;
 pub mod running;
 pub(crate) mod shadow;
+mod stalls;
 mod tally;
 pub(crate) mod tap;
 mod tee;
 mod timing;
 
 pub use assembly::{Assembly, OnFault, Options, Part, PartOutput, Rebuild, Thread};
-pub use event::{Event, EventKind};
+pub use event::{BlockEvents, Event, EventKind};
 pub use exchange::NotExchanged;
 pub use hosted::Hosted;
 pub use report::{
@@ -51,6 +54,8 @@ pub use running::{Handle, Prepared, Running, start};
 pub use shadow::{Compared, Pair};
 pub use timing::{LATENCY_BOUNDS_SECONDS, Latencies};
 
+#[cfg(all(test, feature = "shuttle"))]
+mod models;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;

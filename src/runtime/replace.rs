@@ -12,8 +12,12 @@ use super::run::{Run, lock};
 use super::running::Handle;
 use crate::block::{Block, BlockError, Input, Io, Next};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// How long the new block's first turn may be waited for.
+const PUT: Duration = Duration::from_secs(10);
 
 /// Fails at once, so that its flowgraph's run stops with this cause.
 struct Lost(String);
@@ -100,21 +104,37 @@ impl Handle {
             let _ = aside.call(Call::Finish, new.finish());
             return Err(NotExchanged::NotStarted(cause));
         }
-        let taken = self.ask(&name, limit, |hosted| {
+        let (taking, out) = (Arc::clone(&place), Arc::new(Mutex::new(None)));
+        let taken = Arc::clone(&out);
+        let asked = self.ask(&name, limit, move |hosted| {
             let is_free = !hosted.is_held;
-            is_free.then(|| {
+            if is_free {
                 hosted.is_held = true;
-                std::mem::replace(&mut hosted.block, Box::new(Vacant))
-            })
+                let old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
+                *lock(&taken) = Some((old, taking.begun(hosted)));
+            }
+            is_free
         });
-        let old =
-            match taken.map_err(NotExchanged::from).and_then(|old| old.ok_or(NotExchanged::Busy)) {
-                Ok(old) => old,
-                Err(error) => {
-                    let _ = aside.end(new, inputs, deadline);
-                    return Err(error);
-                }
-            };
+        let old = match asked {
+            Ok(_) => lock(&out).take().ok_or(NotExchanged::Busy),
+            Err(error) => {
+                // If it was taken out all the same, it goes back.
+                self.tell_block(&name, move |hosted| {
+                    if let Some((old, _)) = lock(&out).take() {
+                        hosted.block = old;
+                        hosted.is_held = false;
+                    }
+                });
+                Err(error.into())
+            }
+        };
+        let (old, begun) = match old {
+            Ok(old) => old,
+            Err(error) => {
+                let _ = aside.end(new, inputs, deadline);
+                return Err(error);
+            }
+        };
         if let Err(cause) = aside.end(old, inputs, deadline) {
             let text = format!("the block before failed at its end: {cause}");
             self.run().events.add(EventKind::DataLost, Some(&name), text);
@@ -123,21 +143,25 @@ impl Handle {
         if ends_first && let Err(cause) = aside.start(new.as_mut()) {
             let _ = aside.call(Call::Finish, new.finish());
             let old = lock(&place.tally).occupant.rebuild.clone();
-            new = aside.again(old, &cause);
+            new = aside.again(old, begun, &cause);
             outcome = Err(NotExchanged::RolledBack(cause));
         }
         let is_new = outcome.is_ok();
         let cell = Arc::clone(&place);
-        // Whoever holds the place cannot be busy.
-        let put = self.ask(&name, Duration::from_secs(10), move |hosted| {
+        // Whoever holds the place cannot be busy, and gets it back on a machine that is late, too.
+        let (done, is_done) = mpsc::sync_channel(1);
+        self.tell_block(&name, move |hosted| {
             hosted.block = new;
+            hosted.begun = cell.begun(hosted);
             hosted.is_held = false;
             if is_new {
                 lock(&cell.tally).exchange(&mut occupant);
             }
+            let _ = done.send(());
         });
-        place.wake.wake();
-        put.map_err(|_| NotExchanged::Ended)?;
+        if is_done.recv_timeout(PUT) == Err(RecvTimeoutError::Disconnected) {
+            return Err(NotExchanged::Ended);
+        }
         match &outcome {
             Ok(()) => self.run().events.add(EventKind::Swapped, Some(&name), "in place"),
             Err(error) => {
@@ -150,13 +174,13 @@ impl Handle {
 
 impl Aside<'_> {
     /// The block that was there before, or one that ends the run with both causes.
-    fn again(&self, rebuild: Option<Rebuild>, cause: &str) -> Box<dyn Block> {
+    fn again(&self, rebuild: Option<Rebuild>, begun: u64, cause: &str) -> Box<dyn Block> {
         let lost = |why: String| -> Box<dyn Block> { Box::new(Lost(format!("{cause}; {why}"))) };
         let Some(rebuild) = rebuild else {
             return lost("the block before it could not go on where it ended".to_owned());
         };
         let started = self
-            .call(Call::Start, async { rebuild() })
+            .call(Call::Start, async { rebuild(begun) })
             .and_then(|mut block| self.start(block.as_mut()).map(|()| block));
         started.unwrap_or_else(|other| lost(format!("the block before it cannot go on: {other}")))
     }

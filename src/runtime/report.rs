@@ -1,7 +1,7 @@
 //! What a run says about itself, while it goes on and when it has ended.
 
 use super::timing::Latencies;
-use crate::counter::Named;
+use crate::counter::{Named, NamedGauge};
 use crate::device_jobs::JobTimes;
 use std::any::Any;
 use std::error::Error;
@@ -18,6 +18,8 @@ pub enum State {
     Finished,
     /// It failed; the cause is in [`Report::failures`].
     Failed,
+    /// It runs, and no frame has passed for many times as long as frames are apart.
+    Stalled,
 }
 
 /// Where a run is in its life.
@@ -98,6 +100,11 @@ pub struct BlockStats {
     pub room_wait: Duration,
     /// Timestamp after the newest sample that it pushed; a block without outputs: that it took.
     pub newest_timestamp: Option<u64>,
+    /// How far behind real time the newest sample is, in seconds; nothing before the first one and after
+    /// the end.
+    pub lag_seconds: Option<f64>,
+    /// Unix time of timestamp 0 in seconds: what the source knows, or by its earliest sample.
+    pub time_zero: Option<f64>,
     /// How long after the sources it was done with frames; for blocks without outputs.
     pub latencies: Option<Latencies>,
     /// Calls of its `work`.
@@ -106,6 +113,8 @@ pub struct BlockStats {
     pub queues: Vec<Queue>,
     /// What it counts.
     pub counters: Vec<Named>,
+    /// What it measures.
+    pub gauges: Vec<NamedGauge>,
     /// What it says for itself.
     pub summary: String,
 }
@@ -138,6 +147,7 @@ impl State {
             Self::Running => "running",
             Self::Finished => "finished",
             Self::Failed => "failed",
+            Self::Stalled => "stalled",
         }
     }
 }
@@ -207,7 +217,8 @@ pub enum StartError {
     Runtime(String),
 }
 
-/// Why a block did not do what was asked of it; it will not do it later either.
+/// Why a block did not do what was asked of it; it will not do it later either, except for one that
+/// [hung](Self::Hung).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// There is no such block.
@@ -219,6 +230,14 @@ pub enum Unanswered {
     /// The block works on a frame for longer than the time limit.
     #[error("`{block}` did not come to the end of a frame within {} s", (limit.as_secs_f64() * 1e3).round() / 1e3)]
     Busy {
+        /// Name of the block.
+        block: String,
+        /// The time limit.
+        limit: Duration,
+    },
+    /// The block began to answer and did not come to the end of that.
+    #[error("`{block}` began to answer and has not done so within {} s", limit.as_secs())]
+    Hung {
         /// Name of the block.
         block: String,
         /// The time limit.
@@ -240,7 +259,7 @@ fn join(failures: &[Failure]) -> String {
 pub fn with_causes(error: &dyn Error) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
-        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
     })
 }
 

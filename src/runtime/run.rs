@@ -4,8 +4,12 @@ use super::cell::Cell;
 use super::event::{EventKind, Events};
 use super::losses::Losses;
 use super::report::{BlockStats, Failure, Report, RunState, State, panic_text, with_causes};
+use super::stalls::Stalls;
 use crate::block::BlockError;
+use crate::retune::Configurations;
+use event_listener::Event;
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -24,10 +28,16 @@ pub(super) enum Gate {
 /// One run of a flowgraph.
 pub(super) struct Run {
     pub cells: Vec<Arc<Cell>>,
+    /// Numbers of the blocks by name.
+    numbers: HashMap<String, usize>,
     pub events: Arc<Events>,
+    pub configurations: Arc<Configurations>,
     /// Blocks may start.
     launched: AtomicBool,
     starting: AtomicUsize,
+    /// Blocks with inputs that have not started yet; sources wait for them.
+    receivers_starting: AtomicUsize,
+    receivers_started: Event,
     gate: AtomicU8,
     stopping: AtomicBool,
     aborting: AtomicBool,
@@ -35,6 +45,7 @@ pub(super) struct Run {
     companions: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
     losses: Losses,
+    stalls: Stalls,
     opened: OnceLock<Instant>,
     ended: Mutex<Option<Duration>>,
     end: Condvar,
@@ -71,17 +82,28 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Run {
     pub fn new(cells: Vec<Arc<Cell>>, events: Arc<Events>) -> Arc<Self> {
+        for cell in &cells {
+            let target = (Arc::clone(&events), cell.name.clone());
+            lock(&cell.tally).occupant.events.redirect(Some(target));
+        }
         Arc::new(Self {
             starting: AtomicUsize::new(cells.len()),
+            receivers_starting: AtomicUsize::new(
+                cells.iter().filter(|cell| !cell.is_source()).count(),
+            ),
+            receivers_started: Event::new(),
+            numbers: cells.iter().map(|cell| cell.name.clone()).zip(0..).collect(),
             gate: AtomicU8::new(if cells.is_empty() { Gate::Open } else { Gate::Closed } as u8),
             cells,
             events,
+            configurations: Arc::default(),
             launched: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             companions: Mutex::default(),
             failures: Mutex::default(),
             losses: Losses::default(),
+            stalls: Stalls::default(),
             opened: OnceLock::new(),
             ended: Mutex::default(),
             end: Condvar::new(),
@@ -90,7 +112,7 @@ impl Run {
 
     /// The block called `name`.
     pub fn cell(&self, name: &str) -> Option<&Arc<Cell>> {
-        self.cells.iter().find(|cell| cell.name == name)
+        self.numbers.get(name).map(|number| &self.cells[*number])
     }
 
     pub fn gate(&self) -> Gate {
@@ -101,6 +123,9 @@ impl Run {
     pub fn arrive(&self, cell: &Cell) {
         if !cell.arrives() {
             return;
+        }
+        if !cell.is_source() && self.receivers_starting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.receivers_started.notify(usize::MAX);
         }
         if self.starting.fetch_sub(1, Ordering::AcqRel) == 1 {
             let gate = if self.failures().is_empty() { Gate::Open } else { Gate::Cancelled };
@@ -113,6 +138,17 @@ impl Run {
             }
             self.gate.store(gate as u8, Ordering::Release);
             self.wake_all();
+        }
+    }
+
+    /// Waits until every block with inputs has started, or failed to. Sources start after them:
+    /// a source that takes in data while a GPU is still being set up loses the data.
+    pub async fn receivers_started(&self) {
+        while self.receivers_starting.load(Ordering::Acquire) > 0 {
+            let listener = self.receivers_started.listen();
+            if self.receivers_starting.load(Ordering::Acquire) > 0 {
+                listener.await;
+            }
         }
     }
 
@@ -215,6 +251,18 @@ impl Run {
     /// Events of what blocks have lost since the last ones, those of a counter `interval` apart.
     pub fn tell_losses(&self, interval: Duration) {
         self.losses.tell(|| self.stats(), &self.events, interval);
+    }
+
+    /// Looks which blocks no frame passes.
+    pub fn tell_stalls(&self) {
+        if self.state() == RunState::Running {
+            self.stalls.look(&self.cells, &self.events);
+        }
+    }
+
+    /// Faults of all blocks, also those that the run survived.
+    pub fn faults(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.faults()).sum()
     }
 
     pub fn state(&self) -> RunState {

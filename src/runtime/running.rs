@@ -3,7 +3,7 @@
 use super::assembly::Connection;
 use super::assembly::{Assembly, Options, Rebuild};
 use super::cell::Cell;
-use super::event::{Event, EventKind, Events};
+use super::event::{BlockEvents, Event, EventKind, Events};
 use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
@@ -12,11 +12,16 @@ use super::tally::Occupant;
 use crate::counter::Counters;
 use crate::kind::Waker;
 use crate::port::PortType;
+use crate::retune::ConfigChange;
 use crate::summary::Summary;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+/// How long a block may take for an answer that it has begun.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Starts every block, then lets all of them work. Returns when all have started, or, if one
 /// could not, when all have finished again.
@@ -50,7 +55,9 @@ impl Prepared {
         let epoch = Instant::now();
         let cells = assembly.parts.iter().map(|part| Cell::new(part, epoch)).collect();
         let run = Run::new(cells, events);
-        measure_latency(&assembly, &connections, &run);
+        let sources = sources(run.cells.len(), &connections);
+        measure_latency(&assembly, &sources, &run);
+        find_origins(&connections, &sources, &run);
         Ok(Self { assembly, connections, run })
     }
 
@@ -84,28 +91,70 @@ impl Prepared {
 }
 
 /// Has each block without outputs know the sources whose samples come to it and that count them alike.
-fn measure_latency(assembly: &Assembly, connections: &[Connection], run: &Run) {
+fn measure_latency(assembly: &Assembly, sources: &[Arc<[usize]>], run: &Run) {
+    let rate = |port: &PortType| port.clock.adc_sample_rate_hz.to_bits();
     for (sink, part) in assembly.parts.iter().enumerate() {
         let Some(port) = part.ports.inputs.first().filter(|_| part.outputs.is_empty()) else {
             continue;
         };
-        let rate = |port: &PortType| port.clock.adc_sample_rate_hz.to_bits();
-        let mut upstream = vec![sink];
-        let mut next = 0;
-        while let Some(&to) = upstream.get(next) {
-            let before = connections.iter().filter(|c| c.to == to).map(|c| c.from);
-            let before: Vec<usize> = before.filter(|block| !upstream.contains(block)).collect();
-            upstream.extend(before);
-            next += 1;
-        }
         let counts_alike = |block: &&usize| {
             let outputs = &assembly.parts[**block].ports.outputs;
             outputs.iter().all(|output| rate(output) == rate(port))
         };
-        let sources = upstream.iter().filter(counts_alike);
+        let sources = sources[sink].iter().filter(counts_alike);
         let sources = sources.flat_map(|block| run.cells[*block].pushes().cloned()).collect();
         run.cells[sink].set_sources(sources);
     }
+}
+
+/// Has each block know the blocks before it, and the sources whose samples come to it.
+fn find_origins(connections: &[Connection], sources: &[Arc<[usize]>], run: &Run) {
+    let mut before = vec![Vec::new(); run.cells.len()];
+    for connection in connections {
+        before[connection.to].push(connection.from);
+    }
+    for ((cell, before), sources) in run.cells.iter().zip(before).zip(sources) {
+        let rate = |cell: &Cell| cell.rate_hz().to_bits();
+        let sources = sources.iter().map(|source| &run.cells[*source]);
+        let origins = sources.filter(|source| rate(source) == rate(cell));
+        cell.set_before(origins.filter_map(|source| source.origin().cloned()).collect(), before);
+    }
+}
+
+/// Numbers of the blocks without inputs from which frames come to each block, itself included. Blocks that frames
+/// come to from the same sources share one list: a long chain has one in all.
+fn sources(blocks: usize, connections: &[Connection]) -> Vec<Arc<[usize]>> {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); blocks];
+    let mut waits = vec![0; blocks];
+    for connection in connections {
+        readers[connection.from].push(connection.to);
+        waits[connection.to] += 1;
+    }
+    let mut order: Vec<usize> = (0..blocks).filter(|block| waits[*block] == 0).collect();
+    // Also for blocks in a circle, to which nothing ever comes.
+    let mut sources: Vec<Arc<[usize]>> = vec![Arc::default(); blocks];
+    order.iter().for_each(|source| sources[*source] = Arc::new([*source]));
+    let mut before: Vec<Vec<Arc<[usize]>>> = vec![Vec::new(); blocks];
+    let mut next = 0;
+    while let Some(&block) = order.get(next) {
+        next += 1;
+        if let Some((first, others)) = std::mem::take(&mut before[block]).split_first() {
+            sources[block] = if others.iter().all(|other| Arc::ptr_eq(other, first)) {
+                Arc::clone(first)
+            } else {
+                let all = others.iter().chain([first]).flat_map(|list| list.iter().copied());
+                all.collect::<BTreeSet<usize>>().into_iter().collect()
+            };
+        }
+        for &reader in &readers[block] {
+            before[reader].push(Arc::clone(&sources[block]));
+            waits[reader] -= 1;
+            if waits[reader] == 0 {
+                order.push(reader);
+            }
+        }
+    }
+    sources
 }
 
 /// A started flowgraph. Dropping it aborts the run.
@@ -147,6 +196,12 @@ impl Handle {
         self.run.failures()
     }
 
+    /// Number of faults of all blocks so far, also those that the run survived.
+    #[must_use]
+    pub fn faults(&self) -> u64 {
+        self.run.faults()
+    }
+
     /// Time since the first `work`, up to the end.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
@@ -172,7 +227,8 @@ impl Handle {
     }
 
     /// Runs `question` on a block between two calls of its `work` and brings back what it says. It
-    /// holds the block up for as long as it takes; this call waits up to `limit` for it to begin.
+    /// holds the block up for as long as it takes; this call waits up to `limit` for it to begin, and then
+    /// up to 10 s for its end.
     pub fn ask<T: Send + 'static>(
         &self,
         block: &str,
@@ -198,12 +254,22 @@ impl Handle {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(ended()),
             Err(RecvTimeoutError::Timeout) if is_decided.swap(true, Ordering::AcqRel) => {
-                answers.recv().map_err(|_| ended())
+                answers.recv_timeout(ANSWER).map_err(|error| match error {
+                    RecvTimeoutError::Disconnected => ended(),
+                    RecvTimeoutError::Timeout => {
+                        Unanswered::Hung { block: block.to_owned(), limit: ANSWER }
+                    }
+                })
             }
             Err(RecvTimeoutError::Timeout) => {
                 Err(Unanswered::Busy { block: block.to_owned(), limit })
             }
         }
+    }
+
+    /// Frames of all outputs carry another configuration from a moment on.
+    pub(crate) fn say_config(&self, change: ConfigChange) {
+        self.run.configurations.say(change);
     }
 
     /// Runs `command` on a block between two calls of its `work`, some time soon if it has not ended
@@ -223,12 +289,12 @@ impl Handle {
     pub(crate) fn set_rebuild(
         &self,
         block: &str,
-        rebuild: impl FnOnce((Counters, Summary, Waker)) -> Option<Rebuild>,
+        rebuild: impl FnOnce((Counters, Summary, BlockEvents, Waker)) -> Option<Rebuild>,
     ) {
         let Some(cell) = self.run.cell(block) else { return };
         let mut tally = lock(&cell.tally);
-        let Occupant { counters, summary, .. } = &tally.occupant;
-        let belongings = (counters.clone(), summary.clone(), cell.wake.clone());
+        let Occupant { counters, summary, events, .. } = &tally.occupant;
+        let belongings = (counters.clone(), summary.clone(), events.clone(), cell.wake.clone());
         tally.occupant.rebuild = rebuild(belongings);
     }
 
@@ -257,6 +323,7 @@ impl Handle {
         let watching = move || {
             while !run.wait_timeout(LOOK) {
                 run.tell_losses(INTERVAL);
+                run.tell_stalls();
             }
         };
         if let Err(error) = std::thread::Builder::new().name("losses".to_owned()).spawn(watching) {
@@ -340,5 +407,35 @@ impl Drop for Running {
         if !self.is_ended() {
             self.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources_of(blocks: usize, edges: impl Iterator<Item = (usize, usize)>) -> Vec<Arc<[usize]>> {
+        let connections: Vec<Connection> =
+            edges.map(|(from, to)| Connection { from, output: 0, to, input: 0 }).collect();
+        sources(blocks, &connections)
+    }
+
+    #[test]
+    fn sources_of_joined_and_split_streams_are_those_upstream() {
+        // 0 and 1 feed 3 through 2 (0 also directly), 4 reads 1, 5 stands alone.
+        let edges = [(0, 2), (1, 2), (2, 3), (0, 3), (1, 4)];
+        let sources = sources_of(6, edges.into_iter());
+        let lists: Vec<&[usize]> = sources.iter().map(|list| &**list).collect();
+        assert_eq!(lists, [&[0][..], &[1], &[0, 1], &[0, 1], &[1], &[5]]);
+    }
+
+    #[test]
+    fn sources_of_a_long_chain_and_its_many_branches_are_one_list() {
+        const CHAIN: usize = 5000;
+        let chain = (1..CHAIN).map(|block| (block - 1, block));
+        let branches = (CHAIN..2 * CHAIN).map(|block| (CHAIN - 1, block));
+        let sources = sources_of(2 * CHAIN, chain.chain(branches));
+        assert!(sources.iter().all(|list| Arc::ptr_eq(list, &sources[0])));
+        assert_eq!(*sources[0], [0]);
     }
 }

@@ -1,6 +1,7 @@
 //! What is counted in one place of a flowgraph, whichever block is there.
 
 use super::assembly::{OnFault, Rebuild};
+use super::event::BlockEvents;
 use crate::counter::{Counter, Counters, Named};
 use crate::summary::Summary;
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ pub(super) struct Occupant {
     pub kind: &'static str,
     pub counters: Counters,
     pub summary: Summary,
+    pub events: BlockEvents,
     pub on_fault: OnFault,
     pub rebuild: Option<Rebuild>,
 }
@@ -44,6 +46,9 @@ impl Tally {
         let counters = &occupant.counters;
         self.brought = counters.list().iter().map(|new| (new.name, new.counter.get())).collect();
         self.device_nanoseconds_brought = counters.device_nanoseconds().get();
+        // Only the block in the slot reports events.
+        let target = self.occupant.events.redirect(None);
+        occupant.events.redirect(target);
         std::mem::swap(&mut self.occupant, occupant);
     }
 
@@ -81,6 +86,7 @@ mod tests {
             kind: "any",
             counters: counters.clone(),
             summary: Summary::default(),
+            events: BlockEvents::default(),
             on_fault: OnFault::Stop,
             rebuild: None,
         }

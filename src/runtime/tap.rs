@@ -1,10 +1,9 @@
 //! Readers of an output that come and go while it runs, and never hold it up.
 
 use crate::frame::{Frame, Pool};
-use concurrent_queue::ConcurrentQueue;
+use crate::sync::{AtomicBool, AtomicU64, ConcurrentQueue, Ordering};
 use event_listener::{Event, Listener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The queue between an output and its tap. When it is full its oldest frame makes room.

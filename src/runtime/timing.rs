@@ -3,7 +3,7 @@
 //! All of it is counted by the thread that works and read by others: atomic numbers, no locks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// In place of the time since when a block waits, while it works.
@@ -16,7 +16,11 @@ pub(super) enum For {
     Input,
     /// Room in queues behind it, or a buffer that its readers hold.
     Room,
+    /// Neither: a device, or a time. Not counted.
+    Itself,
 }
+
+const WAITS: [For; 3] = [For::Input, For::Room, For::Itself];
 
 /// How long a block waited for what.
 pub(super) struct Waiting {
@@ -24,7 +28,7 @@ pub(super) struct Waiting {
     /// Since when, in nanoseconds of the epoch. Whoever exchanges it counts the time up to then, so
     /// nothing is counted twice.
     since: AtomicU64,
-    is_for_room: AtomicBool,
+    what: AtomicU8,
     for_input: AtomicU64,
     for_room: AtomicU64,
 }
@@ -33,8 +37,7 @@ impl Waiting {
     pub fn new(epoch: Instant) -> Self {
         let zero = || AtomicU64::new(0);
         let since = AtomicU64::new(WORKING);
-        let is_for_room = AtomicBool::new(false);
-        Self { epoch, since, is_for_room, for_input: zero(), for_room: zero() }
+        Self { epoch, since, what: AtomicU8::new(0), for_input: zero(), for_room: zero() }
     }
 
     /// Nanoseconds of the epoch.
@@ -44,7 +47,7 @@ impl Waiting {
 
     /// The block begins to wait.
     pub fn begin(&self, what: For) {
-        self.is_for_room.store(what == For::Room, Ordering::Relaxed);
+        self.what.store(what as u8, Ordering::Relaxed);
         self.since.store(self.now(), Ordering::Release);
     }
 
@@ -57,9 +60,22 @@ impl Waiting {
     }
 
     fn count(&self, since: u64, until: u64) {
-        let for_room = self.is_for_room.load(Ordering::Relaxed);
-        let sum = if for_room { &self.for_room } else { &self.for_input };
+        let sum = match self.what() {
+            For::Input => &self.for_input,
+            For::Room => &self.for_room,
+            For::Itself => return,
+        };
         sum.fetch_add(until.saturating_sub(since), Ordering::Relaxed);
+    }
+
+    /// What is waited for now; `None` while the block works.
+    pub fn waits(&self) -> Option<For> {
+        let is_waiting = self.since.load(Ordering::Acquire) != WORKING;
+        is_waiting.then(|| self.what())
+    }
+
+    fn what(&self) -> For {
+        WAITS[usize::from(self.what.load(Ordering::Relaxed))]
     }
 
     /// Time waited for input and for room so far.
@@ -126,6 +142,55 @@ impl Pushes {
             }
         }
         (count > 0).then(|| self.entry(low.min(count - 1)).1)
+    }
+}
+
+/// Smallest lag, in seconds, that a sync time is not believed to lead to: the sender counts from another
+/// time, or plays a recording.
+const BELIEVED: f64 = 86_400.0;
+
+/// Real time of a source's timestamps: when the sample of timestamp 0 was taken, in seconds of the epoch.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// By the sample that came earliest; NaN before any.
+    earliest: AtomicU64,
+    /// By what the block knows; NaN if it does not.
+    known: AtomicU64,
+    newest: AtomicU64,
+}
+
+impl Origin {
+    pub fn new() -> Arc<Self> {
+        let nan = || AtomicU64::new(f64::NAN.to_bits());
+        Arc::new(Self { earliest: nan(), known: nan(), newest: AtomicU64::new(0) })
+    }
+
+    /// All samples before timestamp `until`, at `rate_hz`, were pushed `now` seconds after the epoch. By
+    /// the source's thread only.
+    pub fn note(&self, until: u64, rate_hz: f64, now: f64) {
+        let zero = now - until as f64 / rate_hz;
+        let earliest = f64::from_bits(self.earliest.load(Ordering::Relaxed));
+        // A stream that starts again from an earlier timestamp counts from another time.
+        // Outputs of one source may be some frames apart.
+        let newest = self.newest.load(Ordering::Relaxed);
+        let is_new = earliest.is_nan() || (until as f64) < newest as f64 - rate_hz;
+        self.newest.store(if is_new { until } else { until.max(newest) }, Ordering::Relaxed);
+        if is_new || zero < earliest {
+            self.earliest.store(zero.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Sets what the block knows.
+    pub fn set_known(&self, zero: Option<f64>) {
+        self.known.store(zero.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+    }
+
+    /// The time of timestamp 0; `None` before the first sample.
+    pub fn zero(&self) -> Option<f64> {
+        let [earliest, known] =
+            [&self.earliest, &self.known].map(|zero| f64::from_bits(zero.load(Ordering::Relaxed)));
+        let is_believed = (earliest - known).abs() < BELIEVED;
+        Some(if is_believed { known } else { earliest }).filter(|zero| zero.is_finite())
     }
 }
 
@@ -223,5 +288,29 @@ mod tests {
         assert_eq!(pushes.count.load(Ordering::Relaxed), 100);
         let late = pushes.pushed(500).unwrap_or_default() - 500 * SPACING / 10;
         assert!(late < SPACING);
+    }
+
+    #[test]
+    fn origin_without_sync_time_is_that_of_the_earliest_sample() {
+        let origin = Origin::new();
+        assert_eq!(origin.zero(), None);
+        // A sample per second; the first frame was 3 s late, the third one is on time.
+        for (until, now) in [(10, 1013.0), (20, 1021.0), (30, 1030.0), (40, 1047.5)] {
+            origin.note(until, 1.0, now);
+        }
+        assert_eq!(origin.zero(), Some(1000.0));
+        origin.note(5, 1.0, 2000.0);
+        assert_eq!(origin.zero(), Some(1995.0), "it counts from another time now");
+    }
+
+    #[test]
+    fn origin_that_a_source_knows_holds_unless_it_is_days_off() {
+        let origin = Origin::new();
+        origin.set_known(Some(990.0));
+        assert_eq!(origin.zero(), None, "nothing has come");
+        origin.note(10, 1.0, 1013.0);
+        assert_eq!(origin.zero(), Some(990.0));
+        origin.set_known(Some(-1e9));
+        assert_eq!(origin.zero(), Some(1003.0));
     }
 }

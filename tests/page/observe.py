@@ -169,7 +169,7 @@ def the_whole_flowgraph_is_changed(page):
     expect(plan.filter(has_text="seamless")).to_contain_text("parameters.taps: 8 → 4")
     expect(plan.filter(has_text="retune")).to_contain_text("parameters.gains: 0.4 → 0.3")
     apply.click()
-    expect(outcome).to_contain_text("It is changed. Live parameters hold from timestamp")
+    expect(outcome).to_contain_text("It is changed. Data are those of the other flowgraph from timestamp")
     text.fill(as_it_runs.replace("channels: 64", "channels: 32"))
     check.click()
     expect(page.get_by_role("button", name="Drain and start anew")).to_be_enabled()

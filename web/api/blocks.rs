@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use fxgraph::DeviceName;
+use fxgraph::counter::NamedGauge;
 use fxgraph::device_jobs::JobTimes;
 use fxgraph::diagnostic::suggest;
 use fxgraph::flowgraph::{Plan, PlannedBlock};
@@ -82,7 +83,7 @@ pub(super) struct BlockSummary {
     /// The form of the kind that runs.
     #[schema(example = "cpu")]
     implementation: &'static str,
-    /// Where it is in its life: starting, running, finished or failed.
+    /// Where it is in its life: starting, running, stalled (no frame passes it), finished or failed.
     #[schema(example = "running")]
     state: &'static str,
     /// What it does after a fault: stop, skip or restart.
@@ -94,6 +95,9 @@ pub(super) struct BlockSummary {
     totals: Totals,
     /// What it does now; `null` in the first second.
     rates: Option<Rates>,
+    /// Time by which the newest sample that came through it is behind real time; `null` before the first one and
+    /// after the end.
+    lag_seconds: Option<f64>,
     /// How long frames were under way from the sources, for a sink.
     latency: Option<LatencyInfo>,
 }
@@ -141,6 +145,37 @@ struct CounterInfo {
     is_loss: bool,
     /// What it means, and what to do when it grows.
     help: &'static str,
+}
+
+/// A value that a block measures.
+#[derive(Serialize, ToSchema)]
+struct GaugeInfo {
+    /// Quantity and unit.
+    #[schema(example = "digitiser_level_dbfs")]
+    name: &'static str,
+    /// Name of the label that tells gauges of one name apart; `null` if there is one gauge.
+    #[schema(example = "input")]
+    label: Option<&'static str>,
+    /// Value of the label.
+    #[schema(example = "0")]
+    label_value: Option<String>,
+    /// The value; `null` while it is unknown.
+    value: Option<f64>,
+    /// What it measures, and what to do about it.
+    help: &'static str,
+}
+
+impl From<&NamedGauge> for GaugeInfo {
+    fn from(named: &NamedGauge) -> Self {
+        let label = named.label.clone();
+        Self {
+            name: named.name,
+            label: label.as_ref().map(|(name, _)| *name),
+            label_value: label.map(|(_, value)| value),
+            value: named.gauge.get(),
+            help: named.help,
+        }
+    }
 }
 
 /// How long frames were under way.
@@ -210,12 +245,14 @@ pub(super) struct BlockPage {
     parameters_schema: Option<serde_json::Value>,
     /// Timestamp after the newest sample that it put out; a sink: that it took.
     newest_timestamp: Option<u64>,
-    /// The age of that sample, where it is known what time samples are of.
+    /// The age of that sample: by the stream's sync time, without one by the source's earliest sample.
     sample_age_seconds: Option<f64>,
     /// How long its kernels took, for a block on a GPU.
     device_jobs: Option<DeviceJobsInfo>,
     /// What it counts.
     counters: Vec<CounterInfo>,
+    /// What it measures.
+    gauges: Vec<GaugeInfo>,
     /// What it says for itself.
     text: String,
 }
@@ -235,6 +272,13 @@ impl Look {
     /// The figures of a block; `None` for one that came into the plan since this look.
     pub fn stats(&self, block: &PlannedBlock) -> Option<&BlockStats> {
         self.stats.get(&block.name)
+    }
+
+    /// Lag and name of the block that is furthest behind real time.
+    pub fn lag(&self) -> Option<(f64, String)> {
+        let lags = self.stats.values().filter_map(|stats| Some((stats.lag_seconds?, &stats.name)));
+        let by_lag = |one: &(f64, _), other: &(f64, _)| one.0.total_cmp(&other.0);
+        lags.max_by(by_lag).map(|(lag, name)| (lag, name.clone()))
     }
 
     pub fn rates(&self, block: &PlannedBlock) -> Option<&Rates> {
@@ -270,6 +314,7 @@ impl Look {
                 restarts: count(|stats| stats.restarts),
             },
             rates: self.rates(block).cloned(),
+            lag_seconds: stats.and_then(|stats| stats.lag_seconds),
             latency: stats.and_then(|stats| stats.latencies.as_ref()).map(LatencyInfo::of),
         }
     }
@@ -327,6 +372,9 @@ impl Look {
                     help: named.help,
                 })
                 .collect(),
+            gauges: self
+                .stats(block)
+                .map_or_else(Vec::new, |stats| stats.gauges.iter().map(Into::into).collect()),
             newest_timestamp: self.stats(block).and_then(|stats| stats.newest_timestamp),
             sample_age_seconds: self.stats(block).and_then(|stats| sample_age(block, stats, now)),
             device_jobs: self.stats(block).and_then(|stats| stats.device_jobs).map(Into::into),

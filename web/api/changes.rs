@@ -2,11 +2,12 @@
 
 use super::request::{asked, beside};
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::{Extension, Json};
 use fxgraph::control::{Change, Difference, Refused, RetuneError, SwapError, Way};
 use fxgraph::diagnostic::{first, to_json};
 use fxgraph::runtime::{Unanswered, with_causes};
@@ -114,6 +115,7 @@ impl From<RetuneError> for Problem {
     fn from(error: RetuneError) -> Self {
         match error {
             RetuneError::Refused(refused) => refused.into(),
+            RetuneError::Busy => Self::busy(error.to_string()),
             RetuneError::Unanswered(Unanswered::NoSuchBlock(_)) => {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
@@ -125,6 +127,9 @@ impl From<RetuneError> for Problem {
 
 impl From<SwapError> for Problem {
     fn from(error: SwapError) -> Self {
+        if let SwapError::Busy = error {
+            return Self::busy(error.to_string());
+        }
         Self::new(StatusCode::CONFLICT, with_causes(&error))
             .help("the flowgraph goes on as before; `/api/v1/events` may say more")
     }
@@ -166,17 +171,23 @@ pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Pro
         (status = 409, description = "not now; nothing has changed"),
         (status = 415, description = "the body does not say that it is JSON"),
         (status = 422, description = "refused, with every reason; nothing has changed"),
+        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
     ))]
 pub(super) async fn retune(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Retuned>, Problem> {
     let at = asked::<u64>(&query, "at", "123456")?;
     let request = json_text(&headers, &body)?;
-    let retuned =
-        beside(move || app.control.retune(&request, at, RETUNE).map_err(Problem::from)).await?;
+    let turn = app.turn(client).await?;
+    let retuned = beside(move || {
+        let _turn = turn;
+        app.control.retune(&request, at, RETUNE).map_err(Problem::from)
+    })
+    .await?;
     Ok(Json(Retuned {
         effective_timestamp: retuned.effective_timestamp,
         is_late: retuned.is_late,
@@ -203,19 +214,24 @@ pub(super) async fn retune(
         (status = 409, description = "it failed; the flowgraph goes on as before"),
         (status = 415, description = "the body does not say that it is JSON"),
         (status = 422, description = "refused, with every reason; nothing has changed"),
+        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
     ))]
 pub(super) async fn swap(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<ChangeInfo>, Problem> {
+    app.allow_full()?;
     let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
     let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
     let text = json_text(&headers, &body)?;
+    let turn = if is_dry { None } else { Some(app.turn(client).await?) };
     let made = beside(move || {
+        let _turn = turn;
         let change = app.control.change(&name, &text)?;
         if !is_dry {
             app.control.swap(&change, change.usual_limit().min(SWAP), may_hold_up)?;

@@ -1,19 +1,20 @@
 //! What happened: to look up, and as a stream.
 
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use axum::Json;
+use crate::shares::Share;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::stream;
 use fxgraph::runtime::{Event, EventKind};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::time::UNIX_EPOCH;
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
 
 /// Something that happened.
@@ -92,7 +93,7 @@ struct Following {
     last: u64,
     waiting: VecDeque<Event>,
     has_ended: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Share,
 }
 
 impl Following {
@@ -123,10 +124,11 @@ impl Following {
         (status = 200, description = "each event with its `sequence` as `id`", body = EventInfo,
             content_type = "text/event-stream"),
         (status = 400, description = "the number is none"),
-        (status = 429, description = "too many streams are open"),
+        (status = 429, description = "too many streams are open, by all clients or by this one"),
     ))]
 pub(super) async fn stream(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -134,7 +136,7 @@ pub(super) async fn stream(
         Some(id) => number(id.to_str().unwrap_or_default(), "Last-Event-ID")?,
         None => query.get("since").map_or(Ok(0), |text| number(text, "since"))?,
     };
-    let Ok(place) = app.streams.clone().try_acquire_owned() else {
+    let Some(place) = app.streams.take(client, 1) else {
         let detail = "too many streams of events are open";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
             .help("close one, or ask for `/api/v1/events?since=...` now and then"));

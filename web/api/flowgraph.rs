@@ -110,6 +110,9 @@ pub(super) struct FlowgraphPage {
     state: &'static str,
     /// Whether it can be started again when it has ended, as with `fxgraph run --hold`.
     is_held: bool,
+    /// What clients may change: `live` (live parameters) or `full` (blocks and the flowgraph too).
+    #[schema(example = "full")]
+    control: &'static str,
     /// Time since frames began to move.
     elapsed_seconds: f64,
     /// What frame headers carry to say which configuration made them, in hexadecimal.
@@ -128,7 +131,12 @@ pub(super) struct FlowgraphPage {
     limited_by: Option<Limit>,
     /// Share of signal time that the slowest block has to spare; below zero it cannot keep up with the telescope.
     deadline_margin_fraction: Option<f64>,
-    /// Faults so far, in order.
+    /// Time by which the block that is furthest behind real time is behind it; `null` before the first frame and
+    /// after the end.
+    lag_seconds: Option<f64>,
+    /// Name of that block.
+    lag_block: Option<String>,
+    /// Faults that ended it, in order.
     faults: Vec<Fault>,
     /// Blocks and edges, with what flows.
     graph: Graph,
@@ -194,7 +202,9 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
     responses((status = 200, description = "the flowgraph", body = FlowgraphPage)))]
 pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
     let plan = app.control.plan();
-    let graph = graph(&plan, &Look::at(&app));
+    let look = Look::at(&app);
+    let graph = graph(&plan, &look);
+    let (lag_seconds, lag_block) = look.lag().unzip();
     let rates = app.live.rates();
     let known = verdict::known(&plan, &rates);
     let parameters = plan.parameters.iter().map(|parameter| ParameterInfo {
@@ -208,6 +218,7 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         doc: plan.doc.clone(),
         state: app.control.state().name(),
         is_held: app.control.is_held(),
+        control: app.permission.name(),
         elapsed_seconds: app.control.elapsed().as_secs_f64(),
         config_id: format!("{:016x}", plan.config_id()),
         config_hash: plan.config_hash.clone(),
@@ -216,6 +227,8 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
         parameters: parameters.collect(),
         limited_by: verdict::limit(&known),
         deadline_margin_fraction: verdict::deadline_margin(&known),
+        lag_seconds,
+        lag_block,
         faults: app.control.failures().into_iter().map(Into::into).collect(),
         graph,
         resolved_yaml: plan.resolved_yaml.to_string(),
@@ -229,17 +242,23 @@ pub(super) struct Health {
     /// Where it is in its life: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
-    /// Number of faults so far.
-    faults: usize,
+    /// Number of faults so far, also those that the flowgraph survived.
+    faults: u64,
+    /// Number of faults that it survived.
+    survived_faults: u64,
     /// Time since frames began to move.
     elapsed_seconds: f64,
 }
 
 impl Health {
     fn of(app: &App) -> Self {
+        // A fault that ends the flowgraph may be one of the runtime, which no block counts.
+        let fatal = app.control.failures().len() as u64;
+        let survived_faults = app.control.faults().saturating_sub(fatal);
         Self {
             state: app.control.state().name(),
-            faults: app.control.failures().len(),
+            faults: fatal + survived_faults,
+            survived_faults,
             elapsed_seconds: app.control.elapsed().as_secs_f64(),
         }
     }
@@ -261,8 +280,7 @@ pub(super) async fn health(State(app): State<App>) -> Json<Health> {
 pub(super) async fn start(State(app): State<App>) -> Result<(StatusCode, Json<Health>), Problem> {
     match app.control.request_start() {
         Ok(()) => Ok((StatusCode::ACCEPTED, Json(Health::of(&app)))),
-        Err(error) => Err(Problem::new(StatusCode::CONFLICT, error.to_string())
-            .help("`fxgraph run --hold` is ready for another start whenever a run has ended")),
+        Err(error) => Err(Problem::from(error)),
     }
 }
 

@@ -95,13 +95,14 @@ fn described() -> OpenApiRouter<App> {
 }
 
 /// Statuses that any request may be answered with, by the layers around the handlers.
-const ANYWHERE: [(&str, &str); 6] = [
+const ANYWHERE: [(&str, &str); 7] = [
     ("401", "the token is missing or wrong"),
-    ("403", "it comes from a page of another origin"),
+    ("403", "it comes from a page of another site, or clients may not change this"),
     ("408", "it took too long"),
     ("413", "its body is too large"),
     ("421", "it asks for a name that is not this machine's"),
     ("429", "there are too many of them at once"),
+    ("503", "there are too many connections, or a block was busy"),
 ];
 
 /// The OpenAPI 3.1 document.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use tokio::task::JoinError;
 
 /// A value of the query, if it is there.
 pub(super) fn asked<T: FromStr>(
@@ -40,6 +41,15 @@ pub(super) fn within<T: FromStr + PartialOrd + Display>(
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let lost = |_| Problem::new(StatusCode::CONFLICT, "the run ended meanwhile");
+    let lost = |error: JoinError| {
+        if error.is_panic() {
+            return Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the program failed at this request",
+            )
+            .help("this is a fault of fxgraph, which goes on: please report the request");
+        }
+        Problem::new(StatusCode::CONFLICT, "the run ended meanwhile")
+    };
     tokio::task::spawn_blocking(work).await.map_err(lost)?
 }

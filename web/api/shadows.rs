@@ -4,12 +4,14 @@ use super::changes::json_text;
 use super::request::{asked, beside};
 use super::snapshot::{NPY, Sent};
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use axum::Json;
+use crate::taps::Look;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use axum::{Extension, Json};
 use fxgraph::control::ShadowReport;
 use fxgraph::difference::StreamDifference;
 use fxgraph::runtime::{Pair, Unanswered};
@@ -118,7 +120,7 @@ impl From<Unanswered> for Problem {
         let status = match error {
             Unanswered::NoSuchBlock(_) => StatusCode::NOT_FOUND,
             Unanswered::Ended(_) => StatusCode::CONFLICT,
-            Unanswered::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Unanswered::Busy { .. } | Unanswered::Hung { .. } => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())
     }
@@ -162,19 +164,24 @@ pub(super) async fn get(
         (status = 409, description = "it cannot be there; the flowgraph goes on as before"),
         (status = 415, description = "the body does not say that it is JSON"),
         (status = 422, description = "refused, with every reason"),
+        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
     ))]
 pub(super) async fn start(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path(name): Path<String>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<(StatusCode, Json<ShadowInfo>), Problem> {
+    app.allow_full()?;
     let ends_at_difference =
         asked::<bool>(&query, "stop_at_first_difference", "true")?.unwrap_or_default();
     super::blocks::find(&app, &name)?;
     let text = json_text(&headers, &body)?;
+    let turn = app.turn(client).await?;
     let started = beside(move || {
+        let _turn = turn;
         let change = app.control.change(&name, &text)?;
         app.control.shadow(&change, ends_at_difference)?;
         find(&app, &name)
@@ -194,6 +201,7 @@ pub(super) async fn end(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<ShadowInfo>, Problem> {
+    app.allow_full()?;
     super::blocks::find(&app, &name)?;
     let ended = beside(move || app.control.end_shadow(&name)?.ok_or_else(|| none(&name)));
     Ok(Json(ended.await?.into()))
@@ -212,10 +220,11 @@ pub(super) async fn end(
             content(("application/octet-stream"))),
         (status = 404, description = "there is no such shadow, or nothing differs so far"),
         (status = 422, description = "its frames are too large"),
-        (status = 429, description = "too many outputs are being looked at"),
+        (status = 429, description = "others come first: `Retry-After` says when to ask again"),
     ))]
 pub(super) async fn first_difference(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path((name, side)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Problem> {
     let Some(pair) = find(&app, &name)?.compared.first else {
@@ -231,7 +240,10 @@ pub(super) async fn first_difference(
                 .help("ask for that of `block` or of `shadow`"));
         }
     };
-    let sent = Sent { _room: app.taps.room(pair.block.len())?, array: to_npy(&pair) };
+    let sent = Sent {
+        _room: app.taps.room(client, Look::Once, pair.block.len()).await?,
+        array: to_npy(&pair),
+    };
     let headers =
         [("content-type", NPY.to_owned()), ("fxgraph-timestamp", pair.timestamp.to_string())];
     Ok((headers, Bytes::from_owner(sent)))

@@ -4,13 +4,14 @@ use super::output::{MAX_BYTES, Output};
 use super::request::asked;
 use super::types::Carries;
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use crate::taps::{Room, Watch};
-use axum::Json;
+use crate::taps::{Look, Room, Watch};
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use fxgraph::control::TapFrame;
 use fxgraph::{Header, PortType, ValidityType};
 use serde::Serialize;
@@ -144,12 +145,13 @@ impl AsRef<[u8]> for Sent {
         (status = 404, description = "there is no such output"),
         (status = 409, description = "the output has ended"),
         (status = 422, description = "the frame is larger than `max_bytes`"),
-        (status = 429, description = "too many outputs are being looked at"),
+        (status = 429, description = "others come first: `Retry-After` says when to ask again"),
         (status = 500, description = "the device cannot be read"),
         (status = 503, description = "no frame came in time, or there is no memory for it"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path((name, port)): Path<(String, String)>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
@@ -158,7 +160,9 @@ pub(super) async fn get(
     let max_bytes = asked(&query, "max_bytes", "1000000")?.unwrap_or(MAX_BYTES);
     let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
     let bytes = output.port.frame_bytes();
-    let watch = Watch::open(&app, output.name.clone(), bytes, 1, Duration::ZERO).await?;
+    let watch =
+        Watch::open(&app, (client, Look::Once), output.name.clone(), bytes, 1, Duration::ZERO)
+            .await?;
     let made = move |port: &PortType, frame: TapFrame| {
         let header = Snapshot::of(output.name.clone(), port, &frame.header);
         (header, (format == Format::Npy).then(|| frame.to_npy(port)))

@@ -5,8 +5,10 @@ use super::request::{asked, within};
 use super::snapshot::Snapshot;
 use super::views::{DEFAULT_EVERY_SECONDS, EVERY_SECONDS};
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use crate::taps::Watch;
+use crate::taps::{Look, Watch};
+use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -51,12 +53,13 @@ pub(super) struct StreamedFrame {
         (status = 404, description = "there is no such output"),
         (status = 409, description = "the output has ended"),
         (status = 422, description = "its frames are larger than `max_bytes`"),
-        (status = 429, description = "too many outputs are being looked at"),
+        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
         (status = 500, description = "the device cannot be read"),
         (status = 503, description = "the block does not answer, or there is no memory for its frames"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path((name, port)): Path<(String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Problem> {
@@ -65,7 +68,8 @@ pub(super) async fn get(
     let seconds = within(&query, "every_seconds", &EVERY_SECONDS)?.unwrap_or(DEFAULT_EVERY_SECONDS);
     let output = Output::find(&app, &name, &port)?.up_to(max_bytes)?;
     let (bytes, pause) = (output.port.frame_bytes(), Duration::from_secs_f64(seconds));
-    let watch = Watch::open(&app, output.name.clone(), bytes, every, pause).await?;
+    let watch =
+        Watch::open(&app, (client, Look::Follow), output.name.clone(), bytes, every, pause).await?;
     let made = move |port: &PortType, frame: TapFrame| StreamedFrame {
         header: Snapshot::of(output.name.clone(), port, &frame.header),
         npy: BASE64_STANDARD.encode(frame.to_npy(port)),

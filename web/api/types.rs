@@ -1,9 +1,13 @@
 //! How ports, implementations and parameters are told.
 
+use crate::views::baselines;
 use fxgraph::kind::Implementation;
 use fxgraph::{Axis, PortType};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+/// Most baselines that are named one by one.
+const MOST_BASELINES: usize = 1 << 14;
 
 /// One axis of a frame.
 #[derive(Serialize, ToSchema)]
@@ -13,14 +17,20 @@ pub(super) struct AxisInfo {
     name: &'static str,
     /// Number of elements.
     len: usize,
-    /// What each element is, where they are different things.
+    /// What each element is, where they are different things. Of a baseline `0-2`: antenna 0 times the conjugate of
+    /// antenna 2 (up to 16384 baselines; number a2 (a2 + 1) / 2 + a1 is `a1-a2`); of a product `10`: polarisation 1 of the
+    /// first antenna and 0 of the second one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     labels: Vec<String>,
 }
 
 fn axes(axes: &[Axis]) -> Vec<AxisInfo> {
-    let info =
-        |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: axis.labels.clone() };
+    let labels = |axis: &Axis| match axis.name {
+        "baseline" if axis.len <= MOST_BASELINES => baselines::names(axis.len),
+        "product" => baselines::product_names(axis.len),
+        _ => axis.labels.clone(),
+    };
+    let info = |axis: &Axis| AxisInfo { name: axis.name, len: axis.len, labels: labels(axis) };
     axes.iter().map(info).collect()
 }
 
@@ -108,5 +118,22 @@ pub(super) struct ImplementationInfo {
 impl From<&Implementation> for ImplementationInfo {
     fn from(form: &Implementation) -> Self {
         Self { name: form.name, device: form.device, summary: form.summary }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_of_visibilities_name_antennas_and_polarisations() {
+        let named = axes(&[
+            Axis::new("channel", 3),
+            Axis::new("baseline", 6),
+            Axis::new("product", 4),
+            Axis::new("baseline", MOST_BASELINES + 1),
+        ]);
+        let labels = named.into_iter().map(|axis| axis.labels.join(" ")).collect::<Vec<_>>();
+        assert_eq!(labels, ["", "0-0 0-1 1-1 0-2 1-2 2-2", "00 10 01 11", ""]);
     }
 }

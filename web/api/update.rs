@@ -3,12 +3,13 @@
 use super::changes::{DifferenceInfo, media_type, way_name};
 use super::request::{asked, beside};
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use fxgraph::control::{BlockUpdate, Step, Update, UpdateError, Way};
+use axum::{Extension, Json};
+use fxgraph::control::{BlockUpdate, NotStartable, RetuneError, Step, Update, UpdateError, Way};
 use fxgraph::flowgraph::Setting;
 use fxgraph::runtime::{RunState, with_causes};
 use serde::Serialize;
@@ -66,8 +67,11 @@ pub(super) struct UpdateInfo {
     is_made: bool,
     /// Whether the flowgraph drains now, to be followed by the other one.
     is_restarting: bool,
-    /// Timestamp from which changed live parameters hold, if any changed.
+    /// Timestamp from which data are those of the other flowgraph: blocks that were swapped go over with their first
+    /// frame that starts there or later. `null` if it is not made, or nothing is different.
     effective_timestamp: Option<u64>,
+    /// What of it does not take effect at that timestamp, and why.
+    not_atomic: Vec<String>,
 }
 
 impl UpdateInfo {
@@ -79,12 +83,30 @@ impl UpdateInfo {
             is_made: false,
             is_restarting: false,
             effective_timestamp: None,
+            not_atomic: update.not_atomic(),
+        }
+    }
+}
+
+impl From<NotStartable> for Problem {
+    fn from(error: NotStartable) -> Self {
+        let problem = Self::new(StatusCode::CONFLICT, error.to_string());
+        match error {
+            NotStartable::Over => problem
+                .help("`fxgraph run --hold` is ready for another start whenever a run has ended"),
+            NotStartable::Draining => problem,
+            NotStartable::Another => problem
+                .help("look at what runs then, and send it again")
+                .retry_after(Duration::from_secs(2)),
         }
     }
 }
 
 impl From<UpdateError> for Problem {
     fn from(error: UpdateError) -> Self {
+        if let UpdateError::Retune(RetuneError::Busy) = error {
+            return Self::busy(error.to_string());
+        }
         let UpdateError::Restart(reasons) = error else {
             return Self::new(StatusCode::CONFLICT, with_causes(&error))
                 .help("`/api/v1/events` may say more");
@@ -140,19 +162,24 @@ fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
         (status = 409, description = "it takes a restart, or failed; the flowgraph goes on as before"),
         (status = 415, description = "the body is neither YAML nor JSON"),
         (status = 422, description = "refused, with every reason; nothing has changed"),
+        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
     ))]
 pub(super) async fn update(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<(StatusCode, Json<UpdateInfo>), Problem> {
+    app.allow_full()?;
     let is_dry = asked::<bool>(&query, "dry_run", "true")?.unwrap_or_default();
     let may_restart = asked::<bool>(&query, "restart", "true")?.unwrap_or_default();
     let may_hold_up = asked::<bool>(&query, "may_hold_up", "true")?.unwrap_or_default();
     let set = query.get("set").map_or(Ok(Vec::new()), |text| settings(text))?;
     let text = flowgraph_text(&headers, body)?;
+    let turn = if is_dry { None } else { Some(app.turn(client).await?) };
     let made = move || {
+        let _turn = turn;
         let control = &app.control;
         let update = control.update(&text, &set)?;
         let info = UpdateInfo::of(&update);
@@ -162,11 +189,11 @@ pub(super) async fn update(
         let state = control.state();
         let is_still = matches!(state, RunState::Prepared | RunState::Ended | RunState::Failed);
         if is_still || (may_restart && !update.obstacles().is_empty()) {
-            control.request_other(update.plan().clone());
+            control.request_other(update.plan().clone())?;
             return Ok((StatusCode::ACCEPTED, UpdateInfo { is_restarting: true, ..info }));
         }
         let updated = control.apply(&update, APPLY, may_hold_up)?;
-        let effective_timestamp = updated.retuned.map(|retuned| retuned.effective_timestamp);
+        let effective_timestamp = updated.effective_timestamp;
         Ok((StatusCode::OK, UpdateInfo { is_made: true, effective_timestamp, ..info }))
     };
     let (status, info) = beside(made).await?;

@@ -3,20 +3,22 @@
 use super::output::Output;
 use super::request::{asked, within};
 use crate::app::App;
+use crate::guard::Peer;
 use crate::problem::Problem;
-use crate::taps::Watch;
+use crate::taps::{Look, Watch};
 use crate::views::{self, DrawnAs, Message, POINTS, Select, Selected, View};
-use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::stream::select_all;
 use fxgraph::PortType;
 use fxgraph::control::TapFrame;
 use fxgraph::diagnostic::suggest;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -141,17 +143,19 @@ fn select(
         (status = 404, description = "there is no such output, or it has no such view"),
         (status = 409, description = "the output has ended"),
         (status = 422, description = "its frames are too large"),
-        (status = 429, description = "too many outputs are being looked at"),
+        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
         (status = 500, description = "the device cannot be read"),
         (status = 503, description = "no frame came in time, or there is no memory for it"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Path((name, port, view)): Path<(String, String, String)>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Result<Response, Problem> {
     let once = asked(&query, "once", "true")?.unwrap_or(false);
-    let (watch, made) = open(&app, [&name, &port, &view], &query).await?;
+    let look = if once { Look::Once } else { Look::Follow };
+    let (watch, made) = open(&app, (client, look), [&name, &port, &view], &query).await?;
     if once {
         return Ok(Json(watch.first(made).await?.0).into_response());
     }
@@ -162,6 +166,7 @@ pub(super) async fn get(
 /// A tap of the output that a view is of, and what the view makes of its frames.
 async fn open(
     app: &App,
+    looks: (IpAddr, Look),
     [name, port, view]: [&str; 3],
     query: &HashMap<String, String>,
 ) -> Result<(Watch, impl Fn(&PortType, TapFrame) -> Message + Clone + use<>), Problem> {
@@ -172,7 +177,7 @@ async fn open(
     let points = within(query, "points", &POINTS)?.unwrap_or(DEFAULT_POINTS);
     let bytes = output.port.frame_bytes();
     let pause = Duration::from_secs_f64(seconds);
-    let watch = Watch::open(app, output.name, bytes, 1, pause).await?;
+    let watch = Watch::open(app, looks, output.name, bytes, 1, pause).await?;
     let made =
         move |port: &PortType, frame: TapFrame| view.message(port, &frame, &selected, points);
     Ok((watch, made))
@@ -189,11 +194,12 @@ async fn open(
         (status = 404, description = "there is no such output, or it has no such view"),
         (status = 409, description = "an output has ended"),
         (status = 422, description = "its frames are too large"),
-        (status = 429, description = "too many outputs are being looked at"),
+        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
         (status = 503, description = "a block does not answer, or there is no memory for its frames"),
     ))]
 pub(super) async fn follow(
     State(app): State<App>,
+    Extension(Peer(client)): Extension<Peer>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
     let wrong = |detail: String| {
@@ -217,7 +223,7 @@ pub(super) async fn follow(
         let Some(Query(own)) = own else {
             return Err(wrong(format!("the query of `{asked}` cannot be read")));
         };
-        let (watch, made) = open(&app, [name, port, view], &own).await?;
+        let (watch, made) = open(&app, (client, Look::Follow), [name, port, view], &own).await?;
         streams.push(Box::pin(watch.events("view", Some(index), made)));
     }
     Ok(Sse::new(select_all(streams)).keep_alive(KeepAlive::default()).into_response())

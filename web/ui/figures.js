@@ -45,6 +45,7 @@ function told(page) {
       tile(page.inputs.length > 0 ? "waits for frames" : "waits for data", share("input_wait_fraction"), "in front of it"),
       tile("waits for room", share("room_wait_fraction"), "held up by those behind", rates?.room_wait_fraction > 0.1 ? "warn" : ""),
       page.latency && tile("latency", `≤ ${format.seconds(page.latency.within_seconds)}`, `99 %; mean ${format.seconds(page.latency.mean_seconds)}`),
+      page.lag_seconds !== null && tile("lag", format.lag(page.lag_seconds), "behind real time", page.lag_seconds > 2 ? "bad" : ""),
       page.sample_age_seconds !== null && tile("age of samples", format.seconds(page.sample_age_seconds), "the newest of them"),
       tile("lost", format.count(totals.losses), `${format.count(totals.faults)} faults`, totals.losses ? "bad" : "")),
     page.text && h("pre", {}, page.text),
@@ -59,6 +60,11 @@ function told(page) {
       h("div", { class: "bar" }, h("strong", {}, port.name), h("span", { class: "to" }, `← ${port.from}`),
         h("span", { class: "queue" }, `queue ${port.queued_frames}/${port.queue_frames}`)),
       carries(port.carries))),
+    page.gauges.some((gauge) => gauge.value !== null) && h("h3", {}, "Gauges"),
+    page.gauges.some((gauge) => gauge.value !== null) && h("table", { class: "counters" }, h("tbody", {}, page.gauges.filter((gauge) => gauge.value !== null).map((gauge) =>
+      h("tr", {},
+        h("th", { scope: "row" }, gauge.label ? `${gauge.name} ${gauge.label} ${gauge.label_value}` : gauge.name, h("p", { class: "doc" }, gauge.help)),
+        h("td", { class: "number" }, String(Number.isInteger(gauge.value) ? gauge.value : Number(gauge.value.toPrecision(6)))))))),
     page.counters.length > 0 && h("h3", {}, "Counters"),
     page.counters.length > 0 && h("table", { class: "counters" }, h("tbody", {}, page.counters.map((counter) =>
       h("tr", { class: counter.is_loss && counter.count > 0 ? "bad" : "" },

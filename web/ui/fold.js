@@ -2,7 +2,7 @@
 
 export const pattern = (name) => name.replace(/\[\d+\]/g, "[*]");
 
-const WORST = ["failed", "starting", "running", "finished"];
+const WORST = ["failed", "stalled", "starting", "running", "finished"];
 
 /// Nodes `{ key, name, members, ... }` and edges `{ from, to, members }` to draw; `isFolded` makes one node of replicas
 /// of the same kind on the same device, and always one edge of those between the same two nodes.

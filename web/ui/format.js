@@ -51,6 +51,9 @@ export function seconds(time) {
   return hours < 24 ? `${two(hours)}:${clock}` : `${Math.floor(hours / 24)} d ${two(hours % 24)}:${clock}`;
 }
 
+/// Time behind real time: none is less than can be measured.
+export const lag = (time) => (time !== null && time < 1e-3 ? "0 ms" : seconds(time));
+
 /// The unit that a name carries: `adc_sample_rate_hz` is in Hz.
 export function unitOf(name) {
   const units = {

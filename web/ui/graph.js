@@ -14,7 +14,7 @@ const CHARACTERS = 19;
 const SMALLEST_SCALE = 0.72;
 /// States of a recorder that works.
 const MARKED = new Set(["waiting", "recording"]);
-const MARKS = { running: "●", starting: "○", finished: "✓", failed: "✕" };
+const MARKS = { running: "●", stalled: "◌", starting: "○", finished: "✓", failed: "✕" };
 
 export class Graph {
   #drawn = { key: "", places: null };

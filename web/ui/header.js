@@ -68,7 +68,7 @@ function rates(flowgraph) {
   ];
 }
 
-function margins({ deadline_margin_fraction: margin, limited_by: limit }, blocks) {
+function margins({ deadline_margin_fraction: margin, limited_by: limit, lag_seconds: lag, lag_block: lagging }, blocks) {
   const sinks = blocks.filter((block) => block.latency?.frames > 0);
   // None is within the last class: it takes longer than any bound.
   const within = (latency) => latency.within_seconds ?? Infinity;
@@ -76,6 +76,7 @@ function margins({ deadline_margin_fraction: margin, limited_by: limit }, blocks
   const told = ({ name, latency }) => `${name}: ${format.seconds(latency.mean_seconds)} in the mean, 99 % within ${bound(within(latency))}`;
   return [
     item("margin", format.margin(margin), "deadline margin: share of signal time that the slowest block has to spare", margin !== null && margin < 0 ? "warn" : ""),
+    item("lag", format.lag(lag), lag === null ? "no frame has come so far" : `behind real time, at ${lagging}`, lag > 2 ? "bad" : ""),
     item("latency", sinks.length > 0 ? `≤ ${bound(slowest)}` : "-", sinks.map(told).join("\n") || "no frame came to a sink so far"),
     item("limited by", limit?.block ?? (limit ? "sources" : "-"), limit?.text ?? "the first rates come after a second", limit?.block ? "warn" : ""),
   ];

@@ -6,7 +6,8 @@ import * as format from "./format.js";
 
 const KEPT = 2000;
 const FAULTS = new Set([
-  "fault", "skipped", "restarted", "rolled_back", "not_swapped", "not_started", "shadow_differs", "data_lost", "aborted",
+  "fault", "skipped", "restarted", "rolled_back", "not_swapped", "not_started", "shadow_differs", "data_lost", "aborted", "stalled", "fell_behind",
+  "resynchronised", "time_jumped",
 ]);
 
 /// Follows the events of the run; `onEvent` hears each.

@@ -97,7 +97,8 @@ function told(answer, isDry) {
   const done = answer.is_restarting ? "It drains now, and the other one follows." : answer.is_made ? "It is changed." : "";
   return [
     isDry && h("p", { class: "verdict" }, touched.length + answer.restart_because.length === 0 ? "Nothing is different from what runs." : "This would be done:"),
-    done && h("p", { class: "good" }, done, answer.effective_timestamp !== null && ` Live parameters hold from timestamp ${format.count(answer.effective_timestamp)}.`),
+    done && h("p", { class: "good" }, done, answer.effective_timestamp !== null && ` Data are those of the other flowgraph from timestamp ${format.count(answer.effective_timestamp)} on.`),
+    answer.not_atomic.map((text) => h("p", { class: "warn" }, text)),
     touched.length > 0 && h("table", { class: "plan" },
       h("thead", {}, h("tr", {}, ["block", "way", "gap"].map((head) => h("th", {}, head)))),
       touched.map((one) => h("tbody", {},

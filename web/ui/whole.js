@@ -63,6 +63,8 @@ function state(onOpen) {
       h("dl", { class: "tiles" },
         tile("state", flowgraph.state, flowgraph.is_held ? "can be started again" : "the program ends with it"),
         tile("runs for", format.seconds(flowgraph.elapsed_seconds), "since frames move"),
+        tile("lag", format.lag(flowgraph.lag_seconds),
+          flowgraph.lag_block ? `behind real time, at ${flowgraph.lag_block}` : "no frame so far", flowgraph.lag_seconds > 2 ? "bad" : ""),
         tile("deadline margin", format.margin(margin), "what the slowest block has to spare", margin !== null && margin < 0 ? "bad" : "")),
       flowgraph.limited_by && h("p", { class: "verdict" }, `It is ${flowgraph.limited_by.text}.`),
       sinks.length > 0 && h("h3", {}, "From source to sink"),

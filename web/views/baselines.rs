@@ -18,7 +18,7 @@ pub(super) fn baseline(a1: usize, a2: usize) -> usize {
 }
 
 /// `a1-a2` of each baseline; none if they are no pairs of antennas.
-pub(super) fn names(baselines: usize) -> Vec<String> {
+pub(crate) fn names(baselines: usize) -> Vec<String> {
     let antennas = antennas(baselines).unwrap_or(0);
     (0..antennas).flat_map(|a2| (0..=a2).map(move |a1| format!("{a1}-{a2}"))).collect()
 }
@@ -29,7 +29,7 @@ pub(super) fn first_of_two(baselines: usize) -> usize {
 }
 
 /// `p1p2` of each product; none if they are not those of two polarisations.
-pub(super) fn product_names(products: usize) -> Vec<String> {
+pub(crate) fn product_names(products: usize) -> Vec<String> {
     let names = ["00", "10", "01", "11"].map(str::to_owned);
     if products == names.len() { names.to_vec() } else { Vec::new() }
 }

@@ -10,7 +10,7 @@
 //! - one file per view
 
 mod band_pass;
-mod baselines;
+pub(crate) mod baselines;
 mod beam_power;
 mod beams;
 mod fringe;

@@ -114,9 +114,10 @@ fn device_seconds(
     for _ in 0..ROUNDS {
         let before = nanoseconds.get();
         lane.begin(0)?;
+        lane.hold(())?;
         lane.work()?;
         queue(&lane)?;
-        lane.submit(())?;
+        lane.submit()?;
         while lane.done()?.is_none() {
             std::thread::sleep(Duration::from_micros(200));
         }

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::flowgraph::{self, Target};
 use crate::signals::Signals;
 use crate::terminal::Terminal;
+use crate::tuning;
 use crate::units;
 use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
 use fxgraph::flowgraph::{Changed, Plan, load_text};
@@ -37,7 +38,8 @@ pub fn forms(
     limits: Limits,
     terminal: &Terminal,
 ) -> Result<(Report, Option<First>), Failure> {
-    let plan = flowgraph::plan(target, Severity::Error, terminal)?;
+    let mut plan = flowgraph::plan(target, Severity::Error, terminal)?;
+    plan.tuning = tuning::usual(terminal);
     let Changed { sources, result } = plan.beside(block, form, &flowgraph::registry());
     let both = result.and_then(|both| match memory::shortage(&both) {
         Some(shortage) => Err(vec![shortage]),

@@ -120,14 +120,15 @@ impl State {
         let difference = Difference::of(
             &self.elements,
             &first.header().validity,
-            [first.as_slice(), second.as_slice()],
+            [first.as_slice().expect(fxgraph::ON_HOST), second.as_slice().expect(fxgraph::ON_HOST)],
         );
         found.difference.see(difference);
         if difference.values_different > 0 {
             found.first.get_or_insert_with(|| First {
                 timestamp: one.timestamp,
                 port: port.clone(),
-                payloads: [&first, &second].map(|frame| frame.as_slice::<u8>().to_vec()),
+                payloads: [&first, &second]
+                    .map(|frame| frame.as_slice::<u8>().expect(fxgraph::ON_HOST).to_vec()),
             });
         }
     }

@@ -46,12 +46,12 @@ impl Block for Recorder {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };
         let header = frame.header();
-        let elements = 0..self.port.elements();
+        let (elements, payload) = (0..self.port.elements(), frame.as_slice()?);
         let recorded = Recorded {
             timestamp: header.timestamp,
             validity: header.validity.clone(),
             annotations: header.annotations.iter().map(|(name, v)| (name, v.to_vec())).collect(),
-            values: elements.map(|n| value(frame.as_slice(), self.port.dtype, n)).collect(),
+            values: elements.map(|n| value(payload, self.port.dtype, n)).collect(),
         };
         self.frames.0.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
         Ok(Next::Again)

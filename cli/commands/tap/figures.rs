@@ -36,15 +36,16 @@ impl Figures {
         let pool = Pool::new(&HostAllocator, 1, payload.len(), port.validity.units()).ok()?;
         let mut frame = pool.take()?;
         frame.header_mut().validity.fill(1);
-        frame.as_mut_slice::<u8>()[..payload.len()].copy_from_slice(payload);
+        frame.as_mut_slice::<u8>().ok()?[..payload.len()].copy_from_slice(payload);
         let (mut sum, mut squares) = (Complex::default(), 0.0);
         let (mut min, mut max, mut peak) = (f64::INFINITY, f64::NEG_INFINITY, 0.0_f64);
-        Elements::new(&port).valid(&frame, |_, value| {
+        let seen = Elements::new(&port).valid(&frame, |_, value| {
             sum += value;
             squares += value.norm_sqr();
             (min, max) = (min.min(value.re), max.max(value.re));
             peak = peak.max(value.norm());
         });
+        seen.ok()?;
         let count = elements.max(1) as f64;
         let is_complex = dtype.is_complex();
         let (mean, rms) = (sum / count, (squares / count).sqrt());

@@ -85,7 +85,7 @@ impl Gathered {
             _ => None,
         };
         let Self { elements, seen, power, sum, square, worst, axis, fixed, .. } = self;
-        elements.valid(frame, |index, value| {
+        let looked = elements.valid(frame, |index, value| {
             if !fixed.iter().all(|(axis, at)| index[*axis] == *at) {
                 return;
             }
@@ -104,6 +104,7 @@ impl Gathered {
                 }
             }
         });
+        looked.expect(fxgraph::ON_HOST);
     }
 
     /// `other` is what the port of `same_as` carried; a run that `is_cut` may have ended between
@@ -203,7 +204,7 @@ fn near(value: f64, expected: f64, tolerance: f64) -> bool {
 /// Payload, timestamp and validity in one number.
 fn hash(frame: &Frame) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(frame.as_slice::<u8>());
+    hasher.write(frame.as_slice::<u8>().expect(fxgraph::ON_HOST));
     hasher.write_u64(frame.header().timestamp);
     frame.header().validity.iter().for_each(|count| hasher.write_u32(*count));
     hasher.finish()

@@ -12,9 +12,7 @@ use crate::units;
 use check::{Gathered, Verdict};
 use companions::Companions;
 use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
-use fxgraph::flowgraph::{
-    Check, Loaded, Plan, Probe, Run, Setting, Sources, TestHead, TestSpec, load,
-};
+use fxgraph::flowgraph::{Check, Loaded, Plan, Probe, Run, Setting, Sources, TestHead, TestSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +21,7 @@ use tap::Tap;
 /// Runs the tests that stand in flowgraphs
 #[derive(Debug, clap::Args)]
 pub struct Test {
-    /// Flowgraph files
+    /// Flowgraph files; `-` reads standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
@@ -93,12 +91,11 @@ impl Test {
 
     /// All tests to run, file by file; nothing runs if one of them cannot.
     fn cases(&self, terminal: &Terminal) -> Result<Vec<(&Path, Vec<Case>)>, Failure> {
-        let registry = flowgraph::registry();
         let mut files: Vec<(&Path, Vec<Case>)> = Vec::new();
         let mut wrong = Vec::new();
         let mut untested = Vec::new();
         for file in &self.files {
-            let Loaded { sources, result, tests } = load(file, &self.set, &registry);
+            let Loaded { sources, result, tests } = flowgraph::load_file(file, &self.set);
             if tests.is_empty() {
                 match result {
                     Ok(_) => untested.push(format!("`{}` has no tests", file.display())),

@@ -10,6 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// A lag from which on it is shown as a fault, as the alert has it.
+const LAG_SECONDS: f64 = 2.0;
+
 /// Events that are kept.
 const EVENTS: usize = 500;
 
@@ -47,6 +50,8 @@ pub struct Row {
     pub real_time_fraction: Option<f64>,
     /// Frames that wait in its fullest queue, and what that holds.
     pub queue: Option<(usize, usize)>,
+    /// Time by which its newest sample is behind real time.
+    pub lag_seconds: Option<f64>,
     pub losses: u64,
     pub faults: u64,
 }
@@ -95,6 +100,22 @@ impl Look {
         self.flowgraph.limited_by.as_ref().map(|limit| limit.text.as_str())
     }
 
+    /// How far it is behind real time, and at which block, once that is known.
+    pub fn lag(&self) -> Option<String> {
+        let Flowgraph { lag_seconds, lag_block, .. } = &self.flowgraph;
+        let seconds = (*lag_seconds)?;
+        let block = lag_block.as_ref().map(|block| format!(" at {block}")).unwrap_or_default();
+        // Less than a tenth of a millisecond is none, whatever its sign.
+        let seconds = if seconds.abs() < 1e-4 { 0.0 } else { seconds };
+        let digits = if seconds.abs() < 10.0 { 3 } else { 1 };
+        Some(format!("lag {seconds:.digits$} s{block}"))
+    }
+
+    /// Whether it is so far behind real time that somebody has to look.
+    pub fn lags(&self) -> bool {
+        self.flowgraph.lag_seconds.is_some_and(|lag| lag > LAG_SECONDS)
+    }
+
     pub fn elapsed(&self) -> String {
         let time = Duration::try_from_secs_f64(self.flowgraph.elapsed_seconds);
         units::elapsed(time.unwrap_or_default())
@@ -108,6 +129,8 @@ impl Look {
             "config_id": self.flowgraph.config_id,
             "elapsed_seconds": self.flowgraph.elapsed_seconds,
             "real_time_fraction": self.real_time_fraction(),
+            "lag_seconds": self.flowgraph.lag_seconds,
+            "lag_block": self.flowgraph.lag_block,
             "losses": self.losses(),
             "faults": self.faults(),
             "limited_by": self.limit(),
@@ -136,10 +159,11 @@ impl Look {
     /// State, time, rate, what is lost, in one line.
     pub fn summary(&self) -> String {
         format!(
-            "{} {}, {} of real time, {} lost, {} faults{}",
+            "{} {}, {} of real time{}, {} lost, {} faults{}",
             self.flowgraph.state,
             self.elapsed(),
             percent(self.real_time_fraction()),
+            self.lag().map(|lag| format!(", {lag}")).unwrap_or_default(),
             self.losses(),
             self.faults(),
             self.limit().map(|limit| format!(", {limit}")).unwrap_or_default(),
@@ -161,7 +185,7 @@ impl Look {
 
 impl Row {
     fn of(block: Block, flowgraph: &Flowgraph) -> Self {
-        let Block { name, kind, device, state, totals, rates } = block;
+        let Block { name, kind, device, state, totals, lag_seconds, rates } = block;
         let edges = &flowgraph.graph.edges;
         let inputs: Vec<_> = edges.iter().filter(|edge| edge.to == name).collect();
         let outputs: Vec<_> = edges.iter().filter(|edge| edge.from == name).collect();
@@ -189,6 +213,7 @@ impl Row {
                 .iter()
                 .map(|edge| (edge.queued_frames, edge.queue_frames))
                 .max_by(|a, b| fill(*a).total_cmp(&fill(*b))),
+            lag_seconds,
             losses: totals.losses,
             faults: totals.faults,
             name,

@@ -201,7 +201,14 @@ impl Screen {
             count(self.look.losses(), "lost"),
             count(self.look.faults(), "faults"),
         ]);
-        let third = Line::raw(self.look.limit().unwrap_or_default());
+        let lag = self.look.lag();
+        let between = if lag.is_some() { "   " } else { "" };
+        let style = if self.look.lags() { self.state("failed") } else { Style::new() };
+        let third = Line::from(vec![
+            Span::styled(lag.unwrap_or_default(), style),
+            Span::raw(between),
+            Span::raw(self.look.limit().unwrap_or_default()),
+        ]);
         frame.render_widget(Paragraph::new(vec![first, second, third]), area);
         let place = Paragraph::new(self.url.as_str()).alignment(Alignment::Right);
         let room = Rect { y: area.y + 1, height: 1, ..area };

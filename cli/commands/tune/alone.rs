@@ -154,7 +154,7 @@ impl Block for Hash {
         let mut hash = self.hash.lock().unwrap_or_else(PoisonError::into_inner);
         hash.write_u64(frame.header().timestamp);
         frame.header().validity.iter().for_each(|count| hash.write_u32(*count));
-        hash.write(frame.as_slice::<u8>());
+        hash.write(frame.as_slice::<u8>()?);
         self.frames.fetch_add(1, Ordering::Relaxed);
         Ok(Next::Again)
     }

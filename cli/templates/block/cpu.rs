@@ -19,10 +19,10 @@ impl Block for Gain {
         let Some(mut result) = output.take() else { return Ok(Next::Wait) };
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };
 
-        let (header, samples) = result.parts_mut::<f32>();
+        let (header, samples) = result.parts_mut::<f32>()?;
         header.continue_from(frame.header());
         header.validity.copy_from_slice(&frame.header().validity);
-        for (y, x) in samples.iter_mut().zip(frame.as_slice::<f32>()) {
+        for (y, x) in samples.iter_mut().zip(frame.as_slice::<f32>()?) {
             *y = self.gain * x;
         }
         output.push(result);
@@ -59,13 +59,13 @@ mod tests {
         assert!(harness.send(0, |frame| {
             frame.header_mut().timestamp = 8;
             frame.fill_validity(1);
-            frame.as_mut_slice::<f32>().copy_from_slice(&[0.0, 1.0, -2.0, 4.0]);
+            frame.as_mut_slice::<f32>().unwrap().copy_from_slice(&[0.0, 1.0, -2.0, 4.0]);
         }));
         harness.end(0);
         Harness::block_on(harness.run()).unwrap();
 
         let result = harness.receive(0).unwrap();
-        assert_eq!(result.as_slice::<f32>(), [0.0, -2.5, 5.0, -10.0]);
+        assert_eq!(result.as_slice::<f32>().unwrap(), [0.0, -2.5, 5.0, -10.0]);
         assert_eq!(result.header().timestamp, 8);
         assert_eq!(result.header().validity, [1]);
     }

@@ -19,7 +19,7 @@ pub fn registry() -> Registry {
         KindEntry::of::<Total>(),
         KindEntry::of::<Tenfold>(),
         KindEntry::of::<Collect>(),
-        KindEntry::of::<Level>(),
+        KindEntry::of::<Constant>(),
     ])
 }
 
@@ -77,7 +77,7 @@ impl Block for TicksBlock {
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         frame.header_mut().timestamp = self.next as u64;
         frame.fill_validity(1);
-        frame.as_mut_slice::<i64>()[0] = self.next * self.next;
+        frame.as_mut_slice::<i64>().unwrap()[0] = self.next * self.next;
         io.outputs[0].push(frame);
         self.next += 1;
         self.due = Some(due + self.period);
@@ -170,7 +170,7 @@ impl Block for TotalBlock {
                 _ => {}
             }
             let Some(input) = io.inputs[0].pop() else { break };
-            let value = input.as_slice::<i64>()[0];
+            let value = input.as_slice::<i64>().unwrap()[0];
             self.window.push_back(value);
             self.sum += value;
             if self.window.len() > frames {
@@ -179,7 +179,7 @@ impl Block for TotalBlock {
             let sum = if self.runs { self.sum } else { self.window.iter().sum() };
             output.header_mut().timestamp = input.header().timestamp;
             output.fill_validity(u32::from(self.window.len() == frames));
-            output.as_mut_slice::<i64>().fill(sum);
+            output.as_mut_slice::<i64>().unwrap().fill(sum);
             io.outputs[0].push(output);
             self.frames.add(1);
         }
@@ -219,7 +219,7 @@ impl Block for TenfoldBlock {
             let Some(input) = io.inputs[0].pop() else { break };
             output.header_mut().timestamp = input.header().timestamp;
             output.fill_validity(1);
-            output.as_mut_slice::<i64>()[0] = 10 * input.as_slice::<i64>()[0];
+            output.as_mut_slice::<i64>().unwrap()[0] = 10 * input.as_slice::<i64>().unwrap()[0];
             io.outputs[0].push(output);
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
@@ -284,7 +284,7 @@ impl Block for CollectBlock {
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
-            let value = frame.as_slice::<i64>()[0];
+            let value = frame.as_slice::<i64>().unwrap()[0];
             let (time, number) = (header.timestamp, header.sequence);
             self.rows.push((time, number, header.validity[0], value, header.config_id));
         }
@@ -304,22 +304,28 @@ pub fn events(control: &Control, kind: EventKind) -> Vec<String> {
     all.filter(|event| event.kind == kind).map(|event| event.text).collect()
 }
 
+/// A level that its kind panics at.
+pub const UNLUCKY: i64 = -13;
+
 /// Its level, for every frame; live.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Level {
+struct Constant {
     level: i64,
     /// The frame at which it fails.
     fails_at: u64,
+    /// Others at which it does.
+    #[serde(default)]
+    fails_too: Vec<u64>,
 }
 
 struct LevelBlock {
     level: Timed<i64>,
-    fails_at: u64,
+    fails_at: Vec<u64>,
     changes: Changes<i64>,
 }
 
-impl Kind for Level {
+impl Kind for Constant {
     const NAME: &'static str = "level";
     const DOC: &'static str = "# level";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
@@ -333,11 +339,13 @@ impl Kind for Level {
         Resources::default()
     }
     fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
+        assert!(self.level != UNLUCKY, "no such level");
         Ok(Box::new(self.level))
     }
     fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
         let level = Timed::new(self.level);
-        Ok(Box::new(LevelBlock { level, fails_at: self.fails_at, changes: Changes::default() }))
+        let fails_at = [&[self.fails_at], &self.fails_too[..]].concat();
+        Ok(Box::new(LevelBlock { level, fails_at, changes: Changes::default() }))
     }
 }
 
@@ -348,7 +356,7 @@ impl Block for LevelBlock {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Some(input) = io.inputs[0].pop() else { break };
             let time = input.header().timestamp;
-            if time == self.fails_at {
+            if self.fails_at.contains(&time) {
                 return Err(BlockError::new("too loud"));
             }
             for (from, level) in self.changes.begin(time, 1) {
@@ -356,7 +364,7 @@ impl Block for LevelBlock {
             }
             output.header_mut().timestamp = time;
             output.fill_validity(1);
-            output.as_mut_slice::<i64>()[0] = *self.level.at(time);
+            output.as_mut_slice::<i64>().unwrap()[0] = *self.level.at(time);
             io.outputs[0].push(output);
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })

@@ -19,6 +19,8 @@ fn around(trigger: Trigger) -> RecorderOptions {
         before_seconds: 5e-6,
         after_seconds: Some(3e-6),
         max_bytes: None,
+        max_total_bytes: None,
+        min_free_bytes: None,
         trigger,
         budget: None,
     }
@@ -136,7 +138,7 @@ fn recordings_that_cannot_be_are_refused() {
     };
     assert_eq!(refused("x", |_| {}), "there is no block `x`");
     assert!(refused("f", |o| o.path = "../x.npz".to_owned()).contains("is no name of a file"));
-    assert!(refused("f", |o| o.path = "x.txt".to_owned()).contains("names no NumPy file"));
+    assert!(refused("f", |o| o.path = "x.txt".to_owned()).contains("not a NumPy file name"));
     assert!(refused("f", |o| o.before_seconds = 1e6).contains("are to be kept in memory"));
     assert!(refused("f", |o| o.before_seconds = 1e300).contains("do not fit"));
     for (request, code) in [

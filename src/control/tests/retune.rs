@@ -62,6 +62,149 @@ fn a_block_that_was_retuned_is_built_anew_with_its_new_values() {
 }
 
 #[test]
+fn retune_right_after_a_survived_fault_holds_from_its_timestamp() {
+    const BLOCKS: usize = 20;
+    // Each survives as many faults within a minute.
+    const FAULTS: [u64; 5] = [20, 40, 60, 80, 100];
+    let blocks = |entry: &dyn Fn(usize) -> String| (0..BLOCKS).map(entry).collect::<String>();
+    let text = format!(
+        "flowgraph: g\nblocks:\n  s: {{kind: ticks, parameters: {{period_microseconds: 20000}}}}\n{}{}",
+        blocks(&|n| format!(
+            "  f{n}: {{kind: level, input: s, on_fault: restart, queue: 200, \
+             parameters: {{level: 0, fails_at: {NEVER}, fails_too: {FAULTS:?}}}}}\n"
+        )),
+        blocks(&|n| format!(
+            "  o{n}: {{kind: collect, input: f{n}, parameters: {{into: after_fault_{n}}}}}\n"
+        )),
+    );
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    let mut levels = vec![vec![(0, 0)]; BLOCKS];
+    for (round, fault) in FAULTS.into_iter().enumerate() {
+        let mut waiting: Vec<usize> = (0..BLOCKS).collect();
+        while !waiting.is_empty() {
+            let stats = control.stats();
+            let restarts =
+                |n: usize| stats[control.plan().block(&format!("f{n}")).unwrap()].restarts;
+            let Some(next) = waiting.iter().position(|n| restarts(*n) > round as u64) else {
+                assert!(!control.wait_timeout(Duration::ZERO), "it ended");
+                continue;
+            };
+            let n = waiting.remove(next);
+            let level = round as i64 + 1;
+            // One of them asks for a timestamp that has passed.
+            let at = (n % 2 == 1).then_some(fault / 2);
+            let done = control.retune(&format!("f{n}: {{level: {level}}}"), at, LIMIT).unwrap();
+            assert!(done.effective_timestamp > fault, "{done:?}");
+            assert_eq!(done.is_late, at.is_some());
+            levels[n].push((done.effective_timestamp, level));
+        }
+    }
+    let last = levels.iter().map(|levels| levels.last().unwrap().0).max().unwrap();
+    while control.stats().iter().any(|stats| stats.newest_timestamp.unwrap_or_default() < last + 5)
+    {
+        assert!(!control.wait_timeout(Duration::from_millis(1)), "it ended");
+    }
+    assert_eq!(stop(&control, running).failures, []);
+    for (n, levels) in levels.iter().enumerate() {
+        assert_levels(&format!("after_fault_{n}"), levels);
+    }
+}
+
+#[test]
+fn retune_of_a_block_without_frames_is_never_refused_for_the_number_before_it() {
+    let text = "flowgraph: g
+blocks:
+  s: {kind: ticks, parameters: {period_microseconds: 60000000000}}
+  f: {kind: level, input: s, parameters: {level: 1, fails_at: 100}}
+  o: {kind: collect, input: f, parameters: {into: nowhere}}
+";
+    let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    for level in 100..500 {
+        control.retune(&format!("f: {{level: {level}}}"), None, LIMIT).unwrap();
+    }
+    assert_eq!(control.plan().blocks[1].parameters["level"], 499);
+    control.abort();
+    assert!(control.wait_timeout(LIMIT));
+    drop(running);
+}
+
+#[test]
+fn panic_of_a_live_value_is_a_diagnostic_and_holds_no_other_change_up() {
+    let (control, running) = start_level("unlucky", NEVER);
+    flow(&control);
+    let refused = control.retune(&format!("f: {{level: {}}}", kinds::UNLUCKY), None, LIMIT);
+    let Err(RetuneError::Refused(refused)) = refused else { panic!("{refused:?}") };
+    assert!(refused.problems[0].message.contains("no such level"), "{:?}", refused.problems);
+    swap(&control, "f", "parameters: {level: 4}").unwrap();
+    assert_eq!(stop(&control, running).failures, []);
+}
+
+#[test]
+fn change_that_outlives_its_run_has_no_say_in_the_next_one() {
+    let (control, running) = start_level("outlived", NEVER);
+    flow(&control);
+    let change = control.change("f", "parameters: {level: 4}").ok().unwrap();
+    assert_eq!(stop(&control, running).failures, []);
+    let prepared = control.prepare(Plan::clone(&control.plan())).unwrap();
+    assert!(matches!(control.swap(&change, LIMIT, false), Err(SwapError::Outdated)));
+    assert!(matches!(control.shadow(&change, false), Err(SwapError::Outdated)));
+    assert_eq!(control.plan().blocks[1].parameters["level"], 1);
+    prepared.discard();
+}
+
+#[test]
+fn parameters_that_wait_for_their_timestamps_are_bounded_in_bytes() {
+    let large = (0..50_000).map(|n| (NEVER + n).to_string()).collect::<Vec<_>>().join(",");
+    let text = format!(
+        "flowgraph: g
+blocks:
+  s: {{kind: ticks, parameters: {{period_microseconds: 20000}}}}
+  f: {{kind: level, input: s, parameters: {{level: 1, fails_at: {NEVER}, fails_too: [{large}]}}}}
+  o: {{kind: collect, input: f, parameters: {{into: nowhere}}}}
+"
+    );
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    let retune = |level: i64, at| control.retune(&format!("f: {{level: {level}}}"), at, LIMIT);
+    let later = |number: i64| NEVER / 2 + number as u64;
+    let accepted = (20..).take_while(|n| match retune(*n, Some(later(*n))) {
+        Ok(_) => true,
+        Err(RetuneError::Refused(refused)) => {
+            let message = &refused.problems[0].message;
+            assert!(message.contains("bytes of parameters wait"), "{message}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    });
+    let accepted = accepted.count();
+    assert!((5..20).contains(&accepted), "{accepted} of half a megabyte each");
+    control.abort();
+    assert!(control.wait_timeout(LIMIT));
+    drop(running);
+}
+
+#[test]
+fn retune_leaves_blocks_alone_that_do_not_change() {
+    let (control, running) = start_level("unchanged", NEVER);
+    flow(&control);
+    let before = control.plan().config_id();
+    // More than an output keeps, and the source hears of them when it pushes a frame.
+    let mut done = control.retune("f: {level: 2}", None, LIMIT).unwrap();
+    for level in 3..1200 {
+        done = control.retune(&format!("f: {{level: {level}}}"), None, LIMIT).unwrap();
+    }
+    run_until(&control, running, done.effective_timestamp + 100);
+    let rows = rows("unchanged");
+    assert_eq!((rows[0].4, rows.last().unwrap().4), (before, done.config_id));
+    assert!(rows.iter().all(|row| row.0 < done.effective_timestamp || row.4 == done.config_id));
+}
+
+#[test]
 fn what_waits_for_its_time_outlives_the_block_that_it_was_said_to() {
     let (control, running) = start_level("waiting", 6000);
     let retune = |level: i64, at| {
@@ -137,11 +280,11 @@ blocks:
     let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
     let level = |plan: &Plan, decide: &dyn Fn()| {
         let rebuild = plan.rebuild(1, Default::default()).unwrap();
-        let mut harness = Harness::new(rebuild().unwrap(), &plan.blocks[1].ports, 4).unwrap();
+        let mut harness = Harness::new(rebuild(0).unwrap(), &plan.blocks[1].ports, 4).unwrap();
         decide();
         harness.send(0, |frame| frame.header_mut().timestamp = 7);
         Harness::block_on(harness.run()).unwrap();
-        harness.receive(0).unwrap().as_slice::<i64>()[0]
+        harness.receive(0).unwrap().as_slice::<i64>().unwrap()[0]
     };
     for (is_decided, at, expected) in [(true, 7, 5), (true, 8, 1), (false, 0, 1)] {
         let moment = Undecided::new();

@@ -47,7 +47,7 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
     flow(&control);
     let same = update(&control, &text("whole", 1, TOTAL, TOTAL, ""));
     assert!(steps(&same).iter().all(|(_, step)| **step == Step::Same));
-    assert_eq!(control.apply(&same, LIMIT, false).unwrap().retuned, None);
+    assert_eq!(control.apply(&same, LIMIT, false).unwrap().effective_timestamp, None);
     let wanted = text("whole", 3, "kind: tenfold", TOTAL, "");
     let live = update(&control, &wanted);
     let seamless = Step::Swap(Way::Seamless);
@@ -55,7 +55,7 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
         steps(&live).into_iter().filter(|(_, step)| **step != Step::Same).collect();
     assert_eq!(changed, [("f", &seamless), ("l", &Step::Retune)]);
     assert_eq!(control.plan().blocks[1].kind, "total", "nothing is changed by asking");
-    let at = control.apply(&live, LIMIT, false).unwrap().retuned.unwrap().effective_timestamp;
+    let at = control.apply(&live, LIMIT, false).unwrap().effective_timestamp.unwrap();
     flow(&control);
     assert_eq!(control.plan().config_hash, live.plan().config_hash, "as if started so");
     assert!(steps(&update(&control, &wanted)).iter().all(|(_, step)| **step == Step::Same));
@@ -68,8 +68,93 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
         assert_eq!(level, if time < at { 1 } else { 3 }, "at {time}");
     }
     let rows = rows("whole");
-    let swapped = rows.iter().position(|row| row.0 > 0 && row.3 != (row.0 * row.0) as i64).unwrap();
-    assert_whole(&rows, &report, 1, |row| if row.0 < rows[swapped].0 { 1 } else { 10 });
+    assert_whole(&rows, &report, 1, |row| if row.0 < at { 1 } else { 10 });
+}
+
+/// A flowgraph with four totals on one source, which collect into `name` and a number.
+fn four(name: &str, forms: [&str; 4]) -> String {
+    let mut text =
+        "flowgraph: g\nblocks:\n  s: {kind: ticks, parameters: {period_microseconds: 1000}}\n"
+            .to_owned();
+    for (n, form) in forms.iter().enumerate() {
+        text += &format!("  f{n}: {{{form}, input: s}}\n");
+        text +=
+            &format!("  o{n}: {{kind: collect, input: f{n}, parameters: {{into: {name}_{n}}}}}\n");
+    }
+    text
+}
+
+#[test]
+fn swaps_of_one_update_take_effect_at_one_timestamp() {
+    let plan =
+        load_text("g.yaml", &four("four", [TOTAL; 4]), &[], &registry()).result.ok().unwrap();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    let tenfold = "kind: tenfold";
+    let wanted = update(&control, &four("four", [tenfold; 4]));
+    let at = control.apply(&wanted, LIMIT, false).unwrap().effective_timestamp.unwrap();
+    flow(&control);
+    // A fourth one that cannot be made, or fails in place: the others are as they were.
+    let config = control.plan().config_hash.clone();
+    for flaw in ["build", "start"] {
+        let flawed = format!("kind: total, parameters: {{frames: 1, flaw: {flaw}}}");
+        let wanted = update(&control, &four("four", [TOTAL, TOTAL, TOTAL, &flawed]));
+        let made = control.apply(&wanted, LIMIT, false);
+        assert!(
+            matches!(&made, Err(UpdateError::Swap { block, interim: None, .. }) if block == "f3")
+        );
+        assert_eq!(control.plan().config_hash, config);
+        flow(&control);
+    }
+    let report = stop(&control, running);
+    assert_eq!(report.failures, []);
+    for n in 0..4 {
+        let rows = rows(&format!("four_{n}"));
+        assert!(rows.first().unwrap().0 < at && at < rows.last().unwrap().0);
+        for (time, _, _, value, config_id) in &rows {
+            let (time, is_new) = (*time as i64, *time >= at);
+            assert_eq!(
+                *value,
+                if is_new { 10 } else { 1 } * time * time,
+                "f{n} at {time}, not {at}"
+            );
+            assert_eq!(*config_id != rows[0].4, is_new, "f{n} at {time}");
+        }
+        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "none is lost or doubled");
+    }
+}
+
+#[test]
+fn update_that_fails_in_place_says_what_data_show_of_it() {
+    let plan =
+        load_text("g.yaml", &four("fails", [TOTAL; 4]), &[], &registry()).result.ok().unwrap();
+    let before = plan.config_hash.clone();
+    let (control, prepared) = Control::prepared(plan, registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    let flawed = "kind: total, parameters: {frames: 1, flaw: frames}";
+    let tenfold = "kind: tenfold";
+    let wanted = update(&control, &four("fails", [tenfold, tenfold, tenfold, flawed]));
+    let made = control.apply(&wanted, LIMIT, false);
+    let Err(UpdateError::Swap { block, interim: Some(interim), .. }) = &made else {
+        panic!("{made:?}")
+    };
+    assert_eq!(
+        (block.as_str(), &*interim.blocks),
+        ("f3", &["f0", "f1", "f2"].map(str::to_owned)[..])
+    );
+    let at = interim.from.unwrap();
+    assert_eq!(control.plan().config_hash, before);
+    flow(&control);
+    let report = stop(&control, running);
+    for n in 0..4 {
+        let rows = rows(&format!("fails_{n}"));
+        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "none is lost or doubled");
+        let is_other = |row: &&Row| row.3 != (row.0 * row.0) as i64;
+        assert!(rows.iter().filter(is_other).all(|row| n != 3 && row.0 >= at));
+        assert_eq!(rows.last().unwrap().3, (rows.last().unwrap().0 as i64).pow(2));
+    }
 }
 
 #[test]
@@ -136,7 +221,7 @@ fn an_update_that_fails_leaves_everything_as_it_was() {
     let report = stop(&control, running);
     assert_eq!(report.failures, []);
     let (rows, levels) = (rows("half"), rows("half_level"));
-    assert!(levels.iter().all(|row| row.3 == 1), "the level never changed");
+    assert_eq!(levels.last().unwrap().3, 1, "the level is back");
     let (last, time) = (rows.last().unwrap().3, rows.last().unwrap().0);
     assert_eq!(last, (time * time) as i64, "the block is back");
     assert_eq!(rows.len() as u64, report.stats[0].frames_out);
@@ -146,9 +231,9 @@ fn an_update_that_fails_leaves_everything_as_it_was() {
 fn another_run_follows_and_its_events_go_on() {
     let (control, running) = begin("first");
     flow(&control);
-    control.request_other(
-        update(&control, &text("second", 2, "kind: tenfold", TOTAL, "")).plan().clone(),
-    );
+    let other = || update(&control, &text("second", 2, "kind: tenfold", TOTAL, "")).plan().clone();
+    control.request_other(other()).unwrap();
+    assert_eq!(control.request_other(other()), Err(NotStartable::Another), "one at a time");
     assert!(control.wait_timeout(Duration::from_mins(1)), "it was not stopped");
     assert_eq!(running.wait().failures, []);
     let Some(Wanted::Other(plan)) = control.wait_wanted(Duration::ZERO) else { panic!("nothing") };
@@ -167,4 +252,16 @@ fn another_run_follows_and_its_events_go_on() {
     assert_eq!(control.request_start(), Err(NotStartable::Over));
     control.hold();
     assert_eq!(control.request_start(), Ok(()));
+    assert!(control.take_last_wanted().is_some());
+    control.request_other(other()).unwrap();
+    assert!(control.take_last_wanted().is_some(), "nothing asked for is lost");
+}
+
+#[test]
+fn request_after_the_last_look_at_the_end_is_refused() {
+    let (control, running) = begin("over");
+    assert_eq!(stop(&control, running).failures, []);
+    assert!(control.take_last_wanted().is_none());
+    let other = update(&control, &text("over", 2, TOTAL, TOTAL, "")).plan().clone();
+    assert_eq!(control.request_other(other), Err(NotStartable::Over));
 }

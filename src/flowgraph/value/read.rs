@@ -4,6 +4,7 @@
 //! is about.
 
 use super::{Key, Node, Problem, ReadError, Value};
+use crate::access::{self, FileAccess};
 use crate::diagnostic::Span;
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -17,13 +18,45 @@ pub struct Reader<'a> {
     node: &'a Node,
     /// The key under which the value stands: where a key missing in it is missed.
     owner: Span,
+    /// Which files may be named.
+    access: &'a FileAccess,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `node`, which stands under the key at `owner`.
+    /// A reader of `node`, which stands under the key at `owner`; any file may be named.
     #[must_use]
     pub fn new(node: &'a Node, owner: Span) -> Self {
-        Self { node, owner }
+        Self { node, owner, access: &access::ANY }
+    }
+
+    /// The same, where only the files that `access` allows may be named.
+    #[must_use]
+    pub fn with_access(self, access: &'a FileAccess) -> Self {
+        Self { access, ..self }
+    }
+
+    /// A reader of another value, which stands under the key at `owner`.
+    fn of(self, node: &'a Node, owner: Span) -> Self {
+        Self { node, owner, ..self }
+    }
+
+    /// The name of a file, which a block writes or reads.
+    fn file<'de, V: Visitor<'de>>(
+        self,
+        is_written: bool,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        let Value::Text(text) = &self.node.value else { return Err(self.expected("text")) };
+        match self.access.check(is_written, text) {
+            Ok(None) => self.done(visitor.visit_newtype_struct(self)),
+            Ok(Some(located)) => self.done(visitor.visit_str(&located)),
+            Err(refused) => {
+                let mut error =
+                    ReadError::new(Problem::Forbidden, refused.message, "not this file");
+                error.help = Some(refused.help.to_owned());
+                Err(error.at(self.node.span))
+            }
+        }
     }
 }
 
@@ -97,11 +130,9 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             },
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => {
-                visitor.visit_seq(Items { items: items.iter(), owner: self.owner })
-            }
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter(), reader: self }),
             Value::Map(entries) => {
-                visitor.visit_map(Entries { entries: entries.iter(), next: None })
+                visitor.visit_map(Entries { rest: entries.iter(), next: None, reader: self })
             }
         };
         self.done(result)
@@ -152,9 +183,12 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, ReadError> {
+        if let Some(is_written) = access::NAMES.iter().position(|known| *known == name) {
+            return self.file(is_written == 1, visitor);
+        }
         self.done(visitor.visit_newtype_struct(self))
     }
 
@@ -194,7 +228,10 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         match self.node.value {
             Value::Map(_) => self.deserialize_any(visitor),
             // `parameters:` with nothing after it.
-            Value::Null => self.done(visitor.visit_map(Entries { entries: [].iter(), next: None })),
+            Value::Null => {
+                let rest = [].iter();
+                self.done(visitor.visit_map(Entries { rest, next: None, reader: self }))
+            }
             _ => Err(self.expected("a mapping")),
         }
     }
@@ -219,7 +256,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             Value::Map(entries) if entries.len() == 1 => Choice {
                 name: &entries[0].0.text,
                 name_span: entries[0].0.span,
-                content: Some(Reader::new(&entries[0].1, entries[0].0.span)),
+                content: Some(self.of(&entries[0].1, entries[0].0.span)),
             },
             _ => {
                 let known: Vec<String> = variants.iter().map(|name| format!("`{name}`")).collect();
@@ -236,7 +273,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
 
 struct Items<'a> {
     items: std::slice::Iter<'a, Node>,
-    owner: Span,
+    reader: Reader<'a>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
@@ -249,9 +286,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some(node) = self.items.next() else { return Ok(None) };
         let owner = match node.value {
             Value::Map(_) => node.span,
-            _ => self.owner,
+            _ => self.reader.owner,
         };
-        seed.deserialize(Reader::new(node, owner)).map(Some)
+        seed.deserialize(self.reader.of(node, owner)).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -260,8 +297,9 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 }
 
 struct Entries<'a> {
-    entries: std::slice::Iter<'a, (Key, Node)>,
+    rest: std::slice::Iter<'a, (Key, Node)>,
     next: Option<(&'a Key, &'a Node)>,
+    reader: Reader<'a>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'_> {
@@ -271,7 +309,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, ReadError> {
-        let Some((key, node)) = self.entries.next() else { return Ok(None) };
+        let Some((key, node)) = self.rest.next() else { return Ok(None) };
         self.next = Some((key, node));
         let deserializer: StrDeserializer<'_, ReadError> = key.text.as_str().into_deserializer();
         seed.deserialize(deserializer).map(Some).map_err(|error| error.at(key.span))
@@ -279,7 +317,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ReadError> {
         match self.next.take() {
-            Some((key, node)) => seed.deserialize(Reader::new(node, key.span)),
+            Some((key, node)) => seed.deserialize(self.reader.of(node, key.span)),
             None => Err(de::Error::custom("a value was asked for before its key")),
         }
     }

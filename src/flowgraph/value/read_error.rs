@@ -17,6 +17,8 @@ pub enum Problem {
     WrongType,
     /// What the type itself has to say.
     Value,
+    /// A file that may not be named.
+    Forbidden,
 }
 
 /// What could not be read.
@@ -65,6 +67,7 @@ impl ReadError {
             Problem::MissingKey(_) => codes::MISSING_KEY,
             Problem::WrongType => codes::WRONG_TYPE,
             Problem::Value => codes::PARAMETER_OUT_OF_RANGE,
+            Problem::Forbidden => codes::FORBIDDEN_FILE,
         }
     }
 }
@@ -103,7 +106,7 @@ impl de::Error for ReadError {
             let message = "the value has none of the forms that fit here";
             return Self::new(Problem::WrongType, message, "another form is needed");
         }
-        Self::new(Problem::Value, message, "refused here")
+        Self::new(Problem::Value, message, "invalid")
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -140,7 +143,7 @@ impl de::Error for ReadError {
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
         let problem = Problem::UnknownKey(found.to_owned());
-        let mut error = Self::new(problem, format!("unknown key `{found}`"), "nothing reads this");
+        let mut error = Self::new(problem, format!("unknown key `{found}`"), "unknown key");
         error.help = suggest(found, "key", known);
         error
     }
@@ -149,7 +152,7 @@ impl de::Error for ReadError {
         Self::new(
             Problem::MissingKey(field.to_owned()),
             format!("the key `{field}` is missing"),
-            format!("`{field}` belongs in here"),
+            format!("add `{field}` here"),
         )
     }
 

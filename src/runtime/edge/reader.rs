@@ -3,9 +3,9 @@
 use super::{Edge, TURN};
 use crate::frame::Frame;
 use crate::runtime::tee::Tee;
+use crate::sync::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The reading end of an edge.
 pub(crate) struct FrameReader {
@@ -21,6 +21,8 @@ pub(crate) struct FrameReader {
     taken: u64,
     /// Timestamp of the newest frame that came off the edge.
     newest: Option<u64>,
+    /// Timestamp of the last frame that any block took here.
+    last_taken: Option<u64>,
     /// Timestamps of the frames that the block took in this turn.
     turn_times: [u64; TURN as usize],
     turn_taken: usize,
@@ -36,6 +38,7 @@ impl FrameReader {
             turn: u32::MAX,
             taken: 0,
             newest: None,
+            last_taken: None,
             turn_times: [0; TURN as usize],
             turn_taken: 0,
         }
@@ -64,6 +67,7 @@ impl FrameReader {
         let frame = self.front.pop_front().or_else(|| self.pop_edge())?;
         self.turn -= 1;
         self.taken += 1;
+        self.last_taken = Some(frame.header().timestamp);
         if let Some(time) = self.turn_times.get_mut(self.turn_taken) {
             *time = frame.header().timestamp;
             self.turn_taken += 1;
@@ -83,7 +87,9 @@ impl FrameReader {
 
     /// Drops the next frame, if one waits.
     pub(crate) fn skip(&mut self) {
-        let _ = self.front.pop_front().or_else(|| self.pop_edge());
+        if let Some(frame) = self.front.pop_front().or_else(|| self.pop_edge()) {
+            self.last_taken = Some(frame.header().timestamp);
+        }
     }
 
     fn pop_edge(&mut self) -> Option<Arc<Frame>> {
@@ -131,6 +137,11 @@ impl FrameReader {
         self.newest
     }
 
+    /// Timestamp of the last frame that any block took here, the one that is here or one before it.
+    pub(crate) fn last_taken(&self) -> Option<u64> {
+        self.last_taken
+    }
+
     /// Hands every frame that comes off the edge to `tee` too; the one before it ends.
     pub(crate) fn set_tee(&mut self, tee: Option<Tee>) {
         self.tee = tee;
@@ -153,6 +164,11 @@ impl FrameReader {
             all.push_back(frame);
         }
         all
+    }
+
+    /// Frames that are taken before what waits.
+    pub(crate) fn put_back(&mut self, frames: VecDeque<Arc<Frame>>) {
+        frames.into_iter().rev().for_each(|frame| self.front.push_front(frame));
     }
 
     /// Exchanges the blocks of this edge and of its tee, which `companion` reads: each goes on with

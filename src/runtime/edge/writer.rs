@@ -2,21 +2,27 @@
 
 use super::{Edge, TURN};
 use crate::frame::{Frame, FrameMut, Pool};
-use crate::retune::{Coming, ConfigChange};
+use crate::retune::{Configurations, Heard, Known, When};
 use crate::runtime::tap::TapWriter;
 use crate::runtime::tee::Tee;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The writing end of all edges of one output port.
 pub(crate) struct FrameWriter {
     edges: Vec<Arc<Edge>>,
+    /// Number of edges from the front that have room. Only this end takes room away, so they have it until
+    /// the next push, and a writer that is woken by every reader looks at each edge once per frame.
+    roomy: AtomicUsize,
+    /// Number of edges from the front whose readers are gone.
+    closed: AtomicUsize,
     /// `None` for a port that passes frames through.
     pool: Option<Arc<Pool>>,
     sequence: u64,
-    config_id: u64,
-    /// What becomes of `config_id`, in the order in which it was said.
-    config_changes: Vec<ConfigChange>,
+    /// Those of the run.
+    configurations: Arc<Configurations>,
+    heard: Heard,
     /// Readers beside the flowgraph.
     pub(crate) taps: Vec<TapWriter>,
     /// Frames that may still be pushed in this turn.
@@ -31,6 +37,27 @@ pub(crate) struct FrameWriter {
     log: Option<PushLog>,
     /// Gets what is pushed.
     tee: Option<Tee>,
+    /// Where another block takes the place of the one that pushes.
+    switch: Option<Switch>,
+}
+
+/// What holds frames back from a timestamp on, where another block is to go on.
+struct Switch {
+    when: When,
+    /// Samples of a frame.
+    samples: u64,
+    held: VecDeque<Arc<Frame>>,
+}
+
+impl Switch {
+    /// Whether a frame of this timestamp is another block's. Until it is decided where that one begins, it is behind
+    /// everything that is pushed.
+    fn is_past(&self, timestamp: u64) -> bool {
+        match self.when.begin(timestamp.saturating_add(self.samples)) {
+            Known::From(from) => timestamp >= from,
+            Known::Open | Known::Never => false,
+        }
+    }
 }
 
 /// Timestamps and validity of the frames pushed, the oldest first.
@@ -41,12 +68,24 @@ const LOGGED: usize = 1024;
 
 impl FrameWriter {
     pub(crate) fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
+        Self::of_run(edges, pool, config_id, Arc::default())
+    }
+
+    /// A writer whose frames carry `config_id`, and what of `configurations` comes from here on.
+    pub(crate) fn of_run(
+        edges: Vec<Arc<Edge>>,
+        pool: Option<Arc<Pool>>,
+        config_id: u64,
+        configurations: Arc<Configurations>,
+    ) -> Self {
         Self {
             edges,
+            roomy: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
             pool,
             sequence: 0,
-            config_id,
-            config_changes: Vec::new(),
+            heard: Heard::new(config_id, &configurations),
+            configurations,
             taps: Vec::new(),
             turn: u32::MAX,
             last: None,
@@ -54,6 +93,7 @@ impl FrameWriter {
             made_before: VecDeque::new(),
             log: None,
             tee: None,
+            switch: None,
         }
     }
 
@@ -80,7 +120,15 @@ impl FrameWriter {
 
     /// Whether every reader has room, whatever may be pushed in this turn.
     pub(crate) fn readers_have_room(&self) -> bool {
-        self.edges.iter().all(|edge| edge.has_room())
+        self.all(&self.roomy, Edge::has_room)
+    }
+
+    /// Whether `holds` for all edges, where it is known to hold for the first `known` and goes on to.
+    fn all(&self, known: &AtomicUsize, holds: impl Fn(&Edge) -> bool) -> bool {
+        let before = known.load(Ordering::Relaxed);
+        let more = self.edges[before..].iter().take_while(|edge| holds(edge)).count();
+        known.store(before + more, Ordering::Relaxed);
+        before + more == self.edges.len()
     }
 
     /// Whether nothing can be pushed now, for want of room or of a buffer.
@@ -91,31 +139,7 @@ impl FrameWriter {
 
     /// Whether there were readers and all are gone; `None` if there never was one.
     pub(crate) fn is_abandoned(&self) -> Option<bool> {
-        (!self.edges.is_empty()).then(|| self.edges.iter().all(|edge| edge.is_closed()))
-    }
-
-    /// Has frames carry another `config_id` from a moment on.
-    pub(crate) fn expect(&mut self, change: ConfigChange) {
-        self.config_changes.push(change);
-    }
-
-    /// Goes over to what frames that start at `timestamp` carry.
-    fn change_config(&mut self, timestamp: u64) {
-        let mut index = 0;
-        while let Some(change) = self.config_changes.get(index) {
-            match change.at(timestamp) {
-                Coming::Now(config_id) => {
-                    self.config_id = config_id;
-                    // What was said before is contained in what was said later.
-                    self.config_changes.drain(..=index);
-                    index = 0;
-                }
-                Coming::Never => {
-                    self.config_changes.remove(index);
-                }
-                Coming::Later => index += 1,
-            }
-        }
+        (!self.edges.is_empty()).then(|| self.all(&self.closed, Edge::is_closed))
     }
 
     pub(crate) fn push(&mut self, frame: FrameMut) {
@@ -140,18 +164,20 @@ impl FrameWriter {
     }
 
     fn send(&mut self, mut frame: FrameMut) {
-        if !self.config_changes.is_empty() {
-            self.change_config(frame.header().timestamp);
-        }
         let header = frame.header_mut();
         header.sequence = self.sequence;
-        header.config_id = self.config_id;
+        header.config_id = self.heard.at(header.timestamp, &self.configurations);
         self.send_on(frame.freeze());
     }
 
     fn send_on(&mut self, frame: Arc<Frame>) {
         let header = frame.header();
         if self.after.is_some_and(|after| header.timestamp <= after) {
+            return;
+        }
+        if let Some(switch) = self.switch.as_mut().filter(|s| s.is_past(header.timestamp)) {
+            self.turn = self.turn.saturating_sub(1);
+            switch.held.push_back(frame);
             return;
         }
         if let Some(log) = &mut self.log {
@@ -167,6 +193,7 @@ impl FrameWriter {
         self.sequence += 1;
         self.turn = self.turn.saturating_sub(1);
         self.taps.iter_mut().for_each(|tap| tap.offer(&frame));
+        *self.roomy.get_mut() = 0;
         let Some((last, others)) = self.edges.split_last() else { return };
         for edge in others {
             edge.push(Arc::clone(&frame));
@@ -198,6 +225,31 @@ impl FrameWriter {
         self.tee = tee;
     }
 
+    /// Frames of `samples` samples that start at `when` or later are held back, for another block to push them.
+    pub(crate) fn set_switch(&mut self, when: When, samples: u64) {
+        self.switch = Some(Switch { when, samples, held: VecDeque::new() });
+    }
+
+    /// Whether a frame is held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.switch.as_ref().is_some_and(|switch| !switch.held.is_empty())
+    }
+
+    /// Whether the next frame is another block's: it starts where the last one ended.
+    pub(crate) fn has_reached_switch(&self) -> bool {
+        let Some(Switch { when, samples, .. }) = &self.switch else { return false };
+        let Known::From(from) = when.known() else { return false };
+        let until = self.last.map(|last| last.saturating_add(*samples));
+        self.holds_back() || until.is_some_and(|until| until >= from)
+    }
+
+    /// No other block comes: what was held back goes out as soon as there is room.
+    pub(crate) fn end_switch(&mut self) {
+        if let Some(Switch { held, .. }) = self.switch.take() {
+            self.made_before.extend(held);
+        }
+    }
+
     /// Begins to log what is pushed, or ends it.
     pub(crate) fn set_log(&mut self, is_logged: bool) {
         self.log = is_logged.then(VecDeque::new);
@@ -224,16 +276,25 @@ impl FrameWriter {
     }
 
     /// Exchanges the blocks of this port and of `companion`, which has made the frames `made` on the
-    /// side: numbers go on, and after the last frame comes the next one of the block that is new here.
-    pub(crate) fn exchange(&mut self, companion: &mut Self, made: VecDeque<Arc<Frame>>) {
+    /// side: numbers go on, and after the last frame comes the next one of the block that is new here. The frames
+    /// that were held back for it are those of the block that was here.
+    pub(crate) fn exchange(
+        &mut self,
+        companion: &mut Self,
+        made: VecDeque<Arc<Frame>>,
+    ) -> VecDeque<Arc<Frame>> {
         std::mem::swap(&mut self.pool, &mut companion.pool);
-        std::mem::swap(&mut self.config_id, &mut companion.config_id);
-        // They concern the block that is here no more, or again.
-        std::mem::swap(&mut self.config_changes, &mut companion.config_changes);
-        self.after = self.last;
+        // It is that of the block that is here no more, or again.
+        std::mem::swap(&mut self.heard, &mut companion.heard);
+        let held = self.switch.take().map(|switch| (switch.when.known(), switch.held));
+        self.after = match &held {
+            Some((Known::From(from), held)) if !held.is_empty() => from.checked_sub(1),
+            _ => self.last,
+        };
         companion.after = None;
         self.made_before = made;
         self.log = self.log.take().map(|_| VecDeque::new());
+        held.map(|(_, held)| held).unwrap_or_default()
     }
 }
 
@@ -241,5 +302,55 @@ impl Drop for FrameWriter {
     /// On whatever path the writer goes, its readers see the end of the stream.
     fn drop(&mut self) {
         self.edges.iter().for_each(|edge| edge.end());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::FrameReader;
+    use super::*;
+    use crate::frame::HostAllocator;
+    use crate::steps::steps;
+
+    /// Times that edges are asked for room while `readers` take one frame each and the writer asks after each.
+    fn asked(readers: usize) -> usize {
+        let pool = Pool::new(&HostAllocator, 1, 16, 0).unwrap();
+        let edges: Vec<Arc<Edge>> = (0..readers).map(|_| Edge::new(1)).collect();
+        let mut ends: Vec<FrameReader> = edges.iter().cloned().map(FrameReader::new).collect();
+        let mut writer = FrameWriter::new(edges, Some(pool), 0);
+        let frame = writer.take().unwrap();
+        writer.push(frame);
+        steps(|| {
+            for (number, reader) in ends.iter_mut().enumerate() {
+                assert!(!writer.has_room(), "{number} of {readers} readers have taken the frame");
+                assert!(reader.pop().is_some());
+                assert_eq!(writer.is_abandoned(), Some(false));
+            }
+            assert!(writer.has_room());
+        })
+    }
+
+    #[test]
+    fn writer_woken_by_every_reader_asks_each_edge_at_most_twice() {
+        for readers in [1, 10, 1000] {
+            let asked = asked(readers);
+            assert!(asked <= 2 * readers, "{readers} edges are asked {asked} times");
+        }
+    }
+
+    #[test]
+    fn writer_whose_readers_left_in_any_order_is_abandoned() {
+        let edges: Vec<Arc<Edge>> = (0..4).map(|_| Edge::new(1)).collect();
+        let mut ends: Vec<FrameReader> = edges.iter().cloned().map(FrameReader::new).collect();
+        let writer = FrameWriter::new(edges, None, 0);
+        for left in [2, 0, 1] {
+            assert_eq!(writer.is_abandoned(), Some(false));
+            drop(ends.remove(left));
+        }
+        assert_eq!(writer.is_abandoned(), Some(false));
+        ends.clear();
+        assert_eq!(writer.is_abandoned(), Some(true));
+        assert!(writer.readers_have_room(), "nobody is waited for");
     }
 }

@@ -44,7 +44,8 @@ pub(super) struct Adapter {
 
 impl Adapter {
     pub fn new(part: Part, config_id: u64, run: Arc<Run>, cell: Arc<Cell>) -> Self {
-        let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id);
+        let hosted =
+            Hosted::new(part.block, &part.inputs, &part.outputs, config_id, &run.configurations);
         Self {
             inputs: part.inputs.into_iter().map(InPort::new).collect(),
             outputs: part.outputs.into_iter().map(|o| OutPort::new(o.edges)).collect(),
@@ -151,6 +152,9 @@ impl Adapter {
 
 impl Kernel for Adapter {
     async fn init(&mut self, _: &mut MessageOutputs, _: &mut BlockMeta) -> Result<()> {
+        if self.cell.is_source() {
+            self.run.receivers_started().await;
+        }
         if let Some(hosted) = &mut self.hosted {
             let started = attend(&self.run, &self.cell, Call::Start, hosted.block.start()).await;
             self.note(started);
@@ -209,9 +213,8 @@ impl Kernel for Adapter {
             Next::Finished => io.finished = self.hosted.as_mut().is_none_or(Hosted::may_end),
         }
         let is_idle = matches!(next, Next::Wait | Next::After(_)) && !io.call_again;
-        let waits_for = self.hosted.as_ref().filter(|_| is_idle).and_then(Hosted::waits_for);
-        if let Some(what) = waits_for {
-            self.cell.waits.begin(what);
+        if let Some(hosted) = self.hosted.as_ref().filter(|_| is_idle) {
+            self.cell.waits.begin(hosted.waits_for());
         }
         Ok(())
     }

@@ -95,6 +95,8 @@ impl Adapter {
         // It failed already; how it ends says nothing new.
         let _ = attend(run, cell, Call::Finish, old.finish()).await;
         let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+        hosted.begun = cell.begun(hosted);
+        let begun = hosted.begun;
         let rebuild = lock(&cell.tally).occupant.rebuild.clone();
         let Some(rebuild) = rebuild else {
             let cause = "a fresh block could not go on where this one ended".to_owned();
@@ -104,7 +106,7 @@ impl Adapter {
         let built = async {
             // What failed a moment ago, a cable or a file server, may need a moment more.
             Timer::after(pause).await;
-            rebuild()
+            rebuild(begun)
         };
         match attend(run, cell, Call::Start, built).await {
             Outcome::Done(block) => hosted.block = block,

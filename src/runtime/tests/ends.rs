@@ -90,6 +90,42 @@ fn no_block_works_before_all_have_started() {
     assert_eq!(net.run(TWO_WORKERS).failures, []);
 }
 
+/// A sink whose start takes a while, or fails.
+struct Slow {
+    log: Log,
+    started: Result<(), &'static str>,
+}
+
+#[crate::async_trait]
+impl Block for Slow {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        for _ in 0..20 {
+            async_io::Timer::after(Duration::from_millis(1)).await;
+        }
+        self.log.add("slow has started".to_owned());
+        self.started.map_err(BlockError::new)
+    }
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+#[test]
+fn source_starts_after_all_other_blocks_and_also_if_one_of_them_fails() {
+    for started in [Ok(()), Err("no")] {
+        let mut net = Net::default();
+        let src = net.add("src", &[], 1, source(0));
+        let log = net.log.clone();
+        net.add_block("slow", &[src], 0, Box::new(Slow { log: log.clone(), started }));
+        let running = start(net.assembly(), ONE_WORKER);
+        assert_eq!(running.is_ok(), started.is_ok());
+        let _ = running.map(ended);
+        let lines = log.0.lock().unwrap();
+        let at = |line: &str| lines.iter().position(|l| l == line).unwrap();
+        assert!(at("slow has started") < at("start src"), "{lines:?}");
+    }
+}
+
 #[test]
 fn an_empty_flowgraph_ends_at_once() {
     let report = Net::default().run(ONE_WORKER);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::runtime::edge::FrameWriter;
 use crate::runtime::exchange::{NotExchanged, Terms};
-use crate::runtime::{EventKind, Handle, Hosted};
+use crate::runtime::{BlockEvents, EventKind, Handle, Hosted};
 use std::time::Instant;
 
 /// Frames that one output of [`Sum`] depends on.
@@ -73,7 +73,7 @@ impl Block for Sum {
             }
             let input = io.inputs[0].pop().unwrap();
             let time = input.header().timestamp;
-            self.window.push(input.as_slice::<u64>()[0]);
+            self.window.push(input.as_slice::<u64>().unwrap()[0]);
             if self.window.len() > WINDOW {
                 self.window.remove(0);
             }
@@ -81,7 +81,7 @@ impl Block for Sum {
             output.header_mut().timestamp = time;
             output.fill_validity(u32::from(is_whole && self.flaw != Flaw::Invalid));
             let sum: u64 = self.window.iter().sum();
-            output.as_mut_slice::<u64>().copy_from_slice(&[sum, self.factor]);
+            output.as_mut_slice::<u64>().unwrap().copy_from_slice(&[sum, self.factor]);
             io.outputs[0].push(output);
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
@@ -119,7 +119,7 @@ fn bench(period: Option<Duration>) -> Bench {
         let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
         frame.header_mut().timestamp = next;
         frame.fill_validity(1);
-        frame.as_mut_slice::<u64>()[0] = next * next;
+        frame.as_mut_slice::<u64>().unwrap()[0] = next * next;
         io.outputs[0].push(frame);
         next += 1;
         due += period.unwrap_or_default();
@@ -134,7 +134,7 @@ fn bench(period: Option<Duration>) -> Bench {
     let inside = Arc::clone(&rows);
     net.add("out", &[mid], 0, move |io| {
         while let Some(frame) = io.inputs[0].pop() {
-            let (header, values) = (frame.header(), frame.as_slice::<u64>());
+            let (header, values) = (frame.header(), frame.as_slice::<u64>().unwrap());
             inside.lock().unwrap().push((
                 header.timestamp,
                 header.sequence,
@@ -173,6 +173,7 @@ impl Bench {
                 block: Box::new(Sum::new(factor, flaw, &self.blocks)),
                 counters: Counters::default(),
                 summary: Summary::default(),
+                events: BlockEvents::default(),
                 wake: cell_wake,
                 inputs: vec![tee],
                 outputs: vec![PartOutput { edges: vec![kept], pool: Some(pool) }],

@@ -9,7 +9,9 @@ mod threads;
 mod watching;
 
 use super::edge::Edge;
-use super::{Assembly, OnFault, Options, Part, PartOutput, Report, Running, Thread, start};
+use super::{
+    Assembly, BlockEvents, OnFault, Options, Part, PartOutput, Report, Running, Thread, start,
+};
 use crate::block::{Block, BlockError, Io, Next};
 use crate::counter::Counters;
 use crate::dtype::Dtype;
@@ -127,6 +129,7 @@ impl Net {
             block,
             counters: Counters::default(),
             summary: Summary::default(),
+            events: BlockEvents::default(),
             wake: Waker::default(),
             ports: Ports {
                 inputs: inputs.iter().map(|_| port()).collect(),

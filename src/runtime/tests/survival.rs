@@ -62,7 +62,7 @@ fn run(
     let mid = net.add_block("mid", &[src], 1, make());
     net.parts[mid].on_fault = policy;
     net.parts[mid].rebuild =
-        can_rebuild.then(|| -> crate::runtime::Rebuild { Arc::new(move || Ok(make())) });
+        can_rebuild.then(|| -> crate::runtime::Rebuild { Arc::new(move |_| Ok(make())) });
     let seen = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::clone(&seen);
     net.add("out", &[mid], 0, move |io| {

@@ -1,7 +1,7 @@
 //! What is seen of a run from outside, and what is asked of its blocks.
 
 use super::*;
-use crate::runtime::{EventKind, Prepared, RunState, Unanswered};
+use crate::runtime::{EventKind, Prepared, RunState, State, Unanswered};
 
 fn kinds(events: &[crate::runtime::Event]) -> Vec<EventKind> {
     events.iter().map(|event| event.kind).collect()
@@ -149,4 +149,85 @@ fn a_panic_in_what_is_asked_is_a_fault_of_the_block() {
     let answer = handle.ask("src", LIMIT, |_| panic!("no such gain"));
     assert_eq!(answer, Err(Unanswered::Ended("src".to_owned())));
     assert_eq!(ended(running).failures[0].to_string(), "`src` panicked: no such gain");
+}
+
+#[test]
+fn block_that_no_frame_passes_is_stalled_until_frames_pass_again() {
+    let mut net = Net::default();
+    let released = Arc::new(AtomicU64::new(0));
+    let is_released = Arc::clone(&released);
+    let mut next = 0;
+    let src = net.add("src", &[], 1, move |io| {
+        if io.stopping {
+            return Ok(Next::Finished);
+        }
+        if next == 5 && is_released.load(Ordering::SeqCst) == 0 {
+            return Ok(Next::After(Duration::from_millis(5)));
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        frame.header_mut().timestamp = 16 * next;
+        io.outputs[0].push(frame);
+        next += 1;
+        Ok(Next::After(Duration::from_millis(1)))
+    });
+    net.add("out", &[src], 0, Seen::default().sink());
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    handle.watch_losses();
+    let until = |done: &dyn Fn() -> bool| {
+        let began = std::time::Instant::now();
+        while !done() {
+            assert!(began.elapsed() < LIMIT, "{:?}", handle.events_since(0));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let told = |kind| {
+        let events = handle.events_since(0).into_iter();
+        events.filter(|event| event.kind == kind).find_map(|event| event.block)
+    };
+    until(&|| handle.stats().iter().all(|stats| stats.state == State::Stalled));
+    assert_eq!(told(EventKind::Stalled).as_deref(), Some("src"), "the sink waits for the source");
+    let lags: Vec<_> = handle.stats().iter().map(|stats| stats.lag_seconds).collect();
+    assert!(lags.iter().all(|lag| lag.is_some_and(|lag| lag > 0.9)), "{lags:?}");
+    released.store(1, Ordering::SeqCst);
+    until(&|| told(EventKind::Resumed).is_some());
+    assert_eq!(told(EventKind::Resumed).as_deref(), Some("src"));
+    until(&|| handle.stats().iter().all(|stats| stats.state == State::Running));
+    running.request_stop();
+    ended(running);
+    assert_eq!(handle.stats()[0].lag_seconds, None, "what has ended does not lag");
+}
+
+#[test]
+fn lag_is_counted_from_what_the_source_knows_of_real_time() {
+    let mut net = Net::default();
+    let counters = Counters::default();
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    // The frame that ends with sample 16 was complete 40 s ago.
+    counters.real_time().set_zero(unix.as_secs_f64() - 40.0 - 16e-6);
+    let mut is_sent = false;
+    let src = net.add("src", &[], 1, move |io| {
+        if !std::mem::replace(&mut is_sent, true) {
+            let frame = io.outputs[0].take().unwrap();
+            io.outputs[0].push(frame);
+        }
+        Ok(if io.stopping { Next::Finished } else { Next::Wait })
+    });
+    net.parts[src].counters = counters;
+    net.add("out", &[src], 0, Seen::default().sink());
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let began = std::time::Instant::now();
+    let lags = loop {
+        let lags: Vec<_> = running.stats().iter().filter_map(|stats| stats.lag_seconds).collect();
+        if lags.len() == 2 {
+            break lags;
+        }
+        assert!(began.elapsed() < LIMIT, "{:?}", running.stats());
+    };
+    let late = began.elapsed().as_secs_f64() + 1.0;
+    assert!(lags.iter().all(|lag| (39.9..40.0 + late).contains(lag)), "{lags:?}");
+    ended({
+        running.request_stop();
+        running
+    });
 }

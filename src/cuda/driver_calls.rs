@@ -1,0 +1,345 @@
+//! Calls of the CUDA driver that a lane makes, apart from the order in which it makes them, which
+//! tests of the lane check without a GPU.
+#![allow(unsafe_code)] // streams and events of the driver, which these types own
+
+use super::memory::HostMemory;
+use super::status::Status;
+use super::{CudaError, Device, DeviceArray, IN_FLIGHT, calls};
+use crate::block::BlockError;
+use crate::kind::{Env, Waker};
+use cudarc::driver::{result, sys};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Bytes of the copies with which streams are used before frames come.
+const WARM_UP_BYTES: usize = 1 << 20;
+
+/// One of the streams of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Copies to the device, ahead of the kernels.
+    Tables,
+    /// Kernels.
+    Work,
+    /// Copies to the host; also runs the callbacks, so that kernels never wait for the host.
+    Results,
+}
+
+impl Queue {
+    /// All streams.
+    pub const ALL: [Self; 3] = [Self::Tables, Self::Work, Self::Results];
+}
+
+/// A point that the device passes in the job of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Its tables are on the device.
+    Ready,
+    /// Its kernels begin.
+    Begun,
+    /// Its kernels have run.
+    Worked,
+    /// Its results are on the host, too.
+    Ended,
+}
+
+/// The driver, as a lane sees it: three streams, and four events for each slot.
+pub trait Driver {
+    /// Makes the device the one that the calling thread's next calls mean.
+    fn bind(&self) -> Result<(), CudaError>;
+
+    /// Queues the event `mark` of `slot` on `queue`.
+    fn record(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError>;
+
+    /// Lets what is queued on `queue` from here on wait for the event `mark` of `slot`.
+    fn follow(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError>;
+
+    /// Whether the device has passed the event `mark` of `slot` as it was recorded last.
+    fn has_passed(&self, slot: usize, mark: Mark) -> Result<bool, CudaError>;
+
+    /// Time between the events `Begun` and `Worked` of `slot`, both passed.
+    fn work_nanoseconds(&self, slot: usize) -> Option<u64>;
+
+    /// Queues a copy of `bytes` bytes between any two of device memory and pinned host memory.
+    ///
+    /// # Safety
+    /// Both addresses must be valid for `bytes` bytes until the device has made the copy.
+    unsafe fn copy(&self, queue: Queue, to: u64, from: u64, bytes: usize) -> Result<(), CudaError>;
+
+    /// Queues the clearing of `bytes` bytes of device memory.
+    ///
+    /// # Safety
+    /// The address must be valid for `bytes` bytes until the device has cleared them.
+    unsafe fn clear(&self, queue: Queue, address: u64, bytes: usize) -> Result<(), CudaError>;
+
+    /// Queues a callback on `queue` that wakes the block.
+    fn call_back(&self, queue: Queue) -> Result<(), CudaError>;
+
+    /// Waits until the device has done everything that is queued. After a fault of the device there
+    /// is nothing to wait for.
+    fn wait(&self);
+
+    /// Notes for reports of faults that job `number` begins, on the frame of this timestamp.
+    fn note_begin(&self, number: u32, timestamp: u64);
+
+    /// Notes for reports of faults that job `number` was the last one, and is over.
+    fn note_over(&self, number: u32);
+
+    /// Queues the note that the kernels of job `number` have run.
+    fn note_worked(&self, queue: Queue, number: u32) -> Result<(), CudaError>;
+
+    /// The failure of the device, in the user's words.
+    fn fault(&self, error: CudaError) -> BlockError;
+}
+
+/// A stream; its owner binds its device before it drops the stream.
+pub(super) struct Stream(pub(super) sys::CUstream);
+struct Event(sys::CUevent);
+
+// SAFETY: handles that any thread may use.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Send for Event {}
+
+impl Stream {
+    pub(super) fn new() -> Result<Self, CudaError> {
+        result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map(Self)
+            .map_err(CudaError::driver("making a stream"))
+    }
+}
+
+impl Event {
+    /// An event with a time.
+    fn timed() -> Result<Self, CudaError> {
+        Self::new(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    /// An event without a time (cheaper for the device).
+    fn untimed() -> Result<Self, CudaError> {
+        Self::new(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn new(flags: sys::CUevent_flags) -> Result<Self, CudaError> {
+        result::event::create(flags).map(Self).map_err(CudaError::driver("making an event"))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: owned, destroyed once; the owner has bound its device.
+        let _ = unsafe { result::stream::destroy(self.0) };
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        let _ = unsafe { result::event::destroy(self.0) };
+    }
+}
+
+/// The events of a slot.
+struct Marks {
+    ready: Event,
+    begun: Event,
+    worked: Event,
+    ended: Event,
+}
+
+impl Marks {
+    fn new() -> Result<Self, CudaError> {
+        Ok(Self {
+            ready: Event::untimed()?,
+            begun: Event::timed()?,
+            worked: Event::timed()?,
+            ended: Event::untimed()?,
+        })
+    }
+}
+
+/// The driver of a GPU.
+pub struct Cuda {
+    device: Arc<Device>,
+    block: String,
+    marks: Vec<Marks>,
+    tables: Stream,
+    work: Stream,
+    results: Stream,
+    status: Arc<Status>,
+    /// The callbacks' argument: at one address for as long as the lane lives.
+    #[allow(clippy::box_collection, reason = "an address that stays")]
+    waker: Box<Waker>,
+}
+
+impl Cuda {
+    /// Streams and events on `device` for the block that `env` belongs to.
+    pub(super) fn new(device: &Arc<Device>, env: &Env) -> Result<Self, CudaError> {
+        device.bind()?;
+        let driver = Self {
+            device: Arc::clone(device),
+            block: env.name.clone(),
+            marks: (0..IN_FLIGHT).map(|_| Marks::new()).collect::<Result<_, _>>()?,
+            tables: Stream::new()?,
+            work: Stream::new()?,
+            results: Stream::new()?,
+            status: Status::new(device, &env.name, env.wake.clone())?,
+            waker: Box::new(env.wake.clone()),
+        };
+        driver.warm_up()?;
+        Ok(driver)
+    }
+
+    /// Uses each stream once for all that jobs ask of it. The first copy, the first clearing and the
+    /// first callback of a stream have the driver set up channels and threads, which takes
+    /// milliseconds that a live stream does not have.
+    fn warm_up(&self) -> Result<(), CudaError> {
+        let host = HostMemory::new(&self.device, WARM_UP_BYTES)?;
+        let one = DeviceArray::<u8>::new(&self.device, WARM_UP_BYTES)?;
+        let other = DeviceArray::<u8>::new(&self.device, WARM_UP_BYTES)?;
+        let queued = self.use_streams([host.address(), one.address(), other.address()]);
+        self.wait();
+        queued
+    }
+
+    fn use_streams(&self, [host, one, other]: [u64; 3]) -> Result<(), CudaError> {
+        for queue in Queue::ALL {
+            // SAFETY: all memory is as large, and stays until `warm_up` has waited.
+            unsafe {
+                self.copy(queue, one, host, WARM_UP_BYTES)?;
+                self.copy(queue, other, one, WARM_UP_BYTES)?;
+                self.clear(queue, one, WARM_UP_BYTES)?;
+                self.copy(queue, host, other, WARM_UP_BYTES)?;
+            }
+            for slot in 0..IN_FLIGHT {
+                for mark in [Mark::Ready, Mark::Begun, Mark::Worked, Mark::Ended] {
+                    self.record(queue, slot, mark)?;
+                    self.follow(Queue::Work, slot, mark)?;
+                }
+            }
+            self.note_worked(queue, 0)?;
+            self.call_back(queue)?;
+        }
+        Ok(())
+    }
+
+    /// The device.
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The driver's handle of a stream.
+    pub(super) fn stream(&self, queue: Queue) -> sys::CUstream {
+        match queue {
+            Queue::Tables => self.tables.0,
+            Queue::Work => self.work.0,
+            Queue::Results => self.results.0,
+        }
+    }
+
+    fn event(&self, slot: usize, mark: Mark) -> sys::CUevent {
+        let marks = &self.marks[slot];
+        match mark {
+            Mark::Ready => marks.ready.0,
+            Mark::Begun => marks.begun.0,
+            Mark::Worked => marks.worked.0,
+            Mark::Ended => marks.ended.0,
+        }
+    }
+}
+
+impl Driver for Cuda {
+    fn bind(&self) -> Result<(), CudaError> {
+        self.device.bind()
+    }
+
+    fn record(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError> {
+        // SAFETY: own handles.
+        unsafe { result::event::record(self.event(slot, mark), self.stream(queue)) }
+            .map_err(CudaError::driver("queueing work"))
+    }
+
+    fn follow(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: own handles.
+        unsafe { result::stream::wait_event(self.stream(queue), self.event(slot, mark), flags) }
+            .map_err(CudaError::driver("queueing work"))
+    }
+
+    fn has_passed(&self, slot: usize, mark: Mark) -> Result<bool, CudaError> {
+        // SAFETY: own handle.
+        match unsafe { result::event::query(self.event(slot, mark)) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(CudaError::driver("a kernel")(error)),
+        }
+    }
+
+    fn work_nanoseconds(&self, slot: usize) -> Option<u64> {
+        let Marks { begun, worked, .. } = &self.marks[slot];
+        // SAFETY: own handles, of events with a time.
+        let milliseconds = unsafe { result::event::elapsed(begun.0, worked.0) }.ok()?;
+        Some((f64::from(milliseconds) * 1e6) as u64)
+    }
+
+    unsafe fn copy(&self, queue: Queue, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream(queue)) };
+        CudaError::check("queueing a copy", result)
+    }
+
+    unsafe fn clear(&self, queue: Queue, address: u64, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { result::memset_d8_async(address, 0, bytes, self.stream(queue)) }
+            .map_err(CudaError::driver("queueing work"))
+    }
+
+    fn call_back(&self, queue: Queue) -> Result<(), CudaError> {
+        let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
+        // SAFETY: the callback's argument lives as long as the lane, which waits for its streams
+        // before it goes.
+        unsafe { result::stream::launch_host_function(self.stream(queue), wake, argument) }
+            .map_err(CudaError::driver("queueing work"))
+    }
+
+    fn wait(&self) {
+        calls::count_wait();
+        for queue in Queue::ALL {
+            // SAFETY: own handle.
+            let _ = unsafe { result::stream::synchronize(self.stream(queue)) };
+        }
+    }
+
+    fn note_begin(&self, number: u32, timestamp: u64) {
+        self.status.begin(number, timestamp);
+    }
+
+    fn note_over(&self, number: u32) {
+        self.status.over(number);
+    }
+
+    fn note_worked(&self, queue: Queue, number: u32) -> Result<(), CudaError> {
+        self.status.worked(self.stream(queue), number)
+    }
+
+    fn fault(&self, error: CudaError) -> BlockError {
+        let at_work = self.device.at_work();
+        let device = self.device.ordinal();
+        let text = match at_work.as_slice() {
+            [] => format!("cuda:{device} failed, seen by `{}`", self.block),
+            [one] => format!("cuda:{device} failed while at work for {one}"),
+            several => {
+                format!("cuda:{device} failed while at work for one of {}", several.join(", "))
+            }
+        };
+        BlockError::new(text).because(error)
+    }
+}
+
+/// Called by a thread of the driver when a job is done.
+unsafe extern "C" fn wake(waker: *mut c_void) {
+    // SAFETY: the lane's waker, see `call_back`.
+    let waker = unsafe { &*waker.cast::<Waker>() };
+    // A panic must not reach the driver, and there is nobody to tell.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+}

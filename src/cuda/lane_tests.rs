@@ -1,0 +1,431 @@
+//! Order, memory and error paths of a lane, with a driver that needs no GPU: what is queued is
+//! done when the test says so, and any call can be made to fail.
+
+use super::super::{CudaError, InUse};
+use super::*;
+use crate::frame::{HostAllocator, Pool};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A call of the driver.
+#[derive(Clone, Debug, PartialEq)]
+enum Did {
+    Record(Queue, usize, Mark),
+    Follow(Queue, usize, Mark),
+    Copy(Queue),
+    Clear(Queue),
+    CallBack(Queue),
+    NoteWorked(Queue, u32),
+    NoteBegin(u32),
+    NoteOver(u32),
+    Wait,
+}
+
+/// What is queued on a stream.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
+    Clear {
+        address: u64,
+        bytes: usize,
+    },
+    Record(usize, Mark, u64),
+    /// Until the event has been passed as often.
+    Follow(usize, Mark, u64),
+    CallBack,
+}
+
+/// How often an event was recorded, and passed as what.
+#[derive(Clone, Copy, Default)]
+struct Recorded {
+    recorded: u64,
+    passed: u64,
+}
+
+#[derive(Default)]
+struct State {
+    log: RefCell<Vec<Did>>,
+    streams: RefCell<[VecDeque<Op>; 3]>,
+    events: RefCell<[[Recorded; 4]; IN_FLIGHT]>,
+    called_back: Cell<u64>,
+    /// Calls that still succeed; the next one fails, once.
+    fails_after: Cell<Option<usize>>,
+}
+
+/// A driver whose device is the test.
+#[derive(Clone, Default)]
+struct Fake(Rc<State>);
+
+impl Fake {
+    fn call(&self, did: Did) -> Result<(), CudaError> {
+        self.0.log.borrow_mut().push(did);
+        match self.0.fails_after.get() {
+            Some(0) => {
+                self.0.fails_after.set(None);
+                Err(CudaError::Library { what: "a call", reason: "the test says so".to_owned() })
+            }
+            left => {
+                self.0.fails_after.set(left.map(|left| left - 1));
+                Ok(())
+            }
+        }
+    }
+
+    fn queue(&self, queue: Queue, op: Op) {
+        self.0.streams.borrow_mut()[queue as usize].push_back(op);
+    }
+
+    /// Does the next thing of a stream; `false` if there is none that may be done.
+    fn step(&self, queue: Queue) -> bool {
+        let Some(op) = self.0.streams.borrow()[queue as usize].front().copied() else {
+            return false;
+        };
+        let memory = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+        match op {
+            // SAFETY: the lane keeps both ends valid until the copy is made: under Miri, this fails if
+            // it does not.
+            Op::Copy { to, from, bytes } => unsafe {
+                std::ptr::copy_nonoverlapping(memory(from), memory(to), bytes);
+            },
+            // SAFETY: as above.
+            Op::Clear { address, bytes } => unsafe { memory(address).write_bytes(0, bytes) },
+            Op::Record(slot, mark, number) => {
+                self.0.events.borrow_mut()[slot][mark as usize].passed = number;
+            }
+            Op::Follow(slot, mark, number) => {
+                if self.0.events.borrow()[slot][mark as usize].passed < number {
+                    return false;
+                }
+            }
+            Op::CallBack => self.0.called_back.set(self.0.called_back.get() + 1),
+        }
+        self.0.streams.borrow_mut()[queue as usize].pop_front();
+        true
+    }
+
+    /// Does everything that may be done.
+    fn finish(&self) {
+        while Queue::ALL.into_iter().any(|queue| self.step(queue)) {}
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.streams.borrow().iter().all(VecDeque::is_empty)
+    }
+
+    fn take_log(&self) -> Vec<Did> {
+        self.0.log.take()
+    }
+}
+
+impl Driver for Fake {
+    fn bind(&self) -> Result<(), CudaError> {
+        Ok(())
+    }
+    fn record(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError> {
+        self.call(Did::Record(queue, slot, mark))?;
+        let event = &mut self.0.events.borrow_mut()[slot][mark as usize];
+        event.recorded += 1;
+        self.queue(queue, Op::Record(slot, mark, event.recorded));
+        Ok(())
+    }
+    fn follow(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError> {
+        self.call(Did::Follow(queue, slot, mark))?;
+        let number = self.0.events.borrow()[slot][mark as usize].recorded;
+        self.queue(queue, Op::Follow(slot, mark, number));
+        Ok(())
+    }
+    fn has_passed(&self, slot: usize, mark: Mark) -> Result<bool, CudaError> {
+        let event = self.0.events.borrow()[slot][mark as usize];
+        // As the driver has it: an event that was never recorded has passed.
+        Ok(event.passed == event.recorded)
+    }
+    fn work_nanoseconds(&self, _: usize) -> Option<u64> {
+        Some(1000)
+    }
+    unsafe fn copy(&self, queue: Queue, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+        self.call(Did::Copy(queue))?;
+        self.queue(queue, Op::Copy { to, from, bytes });
+        Ok(())
+    }
+    unsafe fn clear(&self, queue: Queue, address: u64, bytes: usize) -> Result<(), CudaError> {
+        self.call(Did::Clear(queue))?;
+        self.queue(queue, Op::Clear { address, bytes });
+        Ok(())
+    }
+    fn call_back(&self, queue: Queue) -> Result<(), CudaError> {
+        self.call(Did::CallBack(queue))?;
+        self.queue(queue, Op::CallBack);
+        Ok(())
+    }
+    fn wait(&self) {
+        self.0.log.borrow_mut().push(Did::Wait);
+        self.finish();
+        assert!(self.is_idle(), "the streams wait for each other");
+    }
+    fn note_begin(&self, number: u32, _: u64) {
+        self.0.log.borrow_mut().push(Did::NoteBegin(number));
+    }
+    fn note_over(&self, number: u32) {
+        self.0.log.borrow_mut().push(Did::NoteOver(number));
+    }
+    fn note_worked(&self, queue: Queue, number: u32) -> Result<(), CudaError> {
+        self.call(Did::NoteWorked(queue, number))
+    }
+    fn fault(&self, error: CudaError) -> BlockError {
+        error.into()
+    }
+}
+
+fn lane<J>() -> (Lane<J, Fake>, Fake) {
+    let fake = Fake::default();
+    (Lane::with_driver(fake.clone(), &Env::detached("block")), fake)
+}
+
+/// A table with all of its parts.
+struct Table {
+    host: Pinned<u32>,
+    array: DeviceArray<u32>,
+    back: Pinned<u32>,
+}
+
+impl Table {
+    fn new(len: usize) -> Self {
+        Self {
+            host: Pinned::on_heap(len),
+            array: DeviceArray::on_heap(len),
+            back: Pinned::on_heap(len),
+        }
+    }
+}
+
+/// Queues a job that holds `job` and sends `values` through the device and back.
+fn queue<J>(
+    lane: &mut Lane<J, Fake>,
+    job: J,
+    table: &mut Table,
+    values: &[u32],
+) -> Result<usize, BlockError> {
+    let slot = lane.begin(0)?;
+    table.host.get_mut()?.copy_from_slice(values);
+    lane.hold(job)?;
+    lane.tables();
+    lane.send(&mut table.host, &table.array, 0..values.len())?;
+    lane.work()?;
+    lane.results()?;
+    lane.fetch(&table.array, &mut table.back)?;
+    lane.submit()?;
+    Ok(slot)
+}
+
+fn tables() -> Vec<Table> {
+    (0..IN_FLIGHT).map(|_| Table::new(4)).collect()
+}
+
+fn frame(pool: &Arc<Pool>) -> Arc<Frame> {
+    pool.take().unwrap().freeze()
+}
+
+#[test]
+fn job_with_tables_and_results_is_queued_in_order() {
+    use Queue::{Results, Tables, Work};
+    let (mut lane, fake) = lane();
+    queue(&mut lane, (), &mut Table::new(4), &[1, 2, 3, 4]).unwrap();
+    let expected = [
+        Did::NoteBegin(1),
+        Did::Copy(Tables),
+        Did::Record(Tables, 0, Mark::Ready),
+        Did::Follow(Work, 0, Mark::Ready),
+        Did::Record(Work, 0, Mark::Begun),
+        Did::Record(Work, 0, Mark::Worked),
+        Did::Follow(Results, 0, Mark::Worked),
+        Did::NoteWorked(Results, 1),
+        Did::Copy(Results),
+        Did::Record(Results, 0, Mark::Ended),
+        Did::CallBack(Results),
+    ];
+    assert_eq!(fake.take_log(), expected);
+}
+
+#[test]
+fn steady_state_waits_for_nothing_and_keeps_each_memory_once() {
+    let (mut lane, fake) = lane();
+    let mut tables = tables();
+    for n in 0..20_u32 {
+        let slot = (n as usize) % IN_FLIGHT;
+        assert_eq!(queue(&mut lane, n, &mut tables[slot], &[n; 4]).unwrap(), slot);
+        if lane.has_room() {
+            continue;
+        }
+        assert_eq!(lane.done().unwrap(), None, "nothing was done yet");
+        fake.finish();
+        while let Some(n) = lane.done().unwrap() {
+            assert_eq!(tables[n as usize % IN_FLIGHT].back.get().unwrap(), [n; 4]);
+        }
+    }
+    assert_eq!(lane.kept.len(), 3 * IN_FLIGHT);
+    assert!(!fake.take_log().contains(&Did::Wait));
+}
+
+#[test]
+fn jobs_come_back_in_order_and_only_when_their_results_are_there() {
+    let (mut lane, fake) = lane();
+    let mut tables = tables();
+    for n in 0..3_u32 {
+        queue(&mut lane, n, &mut tables[n as usize], &[n; 4]).unwrap();
+    }
+    assert!(!lane.has_room());
+    assert!(lane.begin(0).is_err(), "the slot is in use");
+    while [Queue::Tables, Queue::Work].into_iter().any(|queue| fake.step(queue)) {}
+    assert_eq!(lane.done().unwrap(), None, "the results are not fetched");
+    while fake.step(Queue::Results) {}
+    assert_eq!([0, 1, 2].map(|_| lane.done().unwrap()), [Some(0), Some(1), Some(2)]);
+    assert_eq!(fake.0.called_back.get(), 3);
+}
+
+#[test]
+fn host_memory_is_refused_while_a_copy_may_be_under_way() {
+    let (mut lane, fake) = lane();
+    let mut table = Table::new(4);
+    queue(&mut lane, (), &mut table, &[1, 2, 3, 4]).unwrap();
+    assert_eq!(table.host.get().unwrap(), [1, 2, 3, 4], "the device only reads it");
+    assert_eq!(table.host.get_mut(), Err(InUse));
+    assert_eq!(table.back.get(), Err(InUse));
+    assert_eq!(table.back.get_mut(), Err(InUse));
+    fake.finish();
+    assert_eq!(table.back.get(), Err(InUse), "the lane has not seen the end of the job");
+    lane.done().unwrap().unwrap();
+    assert_eq!(table.back.get().unwrap(), [1, 2, 3, 4]);
+    table.host.get_mut().unwrap().fill(0);
+}
+
+#[test]
+fn memory_dropped_before_its_copies_are_made_stays_until_the_lane_goes() {
+    let (mut lane, fake) = lane();
+    let mut table = Table::new(4);
+    queue(&mut lane, (), &mut table, &[1; 4]).unwrap();
+    let memory = [Arc::downgrade(&table.host.shared().memory)];
+    drop(table);
+    assert!(memory[0].upgrade().is_some());
+    fake.finish();
+    lane.done().unwrap().unwrap();
+    queue(&mut lane, (), &mut Table::new(4), &[2; 4]).unwrap();
+    assert!(!fake.is_idle());
+    drop(lane);
+    assert!(fake.is_idle(), "the lane waits before it frees memory");
+    assert!(memory[0].upgrade().is_none());
+}
+
+#[test]
+fn memory_of_another_lane_is_refused_until_its_job_is_over() {
+    let ((mut one, fake), (mut other, _)) = (lane(), lane::<()>());
+    let mut table = Table::new(4);
+    queue(&mut one, (), &mut table, &[1; 4]).unwrap();
+    other.begin(0).unwrap();
+    assert!(other.send(&mut table.host, &table.array, 0..4).is_err());
+    fake.finish();
+    one.done().unwrap().unwrap();
+    other.send(&mut table.host, &table.array, 0..4).unwrap();
+}
+
+#[test]
+fn copies_beyond_a_table_or_outside_a_job_are_refused() {
+    let (mut lane, _) = lane::<()>();
+    let mut table = Table::new(4);
+    assert!(lane.send(&mut table.host, &table.array, 0..4).is_err(), "no job is begun");
+    assert!(lane.zero(&table.array).is_err());
+    lane.begin(0).unwrap();
+    assert!(lane.send(&mut table.host, &table.array, 0..5).is_err());
+    #[allow(clippy::reversed_empty_ranges)]
+    let reversed = lane.send(&mut table.host, &table.array, 3..2);
+    assert!(reversed.is_err());
+    assert!(lane.fetch(&DeviceArray::on_heap(5), &mut table.back).is_err());
+    table.host.get_mut().unwrap();
+    assert!(lane.work().is_err(), "the job does not hold its frames");
+}
+
+#[test]
+fn each_call_that_fails_leaves_frames_with_the_lane_until_the_device_is_done() {
+    let pool = Pool::new(&HostAllocator, 8, 64, 1).unwrap();
+    // Ten calls of the driver queue a job.
+    for fails_after in 0..10 {
+        let (mut lane, fake) = lane();
+        let mut tables = tables();
+        // Slot 0 has been used before: its events have passed once.
+        queue(&mut lane, frame(&pool), &mut tables[0], &[1; 4]).unwrap();
+        fake.finish();
+        drop(lane.done().unwrap().unwrap());
+        queue(&mut lane, frame(&pool), &mut tables[1], &[2; 4]).unwrap();
+        queue(&mut lane, frame(&pool), &mut tables[2], &[3; 4]).unwrap();
+        let home = pool.available();
+        fake.0.fails_after.set(Some(fails_after));
+        assert!(queue(&mut lane, frame(&pool), &mut tables[0], &[4; 4]).is_err(), "{fails_after}");
+        assert_eq!(pool.available(), home - 1, "{fails_after}: the frame went home unfinished");
+        assert!(!fake.is_idle());
+        fake.take_log();
+        // The job that failed never comes back; those before it do.
+        drop(lane.done().unwrap().unwrap());
+        assert_eq!(fake.take_log(), [Did::Wait, Did::NoteOver(3)], "{fails_after}");
+        assert_eq!(tables[1].back.get().unwrap(), [2; 4]);
+        drop(lane.done().unwrap().unwrap());
+        assert!(lane.done().unwrap().is_none(), "{fails_after}: an unfinished frame was handed on");
+        assert_eq!(pool.available(), pool.size());
+        // And the slot is free for the next one.
+        assert_eq!(queue(&mut lane, frame(&pool), &mut tables[0], &[5; 4]).unwrap(), 0);
+        fake.finish();
+        drop(lane.done().unwrap().unwrap());
+        assert_eq!(tables[0].back.get().unwrap(), [5; 4]);
+    }
+}
+
+#[test]
+fn lane_dropped_after_an_error_waits_before_the_frames_go_home() {
+    let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
+    let (mut lane, fake) = lane();
+    fake.0.fails_after.set(Some(8));
+    assert!(queue(&mut lane, frame(&pool), &mut Table::new(4), &[1; 4]).is_err());
+    assert_eq!(pool.available(), 1);
+    drop(lane);
+    assert!(fake.is_idle());
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn inputs_that_a_job_keeps_go_home_when_it_is_done() {
+    let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
+    let (mut lane, fake) = lane();
+    lane.begin(0).unwrap();
+    lane.keep(frame(&pool)).unwrap();
+    lane.hold(()).unwrap();
+    lane.submit().unwrap();
+    assert_eq!(pool.available(), 1);
+    fake.finish();
+    lane.done().unwrap().unwrap();
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn slots_take_turns_beyond_the_range_of_32_bits() {
+    let (mut lane, fake) = lane();
+    // As after 49.7 days of a job each millisecond: 2^32 is no multiple of the slots.
+    let before = u64::from(u32::MAX) - 4;
+    (lane.begun, lane.submitted) = (before, before);
+    let mut tables = tables();
+    let mut slots = Vec::new();
+    for n in 0..9_u32 {
+        let slot = (before + u64::from(n)) as usize % IN_FLIGHT;
+        slots.push(queue(&mut lane, n, &mut tables[slot], &[n; 4]).unwrap());
+        if !lane.has_room() {
+            fake.step(Queue::Tables);
+            fake.finish();
+            let done = lane.done().unwrap().unwrap();
+            assert_eq!(done + 2, n);
+        }
+    }
+    for (before, after) in slots.iter().zip(&slots[1..]) {
+        assert_eq!((before + 1) % IN_FLIGHT, *after);
+    }
+}

@@ -1,0 +1,44 @@
+//! Which files changes of a flowgraph may name.
+
+use super::change::laid_over;
+use super::parse::parse;
+use super::{Plan, check};
+use crate::access::{ClientFiles, FileAccess, Files};
+use crate::diagnostic::Span;
+use crate::kind::Registry;
+use serde_json::Value as Json;
+use std::io;
+use std::path::Path;
+
+impl Plan {
+    /// This plan, whose changes may name the files that it names itself, and others as `allowed`. Whole flowgraphs
+    /// in its place include files from its directory.
+    pub(crate) fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
+        let notes = FileAccess::noted();
+        for block in &self.blocks {
+            let shadow = block.shadow.as_ref();
+            let mut forms = vec![(block.kind, Some(&block.parameters))];
+            forms.extend(shadow.map(|shadow| {
+                let kind = shadow.get("kind").and_then(Json::as_str);
+                (kind.unwrap_or(block.kind), shadow.get("parameters"))
+            }));
+            for (name, parameters) in forms {
+                let (Some(kind), Some(parameters)) = (registry.get(name), parameters) else {
+                    continue;
+                };
+                let read = |json: &Json| parse(0, &json.to_string()).ok();
+                let nodes = read(&block.parameters).zip(read(parameters));
+                let Some((base, given)) = nodes else { continue };
+                let node = if name == block.kind { laid_over(base, given) } else { given };
+                // Only the notes count: what is read here was read before.
+                let form = block.implementation;
+                let _ = check::configure(kind, form, &node, Span::default(), &notes);
+            }
+        }
+        let here = Path::new(".");
+        let folder = if self.folder.as_os_str().is_empty() { here } else { &self.folder };
+        let folder = Files::below(&folder.canonicalize()?)?;
+        let access = FileAccess::clients(allowed, &notes, folder, self.included.iter().cloned());
+        Ok(Self { access, ..self.clone() })
+    }
+}

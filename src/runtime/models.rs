@@ -1,0 +1,223 @@
+//! Edges, wakers, mailboxes and probes under many orders of their threads, of which `shuttle` tries
+//! thousands: no frame is lost, no wake-up is missed (that would be a deadlock, which fails), and
+//! everything that is left goes home.
+//!
+//! `cargo test -p fxgraph --lib --features shuttle models::` runs them; other tests need the
+//! feature off.
+
+use super::edge::{Edge, FrameReader, FrameWriter};
+use super::hosted::{Hosted, Mailbox};
+use super::tap::{Decimation, TapQueue, TapWriter};
+use crate::block::{Block, BlockError, Io, Next};
+use crate::frame::{HostAllocator, Pool};
+use crate::kind::Waker;
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Orders of threads that are tried: at random, and such that few switches matter.
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), 5000);
+    shuttle::check_pct(model, 5000, 3);
+}
+
+/// What the scheduler of blocks is to a block: it calls `work` again some time after a wake-up, and
+/// once for all that came before.
+#[derive(Clone, Default)]
+struct Task(Arc<(Mutex<bool>, Condvar)>);
+
+impl Task {
+    fn wakes_for(&self, waker: &Waker) {
+        let task = self.clone();
+        assert!(waker.set(move || task.wake()));
+    }
+
+    fn wake(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut is_woken = self.0.0.lock().unwrap();
+        while !*is_woken {
+            is_woken = self.0.1.wait(is_woken).unwrap();
+        }
+        *is_woken = false;
+    }
+}
+
+/// An edge with the tasks of its writer and its reader, and a pool for its frames.
+fn edge(depth: usize) -> (Arc<Edge>, [Task; 2], Arc<Pool>) {
+    let edge = Edge::new(depth);
+    let tasks = [Task::default(), Task::default()];
+    tasks[0].wakes_for(&edge.writer);
+    tasks[1].wakes_for(&edge.reader);
+    let pool = Pool::new(&HostAllocator, depth + 2, 16, 1).unwrap();
+    let writer = tasks[0].clone();
+    pool.on_return(move || writer.wake());
+    (edge, tasks, pool)
+}
+
+/// Pushes frames with timestamps 0, 1, ... and waits as a block does.
+fn write(writer: &mut FrameWriter, task: &Task, frames: u64) {
+    for n in 0..frames {
+        loop {
+            if let Some(mut frame) = writer.take() {
+                frame.header_mut().timestamp = n;
+                writer.push(frame);
+                break;
+            }
+            task.wait();
+        }
+    }
+}
+
+#[test]
+fn edge_hands_over_every_frame_and_the_end() {
+    explore(|| {
+        let (edge, [writes, reads], pool) = edge(1);
+        let home = Arc::clone(&pool);
+        let mut writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool), 0);
+        let mut reader = FrameReader::new(edge);
+        let writer = thread::spawn(move || write(&mut writer, &writes, 3));
+        let mut seen = Vec::new();
+        loop {
+            while let Some(frame) = reader.pop() {
+                seen.push(frame.header().timestamp);
+            }
+            if reader.ended() {
+                break;
+            }
+            reads.wait();
+        }
+        writer.join().unwrap();
+        assert_eq!(seen, [0, 1, 2]);
+        assert_eq!(home.available(), home.size());
+    });
+}
+
+#[test]
+fn edge_whose_reader_leaves_holds_up_nobody_and_keeps_no_frame() {
+    explore(|| {
+        let (edge, [writes, _], pool) = edge(1);
+        let home = Arc::clone(&pool);
+        let mut writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool), 0);
+        let mut reader = FrameReader::new(Arc::clone(&edge));
+        let writer = thread::spawn(move || write(&mut writer, &writes, 3));
+        let _ = reader.pop();
+        drop(reader);
+        writer.join().unwrap();
+        assert_eq!(home.available(), home.size());
+        drop(edge);
+    });
+}
+
+/// A block that nobody calls.
+struct Idle;
+
+#[crate::async_trait]
+impl Block for Idle {
+    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Ok(Next::Wait)
+    }
+}
+
+/// Counts itself when it is dropped, done or not.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn mailbox_has_every_command_done_or_dropped() {
+    explore(|| {
+        let (mailbox, task) = (Arc::new(Mailbox::default()), Task::default());
+        let [done, gone] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let posts = |count: usize| {
+            let (mailbox, task) = (Arc::clone(&mailbox), task.clone());
+            let (done, gone) = (Arc::clone(&done), Arc::clone(&gone));
+            thread::spawn(move || {
+                for _ in 0..count {
+                    let (done, counted) = (Arc::clone(&done), Counted(Arc::clone(&gone)));
+                    mailbox.post(Box::new(move |_: &mut Hosted| {
+                        let _counted = &counted;
+                        done.fetch_add(1, Ordering::SeqCst);
+                    }));
+                    task.wake();
+                }
+            })
+        };
+        let threads = [posts(2), posts(1)];
+        let mut hosted = Hosted::new(Box::new(Idle), &[], &[], 0, &Arc::default());
+        // The block ends when it has done two: the third is done or dropped.
+        while done.load(Ordering::SeqCst) < 2 {
+            for command in mailbox.take() {
+                command(&mut hosted);
+            }
+            if done.load(Ordering::SeqCst) < 2 {
+                task.wait();
+            }
+        }
+        mailbox.close();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(gone.load(Ordering::SeqCst), 3);
+    });
+}
+
+#[test]
+fn probe_gets_frames_in_order_and_counts_those_left_out() {
+    const FRAMES: u64 = 4;
+    explore(|| {
+        let pool = Pool::new(&HostAllocator, FRAMES as usize + 1, 16, 1).unwrap();
+        let queue = TapQueue::new(2);
+        let all = Decimation { every: 1, pause: Duration::ZERO };
+        let mut tap = TapWriter::new(Arc::clone(&queue), Arc::clone(&pool), all);
+        let frames = Arc::clone(&pool);
+        let writer = thread::spawn(move || {
+            for n in 0..FRAMES {
+                let mut frame = frames.take().unwrap();
+                frame.header_mut().timestamp = n;
+                tap.offer(&frame.freeze());
+            }
+        });
+        let mut seen = Vec::new();
+        while !queue.is_over() {
+            match queue.pop(Instant::now()) {
+                Some(frame) => seen.push(frame.header().timestamp),
+                None => thread::yield_now(),
+            }
+        }
+        writer.join().unwrap();
+        assert!(seen.is_sorted(), "{seen:?}");
+        assert_eq!(seen.last(), Some(&(FRAMES - 1)));
+        assert_eq!(seen.len() as u64 + queue.dropped(), FRAMES);
+        assert_eq!(pool.available(), pool.size());
+    });
+}
+
+#[test]
+fn probe_that_closes_keeps_no_frame() {
+    explore(|| {
+        let pool = Pool::new(&HostAllocator, 4, 16, 1).unwrap();
+        let queue = TapQueue::new(2);
+        let all = Decimation { every: 1, pause: Duration::ZERO };
+        let mut tap = TapWriter::new(Arc::clone(&queue), Arc::clone(&pool), all);
+        let frames = Arc::clone(&pool);
+        let writer = thread::spawn(move || {
+            for _ in 0..3 {
+                tap.offer(&frames.take().unwrap().freeze());
+            }
+        });
+        queue.close();
+        writer.join().unwrap();
+        drop(queue);
+        assert_eq!(pool.available(), pool.size());
+    });
+}

@@ -1,0 +1,79 @@
+//! Atomics, locks and queues of what is shared between threads: the usual ones or, with the feature
+//! `shuttle`, those of a scheduler that tries orders of threads (`runtime/models.rs`).
+
+#[cfg(feature = "shuttle")]
+pub use shuttle::sync::{Mutex, MutexGuard};
+#[cfg(not(feature = "shuttle"))]
+pub use std::sync::{Mutex, MutexGuard};
+
+#[cfg(feature = "shuttle")]
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(not(feature = "shuttle"))]
+pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(not(feature = "shuttle"))]
+pub use concurrent_queue::ConcurrentQueue;
+#[cfg(feature = "shuttle")]
+pub use queue::ConcurrentQueue;
+
+/// The crate `concurrent_queue` as far as it is used here, with points where threads may switch.
+#[cfg(feature = "shuttle")]
+mod queue {
+    use concurrent_queue::{ForcePushError, PopError, PushError};
+    use shuttle::sync::{Mutex, MutexGuard};
+    use std::collections::VecDeque;
+    use std::sync::PoisonError;
+
+    pub struct ConcurrentQueue<T> {
+        items: Mutex<VecDeque<T>>,
+        capacity: usize,
+    }
+
+    impl<T> ConcurrentQueue<T> {
+        pub fn bounded(capacity: usize) -> Self {
+            Self { items: Mutex::new(VecDeque::new()), capacity }
+        }
+
+        fn items(&self) -> MutexGuard<'_, VecDeque<T>> {
+            self.items.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        pub fn push(&self, item: T) -> Result<(), PushError<T>> {
+            let mut items = self.items();
+            if items.len() == self.capacity {
+                return Err(PushError::Full(item));
+            }
+            items.push_back(item);
+            Ok(())
+        }
+
+        #[allow(clippy::unnecessary_wraps, reason = "the crate's signature")]
+        pub fn force_push(&self, item: T) -> Result<Option<T>, ForcePushError<T>> {
+            let mut items = self.items();
+            let oldest = if items.len() == self.capacity { items.pop_front() } else { None };
+            items.push_back(item);
+            Ok(oldest)
+        }
+
+        pub fn pop(&self) -> Result<T, PopError> {
+            self.items().pop_front().ok_or(PopError::Empty)
+        }
+
+        pub fn len(&self) -> usize {
+            self.items().len()
+        }
+
+        pub fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+
+        pub fn is_full(&self) -> bool {
+            self.len() == self.capacity
+        }
+
+        #[allow(clippy::unnecessary_wraps, reason = "the crate's signature")]
+        pub fn capacity(&self) -> Option<usize> {
+            Some(self.capacity)
+        }
+    }
+}
