@@ -76,13 +76,14 @@ pub trait Driver {
     fn call_back(&self, queue: Queue) -> Result<(), CudaError>;
 
     /// Waits until the device has done everything that is queued. After a fault of the device there
-    /// is nothing to wait for.
-    fn wait(&self);
+    /// is nothing to wait for, and the fault is returned.
+    fn wait(&self) -> Result<(), CudaError>;
 
     /// Notes for reports of faults that job `number` begins, on the frame of this timestamp.
     fn note_begin(&self, number: u32, timestamp: u64);
 
-    /// Notes for reports of faults that job `number` was the last one, and is over.
+    /// Notes for reports of faults that job `number` was the last one, and its kernels have run. Comes when nothing is
+    /// queued.
     fn note_over(&self, number: u32);
 
     /// Queues the note that the kernels of job `number` have run.
@@ -198,8 +199,7 @@ impl Cuda {
         let one = DeviceArray::<u8>::new(&self.device, WARM_UP_BYTES)?;
         let other = DeviceArray::<u8>::new(&self.device, WARM_UP_BYTES)?;
         let queued = self.use_streams([host.address(), one.address(), other.address()]);
-        self.wait();
-        queued
+        queued.and(self.wait())
     }
 
     fn use_streams(&self, [host, one, other]: [u64; 3]) -> Result<(), CudaError> {
@@ -302,12 +302,13 @@ impl Driver for Cuda {
             .map_err(CudaError::driver("queueing work"))
     }
 
-    fn wait(&self) {
+    fn wait(&self) -> Result<(), CudaError> {
         calls::count_wait();
-        for queue in Queue::ALL {
+        let waited = Queue::ALL.map(|queue| {
             // SAFETY: own handle.
-            let _ = unsafe { result::stream::synchronize(self.stream(queue)) };
-        }
+            unsafe { result::stream::synchronize(self.stream(queue)) }
+        });
+        waited.into_iter().collect::<Result<(), _>>().map_err(CudaError::driver("a kernel"))
     }
 
     fn note_begin(&self, number: u32, timestamp: u64) {

@@ -8,7 +8,7 @@
 
 use super::driver_calls::{Cuda, Driver, Mark, Queue};
 use super::memory::{DeviceArray, Pinned, Shared};
-use super::{Device, frame_address};
+use super::{CudaError, Device, frame_address};
 use crate::block::{BlockError, Io, Next};
 use crate::counter::Counter;
 use crate::device_jobs::DeviceJobs;
@@ -290,8 +290,10 @@ impl<J, D: Driver> Lane<J, D> {
     pub fn abandon(&mut self) {
         let Some(mut open) = self.open.take() else { return };
         let _ = self.driver.bind();
-        self.wait();
-        self.driver.note_over(self.submitted as u32);
+        // After a fault the open job stays the one that the device was at work on, if its turn had come.
+        if self.wait().is_ok() {
+            self.driver.note_over(self.submitted as u32);
+        }
         open.inputs.clear();
         self.spare.push(open.inputs);
     }
@@ -428,9 +430,10 @@ impl<J, D: Driver> Lane<J, D> {
     }
 
     /// Waits until nothing is queued. After a fault there is nothing to wait for.
-    fn wait(&self) {
-        self.driver.wait();
+    fn wait(&self) -> Result<(), CudaError> {
+        let waited = self.driver.wait();
         self.progress.over.store(self.begun, Ordering::Release);
+        waited
     }
 }
 
@@ -477,7 +480,7 @@ impl<J, D: Driver> Drop for Lane<J, D> {
     fn drop(&mut self) {
         // Only at the end of a run: kernels may still use the jobs' frames and the kept memory.
         if self.driver.bind().is_ok() {
-            self.wait();
+            let _ = self.wait();
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Order, memory and error paths of a lane, with a driver that needs no GPU: what is queued is
 //! done when the test says so, and any call can be made to fail.
 
+use super::super::memory::HostMemory;
+use super::super::status::Status;
 use super::super::{CudaError, InUse};
 use super::*;
 use crate::frame::{HostAllocator, Pool};
+use crate::kind::Waker;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -37,6 +40,7 @@ enum Op {
     /// Until the event has been passed as often.
     Follow(usize, Mark, u64),
     CallBack,
+    NoteWorked(u32),
 }
 
 /// How often an event was recorded, and passed as what.
@@ -46,21 +50,36 @@ struct Recorded {
     passed: u64,
 }
 
-#[derive(Default)]
 struct State {
+    status: Status,
     log: RefCell<Vec<Did>>,
     streams: RefCell<[VecDeque<Op>; 3]>,
     events: RefCell<[[Recorded; 4]; IN_FLIGHT]>,
     called_back: Cell<u64>,
     /// Calls that still succeed; the next one fails, once.
     fails_after: Cell<Option<usize>>,
+    /// The device does nothing more.
+    has_failed: Cell<bool>,
 }
 
 /// A driver whose device is the test.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Fake(Rc<State>);
 
 impl Fake {
+    fn new() -> Self {
+        let word = HostMemory::on_heap(size_of::<u32>());
+        Self(Rc::new(State {
+            status: Status::with_word(word, "block", Waker::default()),
+            log: RefCell::default(),
+            streams: RefCell::default(),
+            events: RefCell::default(),
+            called_back: Cell::default(),
+            fails_after: Cell::default(),
+            has_failed: Cell::default(),
+        }))
+    }
+
     fn call(&self, did: Did) -> Result<(), CudaError> {
         self.0.log.borrow_mut().push(did);
         match self.0.fails_after.get() {
@@ -81,6 +100,9 @@ impl Fake {
 
     /// Does the next thing of a stream; `false` if there is none that may be done.
     fn step(&self, queue: Queue) -> bool {
+        if self.0.has_failed.get() {
+            return false;
+        }
         let Some(op) = self.0.streams.borrow()[queue as usize].front().copied() else {
             return false;
         };
@@ -102,6 +124,8 @@ impl Fake {
                 }
             }
             Op::CallBack => self.0.called_back.set(self.0.called_back.get() + 1),
+            // SAFETY: the word is the status'.
+            Op::NoteWorked(number) => unsafe { self.0.status.word().write_volatile(number) },
         }
         self.0.streams.borrow_mut()[queue as usize].pop_front();
         true
@@ -161,19 +185,27 @@ impl Driver for Fake {
         self.queue(queue, Op::CallBack);
         Ok(())
     }
-    fn wait(&self) {
+    fn wait(&self) -> Result<(), CudaError> {
         self.0.log.borrow_mut().push(Did::Wait);
+        if self.0.has_failed.get() {
+            return Err(CudaError::Library { what: "a kernel", reason: "a fault".to_owned() });
+        }
         self.finish();
         assert!(self.is_idle(), "the streams wait for each other");
+        Ok(())
     }
-    fn note_begin(&self, number: u32, _: u64) {
+    fn note_begin(&self, number: u32, timestamp: u64) {
         self.0.log.borrow_mut().push(Did::NoteBegin(number));
+        self.0.status.begin(number, timestamp);
     }
     fn note_over(&self, number: u32) {
         self.0.log.borrow_mut().push(Did::NoteOver(number));
+        self.0.status.over(number);
     }
     fn note_worked(&self, queue: Queue, number: u32) -> Result<(), CudaError> {
-        self.call(Did::NoteWorked(queue, number))
+        self.call(Did::NoteWorked(queue, number))?;
+        self.queue(queue, Op::NoteWorked(number));
+        Ok(())
     }
     fn fault(&self, error: CudaError) -> BlockError {
         error.into()
@@ -181,7 +213,7 @@ impl Driver for Fake {
 }
 
 fn lane<J>() -> (Lane<J, Fake>, Fake) {
-    let fake = Fake::default();
+    let fake = Fake::new();
     (Lane::with_driver(fake.clone(), &Env::detached("block")), fake)
 }
 
@@ -379,6 +411,49 @@ fn each_call_that_fails_leaves_frames_with_the_lane_until_the_device_is_done() {
         drop(lane.done().unwrap().unwrap());
         assert_eq!(tables[0].back.get().unwrap(), [5; 4]);
     }
+}
+
+/// Begins a job on the frame with this timestamp, and queues its work.
+fn work_on(lane: &mut Lane<(), Fake>, timestamp: u64) {
+    lane.begin(timestamp).unwrap();
+    lane.hold(()).unwrap();
+    lane.work().unwrap();
+}
+
+#[test]
+fn job_ended_by_an_error_is_not_the_one_at_work_afterwards() {
+    // Before its work is noted and behind: neither is taken for work that is under way, or done.
+    for calls_after_work in 0..5 {
+        let (mut lane, fake) = lane();
+        work_on(&mut lane, 10);
+        lane.submit().unwrap();
+        fake.finish();
+        lane.done().unwrap().unwrap();
+        work_on(&mut lane, 20);
+        fake.0.fails_after.set(Some(calls_after_work));
+        assert!(lane.submit().is_err(), "{calls_after_work}");
+        lane.abandon();
+        assert_eq!(fake.0.status.at_work(), None, "{calls_after_work}");
+        work_on(&mut lane, 30);
+        let at_work = fake.0.status.at_work();
+        let next = "`block` on the frame with timestamp 30";
+        assert_eq!(at_work.as_deref(), Some(next), "{calls_after_work}");
+    }
+}
+
+#[test]
+fn job_that_a_fault_ends_before_it_is_submitted_is_reported() {
+    let (mut lane, fake) = lane();
+    for timestamp in [10, 20] {
+        work_on(&mut lane, timestamp);
+        lane.submit().unwrap();
+    }
+    fake.finish();
+    work_on(&mut lane, 30);
+    fake.0.has_failed.set(true);
+    lane.abandon();
+    let at_work = fake.0.status.at_work();
+    assert_eq!(at_work.as_deref(), Some("`block` on the frame with timestamp 30"));
 }
 
 #[test]

@@ -231,6 +231,13 @@ impl HostMemory {
         Ok(Self { owner: Owner::Device(Arc::clone(device)), memory: memory.cast(), bytes })
     }
 
+    /// Memory on the heap, for a driver that needs no GPU.
+    #[cfg(test)]
+    pub(super) fn on_heap(bytes: usize) -> Self {
+        let (owner, memory) = Owner::heap(bytes);
+        Self { owner, memory: memory.cast(), bytes }
+    }
+
     /// Where it begins, aligned for every element type.
     pub(super) fn as_ptr(&self) -> *mut u128 {
         self.memory
@@ -296,9 +303,7 @@ impl<T: Pod> Pinned<T> {
     /// An array on the heap, for a driver that needs no GPU.
     #[cfg(test)]
     pub(super) fn on_heap(len: usize) -> Self {
-        let bytes = len * size_of::<T>();
-        let (owner, memory) = Owner::heap(bytes);
-        Self::of(HostMemory { owner, memory: memory.cast(), bytes }, len)
+        Self::of(HostMemory::on_heap(len * size_of::<T>()), len)
     }
 
     fn of(memory: HostMemory, len: usize) -> Self {

@@ -34,11 +34,20 @@ pub(super) struct Status {
 impl Status {
     pub fn new(device: &Arc<Device>, block: &str, waker: Waker) -> Result<Arc<Self>, CudaError> {
         let worked = HostMemory::new(device, size_of::<u32>())?;
-        let frames = [const { AtomicU64::new(0) }; REMEMBERED];
-        let begun = AtomicU32::new(0);
-        let status = Arc::new(Self { block: block.to_owned(), waker, worked, begun, frames });
+        let status = Arc::new(Self::with_word(worked, block, waker));
         device.keep_status(&status);
         Ok(status)
+    }
+
+    /// What is known of a lane that writes to the word in `worked`.
+    pub fn with_word(worked: HostMemory, block: &str, waker: Waker) -> Self {
+        let frames = [const { AtomicU64::new(0) }; REMEMBERED];
+        let begun = AtomicU32::new(0);
+        Self { block: block.to_owned(), waker, worked, begun, frames }
+    }
+
+    pub(super) fn word(&self) -> *mut u32 {
+        self.worked.as_ptr().cast()
     }
 
     /// Notes that job `number`, on the frame of this timestamp, begins.
@@ -47,9 +56,12 @@ impl Status {
         self.begun.store(number, Ordering::Relaxed);
     }
 
-    /// Notes that job `number` was the last one, and is over.
+    /// Notes that job `number` was the last one, and its work is done: the job after it was begun, and ended without
+    /// being submitted. Nothing may be queued.
     pub fn over(&self, number: u32) {
         self.begun.store(number, Ordering::Relaxed);
+        // SAFETY: the word is the memory's; the device, which has nothing to do, does not write it now.
+        unsafe { self.word().write_volatile(number) };
     }
 
     /// Queues the note that the work of job `number` is done.
@@ -63,7 +75,7 @@ impl Status {
     /// The job that was begun and whose work is not done, the first of them, if there is one.
     pub fn at_work(&self) -> Option<String> {
         // SAFETY: the word is the memory's; the device may write it at any time.
-        let worked = unsafe { self.worked.as_ptr().cast::<u32>().read_volatile() };
+        let worked = unsafe { self.word().read_volatile() };
         if worked == self.begun.load(Ordering::Relaxed) {
             return None;
         }
