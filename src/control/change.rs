@@ -11,6 +11,10 @@ use std::time::Duration;
 
 /// Nobody waits for longer than some of this: a clock may be as slow as it likes.
 const LONGEST: Duration = Duration::from_hours(24);
+/// How long a block may take to come to the end of a frame at least.
+const FRAME: Duration = Duration::from_secs(5);
+/// Frames that pass from the decision on the timestamp of a swap until the new block is in place and was watched.
+const FINISHING_FRAMES: u32 = 8;
 
 /// A change of one block, checked against the flowgraph that runs.
 pub struct Change {
@@ -117,11 +121,26 @@ impl Change {
 
     /// Time between frames of the block's slowest output.
     pub(super) fn frame_period(&self) -> Duration {
-        let ports = &self.after.blocks[self.index].ports.outputs;
-        let rates = ports.iter().map(|port| port.clock.frames_per_second());
-        let slowest = rates.fold(f64::INFINITY, f64::min);
-        Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
+        frame_period(&self.after.blocks[self.index])
     }
+
+    /// A time limit that leaves the block long enough to go over once the timestamp is decided, which is not given up
+    /// half way.
+    pub(super) fn finishing_limit(&self) -> Duration {
+        FRAME.max(self.frame_period() * FINISHING_FRAMES)
+    }
+}
+
+/// A time limit that leaves `block` long enough to come to the end of a frame.
+pub(super) fn frame_limit(block: &PlannedBlock) -> Duration {
+    FRAME.max(frame_period(block))
+}
+
+/// Time between frames of the slowest output of `block`.
+fn frame_period(block: &PlannedBlock) -> Duration {
+    let rates = block.ports.outputs.iter().map(|port| port.clock.frames_per_second());
+    let slowest = rates.fold(f64::INFINITY, f64::min);
+    Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
 }
 
 /// What is different in `new`.

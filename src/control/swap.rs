@@ -1,6 +1,6 @@
 //! Changes made while frames flow.
 
-use super::change::{Change, Way};
+use super::change::{Change, Way, frame_limit};
 use super::{Control, UpdateError};
 use crate::device::DeviceName;
 use crate::flowgraph::{BuildError, PlannedBlock};
@@ -13,8 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a block may take to come to the end of a frame.
-const FRAME: Duration = Duration::from_secs(5);
 /// A newcomer may be later with a frame than the block before it by this, and by some frames.
 const LATE: Duration = Duration::from_millis(500);
 const LATE_FRAMES: u32 = 4;
@@ -187,26 +185,31 @@ impl Control {
             let (one, lent) = send().map_err(|error| before(&change.block, error))?;
             sent.push((change, one, lent));
         }
-        for (change, one, _) in &mut sent {
+        let mut ready = Vec::new();
+        for (change, mut one, lent) in sent {
             loop {
                 match one.exchange.wait_ready(deadline) {
                     Ok(()) => break,
                     // A moment's delay is no reason to give up.
                     Err(NotExchanged::TooSlow) if Instant::now() < deadline => {
+                        // The next one needs its memory.
+                        drop(one);
                         let again = change.send(moment.when(), deadline, may_hold_up);
-                        *one = again.map_err(|error| before(&change.block, error))?;
+                        one = again.map_err(|error| before(&change.block, error))?;
                     }
                     Err(error) => return Err(before(&change.block, error.into())),
                 }
             }
+            ready.push((change, one, lent));
         }
         meanwhile(moment.when()).map_err(NotTogether::Before)?;
         let at = moment.decide(0);
         // Now that it has begun, it gets time to come to its end.
-        let deadline = deadline.max(Instant::now() + FRAME);
+        let limit = changes.iter().map(|change| change.finishing_limit()).max();
+        let deadline = deadline.max(Instant::now() + limit.unwrap_or_default());
         let mut in_place = Vec::new();
         let mut failed = None;
-        for (change, one, lent) in sent {
+        for (change, one, lent) in ready {
             match one.exchange.finish(deadline) {
                 Ok(()) => in_place.push((change, one, lent)),
                 Err(error) => {
@@ -260,8 +263,9 @@ impl Control {
         let (before, after) = (&change.before, &change.after);
         let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
         let pool = |block: usize, port: usize| {
-            let name = &before.blocks[block].name;
-            change.run.ask(name, FRAME, move |hosted| hosted.outputs[port].writer.pool())
+            let block = &before.blocks[block];
+            let limit = frame_limit(block);
+            change.run.ask(&block.name, limit, move |hosted| hosted.outputs[port].writer.pool())
         };
         let block = &after.blocks[change.index];
         for (input, source) in block.inputs.iter().enumerate() {

@@ -10,7 +10,7 @@ use crate::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub fn registry() -> Registry {
@@ -111,7 +111,45 @@ fn one() -> usize {
     1
 }
 
+/// Totals over a number of frames: how many there are, how many there were at once, and in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Built {
+    now: usize,
+    pub at_once: usize,
+    pub in_all: usize,
+}
+
+fn built() -> MutexGuard<'static, HashMap<usize, Built>> {
+    static BUILT: OnceLock<Mutex<HashMap<usize, Built>>> = OnceLock::new();
+    BUILT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The totals over `frames` frames so far.
+pub fn totals(frames: usize) -> Built {
+    built().get(&frames).copied().unwrap_or_default()
+}
+
+/// Counts a total over so many frames while it is there.
+struct Counted(usize);
+
+impl Counted {
+    fn new(frames: usize) -> Self {
+        let mut built = built();
+        let Built { now, at_once, in_all } = built.entry(frames).or_default();
+        (*now, *in_all) = (*now + 1, *in_all + 1);
+        *at_once = (*at_once).max(*now);
+        Self(frames)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        built().entry(self.0).or_default().now -= 1;
+    }
+}
+
 struct TotalBlock {
+    _counted: Counted,
     parameters: Total,
     /// Running sums or sums made anew: the same results.
     runs: bool,
@@ -139,6 +177,7 @@ impl Kind for Total {
             return Err(BlockError::new("no such window"));
         }
         Ok(Box::new(TotalBlock {
+            _counted: Counted::new(self.frames),
             parameters: self.clone(),
             runs: env.implementation == "running",
             window: VecDeque::new(),

@@ -230,6 +230,17 @@ fn a_sink_is_followed_by_another_and_none_misses_a_frame() {
 }
 
 #[test]
+fn swap_of_long_frames_gets_time_for_several_of_them() {
+    let (control, running) = start("long", 4);
+    let mut change = control.change("f", "implementation: running").ok().unwrap();
+    assert_eq!(change.finishing_limit(), Duration::from_secs(5));
+    // Of a signal of 1 MHz.
+    change.after.blocks[1].ports.outputs[0].clock.samples_per_frame = 8_000_000;
+    assert_eq!(change.finishing_limit(), Duration::from_secs(64));
+    stop(&control, running);
+}
+
+#[test]
 fn swaps_queue_for_their_turn() {
     let (control, running) = start("queued", 4);
     let slow = control.change("f", "parameters: {flaw: slow}").ok().unwrap();

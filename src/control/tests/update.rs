@@ -1,5 +1,6 @@
 //! A whole flowgraph in place of the one that runs.
 
+use super::kinds::totals;
 use super::*;
 use crate::control::{Step, Update, UpdateError};
 
@@ -155,6 +156,30 @@ fn update_that_fails_in_place_says_what_data_show_of_it() {
         assert!(rows.iter().filter(is_other).all(|row| n != 3 && row.0 >= at));
         assert_eq!(rows.last().unwrap().3, (rows.last().unwrap().0 as i64).pow(2));
     }
+}
+
+#[test]
+fn new_block_that_was_too_slow_is_gone_before_the_next_one_is_built() {
+    // A number of frames that no other test has.
+    let total = |flaw: &str| format!("kind: total, parameters: {{frames: 71{flaw}}}");
+    let (before, slow) = (total(""), total(", flaw: slow"));
+    let plan =
+        load_text("g.yaml", &four("retried", [&before, TOTAL, TOTAL, TOTAL]), &[], &registry());
+    let (control, prepared) = Control::prepared(plan.result.ok().unwrap(), registry()).unwrap();
+    let running = prepared.start(Options::default()).unwrap();
+    flow(&control);
+    let wanted = update(&control, &four("retried", [&slow, TOTAL, TOTAL, TOTAL]));
+    loop {
+        let built = totals(71).in_all;
+        let made = control.apply(&wanted, Duration::from_millis(500), false);
+        assert!(matches!(made, Err(UpdateError::Swap { .. })), "{made:?}");
+        // One that was built only once was not tried again.
+        if totals(71).in_all > built + 1 {
+            break;
+        }
+    }
+    assert_eq!(totals(71).at_once, 2, "the one that runs, and one beside it");
+    stop(&control, running);
 }
 
 #[test]
