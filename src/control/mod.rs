@@ -12,8 +12,10 @@
 //! - `record`: outputs to files, with what came before an event
 //! - `tap`: what an output carries, seen while it runs
 //! - `retune`: parameters of running blocks, changed at a timestamp
-//! - [`Update`]: a whole flowgraph put in place of the one that runs
+//! - [`Update`]: a whole flowgraph against the one that runs, and what becomes of each block
+//! - `apply`: making it, all of it or nothing
 
+mod apply;
 mod change;
 mod lifecycle;
 mod record;
@@ -25,6 +27,7 @@ mod turns;
 mod update;
 
 pub use crate::flowgraph::Refused;
+pub use apply::{Interim, UpdateError, Updated};
 pub use change::{Change, Difference, Way};
 pub use lifecycle::{NotPrepared, NotStartable, Wanted};
 pub use record::RecordError;
@@ -32,7 +35,7 @@ pub use retune::{RetuneError, Retuned};
 pub use shadow::ShadowReport;
 pub use swap::SwapError;
 pub use tap::{Tap, TapError, TapFrame, TapOptions, Tapped};
-pub use update::{BlockUpdate, Interim, Step, Update, UpdateError, Updated};
+pub use update::{BlockUpdate, Step, Update};
 
 use crate::access::ClientFiles;
 use crate::flowgraph::Plan;

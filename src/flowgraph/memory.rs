@@ -1,0 +1,287 @@
+//! Memory that a plan takes: pools of frames, and what blocks allocate for themselves.
+
+use super::beside_frames;
+use super::plan::{Plan, PlannedBlock};
+use crate::device::DeviceName;
+use crate::diagnostic::{Diagnostic, codes};
+use crate::kind::PortPool;
+use crate::steps::step;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Memory of one output port's pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolMemory {
+    /// Name of the output port.
+    pub port: String,
+    /// Buffers in the pool.
+    pub frames: usize,
+    /// Payload bytes of each.
+    pub frame_bytes: usize,
+    /// Bytes of each frame's validity counts.
+    pub validity_bytes: usize,
+}
+
+impl PoolMemory {
+    /// All of it in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.frames.saturating_mul(self.frame_bytes.saturating_add(self.validity_bytes))
+    }
+}
+
+/// Memory of one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMemory {
+    /// Index into [`Plan::blocks`].
+    pub block: usize,
+    /// Where all of it lies.
+    pub device: DeviceName,
+    /// What the block allocates for itself, in bytes.
+    pub own_bytes: usize,
+    /// Pools of its outputs; outputs that pass frames through have none.
+    pub pools: Vec<PoolMemory>,
+}
+
+impl BlockMemory {
+    /// All of it in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.pools.iter().fold(self.own_bytes, |sum, pool| sum.saturating_add(pool.bytes()))
+    }
+}
+
+/// Memory of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Block by block, in the plan's order.
+    pub blocks: Vec<BlockMemory>,
+    /// Other host memory of the process: code, threads, the server, and what the runtime keeps of each block.
+    pub process_bytes: usize,
+}
+
+/// Resident memory of a process that runs a flowgraph of a few blocks, as measured: the pages of the program that
+/// are in use, threads, the server.
+const PROGRAM_BYTES: usize = 30 << 20;
+/// Memory of a block without its frames, as measured: its task, its inbox, its place in plan and figures.
+const BLOCK_BYTES: usize = 20 << 10;
+/// What a source keeps for each output: when it pushed which of its newest frames.
+const SOURCE_OUTPUT_BYTES: usize = 64 << 10;
+
+impl Memory {
+    /// All that the process takes of the host's memory, in bytes.
+    #[must_use]
+    pub fn host_bytes(&self) -> usize {
+        self.bytes_on(DeviceName::Cpu).saturating_add(self.process_bytes)
+    }
+
+    /// What the blocks take on `device`, in bytes.
+    #[must_use]
+    pub fn bytes_on(&self, device: DeviceName) -> usize {
+        let there = self.blocks.iter().filter(|block| block.device == device);
+        there.fold(0usize, |sum, block| sum.saturating_add(block.bytes()))
+    }
+
+    /// Devices of which it takes memory, the processor first.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceName> {
+        let others = self.blocks.iter().map(|block| block.device);
+        let all: BTreeSet<DeviceName> = others.chain([DeviceName::Cpu]).collect();
+        all.into_iter().collect()
+    }
+}
+
+fn bytes_text(bytes: usize) -> String {
+    let mut scaled = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if scaled < 999.5 {
+            return format!("{} {unit}", (scaled * 10.0).round() / 10.0);
+        }
+        scaled /= 1000.0;
+    }
+    format!("{scaled:.1} TB")
+}
+
+impl Plan {
+    /// What the flowgraph keeps in memory while it runs.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let frames = self.pool_frames();
+        let blocks = self.blocks.iter().zip(frames).enumerate().map(|(index, (block, frames))| {
+            let pools = block.ports.outputs.iter().zip(frames).enumerate();
+            BlockMemory {
+                block: index,
+                device: block.output_device(),
+                own_bytes: block.resources.host_bytes.saturating_add(block.device_bytes),
+                pools: pools
+                    .filter(|(port, _)| self.pool_of(index, *port) == PortPool::Own)
+                    .map(|(port, (kind, frames))| PoolMemory {
+                        port: block.output_names[port].clone(),
+                        frames,
+                        frame_bytes: kind.frame_bytes(),
+                        validity_bytes: size_of::<u32>() * kind.validity.units(),
+                    })
+                    .collect(),
+            }
+        });
+        let sources = self.blocks.iter().filter(|block| block.inputs.is_empty());
+        let outputs: usize = sources.map(|block| block.ports.outputs.len()).sum();
+        let process_bytes =
+            PROGRAM_BYTES + BLOCK_BYTES * self.blocks.len() + SOURCE_OUTPUT_BYTES * outputs;
+        Memory { blocks: blocks.collect(), process_bytes }
+    }
+
+    /// Bytes by device that another block takes which comes into the place of block `index`, some of them only
+    /// until it is there: its own, its pools, the frames that it keeps until then and those that it reads.
+    #[must_use]
+    pub fn swap_memory(&self, index: usize, memory: &Memory) -> BTreeMap<DeviceName, usize> {
+        let mut all: BTreeMap<DeviceName, usize> = BTreeMap::new();
+        let mut add = |device, bytes: usize| {
+            let sum = all.entry(device).or_default();
+            *sum = sum.saturating_add(bytes);
+        };
+        let block = &self.blocks[index];
+        if let Some(own) = memory.blocks.get(index) {
+            add(own.device, own.bytes());
+        }
+        for (port, kind) in block.ports.outputs.iter().enumerate() {
+            if self.pool_of(index, port) == PortPool::Own {
+                add(block.output_device(), beside_frames(kind.frame_bytes()) * kind.frame_bytes());
+            }
+        }
+        for (input, source) in block.inputs.iter().enumerate() {
+            let (origin, port) = self.origin(*source);
+            let source = &self.blocks[origin];
+            let bytes = source.ports.outputs[port].frame_bytes();
+            add(source.output_device(), block.lent_frames(input).saturating_mul(bytes));
+        }
+        all
+    }
+
+    /// Additional host memory that the swap of one block takes, at most, until the new block is in its place.
+    #[must_use]
+    pub fn swap_bytes(&self, memory: &Memory) -> usize {
+        let can_swap = |block: &PlannedBlock| {
+            !block.inputs.is_empty() && !block.ports.outputs.is_empty() && !block.is_transfer()
+        };
+        let blocks = self.blocks.iter().enumerate().filter(|(_, block)| can_swap(block));
+        let bytes = |(index, _)| self.swap_memory(index, memory).get(&DeviceName::Cpu).copied();
+        blocks.filter_map(bytes).max().unwrap_or_default()
+    }
+
+    /// What is to be said if the flowgraph needs more than `available` bytes of the memory of
+    /// `device`: an error that names what is largest.
+    #[must_use]
+    pub fn shortage(&self, device: DeviceName, available: usize) -> Option<Diagnostic> {
+        let mut memory = self.memory();
+        let needed = memory.bytes_on(device);
+        memory.blocks.retain(|block| block.device == device);
+        let largest = memory.blocks.iter().max_by_key(|block| block.bytes())?;
+        if needed <= available {
+            return None;
+        }
+        let mut pools: Vec<(usize, String)> = Vec::new();
+        for block in &memory.blocks {
+            let name = &self.blocks[block.block].name;
+            pools.push((block.own_bytes, format!("`{name}` itself")));
+            for pool in &block.pools {
+                let size = bytes_text(pool.frame_bytes);
+                let text = format!("{} frames of {size} of `{name}.{}`", pool.frames, pool.port);
+                pools.push((pool.bytes(), text));
+            }
+        }
+        pools.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let list: Vec<String> = pools
+            .iter()
+            .filter(|(bytes, _)| *bytes > needed / 20)
+            .take(3)
+            .map(|(bytes, text)| format!("{} for {text}", bytes_text(*bytes)))
+            .collect();
+        let block = &self.blocks[largest.block];
+        let (needed, there) = (bytes_text(needed), bytes_text(available));
+        let whose = match device {
+            DeviceName::Cpu => "of memory".to_owned(),
+            gpu @ DeviceName::Cuda(_) => format!("of memory on {gpu}"),
+        };
+        let message = format!("the flowgraph needs {needed} {whose}, {there} are available");
+        let mut problem = Diagnostic::error(codes::MEMORY, block.span, message)
+            .label("needs the most")
+            .help(format!("the largest parts: {}", list.join(", ")))
+            .help("make frames or queues smaller; `fxgraph plan` shows all of them");
+        problem.blocks.push(block.name.clone());
+        Some(problem)
+    }
+
+    /// Where the frames of an output come from.
+    #[must_use]
+    pub fn pool_of(&self, block: usize, port: usize) -> PortPool {
+        self.blocks[block].resources.pools.get(port).copied().unwrap_or(PortPool::Own)
+    }
+
+    /// Buffers that each output's pool must hold so that nobody waits for a frame that only they
+    /// could give back: those being filled, and what every reader, also behind pass-through
+    /// ports, may have in flight. 0 for outputs without a pool.
+    #[must_use]
+    pub fn pool_frames(&self) -> Vec<Vec<usize>> {
+        let fills = |block: &PlannedBlock, port: usize| {
+            block.resources.fills.get(port).copied().unwrap_or(1).max(1)
+        };
+        let mut frames: Vec<Vec<usize>> = self
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| {
+                let own = |port: &usize| self.pool_of(index, *port) == PortPool::Own;
+                let ports = 0..block.ports.outputs.len();
+                ports.map(|port| if own(&port) { fills(block, port) } else { 0 }).collect()
+            })
+            .collect();
+        let mut origins: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
+        for block in &self.blocks {
+            for (input, source) in block.inputs.iter().enumerate() {
+                let (from, port) = self.known_origin(*source, &mut origins);
+                let holds = block.resources.holds.get(input).copied().unwrap_or(0);
+                // What waits, what is worked on, and what is held.
+                let in_flight = block.queue.saturating_add(1).saturating_add(holds);
+                frames[from][port] = frames[from][port].saturating_add(in_flight);
+            }
+        }
+        frames
+    }
+
+    /// The output whose pool the frames of the output (block, port) come from.
+    #[must_use]
+    pub fn origin(&self, mut output: (usize, usize)) -> (usize, usize) {
+        while let Some(source) = self.passed_on(output) {
+            output = source;
+        }
+        output
+    }
+
+    /// [`origin`](Self::origin) of many outputs: a long chain of blocks that pass frames through is walked once.
+    fn known_origin(
+        &self,
+        mut output: (usize, usize),
+        known: &mut HashMap<(usize, usize), (usize, usize)>,
+    ) -> (usize, usize) {
+        let mut way = Vec::new();
+        let origin = loop {
+            if let Some(origin) = known.get(&output) {
+                break *origin;
+            }
+            let Some(source) = self.passed_on(output) else { break output };
+            way.push(output);
+            output = source;
+        };
+        known.extend(way.into_iter().map(|output| (output, origin)));
+        origin
+    }
+
+    /// The output whose frames the output (block, port) passes on, if it does.
+    fn passed_on(&self, (block, port): (usize, usize)) -> Option<(usize, usize)> {
+        step();
+        match self.pool_of(block, port) {
+            PortPool::PassThrough(input) => self.blocks[block].inputs.get(input).copied(),
+            PortPool::Own => None,
+        }
+    }
+}
