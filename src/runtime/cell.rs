@@ -46,6 +46,9 @@ pub(super) struct Cell {
     rate_hz: f64,
     /// Expected time from one frame to the next, in seconds; of ports that differ the longest.
     frame_seconds: f64,
+    /// Expected time from one frame to the next of each input, and of the outputs the longest, in seconds.
+    input_seconds: Vec<f64>,
+    push_seconds: f64,
     /// What real time is, for a source.
     origin: Option<Arc<Origin>>,
     /// Sources with samples of the same rate, and numbers of the blocks directly before this one.
@@ -94,17 +97,17 @@ impl Cell {
             frame_samples: port.clock.samples_per_frame,
             pushes: is_source.then(Pushes::new),
         };
-        let ports = if is_source { &part.ports.outputs } else { &part.ports.inputs };
+        let seconds = |port: &PortType| port.clock.frames_per_second().recip();
+        let longest = |ports: &[PortType]| ports.iter().map(seconds).fold(0.0, f64::max);
         let clock = part.ports.outputs.first().or(part.ports.inputs.first()).map(|port| port.clock);
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Arc::new(Self {
             newest_at: AtomicU64::new(0),
             epoch_unix: unix.as_secs_f64() - epoch.elapsed().as_secs_f64(),
             rate_hz: clock.map_or(f64::NAN, |clock| clock.adc_sample_rate_hz),
-            frame_seconds: ports
-                .iter()
-                .map(|port| port.clock.frames_per_second().recip())
-                .fold(0.0, f64::max),
+            frame_seconds: longest(if is_source { out_ports } else { in_ports }),
+            input_seconds: in_ports.iter().map(seconds).collect(),
+            push_seconds: longest(out_ports),
             origin: is_source.then(Origin::new),
             before: OnceLock::new(),
             is_stalled: AtomicBool::new(false),
@@ -283,11 +286,15 @@ impl Cell {
     /// What shows whether frames pass, and what would keep them from it.
     pub fn progress(&self) -> Progress<'_> {
         let taken = || self.inputs.iter().map(|(edge, _)| edge.popped()).sum();
-        let pushed =
-            || self.outputs.iter().map(|output| output.pushed.load(Ordering::Relaxed)).sum();
+        let pushed = self.outputs.iter().map(|output| output.pushed.load(Ordering::Relaxed)).sum();
+        let seconds = self.inputs.iter().zip(&self.input_seconds);
+        let seconds = seconds.map(|((edge, _), seconds)| edge.popped() as f64 * seconds);
         Progress {
             is_running: self.state() == State::Running,
-            frames: if self.inputs.is_empty() { pushed() } else { taken() },
+            frames: if self.inputs.is_empty() { pushed } else { taken() },
+            pushed,
+            taken_seconds: seconds.reduce(f64::min).unwrap_or_default(),
+            push_seconds: self.push_seconds,
             frame_seconds: self.frame_seconds,
             waits: self.waits.waits(),
             lacks_input: self.inputs.iter().any(|(edge, _)| edge.queued() == 0),

@@ -7,7 +7,8 @@ use super::timing::For;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A block is stalled when no frame has passed it for this many times the time that frames are apart ...
+/// A block is stalled when no frame has passed it for this many times the time that frames are apart, or when it
+/// has taken input for this many frames of its outputs and pushed none ...
 const FRAMES: f64 = 10.0;
 /// ... and for this long: a machine that is busy takes blocks off their cores for that.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -19,6 +20,12 @@ pub(super) struct Progress<'a> {
     pub is_running: bool,
     /// Frames that it took; a source: that it pushed.
     pub frames: u64,
+    /// Frames that it pushed.
+    pub pushed: u64,
+    /// Time of the signal that it took; of several inputs the shortest.
+    pub taken_seconds: f64,
+    /// Time of the signal from one frame that it pushes to the next; 0 if none is expected.
+    pub push_seconds: f64,
     /// Time that they should be apart.
     pub frame_seconds: f64,
     /// What it waits for; `None` while it works.
@@ -35,6 +42,10 @@ struct Known {
     frames: u64,
     /// When the last frame passed.
     since: Instant,
+    /// Frames that it had pushed at the last look at which there were more, what it had taken then, and when.
+    pushed: u64,
+    taken_seconds: f64,
+    pushed_at: Instant,
     is_stalled: bool,
     /// Whether it was reported.
     is_told: bool,
@@ -76,22 +87,53 @@ fn judge(
     (silent >= patience).then_some(cause)
 }
 
+impl Known {
+    fn new(now: Instant) -> Self {
+        Self {
+            first: now,
+            frames: 0,
+            since: now,
+            pushed: 0,
+            taken_seconds: 0.0,
+            pushed_at: now,
+            is_stalled: false,
+            is_told: false,
+        }
+    }
+
+    /// Whether the block takes frames, and has pushed none for so long that some were due.
+    fn swallows(&mut self, progress: &Progress, now: Instant) -> bool {
+        if progress.pushed != self.pushed || !progress.is_running {
+            self.pushed = progress.pushed;
+            self.taken_seconds = progress.taken_seconds;
+            self.pushed_at = now;
+        }
+        // An interval that is infinite or not a number is never over.
+        let is_overdue =
+            progress.taken_seconds - self.taken_seconds >= FRAMES * progress.push_seconds;
+        let silent = now.saturating_duration_since(self.pushed_at);
+        progress.push_seconds > 0.0 && is_overdue && silent >= PATIENCE
+    }
+}
+
 impl Stalls {
     /// Looks at all blocks; says of those that hold themselves up when it begins and when it is over.
     pub fn look(&self, cells: &[Arc<Cell>], events: &Events) {
         let now = Instant::now();
         let mut all = lock(&self.0);
         if all.is_empty() {
-            let new =
-                || Known { first: now, frames: 0, since: now, is_stalled: false, is_told: false };
-            all.extend(cells.iter().map(|_| new()));
+            all.extend(cells.iter().map(|_| Known::new(now)));
         }
         for (number, cell) in cells.iter().enumerate() {
             let progress = cell.progress();
             let has_stalled_before = progress.before.iter().any(|before| all[*before].is_stalled);
             let known = &mut all[number];
+            let swallows = known.swallows(&progress, now);
+            if swallows {
+                known.since = known.pushed_at;
+            }
             let silent = now.saturating_duration_since(known.since);
-            if progress.frames != known.frames || !progress.is_running {
+            if !swallows && (progress.frames != known.frames || !progress.is_running) {
                 known.frames = progress.frames;
                 known.since = now;
                 if std::mem::take(&mut known.is_told) && progress.is_running {
@@ -105,15 +147,19 @@ impl Stalls {
             }
             let passing = known.since.saturating_duration_since(known.first).as_secs_f64();
             let mean_seconds = if known.frames > 0 { passing / known.frames as f64 } else { 0.0 };
-            let Some(cause) = judge(&progress, silent, mean_seconds, has_stalled_before) else {
-                continue;
+            let cause = if swallows {
+                Some(Cause::Itself("it takes frames and pushes none"))
+            } else {
+                judge(&progress, silent, mean_seconds, has_stalled_before)
             };
+            let Some(cause) = cause else { continue };
             if !std::mem::replace(&mut known.is_stalled, true) {
                 cell.set_stalled(true);
             }
             if let (Cause::Itself(why), false) = (cause, known.is_told) {
                 known.is_told = true;
-                let since = if known.frames > 0 { "" } else { " since the start" };
+                let passed = if swallows { known.pushed } else { known.frames };
+                let since = if passed > 0 { "" } else { " since the start" };
                 let text = format!("no frame{since} for {:.1} s: {why}", silent.as_secs_f64());
                 events.add(EventKind::Stalled, Some(&cell.name), text);
             }
@@ -126,7 +172,17 @@ mod tests {
     use super::*;
 
     fn progress(waits: Option<For>, lacks_input: bool, before: &[usize]) -> Progress<'_> {
-        Progress { is_running: true, frames: 5, frame_seconds: 0.2, waits, lacks_input, before }
+        Progress {
+            is_running: true,
+            frames: 5,
+            pushed: 5,
+            taken_seconds: 1.0,
+            push_seconds: 0.2,
+            frame_seconds: 0.2,
+            waits,
+            lacks_input,
+            before,
+        }
     }
 
     #[test]
@@ -139,6 +195,31 @@ mod tests {
         let fast = Progress { frame_seconds: 1e-4, ..progress(Some(For::Input), false, &[]) };
         assert_eq!(judge(&fast, Duration::from_millis(900), 0.0, false), None);
         assert!(judge(&fast, PATIENCE, 0.0, false).is_some());
+    }
+
+    #[test]
+    fn block_swallows_once_ten_of_its_frames_are_due_and_none_was_pushed() {
+        let start = Instant::now();
+        let mut known = Known::new(start);
+        // Dumps of 4 s from frames of 0.2 s.
+        let at = |pushed, taken_seconds| Progress {
+            pushed,
+            taken_seconds,
+            push_seconds: 4.0,
+            ..progress(Some(For::Input), true, &[])
+        };
+        let mut look = |progress: Progress, seconds| {
+            known.swallows(&progress, start + Duration::from_secs(seconds))
+        };
+        assert!(!look(at(3, 12.0), 12));
+        assert!(!look(at(3, 51.0), 51));
+        assert!(look(at(3, 52.0), 52));
+        assert!(!look(at(4, 53.0), 53), "a dump has come");
+        assert!(!look(Progress { push_seconds: 0.0, ..at(4, 1e9) }, 100), "it has no outputs");
+        assert!(!look(Progress { push_seconds: f64::NAN, ..at(4, 1e9) }, 101));
+        // A file is read faster than real time.
+        assert!(!look(at(5, 1000.0), 102) && !look(at(5, 2000.0), 102));
+        assert!(look(at(5, 2000.0), 103));
     }
 
     #[test]

@@ -199,6 +199,61 @@ fn block_that_no_frame_passes_is_stalled_until_frames_pass_again() {
 }
 
 #[test]
+fn block_that_takes_frames_and_pushes_none_is_stalled_until_it_pushes() {
+    let mut net = Net::default();
+    let released = Arc::new(AtomicU64::new(0));
+    let is_released = Arc::clone(&released);
+    let mut next = 0;
+    let src = net.add("src", &[], 1, move |io| {
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        frame.header_mut().timestamp = 16 * next;
+        io.outputs[0].push(frame);
+        next += 1;
+        Ok(if io.stopping { Next::Finished } else { Next::After(Duration::from_millis(1)) })
+    });
+    let swallow = net.add("swallow", &[src], 1, move |io| {
+        while io.outputs[0].has_room()
+            && let Some(frame) = io.inputs[0].pop()
+        {
+            // Two frames pass at first.
+            if frame.header().timestamp < 32 || is_released.load(Ordering::SeqCst) > 0 {
+                io.outputs[0].pass(frame);
+            }
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    });
+    net.add("out", &[swallow], 0, Seen::default().sink());
+    let running = start(net.assembly(), TWO_WORKERS).unwrap();
+    let handle = running.handle();
+    handle.watch_losses();
+    let told = |kind| {
+        let events = handle.events_since(0).into_iter();
+        events.filter(|event| event.kind == kind).collect::<Vec<_>>()
+    };
+    let until = |done: &dyn Fn() -> bool| {
+        let began = std::time::Instant::now();
+        while !done() {
+            assert!(began.elapsed() < LIMIT, "{:?}", handle.events_since(0));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let states = || handle.stats().into_iter().map(|stats| stats.state).collect::<Vec<_>>();
+    until(&|| states() == [State::Running, State::Stalled, State::Stalled]);
+    let [stalled] = &told(EventKind::Stalled)[..] else { panic!("{:?}", handle.events_since(0)) };
+    assert_eq!(stalled.block.as_deref(), Some("swallow"));
+    let is_said = |text: &str| {
+        text.starts_with("no frame for ") && text.ends_with(" s: it takes frames and pushes none")
+    };
+    assert!(is_said(&stalled.text), "{}", stalled.text);
+    released.store(1, Ordering::SeqCst);
+    until(&|| states() == [State::Running; 3]);
+    let resumed: Vec<_> = told(EventKind::Resumed).into_iter().map(|event| event.block).collect();
+    assert_eq!(resumed, [Some("swallow".to_owned())]);
+    running.request_stop();
+    ended(running);
+}
+
+#[test]
 fn lag_is_counted_from_what_the_source_knows_of_real_time() {
     let mut net = Net::default();
     let counters = Counters::default();
