@@ -5,10 +5,10 @@
 mod machine;
 
 use fxgraph::Dtype;
-use fxgraph_blocks::correlator::accumulate::Accumulator;
-use fxgraph_blocks::correlator::definition::product;
-use fxgraph_blocks::correlator::kernel::Kernel;
-use fxgraph_blocks::stacked::Stacked;
+use fxgraph_blocks::common::stacked::Stacked;
+use fxgraph_blocks::x_engine::correlator::accumulate::Accumulator;
+use fxgraph_blocks::x_engine::correlator::definition::product;
+use fxgraph_blocks::x_engine::correlator::kernel::Kernel;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ mod machine;
 
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Clock, Configured, Dtype, Env, Frame, Kind, PortType, Ports, ValidityType};
-use fxgraph_blocks::{fft::Fft, pfb::Pfb, postproc::Postproc};
+use fxgraph_blocks::f_engine::{fft::Fft, pfb::Pfb, postproc::Postproc};
 use machine::processor;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -11,12 +11,11 @@ mod machine;
 #[path = "../tests/python.rs"]
 mod python;
 
-use fxgraph::Registry;
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, start};
-use fxgraph_blocks::spead::item;
-use fxgraph_blocks::spead::packet::{Head, Pointer};
-use fxgraph_blocks::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use fxgraph_blocks::io::spead::item;
+use fxgraph_blocks::io::spead::packet::{Head, Pointer};
+use fxgraph_blocks::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -227,7 +226,7 @@ fn ours(case: &Case, port: u16, buffer: usize) -> Command {
 
 /// Runs a flowgraph and answers each line with the number of packets received.
 fn receive(flowgraph: &str) {
-    let registry = Registry::new(fxgraph_blocks::kinds());
+    let registry = fxgraph_blocks::kinds();
     let plan = load_text("bench.yaml", flowgraph, &[], &registry).result.unwrap();
     let running = start(plan.build().unwrap(), Options::default()).unwrap();
     println!("ready");

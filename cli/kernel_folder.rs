@@ -73,10 +73,12 @@ fn reload(program: &Program) {
     }
 }
 
-/// When each source in `folder` was changed last.
+/// When each source in `folder` and its subdirectories was changed last.
 fn times(folder: &Path) -> HashMap<String, SystemTime> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
+    let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let inner = list(folder).flat_map(|entry| list(&entry.path()));
+    list(folder)
+        .chain(inner)
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             let is_source = [".cu", ".cuh"].iter().any(|suffix| name.ends_with(suffix));

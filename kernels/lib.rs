@@ -1,5 +1,12 @@
 #![doc = include_str!("README.md")]
 
+/// The source file at this path in this crate.
+macro_rules! source {
+    ($path:literal) => {
+        $crate::Source { name: $crate::file_name($path), text: include_str!($path) }
+    };
+}
+
 mod programs;
 
 pub use programs::PROGRAMS;
@@ -35,37 +42,46 @@ pub struct Program {
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[
-    Source { name: "async_copy.cuh", text: include_str!("async_copy.cuh") },
-    Source { name: "axes.cuh", text: include_str!("axes.cuh") },
-    Source { name: "dither.cuh", text: include_str!("dither.cuh") },
-    Source { name: "f_engine.cuh", text: include_str!("f_engine.cuh") },
-    Source { name: "f_engine_combs.cuh", text: include_str!("f_engine_combs.cuh") },
-    Source { name: "f_engine_filter.cuh", text: include_str!("f_engine_filter.cuh") },
-    Source { name: "f_engine_finish.cuh", text: include_str!("f_engine_finish.cuh") },
-    Source { name: "f_engine_measure.cuh", text: include_str!("f_engine_measure.cuh") },
-    Source { name: "frb_feeds.cuh", text: include_str!("frb_feeds.cuh") },
-    Source { name: "frb_fft.cuh", text: include_str!("frb_fft.cuh") },
-    Source { name: "frb_intensities.cuh", text: include_str!("frb_intensities.cuh") },
-    Source { name: "frb_radix8.cuh", text: include_str!("frb_radix8.cuh") },
-    Source { name: "frb_rows.cuh", text: include_str!("frb_rows.cuh") },
-    Source { name: "frb_times.cuh", text: include_str!("frb_times.cuh") },
-    Source { name: "frb_weigh.cuh", text: include_str!("frb_weigh.cuh") },
-    Source { name: "gnss_samples.cuh", text: include_str!("gnss_samples.cuh") },
-    Source { name: "gnss_signals.cuh", text: include_str!("gnss_signals.cuh") },
-    Source { name: "half_matrix.cuh", text: include_str!("half_matrix.cuh") },
-    Source { name: "int8_matrix.cuh", text: include_str!("int8_matrix.cuh") },
-    Source { name: "int8_warpgroup.cuh", text: include_str!("int8_warpgroup.cuh") },
-    Source { name: "packed.cuh", text: include_str!("packed.cuh") },
-    Source { name: "packed_halves.cuh", text: include_str!("packed_halves.cuh") },
-    Source { name: "phasor.cuh", text: include_str!("phasor.cuh") },
-    Source { name: "quantise.cuh", text: include_str!("quantise.cuh") },
-    Source { name: "real_fft.cuh", text: include_str!("real_fft.cuh") },
-    Source { name: "short_fft.cuh", text: include_str!("short_fft.cuh") },
-    Source { name: "spectrum_row.cuh", text: include_str!("spectrum_row.cuh") },
-    Source { name: "transpose.cuh", text: include_str!("transpose.cuh") },
-    Source { name: "types.cuh", text: include_str!("types.cuh") },
-    Source { name: "voltages.cuh", text: include_str!("voltages.cuh") },
+    source!("common/async_copy.cuh"),
+    source!("common/dither.cuh"),
+    source!("common/half_matrix.cuh"),
+    source!("common/int8_warpgroup.cuh"),
+    source!("common/packed.cuh"),
+    source!("common/quantise.cuh"),
+    source!("common/short_fft.cuh"),
+    source!("common/types.cuh"),
+    source!("f_engine/f_engine.cuh"),
+    source!("f_engine/f_engine_combs.cuh"),
+    source!("f_engine/f_engine_filter.cuh"),
+    source!("f_engine/f_engine_finish.cuh"),
+    source!("f_engine/f_engine_measure.cuh"),
+    source!("f_engine/packed_halves.cuh"),
+    source!("f_engine/phasor.cuh"),
+    source!("f_engine/real_fft.cuh"),
+    source!("f_engine/spectrum_row.cuh"),
+    source!("frb/frb_feeds.cuh"),
+    source!("frb/frb_fft.cuh"),
+    source!("frb/frb_intensities.cuh"),
+    source!("frb/frb_radix8.cuh"),
+    source!("frb/frb_rows.cuh"),
+    source!("frb/frb_times.cuh"),
+    source!("frb/frb_weigh.cuh"),
+    source!("gnss/gnss_samples.cuh"),
+    source!("gnss/gnss_signals.cuh"),
+    source!("util/axes.cuh"),
+    source!("util/transpose.cuh"),
+    source!("x_engine/int8_matrix.cuh"),
+    source!("x_engine/voltages.cuh"),
 ];
+
+/// `path` without its directory.
+const fn file_name(path: &'static str) -> &'static str {
+    let mut at = path.len();
+    while at > 0 && path.as_bytes()[at - 1] != b'/' {
+        at -= 1;
+    }
+    path.split_at(at).1
+}
 
 /// The program `name`.
 #[must_use]

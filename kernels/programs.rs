@@ -1,18 +1,11 @@
 //! The list of programs, each with the parameter sets it is checked with.
 
-use crate::{Needs, Program, Source};
-
-/// The source file of that name in this folder.
-macro_rules! source {
-    ($name:literal) => {
-        Source { name: $name, text: include_str!($name) }
-    };
-}
+use crate::{Needs, Program};
 
 /// All programs, by name.
 pub const PROGRAMS: &[Program] = &[
     Program {
-        source: source!("beamformer.cu"),
+        source: source!("x_engine/beamformer.cu"),
         needs: Needs::Ampere,
         cases: &[
             "HEAPS=1 ANTENNAS=1 CHANNELS=1 SPECTRA=1 K_MAJOR=1 FOUR_BIT=1 BEAMS=1 TILES_0=1 TILES_1=0 GROUPS=1 WEIGHT_PARTS=2 DITHER=0 WARPS=1",
@@ -23,7 +16,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("convert.cu"),
+        source: source!("util/convert.cu"),
         needs: Needs::Ampere,
         cases: &[
             "FROM=I4 TO=F16 PARTS=2 DOUBLE=0",
@@ -38,9 +31,9 @@ pub const PROGRAMS: &[Program] = &[
             "FROM=F64 TO=F16 PARTS=2 DOUBLE=1",
         ],
     },
-    Program { source: source!("correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
+    Program { source: source!("x_engine/correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
     Program {
-        source: source!("correlator_hopper.cu"),
+        source: source!("x_engine/correlator_hopper.cu"),
         needs: Needs::Hopper,
         cases: &[
             "SINGLE_TILE=1 ROW_BLOCKS=1 STAGES=16",
@@ -55,7 +48,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("correlator_rows.cu"),
+        source: source!("x_engine/correlator_rows.cu"),
         needs: Needs::Ampere,
         cases: &[
             "ANTENNAS=1 CHANNELS=1 SPECTRA=16 K_MAJOR=0 SAMPLE_BITS=8",
@@ -68,7 +61,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("correlator_tensor_core.cu"),
+        source: source!("x_engine/correlator_tensor_core.cu"),
         needs: Needs::Ampere,
         cases: &[
             "SAMPLE_BITS=8 TILE_ROWS=64 STAGES=3",
@@ -80,7 +73,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("ddc.cu"),
+        source: source!("f_engine/ddc.cu"),
         needs: Needs::Ampere,
         cases: &[
             "SUBSAMPLING=2 TAPS=2 BITS=2 NATIVE=0 ROW=256 WARPS=4",
@@ -90,10 +83,10 @@ pub const PROGRAMS: &[Program] = &[
             "SUBSAMPLING=64 TAPS=1280 BITS=16 NATIVE=1 ROW=64 WARPS=4",
         ],
     },
-    Program { source: source!("matrix_peak.cu"), needs: Needs::Ampere, cases: &[""] },
-    Program { source: source!("matrix_peak_hopper.cu"), needs: Needs::Hopper, cases: &[""] },
+    Program { source: source!("util/matrix_peak.cu"), needs: Needs::Ampere, cases: &[""] },
+    Program { source: source!("util/matrix_peak_hopper.cu"), needs: Needs::Hopper, cases: &[""] },
     Program {
-        source: source!("f_engine.cu"),
+        source: source!("f_engine/f_engine.cu"),
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=1024 POLS=2 TAPS=16 SAMPLE_BITS=10 NATIVE_SAMPLES=0 VALUE_BITS=8 K_MAJOR=0 SPECTRA_PER_HEAP=256 DITHER=0 CHANNEL_GAINS=1 TILE_BYTES=32 FINISH_THREADS=256",
@@ -108,12 +101,12 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("fft.cu"),
+        source: source!("f_engine/fft.cu"),
         needs: Needs::Ampere,
         cases: &["CHANNELS=4", "CHANNELS=1048576"],
     },
     Program {
-        source: source!("frb_beamformer.cu"),
+        source: source!("frb/frb_beamformer.cu"),
         needs: Needs::Ampere,
         cases: &[
             "RADIX8=1 SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 BITS=16 ROWS=4 EAST_WEST=0 WEIGHTED=0 CLAMP=0 ROW_BEAMS=512 UNITS_IN_TIME=1 UNITS_IN_FREQUENCY=1 HALVES=1 FINE=1 SUM_CHANNELS=1 SUM_SPECTRA=1 WARPS=4 PER_WARP=1",
@@ -131,7 +124,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("frb_fp32.cu"),
+        source: source!("frb/frb_fp32.cu"),
         needs: Needs::Ampere,
         cases: &[
             "SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 FEEDS=256 BITS=4 ROWS=4 EAST_WEST=1 POINTS=512 ROW_BEAMS=256 UNITS_IN_TIME=3 UNITS_IN_FREQUENCY=2 HALVES=0 FINE=128 SUM_CHANNELS=8 SUM_SPECTRA=3",
@@ -142,7 +135,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("gather.cu"),
+        source: source!("util/gather.cu"),
         needs: Needs::Ampere,
         cases: &[
             "PIECE_BYTES=39 VECTOR=1 VECTORS=4 THREADS=256",
@@ -152,7 +145,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("gnss_correlator.cu"),
+        source: source!("gnss/gnss_correlator.cu"),
         needs: Needs::Ampere,
         cases: &[
             "COMPONENT_BYTES=2 ANTENNAS=1 ANTENNAS_AT_ONCE=1 TAPS=3 SYSTEMS=1 TAP_PHASES=0x1000000000000,0x800000000000,0x0 OFFSETS=1 EPOCHS=64 SATELLITES=32 SATELLITES_AT_ONCE=4 ROW=6400000 GROUP=32 SUFFIX=1 THREADS=128 BLOCKS=4 ROUNDS=25 WINDOW=1120 CHANNELS_AS_ARGUMENT=0",
@@ -165,7 +158,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("pfb.cu"),
+        source: source!("f_engine/pfb.cu"),
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=4 TAPS=1 UNZIP=1 BITS=3 NATIVE=0 THREADS=64",
@@ -178,7 +171,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("postproc.cu"),
+        source: source!("f_engine/postproc.cu"),
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=4 PITCH=4 UNZIP=1 POLS=1 SPECTRA_PER_HEAP=1 BITS=4 K_MAJOR=0 DITHER=0 GAINS=0 THREADS=256",
@@ -190,7 +183,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("strided_copy.cu"),
+        source: source!("util/strided_copy.cu"),
         needs: Needs::Ampere,
         cases: &[
             "UNIT_BYTES=1 LENGTHS=1 INPUT_STRIDES=1 OUTPUT_STRIDES=1",
@@ -199,7 +192,7 @@ pub const PROGRAMS: &[Program] = &[
         ],
     },
     Program {
-        source: source!("transpose.cu"),
+        source: source!("util/transpose.cu"),
         needs: Needs::Ampere,
         cases: &[
             "ELEMENT_BYTES=1 ROW_INPUT_LENGTHS=4096 ROW_INPUT_STRIDES=8192 ROW_OUTPUT_LENGTHS=4096 ROW_OUTPUT_STRIDES=1 COLUMN_INPUT_LENGTHS=8192 COLUMN_INPUT_STRIDES=1 COLUMN_OUTPUT_LENGTHS=8192 COLUMN_OUTPUT_STRIDES=4096 BATCH_LENGTHS=1 BATCH_INPUT_STRIDES=0 BATCH_OUTPUT_STRIDES=0 BLOCK=16 VTX=16 VTY=16 VECTOR=8 THREADS=512",

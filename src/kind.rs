@@ -9,7 +9,9 @@ pub use registry::{Configure, KindEntry, Registry};
 
 use crate::block::{Block, BlockError};
 use crate::cuda;
+use crate::device::DeviceName;
 use crate::diagnostic::codes;
+use crate::examples::{Benchmark, Case};
 use crate::port::{Clock, PortType};
 use crate::retune::LiveValue;
 use schemars::JsonSchema;
@@ -261,6 +263,18 @@ pub trait Kind: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// its stream again, or overwrite what was written.
     fn cannot_restart(&self) -> Option<&'static str> {
         (Self::INPUTS == PortNames::Fixed(&[])).then_some("its stream would begin again")
+    }
+
+    /// Flowgraphs that compare its other implementations, on `device`, with the reference.
+    #[must_use]
+    fn cases(_device: DeviceName) -> Vec<Case> {
+        Vec::new()
+    }
+
+    /// Flowgraphs that `fxgraph bench` measures on `device`.
+    #[must_use]
+    fn benchmarks(_device: DeviceName) -> Vec<Benchmark> {
+        Vec::new()
     }
 
     /// The block, ready to start, of what [`ports`](Self::ports) and [`check`](Self::check) let

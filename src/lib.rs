@@ -18,6 +18,7 @@
 //! - [`flowgraph`]: the YAML, from text to plan
 //! - [`access`]: files that parameters name, and which of them clients may name
 //! - [`elements`], [`difference`]: elements of frames as numbers; how far two streams are apart
+//! - [`examples`]: flowgraphs that compare a kind's implementations, or measure it
 //! - [`recording`]: frames in files, with a memory of those before
 //! - [`files`]: regular files, read without waiting and up to a limit
 //! - [`memory`]: how much memory there is
@@ -35,6 +36,7 @@ pub mod diagnostic;
 pub mod difference;
 pub mod dtype;
 pub mod elements;
+pub mod examples;
 pub mod files;
 pub mod flowgraph;
 pub mod frame;

@@ -4,9 +4,9 @@
 #[path = "../cli/heap.rs"]
 mod heap;
 
+use fxgraph::Control;
 use fxgraph::flowgraph::load_text;
 use fxgraph::runtime::{Options, Prepared};
-use fxgraph::{Control, Registry};
 use std::time::{Duration, Instant};
 
 /// Frames of 256 KiB and of 32 KiB, and long queues before the sinks.
@@ -41,7 +41,7 @@ fn resident_bytes() -> usize {
 #[cfg(target_os = "linux")]
 fn process_that_swaps_blocks_for_ever_keeps_to_the_memory_of_its_plan() {
     heap::configure();
-    let registry = || Registry::new(fxgraph_blocks::kinds());
+    let registry = || fxgraph_blocks::kinds();
     let plan = load_text("swapped.yaml", FLOWGRAPH, &[], &registry()).result.unwrap();
     let memory = plan.memory();
     let (planned, during_swap) = (memory.host_bytes(), plan.swap_bytes(&memory));

@@ -6,8 +6,8 @@ mod python;
 
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, Env, FrameMut, Kind, Next, PortType, Ports, ValidityType};
-use fxgraph_blocks::spead_sink::SpeadSink;
-use fxgraph_blocks::spead_source::SpeadSource;
+use fxgraph_blocks::io::spead_sink::SpeadSink;
+use fxgraph_blocks::io::spead_source::SpeadSource;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

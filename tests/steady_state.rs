@@ -209,7 +209,7 @@ fn hold(steady: &Steady, registry: &Registry) {
 // One test: what runs beside it would be counted.
 #[test]
 fn nothing_is_allocated_once_frames_flow() {
-    let registry = Registry::new(fxgraph_blocks::kinds());
+    let registry = fxgraph_blocks::kinds();
     let gpu = cuda::count().is_ok_and(|count| count > 0).then_some(DeviceName::Cuda(0));
     for device in [DeviceName::Cpu].into_iter().chain(gpu) {
         flowgraphs(device).iter().for_each(|steady| hold(steady, &registry));

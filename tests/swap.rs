@@ -31,7 +31,7 @@ impl Block for Tap {
 }
 
 fn registry() -> Registry {
-    Registry::new(fxgraph_blocks::kinds())
+    fxgraph_blocks::kinds()
 }
 
 const DUMPS: usize = 120;

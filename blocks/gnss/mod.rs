@@ -1,18 +1,21 @@
-//! Signals of navigation satellites: their codes, their phases as integers, and the arithmetic that
-//! takes carrier and code off the samples.
+//! Receivers of navigation satellites.
 
-pub mod codes;
-pub mod correlate;
-pub mod moments;
-pub mod phase;
-pub mod planes;
-pub mod replica;
-pub mod satellite;
-pub mod system;
+pub mod gnss_acquisition;
+pub mod gnss_check;
+pub mod gnss_correlator;
+pub mod gnss_signal_simulator;
+pub mod gnss_tracker;
+pub mod signals;
 
-pub use correlate::{BLOCK_SAMPLES, Correlator};
-pub use phase::Nco;
-pub use planes::Planes;
-pub use replica::Replica;
-pub use satellite::Satellite;
-pub use system::System;
+use fxgraph::KindEntry;
+
+/// The kinds of this family.
+pub(crate) fn kinds() -> Vec<KindEntry> {
+    vec![
+        KindEntry::of::<gnss_acquisition::GnssAcquisition>(),
+        KindEntry::of::<gnss_check::GnssCheck>(),
+        KindEntry::of::<gnss_correlator::GnssCorrelator>(),
+        KindEntry::of::<gnss_signal_simulator::GnssSignalSimulator>(),
+        KindEntry::of::<gnss_tracker::GnssTracker>(),
+    ]
+}

@@ -14,15 +14,23 @@ pub struct Generate {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// A block that compiles, with a test that passes: a folder, and two lines in lib.rs
+    /// A block that compiles, with a test that passes: a directory, and two lines in its family's mod.rs
     Block {
         /// Its kind: lower case letters, digits and underscores
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// The folder of the blocks' crate
-        #[arg(long, value_name = "DIR", default_value = "blocks")]
+        /// The family to add it to: a directory with a list of kinds in mod.rs or lib.rs
+        #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "crate")]
         into: PathBuf,
+
+        /// Writes a crate of its own to this directory, with a program that has its kind and all of fxgraph's
+        #[arg(long, value_name = "DIR", id = "crate")]
+        alone: Option<PathBuf>,
+
+        /// The checkout of fxgraph that the crate uses
+        #[arg(long, value_name = "DIR", default_value = ".", requires = "crate")]
+        fxgraph: PathBuf,
     },
     /// A flowgraph that runs, with a test
     Flowgraph {
@@ -46,12 +54,28 @@ const BLOCK: [(&str, &str); 3] = [
     ("cpu.rs", include_str!("../templates/block/cpu.rs")),
 ];
 
+/// A crate of its own. `FXGRAPH` stands for the checkout.
+const CRATE: [(&str, &str); 9] = [
+    ("Cargo.toml", include_str!("../templates/crate/Cargo.toml")),
+    ("README.md", include_str!("../templates/crate/README.md")),
+    ("src/main.rs", include_str!("../templates/crate/main.rs")),
+    ("src/lib.rs", include_str!("../templates/crate/lib.rs")),
+    ("src/my_block/README.md", include_str!("../templates/crate/page.md")),
+    ("src/my_block/mod.rs", include_str!("../templates/crate/mod.rs")),
+    ("src/my_block/cpu.rs", include_str!("../templates/crate/cpu.rs")),
+    ("src/my_block/tests.rs", include_str!("../templates/crate/tests.rs")),
+    ("flowgraphs/my_block.yaml", include_str!("../templates/crate/flowgraph.yaml")),
+];
+
 const FLOWGRAPH: &str = include_str!("../templates/flowgraph.yaml");
 
 impl Generate {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         match self.what {
-            What::Block { name, into } => block(&name, &into, terminal),
+            What::Block { name, alone: Some(directory), fxgraph, .. } => {
+                own_crate(&name, &directory, &fxgraph, terminal)
+            }
+            What::Block { name, into, .. } => block(&name, &into, terminal),
             What::Flowgraph { name, into } => flowgraph(&name, &into, terminal),
         }
     }
@@ -88,10 +112,10 @@ fn type_name(name: &str) -> String {
 }
 
 fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
-    let library = into.join("lib.rs");
-    let old = fs::read_to_string(&library).map_err(|error| {
-        let what = format!("`{}` is not the folder of a crate of blocks", into.display());
-        Failure::because(&what, &error)
+    let lists = ["mod.rs", "lib.rs"].map(|file| into.join(file));
+    let library = lists.iter().find(|list| list.exists()).unwrap_or(&lists[0]);
+    let old = fs::read_to_string(library).map_err(|error| {
+        Failure::because(&format!("`{}` is not a family of blocks", into.display()), &error)
     })?;
     if let Some(reason) = clash(name, &old, into) {
         return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
@@ -119,9 +143,52 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
         fs::write(&path, text).map_err(failed(&path))?;
         written.push_str(&format!("wrote {}\n", path.display()));
     }
-    fs::write(&library, new).map_err(failed(&library))?;
+    fs::write(library, new).map_err(failed(library))?;
     terminal.results(&format!("{written}added `{name}` to {}\n", library.display()))?;
     terminal.note(&format!("next: cargo test -p fxgraph-blocks {name}"));
+    Ok(())
+}
+
+/// Writes a crate with a block `name` to `directory`, which uses the checkout `fxgraph`.
+fn own_crate(
+    name: &str,
+    directory: &Path,
+    fxgraph: &Path,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let failed = |path: &Path| {
+        let what = format!("cannot write `{}`", path.display());
+        move |error: std::io::Error| Failure::because(&what, &error)
+    };
+    let lock = fxgraph.join("Cargo.lock");
+    let checkout = fxgraph.canonicalize().ok().filter(|_| fxgraph.join("cli/templates").exists());
+    let Some(checkout) = checkout else {
+        let text = format!("`{}` is not a checkout of fxgraph", fxgraph.display());
+        return Err(Failure::failed(format!("{text}: name one with --fxgraph DIR")));
+    };
+    if let Some(reason) =
+        clash(name, "use fxgraph_blocks::kinds;\nuse fxgraph_cli::main;\n", directory)
+    {
+        return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
+    }
+    if directory.exists() {
+        return Err(Failure::failed(format!("`{}` exists already", directory.display())));
+    }
+    let checkout = checkout.display().to_string();
+    let mut written = String::new();
+    for (file, template) in CRATE {
+        let path = directory.join(file.replace(KIND, name));
+        let parent = path.parent().unwrap_or(directory);
+        fs::create_dir_all(parent).map_err(failed(parent))?;
+        let text = template.replace(TYPE, &type_name(name)).replace(KIND, name);
+        fs::write(&path, text.replace("FXGRAPH", &checkout)).map_err(failed(&path))?;
+        written.push_str(&format!("wrote {}\n", path.display()));
+    }
+    // The versions of other crates that fxgraph is tested with.
+    let own_lock = directory.join("Cargo.lock");
+    fs::copy(&lock, &own_lock).map_err(failed(&own_lock))?;
+    terminal.results(&format!("{written}wrote {}\n", own_lock.display()))?;
+    terminal.note(&format!("next: cd {} && cargo test", directory.display()));
     Ok(())
 }
 
@@ -140,7 +207,8 @@ fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
         return Some(format!("the crate has a module `{name}` already"));
     }
     let kind = type_name(name);
-    let code = || BLOCK.iter().filter(|(file, _)| *file != "README.md").map(|(_, text)| *text);
+    let is_code = |(file, _): &&(&str, &str)| file.ends_with(".rs");
+    let code = || BLOCK.iter().chain(&CRATE).filter(is_code).map(|(_, text)| *text);
     if code().flat_map(words).any(|word| word == kind) {
         return Some(format!("a block uses another `{kind}`, which its type would hide"));
     }

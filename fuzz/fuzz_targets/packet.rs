@@ -3,9 +3,9 @@
 
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Env, FrameMut};
-use fxgraph_blocks::spead::packet::Packet;
-use fxgraph_blocks::spead_source::layout::{Layout, Stream};
-use fxgraph_blocks::spead_source::window::{Frames, Options, Window};
+use fxgraph_blocks::io::spead::packet::Packet;
+use fxgraph_blocks::io::spead_source::layout::{Layout, Stream};
+use fxgraph_blocks::io::spead_source::window::{Frames, Options, Window};
 use libfuzzer_sys::fuzz_target;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Env, Kind, Ports};
-use fxgraph_blocks::file_source::FileSource;
+use fxgraph_blocks::io::file_source::FileSource;
 use libfuzzer_sys::fuzz_target;
 use std::fs;
 

@@ -140,6 +140,27 @@ impl Drop for Handle {
     }
 }
 
+/// Those of `headers` that `program` includes, itself or through others. Texts are searched, not
+/// preprocessed: an `#include` that a condition leaves out counts too.
+pub(super) fn included<'a>(program: &'a Source, headers: &'a [Source]) -> Vec<&'a Source> {
+    let includes = |source: &Source, header: &Source| {
+        let lines =
+            source.text.lines().filter_map(|line| line.trim_start().strip_prefix("#include"));
+        lines.map(|rest| rest.trim().trim_matches('"')).any(|name| name == header.name)
+    };
+    let mut found = vec![program];
+    let mut next = 0;
+    while let Some(source) = found.get(next).copied() {
+        next += 1;
+        for header in headers {
+            if includes(source, header) && !found.contains(&header) {
+                found.push(header);
+            }
+        }
+    }
+    found.split_off(1)
+}
+
 /// [`compile`], unless the same was compiled before: the result is kept in the user's cache folder.
 pub(super) fn compile_cached(
     program: &Source,
@@ -193,5 +214,30 @@ fn keep(file: &std::path::Path, cubin: &[u8]) {
     if let Err(error) = kept.and_then(|()| std::fs::rename(&beside, file)) {
         tracing::debug!("compiled kernels are not kept in {}: {error}", file.display());
         let _ = std::fs::remove_file(&beside);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn source(name: &str, text: &str) -> Source {
+        Source { name: name.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn included_headers_are_followed_through_others() {
+        let headers = [
+            source("types.cuh", "typedef int i32;"),
+            source("other.cuh", "#include \"types.cuh\""),
+            source("packed.cuh", "#pragma once\n  #include \"types.cuh\"\n#include \"packed.cuh\""),
+        ];
+        let program = source("pfb.cu", "// pfb\n#include \"packed.cuh\"\nint other;");
+        let names = |program| -> Vec<&str> {
+            included(program, &headers).into_iter().map(|header| header.name.as_str()).collect()
+        };
+        assert_eq!(names(&program), ["packed.cuh", "types.cuh"]);
+        assert!(names(&source("copy.cu", "// no #include")).is_empty());
     }
 }

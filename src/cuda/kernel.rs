@@ -1,7 +1,7 @@
 //! Compiled programs, their kernels, and launches.
 #![allow(unsafe_code)] // launches, which only the caller can know to be right
 
-use super::compile::{Source, compile_cached};
+use super::compile::{Source, compile_cached, included};
 use super::{CudaError, Device};
 use cudarc::driver::{result, sys};
 use std::ffi::{CString, c_void};
@@ -61,13 +61,8 @@ impl Program {
     /// Compiles it anew from the kernel folder, where that has its source or a header, and lets
     /// the next launches use the result. If it does not compile, everything stays as it was.
     pub fn reload(&self) -> Result<(), CudaError> {
-        let folder = self.device.kernel_folder();
-        let edited = |source: &Source| match &folder {
-            Some(folder) => edited(folder, source),
-            None => source.clone(),
-        };
-        let headers: Vec<Source> = self.headers.iter().map(edited).collect();
-        let (source, architecture) = (edited(&self.source), self.device.architecture());
+        let (source, headers) = self.sources();
+        let architecture = self.device.architecture();
         let cubin = compile_cached(&source, &headers, &architecture, &self.defines)?;
         self.device.bind()?;
         // SAFETY: the driver copies the image, which is whole.
@@ -80,10 +75,24 @@ impl Program {
         Ok(())
     }
 
+    /// Its source and the headers that this includes, as they stand in the kernel folder if that has them.
+    fn sources(&self) -> (Source, Vec<Source>) {
+        let folder = self.device.kernel_folder();
+        let edited = |source: &Source| match &folder {
+            Some(folder) => edited(folder, source),
+            None => source.clone(),
+        };
+        let source = edited(&self.source);
+        let headers: Vec<Source> = self.headers.iter().map(edited).collect();
+        let headers = included(&source, &headers).into_iter().cloned().collect();
+        (source, headers)
+    }
+
     /// Whether a file of this name is part of it.
     #[must_use]
     pub fn uses(&self, file: &str) -> bool {
-        std::iter::once(&self.source).chain(&self.headers).any(|source| source.name == file)
+        let (source, headers) = self.sources();
+        std::iter::once(&source).chain(&headers).any(|source| source.name == file)
     }
 
     /// Its kernel `name`, which gets `shared_bytes` of dynamic shared memory.
@@ -104,10 +113,15 @@ impl Program {
     }
 }
 
+/// `source` as it stands in `folder` or one of its subdirectories.
 fn edited(folder: &Path, source: &Source) -> Source {
-    match std::fs::read_to_string(folder.join(&source.name)) {
-        Ok(text) => Source { text, ..source.clone() },
-        Err(_) => source.clone(),
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let directories = std::iter::once(folder.to_owned()).chain(entries.map(|entry| entry.path()));
+    let mut texts =
+        directories.map(|directory| directory.join(&source.name)).map(std::fs::read_to_string);
+    match texts.find_map(Result::ok) {
+        Some(text) => Source { text, ..source.clone() },
+        None => source.clone(),
     }
 }
 

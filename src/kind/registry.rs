@@ -1,12 +1,15 @@
 //! Kinds by their names.
 
 use super::{Configured, Implementation, Kind, PortNames};
+use crate::device::DeviceName;
+use crate::examples::{Benchmark, Case};
 use crate::flowgraph::value::{ReadError, Reader};
 
 /// Reads the parameters of a kind, for one of its implementations.
 pub type Configure = fn(Reader<'_>, &str) -> Result<Box<dyn Configured>, ReadError>;
 
 /// What the registry knows of a kind.
+#[derive(Clone, Copy)]
 pub struct KindEntry {
     /// The word after `kind:`.
     pub name: &'static str,
@@ -24,6 +27,10 @@ pub struct KindEntry {
     pub schema: fn() -> schemars::Schema,
     /// Reads the parameters.
     pub configure: Configure,
+    /// See [`Kind::cases`].
+    pub cases: fn(DeviceName) -> Vec<Case>,
+    /// See [`Kind::benchmarks`].
+    pub benchmarks: fn(DeviceName) -> Vec<Benchmark>,
 }
 
 impl KindEntry {
@@ -39,6 +46,8 @@ impl KindEntry {
             live: K::LIVE,
             schema: schema::<K>,
             configure: |reader, form| Ok(Box::new(K::deserialize(reader)?.suited_to(form))),
+            cases: K::cases,
+            benchmarks: K::benchmarks,
         }
     }
 
@@ -71,16 +80,29 @@ fn schema<K: Kind>() -> schemars::Schema {
     schema
 }
 
-/// The kinds a program knows.
+/// The kinds that a program knows.
+#[derive(Clone)]
 pub struct Registry(Vec<KindEntry>);
 
 impl Registry {
-    /// A registry of these kinds, sorted by name; of two with one name the first counts.
+    /// A registry of these kinds, sorted by name.
     #[must_use]
     pub fn new(mut kinds: Vec<KindEntry>) -> Self {
         kinds.sort_by_key(|kind| kind.name);
-        kinds.dedup_by_key(|kind| kind.name);
         Self(kinds)
+    }
+
+    /// These kinds and those of `other`, which another crate declares.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        Self::new(self.0)
+    }
+
+    /// A name that two kinds have.
+    #[must_use]
+    pub fn duplicate(&self) -> Option<&'static str> {
+        self.0.windows(2).find(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name)
     }
 
     /// The kind `name`.

@@ -11,8 +11,8 @@ use crate::signals::Signals;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
 use crate::units;
+use fxgraph::examples::Benchmark;
 use fxgraph::{DeviceName, Registry};
-use fxgraph_blocks::benchmarks::{Benchmark, benchmarks};
 use measure::Measured;
 use peaks::Peaks;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ impl Bench {
         let registry = flowgraph::registry();
         let signals = Signals::count()?;
         let mut results = Vec::new();
-        for benchmark in benchmarks(self.device) {
+        for benchmark in registry.iter().flat_map(|kind| (kind.benchmarks)(self.device)) {
             if self.only.as_ref().is_some_and(|only| !benchmark.name.contains(only.as_str())) {
                 continue;
             }

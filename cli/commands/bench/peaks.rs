@@ -5,7 +5,7 @@ use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Arg, Device, DeviceArray, Grid, Lane};
 use fxgraph::{BlockError, Env};
-use fxgraph_blocks::gpu;
+use fxgraph_blocks::common::gpu;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

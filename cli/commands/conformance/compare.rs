@@ -1,8 +1,8 @@
 //! Two streams of frames that should be the same.
 
 use fxgraph::elements::value;
+use fxgraph::examples::Tolerance;
 use fxgraph::{Block, BlockError, Io, Next, PortType, async_trait};
-use fxgraph_blocks::conformance::Tolerance;
 use num_complex::Complex;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -13,7 +13,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{self, Device};
-use fxgraph_blocks::conformance::{Case, cases};
+use fxgraph::examples::Case;
 use fxgraph_blocks::steady::{Steady, flowgraphs};
 use serde_json::json;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ enum Trial {
 impl Trial {
     /// All of them, with the forms on `device`.
     fn all(device: DeviceName) -> Vec<Self> {
-        let compared = cases(device).into_iter().map(Self::Compared);
+        let compared = cases(device).map(Self::Compared);
         compared.chain(flowgraphs(device).into_iter().map(Self::Steady)).collect()
     }
 
@@ -101,6 +101,12 @@ impl Trial {
             Self::Steady(steady) => steady::run(steady, &registry, settings),
         }
     }
+}
+
+/// The cases of all kinds, with their implementations on `device`.
+fn cases(device: DeviceName) -> impl Iterator<Item = Case> {
+    let all: Vec<_> = flowgraph::registry().iter().map(|kind| kind.cases).collect();
+    all.into_iter().flat_map(move |cases| cases(device))
 }
 
 /// What came of one.
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_form_for_a_gpu_has_cases() {
-        let cases = cases(GPU);
+        let cases: Vec<Case> = cases(GPU).collect();
         for kind in flowgraph::registry().iter() {
             for form in kind.implementations.iter().filter(|form| form.device == "cuda") {
                 let has_cases = cases

@@ -3,10 +3,10 @@
 use super::Settings;
 use super::compare::{Recorder, compare};
 use crate::commands::bench;
+use fxgraph::examples::Case;
 use fxgraph::flowgraph::{Plan, Probe};
 use fxgraph::runtime::{self, with_causes};
 use fxgraph::{DeviceName, Registry};
-use fxgraph_blocks::conformance::Case;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::io::Read;

@@ -1,0 +1,166 @@
+//! The stream of stacked antennas that correlator and beamformer read:
+//! `ci8`, `ci4` or `cf16` `[heap][antenna][channel][spectrum][pol 2]`, or K-major
+//! `[heap][antenna][channel][pol 2][spectrum]`.
+
+use crate::common::axes;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, PortType, Refusal};
+use half::f16;
+
+/// Sizes and layout of such a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stacked {
+    /// Heaps (batches) per frame.
+    pub heaps: usize,
+    /// Antennas.
+    pub antennas: usize,
+    /// Channels of the frame.
+    pub channels: usize,
+    /// Spectra per heap.
+    pub spectra: usize,
+    /// ADC samples from one spectrum to the next.
+    pub samples_per_spectrum: u64,
+    /// Polarisation is slower than spectrum.
+    pub k_major: bool,
+    /// `ci4`, `ci8` or `cf16`.
+    pub dtype: Dtype,
+}
+
+const STANDARD: [&str; 5] = ["heap", "antenna", "channel", "spectrum", "pol"];
+const K_MAJOR: [&str; 5] = ["heap", "antenna", "channel", "pol", "spectrum"];
+
+impl Stacked {
+    /// Reads the sizes off a port, or says why it cannot be such a stream of one of the types that
+    /// the block works on.
+    pub fn of_port(port: &PortType, dtypes: &[Dtype]) -> Result<Self, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        if !dtypes.contains(&port.dtype) {
+            let names: Vec<_> = dtypes.iter().map(|dtype| format!("`{dtype}`")).collect();
+            let names = names.join(" or ");
+            let message = format!("this block reads voltages of {names}, not of `{}`", port.dtype);
+            refusals.push(
+                Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+                    .help("put `postproc` and `antenna_stack` before this block"),
+            );
+        }
+        let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
+        if names != STANDARD && names != K_MAJOR {
+            let message = format!(
+                "expected the axes [heap][antenna][channel][spectrum][pol] or \
+                 [heap][antenna][channel][pol][spectrum], got [{}]",
+                names.join("][")
+            );
+            let help = "`antenna_stack` joins the streams of antennas, one of them too";
+            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+            return Err(refusals);
+        }
+        let len = |name| port.axis_len(name).unwrap_or(0);
+        if len("pol") != 2 {
+            refusals.push(Refusal::new(
+                codes::INPUT_AXIS,
+                At::InputAxis(0, "pol"),
+                format!("two polarisations are needed, the input has {}", len("pol")),
+            ));
+        }
+        for name in ["heap", "antenna", "channel", "spectrum"] {
+            if len(name) == 0 {
+                let message = format!("the {name} axis of the input is empty");
+                refusals.push(Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, name), message));
+            }
+        }
+        let units = [("heap", len("heap")), ("antenna", len("antenna"))];
+        refusals.extend(axes::refuse_validity(0, port, &units));
+        let spectra = (len("heap") as u64).saturating_mul(len("spectrum") as u64).max(1);
+        let samples_per_spectrum = port.clock.samples_per_frame / spectra;
+        if samples_per_spectrum == 0 || !port.clock.samples_per_frame.is_multiple_of(spectra) {
+            refusals.push(Refusal::new(
+                codes::RATE,
+                At::Input(0),
+                format!(
+                    "a frame of {} samples cannot hold {spectra} spectra of equal length",
+                    port.clock.samples_per_frame
+                ),
+            ));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        Ok(Self {
+            heaps: len("heap"),
+            antennas: len("antenna"),
+            channels: len("channel"),
+            spectra: len("spectrum"),
+            samples_per_spectrum,
+            k_major: names == K_MAJOR,
+            dtype: port.dtype,
+        })
+    }
+
+    /// Bytes of one complex value.
+    #[must_use]
+    pub const fn value_bytes(&self) -> usize {
+        self.dtype.bytes(1)
+    }
+
+    /// Bytes of both polarisations of one channel of one heap of one antenna: they lie together.
+    #[must_use]
+    pub const fn row_bytes(&self) -> usize {
+        2 * self.spectra * self.value_bytes()
+    }
+
+    /// Payload bytes of one frame.
+    #[must_use]
+    pub const fn frame_bytes(&self) -> usize {
+        self.heaps * self.antennas * self.channels * self.row_bytes()
+    }
+
+    /// ADC samples of one heap.
+    #[must_use]
+    pub const fn samples_per_heap(&self) -> u64 {
+        self.spectra as u64 * self.samples_per_spectrum
+    }
+
+    /// Baselines, autocorrelations included.
+    #[must_use]
+    pub const fn baselines(&self) -> usize {
+        self.antennas * (self.antennas + 1) / 2
+    }
+
+    /// The bytes of one heap, antenna and channel within a frame's payload.
+    #[must_use]
+    pub fn row<'a>(
+        &self,
+        payload: &'a [u8],
+        heap: usize,
+        antenna: usize,
+        channel: usize,
+    ) -> &'a [u8] {
+        let index = (heap * self.antennas + antenna) * self.channels + channel;
+        &payload[index * self.row_bytes()..][..self.row_bytes()]
+    }
+
+    /// Number of a complex value in a [`row`](Self::row).
+    #[must_use]
+    pub const fn index(&self, spectrum: usize, pol: usize) -> usize {
+        if self.k_major { pol * self.spectra + spectrum } else { 2 * spectrum + pol }
+    }
+
+    /// One complex value of a [`row`](Self::row) of integers.
+    #[must_use]
+    pub fn value(&self, row: &[u8], spectrum: usize, pol: usize) -> [i8; 2] {
+        let index = self.index(spectrum, pol);
+        if self.dtype == Dtype::Ci4 {
+            let byte = row[index].cast_signed();
+            [byte >> 4, (byte << 4) >> 4]
+        } else {
+            [row[2 * index].cast_signed(), row[2 * index + 1].cast_signed()]
+        }
+    }
+
+    /// One complex value of a [`row`](Self::row) of halves.
+    #[must_use]
+    pub fn half_value(&self, row: &[u8], spectrum: usize, pol: usize) -> [f16; 2] {
+        let value = &row[4 * self.index(spectrum, pol)..];
+        [f16::from_le_bytes([value[0], value[1]]), f16::from_le_bytes([value[2], value[3]])]
+    }
+}

@@ -1,0 +1,198 @@
+//! Cases that hold the form for GPUs to the definition.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::{Value, json};
+
+/// Samples on their way in, and what is to be made of them.
+struct Stream<'a> {
+    name: &'a str,
+    dtype: &'a str,
+    pols: usize,
+    /// Samples of an input frame.
+    frame_samples: usize,
+    frames: usize,
+    /// Frames by which the last polarisation begins later and ends earlier.
+    late: usize,
+    /// Every so-many-th sixteenth of a frame is lost.
+    missing_every: Option<usize>,
+    parameters: Value,
+}
+
+impl Default for Stream<'_> {
+    fn default() -> Self {
+        Self {
+            name: "",
+            dtype: "i10p",
+            pols: 2,
+            frame_samples: 1 << 18,
+            frames: 8,
+            late: 0,
+            missing_every: None,
+            parameters: json!({}),
+        }
+    }
+}
+
+impl Stream<'_> {
+    fn case(&self, device: DeviceName) -> Case {
+        let Self { dtype, pols, frame_samples, frames, .. } = *self;
+        let source = |pol: usize| {
+            let late = if pol == pols - 1 { self.late } else { 0 };
+            let source = json!({"kind": "null_source", "parameters": {
+                "dtype": dtype, "axes": [{"name": "sample", "len": frame_samples}],
+                "validity_axes": [{"name": "heap", "len": 16}],
+                "missing_every": self.missing_every,
+                "samples_per_frame": frame_samples, "pattern": "random", "seed": pol,
+                "first_timestamp": late * frame_samples, "frames": frames - 2 * late,
+                "adc_sample_rate_hz": 1.712e9,
+            }});
+            format!("source{pol}: {source}\n")
+        };
+        let upstream: String = (0..pols).map(source).collect();
+        let inputs = ["source0", "source1"];
+        Case::new(
+            ("f_engine", "two_pass"),
+            self.name,
+            &self.parameters,
+            (&upstream, &inputs[..pols]),
+            Tolerance::QUANTISED,
+            device,
+        )
+    }
+}
+
+/// `two` with the entries of `one` that it lacks.
+fn with(one: &Value, two: Value) -> Value {
+    let (Value::Object(mut all), Value::Object(more)) = (one.clone(), two) else {
+        return Value::Null;
+    };
+    all.extend(more);
+    Value::Object(all)
+}
+
+/// Pieces of a delay model that change the coarse delay within heaps.
+fn steps(delays: &[f64], apart_samples: usize) -> Value {
+    let pieces = delays.iter().enumerate().map(|(i, delay)| {
+        json!({"start_samples": i * apart_samples, "delay_samples": delay, "rate": 1e-9,
+               "phase_radians": i, "phase_rate_radians_per_second": 20})
+    });
+    pieces.collect()
+}
+
+/// All of them.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    // Random samples of b bits have an rms of 2^b / sqrt(12): with this gain some values in a hundred
+    // are clamped.
+    let base = json!({"channels": 1024, "spectra_per_heap": 64, "gains": 0.25, "dither_seed": 7});
+    let mut cases = Vec::new();
+    let mut add = |stream: Stream| cases.push(stream.case(device));
+    for (channels, spectra_per_heap, frames) in [
+        (1024, 256, 8),
+        (2048, 128, 8),
+        (4096, 64, 8),
+        (8192, 64, 12),
+        (16384, 16, 12),
+        (32768, 32, 20),
+    ] {
+        let shape = json!({"channels": channels, "spectra_per_heap": spectra_per_heap});
+        for (layout, bits, gain) in [("standard", 8, 0.25), ("k_major", 4, 0.0138)] {
+            let more = json!({"layout": layout, "bits": bits, "gains": gain});
+            let parameters = with(&with(&base, shape.clone()), more);
+            let name = format!("{channels} channels, {bits} bits, {layout}");
+            add(Stream { name: &name, frames, parameters, ..Stream::default() });
+        }
+    }
+    for dtype in ["i2p", "i3p", "i4p", "i5p", "i6p", "i7p", "i8p", "i9p", "i12p", "i16p", "i16"] {
+        let bits: i32 = dtype.trim_matches(['i', 'p']).parse().unwrap_or(10);
+        let parameters = with(&base, json!({"gains": 256.0 / 2_f64.powi(bits)}));
+        let name = format!("{dtype} samples");
+        add(Stream { name: &name, dtype, frames: 4, parameters, ..Stream::default() });
+    }
+    for taps in [1, 2, 15, 17, 32] {
+        let parameters = with(&base, json!({"taps": taps, "dither": "none"}));
+        let name = format!("{taps} taps");
+        add(Stream { name: &name, frames: 4, parameters, ..Stream::default() });
+    }
+    for (layout, bits, gain) in [("standard", 4, 0.0138), ("k_major", 8, 0.25)] {
+        let parameters = with(&base, json!({"layout": layout, "bits": bits, "gains": gain}));
+        let name = format!("{bits} bits, {layout}");
+        add(Stream { name: &name, parameters: parameters.clone(), ..Stream::default() });
+        let name = format!("{bits} bits, {layout}, one polarisation");
+        add(Stream { name: &name, pols: 1, parameters, ..Stream::default() });
+    }
+    let gains = |phase: f64| -> Vec<Value> {
+        let gain = |k: f64| json!({"re": 0.25 * (k * phase).cos(), "im": 0.25 * (k * phase).sin()});
+        (0..1024).map(|k| gain(f64::from(k))).collect()
+    };
+    let delayed = json!({"delays": [
+        steps(&[3.3, -70.4, 8.5, 1234.9, -5.1], 150_000), steps(&[-9.7, 21.2, 21.9], 330_000)
+    ]});
+    let mut special = |name: &str, stream: Stream, more: Value| {
+        add(Stream { name, parameters: with(&base, more), ..stream });
+    };
+    let plain = Stream::default;
+    special("gains of each channel", plain(), json!({"gains": [gains(0.01), gains(0.37)]}));
+    special("coarse delays that change within heaps", plain(), delayed.clone());
+    special("one polarisation begins later", Stream { late: 2, ..plain() }, delayed.clone());
+    special(
+        "frames of several heaps",
+        plain(),
+        json!({"heaps_per_frame": 3, "spectra_per_heap": 48}),
+    );
+    special(
+        "short input frames",
+        Stream { frame_samples: 8192, frames: 200, late: 30, ..plain() },
+        with(&delayed, json!({"heaps_per_frame": 2})),
+    );
+    special("long input frames", Stream { frame_samples: 1 << 21, frames: 2, ..plain() }, delayed);
+    special(
+        "lost heaps",
+        Stream { frames: 24, missing_every: Some(41), ..plain() },
+        json!({"heaps_per_frame": 3}),
+    );
+    special("a plain transform", plain(), json!({"taps": 1, "window": "rect", "w_cutoff": 0}));
+    let changed = [
+        (1024, 64, "standard", 8),
+        (1024, 64, "k_major", 4),
+        (32768, 16, "standard", 8),
+        (32768, 16, "k_major", 8),
+    ];
+    cases.extend(changed.map(|shape| changed_case(shape, device)));
+    cases
+}
+
+/// Delays, gains and seeds that change within heaps, some of them several times within one: from gains
+/// that are the same for all channels to others for each, and back.
+fn changed_case(
+    (channels, spectra_per_heap, layout, bits): (u32, u64, &str, u32),
+    device: DeviceName,
+) -> Case {
+    let size = if bits == 8 { 0.25 } else { 0.0138 };
+    let each = |turn: f64| -> Vec<Value> {
+        // Of very many channels short numbers: a request has a limit.
+        let step = |k: f64| f64::from((k * turn) as u32 % 7) * 0.125 * size;
+        let gain = |k: f64| json!({"re": size * (k * turn).cos(), "im": size * (k * turn).sin()});
+        let gain = |k: f64| if channels > 8192 { json!(step(k)) } else { gain(k) };
+        (0..channels).map(|k| gain(f64::from(k))).collect()
+    };
+    let parameters = json!({
+        "channels": channels, "spectra_per_heap": spectra_per_heap, "heaps_per_frame": 2, "bits": bits,
+        "layout": layout, "gains": size, "dither_seed": 7, "max_delay_seconds": 1e-6,
+    });
+    let name =
+        format!("delays, gains and seeds that change, {channels} channels, {bits} bits, {layout}");
+    let step = 2 * u64::from(channels);
+    let at = |heaps: u64, spectra: u64| (heaps * spectra_per_heap + spectra) * step;
+    let delays = json!([[{"delay_samples": 3.3, "rate": 1e-9}], [{"delay_samples": -70.25}]]);
+    let stream = Stream { name: &name, frame_samples: 1 << 20, parameters, ..Stream::default() };
+    stream
+        .case(device)
+        .change(at(2, 5) + 1, json!({"gains": [each(0.3), size]}))
+        .change(at(2, 9), json!({"dither_seed": 11}))
+        .change(at(2, 12) - 1, json!({"gains": [each(0.01), each(0.7)], "dither_seed": 12}))
+        .change(at(3, 3), json!({"gains": {"im": 0.9 * size}}))
+        .change(at(4, 1) + 7, json!({"gains": [each(0.3), each(0.05)], "delays": delays}))
+        .change(at(6, 0), json!({"gains": [size, {"re": 0.5 * size}], "dither_seed": 3}))
+}

@@ -1,0 +1,180 @@
+//! The block on the CPU: the arithmetic of `pfb`, `fft` and `postproc`, run by run.
+
+use super::FEngine;
+use super::frames::{Frames, Spectra};
+use crate::common::parallel::Threads;
+use crate::f_engine::fft::cpu::Transform;
+use crate::f_engine::pfb::cpu::{Filter, batch};
+use crate::f_engine::pfb::host_samples::{self, Decoded, Series};
+use crate::f_engine::pfb::pol::Count;
+use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::f_engine::postproc::quantiser::{PADDING, Quantiser, TILE_SPECTRA};
+use fxgraph::retune::Change;
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use num_complex::Complex32;
+
+/// Memory that the block takes.
+pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
+    let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
+    let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
+    let pols = ports.inputs.len();
+    let history = 2 * pols * host_samples::capacity(&sizes, batch);
+    let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
+    // The weights, filtered samples and spectra of a batch, twiddles and scratch.
+    let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
+    history + quantised + working
+}
+
+/// The running block.
+pub struct Cpu {
+    schedule: Schedule<Decoded>,
+    frames: Frames,
+    filter: Filter,
+    transform: Transform,
+    /// With rows for all spectra of an output frame.
+    quantiser: Quantiser,
+    threads: Threads,
+    /// Nothing for each thread.
+    scratches: Vec<()>,
+    /// Filtered samples of a run, pairs of which are the complex numbers to be transformed.
+    series: Vec<Complex32>,
+    /// Their spectra.
+    spectra: Vec<Complex32>,
+    /// The output frame being made.
+    frame: Option<FrameMut>,
+    /// What is known of its spectra.
+    known: Spectra,
+}
+
+impl Cpu {
+    pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let pfb = f_engine.pfb(f_engine.spectra());
+        let sizes = Sizes::new(&pfb, ports);
+        let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
+        let delays = pfb.delays_of(ports);
+        let count = Count::new(&env.counters, &sizes, ports);
+        let threads = Threads::new(f_engine.threads)?;
+        let room = vec![Complex32::default(); batch * f_engine.channels];
+        let frames = Frames::new(f_engine, ports, env);
+        Ok(Self {
+            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
+            filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
+            transform: Transform::new(f_engine.shape(ports), false, f_engine.threads)?,
+            quantiser: Quantiser::new(&f_engine.postproc(), f_engine.shape(ports), sizes.spectra),
+            scratches: vec![(); threads.count()],
+            threads,
+            series: room.clone(),
+            spectra: room,
+            frame: None,
+            known: frames.spectra(),
+            frames,
+        })
+    }
+
+    /// Does what polarisation `p` has samples for.
+    fn advance(&mut self, p: usize, input: &mut Input) {
+        let Sizes { step, window, spectra: per_frame, .. } = self.schedule.sizes;
+        let (channels, first_number) = (step / 2, self.schedule.timestamp() / step as u64);
+        loop {
+            self.schedule.forget_done(p);
+            let Some(Run { first, count, fate, from }) = self.schedule.next_run(p, input) else {
+                return;
+            };
+            let pol = &self.schedule.pols[p];
+            let limit = self.frames.limit(p);
+            self.known.mark(p, first..first + count, fate == Fate::Whole);
+            match fate {
+                Fate::Whole => {
+                    let samples = pol.store.numbers(pol.history.place(from));
+                    let series = &mut self.series[..count * channels];
+                    let filtered = bytemuck::cast_slice_mut(series);
+                    self.known.measured[p].add(self.filter.run(samples, filtered, limit));
+                    let spectra = &mut self.spectra[..count * channels];
+                    self.transform.run(series, spectra);
+                    let (rows, delays) = (p * per_frame + first, &pol.delays);
+                    let Self { quantiser, threads, scratches, .. } = self;
+                    quantiser.write(rows..rows + count, threads, scratches, |row, out, ()| {
+                        let n = row - p * per_frame;
+                        let spectrum = &spectra[(n - first) * channels..][..channels];
+                        let (delay, number) = (&delays[n], first_number + n as u64);
+                        out.write(spectrum, (p, number), delay.phase_turns, delay.fine_samples);
+                    });
+                }
+                Fate::Ending => {
+                    // The last step of each window: adjacent, as the windows are a step apart.
+                    let ends = pol.history.place(from + (window - step) as i64);
+                    let samples = &pol.store.numbers(ends)[..count * step];
+                    self.known.measured[p].add(self.filter.measure(samples, limit));
+                }
+                Fate::Lost => {}
+            }
+        }
+    }
+
+    /// Makes the output frame of its spectra; gives it back if it has no valid heap.
+    fn complete(&mut self, mut frame: FrameMut, io: &mut Io<'_>) {
+        let Self { schedule, frames, known, quantiser, threads, scratches, .. } = self;
+        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
+        frames.fill(known, header);
+        let (pols, rows, heaps) = (schedule.pols.len(), quantiser.rows(), header.validity.len());
+        let per_heap = rows / heaps;
+        // Clamped values, [heap][pol].
+        let saturated = (0..heaps * pols).map(|unit| {
+            let first = unit % pols * rows + unit / pols * per_heap;
+            quantiser.clamped(first..first + per_heap)
+        });
+        if !frames.complete(schedule, known, saturated, header) {
+            return;
+        }
+        for (heap, out) in payload.chunks_exact_mut(quantiser.heap_bytes()).enumerate() {
+            if header.validity[heap] == 0 {
+                out.fill(0);
+                continue;
+            }
+            for first in (0..per_heap).step_by(TILE_SPECTRA) {
+                let spectra = first..per_heap.min(first + TILE_SPECTRA);
+                let row = heap * per_heap + first;
+                quantiser.transpose(row, &spectra, out, threads, scratches);
+            }
+        }
+        io.outputs[0].push(frame);
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let settings = &mut self.quantiser.settings;
+        match self.schedule.place(io.inputs, |from, live| settings.retune(from, live)) {
+            None => return Ok(Next::Wait),
+            Some(Placed::Nowhere) => return Ok(Next::Finished),
+            Some(Placed::Here) => settings.advance(self.schedule.timestamp()),
+        }
+        let begin = || {
+            self.known.begin(self.schedule.timestamp());
+            io.outputs[0].take()
+        };
+        let Some(frame) = self.frame.take().or_else(begin) else { return Ok(Next::Wait) };
+        for (p, input) in io.inputs.iter_mut().enumerate() {
+            self.advance(p, input);
+        }
+        if !self.schedule.is_done() {
+            self.frame = Some(frame);
+            return Ok(Next::Wait);
+        }
+        if self.known.has_valid() {
+            self.complete(frame, io);
+        }
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.schedule.changes.offer(change)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.frames.summarise();
+        Ok(())
+    }
+}

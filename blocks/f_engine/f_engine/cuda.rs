@@ -1,0 +1,402 @@
+//! The block on a GPU, in two passes.
+#![allow(unsafe_code)] // copies and launches on memory that the block or the job owns
+
+use super::FEngine;
+use super::cut::THREADS;
+use super::frames::{Frames, Spectra};
+use super::program::Program;
+use crate::common::gpu::{self, Table};
+use crate::common::live::Live;
+use crate::f_engine::pfb::device_samples;
+use crate::f_engine::pfb::driver::{Driver, Maker, Stretch};
+use crate::f_engine::pfb::lending::Lending;
+use crate::f_engine::pfb::pol::Count;
+use crate::f_engine::pfb::schedule::{Fate, Run, Schedule, Sizes};
+use crate::f_engine::postproc::device_settings::{DeviceSettings, Rows};
+use bytemuck::{Pod, Zeroable};
+use fxgraph::cuda::{Device, DeviceArray, Grid, Lane};
+use fxgraph::{BlockError, Env, Header, Ports};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// Bytes of what is the same for all channels of a spectrum.
+const ROW_BYTES: usize = 32;
+/// Blocks of threads that measure one stretch of lost spectra.
+const MEASURE_BLOCKS: usize = 32;
+
+/// `Run` of `f_engine.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Entry {
+    start_bits: u64,
+    first: u32,
+    spectra: u32,
+    pol: u32,
+    unused: u32,
+}
+
+/// Bytes in device memory that the block takes for itself.
+pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
+    let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
+    let samples = device_samples::device_bytes(&sizes, ports);
+    let (pols, heaps) = (ports.inputs.len(), f_engine.heaps_per_frame);
+    let rows = pols * sizes.spectra;
+    let tables = Table::<Entry>::device_bytes(rows)
+        + Table::<f32>::device_bytes(2 * rows)
+        + Table::<u8>::device_bytes(rows * ROW_BYTES)
+        + Table::<u32>::device_bytes(heaps + pols * (4 + heaps));
+    let constants = 4 * sizes.window + 16 * f_engine.channels;
+    let settings = DeviceSettings::device_bytes(pols, f_engine.channels);
+    samples + rows * f_engine.channels * size_of::<Complex32>() + tables + constants + settings
+}
+
+/// The two passes: what is made of the samples.
+pub struct TwoPass {
+    program: Program,
+    settings: DeviceSettings,
+    /// ADC samples from one spectrum to the next.
+    step: u64,
+    heap_bytes: usize,
+    spectra_per_heap: usize,
+    pols: usize,
+    /// What is between the passes.
+    middle: DeviceArray<Complex32>,
+    /// Stretches to be filtered, from the front; those to be measured, from the back.
+    entries: Table<Entry>,
+    /// Stretches of the output frame of either sort so far.
+    to_filter: usize,
+    to_measure: usize,
+    /// \[phase, fine delay\]\[pol\]\[spectrum\].
+    delays: Table<f32>,
+    /// \[pol\]\[spectrum\], for each slot.
+    rows: Vec<DeviceArray<u8>>,
+    /// The heaps to be made, from the front; those to be cleared, which the host alone reads, from
+    /// the back.
+    heaps: Table<u32>,
+    /// Heaps of the output frame to be made.
+    to_make: usize,
+    /// \[pol\]\[power, clipped\] in 64 bits, then clamped values \[heap\]\[pol\] in 32.
+    counts: Table<u32>,
+    frames: Frames,
+    /// For each slot.
+    spectra: Vec<Spectra>,
+}
+
+impl TwoPass {
+    /// The running block.
+    pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
+        let pfb = f_engine.pfb(f_engine.spectra());
+        let (sizes, delays) = (Sizes::new(&pfb, ports), pfb.delays_of(ports));
+        let count = Count::new(&env.counters, &sizes, ports);
+        let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
+        Driver::new(sizes, &delays, count, ports, env, make)
+    }
+
+    fn new(
+        f_engine: &FEngine,
+        ports: &Ports,
+        env: &Env,
+        device: &Arc<Device>,
+        sizes: &Sizes,
+    ) -> Result<Self, BlockError> {
+        let pols = ports.inputs.len();
+        let (rows, heaps) = (pols * sizes.spectra, f_engine.heaps_per_frame);
+        let values = f_engine.channels * f_engine.spectra_per_heap * pols;
+        let frames = Frames::new(f_engine, ports, env);
+        let program = Program::new(f_engine, ports, sizes, device)?;
+        let gains = f_engine.gains.of_pols(pols);
+        let order = program.cut.gain_order().into_iter().flatten().collect();
+        Ok(Self {
+            program,
+            settings: DeviceSettings::new(device, &gains, order, f_engine.dither_seed)?,
+            step: (sizes.step * sizes.subsampling) as u64,
+            heap_bytes: values * usize::from(f_engine.bits) / 4,
+            spectra_per_heap: f_engine.spectra_per_heap,
+            pols,
+            middle: DeviceArray::new(device, rows * f_engine.channels)?,
+            entries: Table::new(device, rows)?,
+            to_filter: 0,
+            to_measure: 0,
+            delays: Table::new(device, 2 * rows)?,
+            rows: gpu::for_each_slot(|| DeviceArray::new(device, rows * ROW_BYTES))?,
+            heaps: Table::new(device, heaps)?,
+            to_make: 0,
+            counts: Table::new(device, pols * (4 + heaps))?,
+            spectra: gpu::for_each_slot(|| Ok(frames.spectra()))?,
+            frames,
+        })
+    }
+
+    /// Lists the phase and the fine delay of each spectrum: less than 1 either, so that single
+    /// precision is as good as that of the channels.
+    fn list_delays(&mut self, slot: usize, schedule: &Schedule<Lending>) -> Result<(), BlockError> {
+        let list = self.delays.host_mut(slot)?;
+        let rows = list.len() / 2;
+        let (phases, fine) = list.split_at_mut(rows);
+        let spectra = schedule.sizes.spectra;
+        let lists = phases.chunks_exact_mut(spectra).zip(fine.chunks_exact_mut(spectra));
+        for (pol, (phases, fine)) in schedule.pols.iter().zip(lists) {
+            if let Some(delay) = pol.constant_delay {
+                phases.fill(delay.phase_turns as f32);
+                fine.fill(delay.fine_samples as f32);
+                continue;
+            }
+            for ((phase, fine), delay) in phases.iter_mut().zip(fine).zip(&pol.delays) {
+                (*phase, *fine) = (delay.phase_turns as f32, delay.fine_samples as f32);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists the heaps to be made and those to be cleared.
+    fn list_heaps(&mut self, slot: usize, header: &Header) -> Result<(), BlockError> {
+        let list = self.heaps.host_mut(slot)?;
+        let mut invalid = self.frames.invalid(header).peekable();
+        let (mut front, mut back) = (0, list.len());
+        for heap in 0..list.len() {
+            if invalid.next_if_eq(&heap).is_none() {
+                list[front] = heap as u32;
+                front += 1;
+            } else {
+                back -= 1;
+                list[back] = heap as u32;
+            }
+        }
+        self.to_make = front;
+        Ok(())
+    }
+
+    /// Queues the clearing of the heaps that are not made, of the payload at `to`.
+    fn queue_clearing<J>(&self, lane: &Lane<J>, slot: usize, to: u64) -> Result<(), BlockError> {
+        for heap in &self.heaps.host(slot)?[self.to_make..] {
+            let address = to + (*heap as usize * self.heap_bytes) as u64;
+            // SAFETY: the heap is within the frame, which the job owns.
+            unsafe { lane.clear(address, self.heap_bytes) }?;
+        }
+        Ok(())
+    }
+
+    /// Queues what is left of a job's tables, its kernels and its results.
+    fn launch<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        to: u64,
+    ) -> Result<(), BlockError> {
+        self.settings.send(lane)?;
+        self.queue_rows(lane, slot, schedule)?;
+        self.queue_filter(lane, slot, schedule.sizes.spectra)?;
+        self.queue_finish(lane, slot, schedule, to)?;
+        lane.results()?;
+        self.counts.fetch(lane, slot)
+    }
+
+    /// Queues what is the same for all channels of each spectrum.
+    fn queue_rows<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+    ) -> Result<(), BlockError> {
+        let spectra = schedule.sizes.spectra;
+        let rows = self.pols * spectra;
+        self.delays.send(lane, slot, 0..2 * rows)?;
+        let phases = self.delays.address(slot);
+        let of = Rows {
+            phases,
+            fine_delays: phases + (rows * size_of::<f32>()) as u64,
+            to: self.rows[slot].address(),
+            spectra,
+            start: schedule.timestamp(),
+            step: self.step,
+        };
+        // SAFETY: the kernel is that for rows, and all memory the slot's or the block's.
+        unsafe { self.settings.make_rows(lane, &mut self.program.kernels.rows, THREADS, &of) }
+    }
+
+    /// Ends the tables; queues what measures lost stretches and filters the others.
+    fn queue_filter<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        spectra: usize,
+    ) -> Result<(), BlockError> {
+        let (to_filter, to_measure) = (self.to_filter, self.to_measure);
+        let Program { kernels, constants, cut, .. } = &mut self.program;
+        let first_measured = self.entries.slot_len() - to_measure;
+        let entries = self.entries.address(slot);
+        let stretches = entries + (first_measured * size_of::<Entry>()) as u64;
+        let levels = self.counts.address(slot);
+        self.entries.send(lane, slot, 0..to_filter)?;
+        self.entries.send(lane, slot, first_measured..first_measured + to_measure)?;
+        self.counts.clear(lane, slot)?;
+        lane.work()?;
+        // SAFETY: the arguments are those of the kernels, compiled for these sizes; the job owns the
+        // frames and what is the slot's, the block the rest.
+        unsafe {
+            if to_measure > 0 {
+                let grid = Grid::new([MEASURE_BLOCKS, to_measure, 1], THREADS);
+                let arguments = [stretches.into(), levels.into()];
+                kernels.measure.launch(lane.stream(), grid, &arguments)?;
+            }
+            kernels.filter.launch(
+                lane.stream(),
+                Grid::new([cut.column_blocks(), to_filter, 1], THREADS),
+                &[
+                    entries.into(),
+                    constants.weights.address().into(),
+                    constants.filter_roots.address().into(),
+                    self.middle.address().into(),
+                    levels.into(),
+                    (spectra as u32).into(),
+                ],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Queues what makes the listed heaps of the payload at `to`: one launch for all spectra that
+    /// have the same gains.
+    fn queue_finish<J>(
+        &mut self,
+        lane: &Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        to: u64,
+    ) -> Result<(), BlockError> {
+        let Program { constants, cut, gpu, .. } = &self.program;
+        let (roots, tiles_per_heap) = (constants.finish_roots.address(), cut.tiles_per_heap);
+        let spectra = schedule.sizes.spectra;
+        let grid = Grid::new([cut.finish_blocks * cut.groups(gpu), 1, 1], cut.finish_threads);
+        let clamped = self.counts.address(slot) + (self.pols * 4 * size_of::<u32>()) as u64;
+        let list = &self.heaps.host(slot)?[..self.to_make];
+        let mut done = 0;
+        while done < spectra {
+            let t = schedule.timestamp() + done as u64 * self.step;
+            let stretch = self.settings.stretch(t, self.step, spectra - done);
+            let end = done + stretch.count;
+            let of_heap = |spectrum: usize| spectrum / self.spectra_per_heap;
+            let first = list.partition_point(|heap| (*heap as usize) < of_heap(done));
+            let past = list.partition_point(|heap| (*heap as usize) <= of_heap(end - 1));
+            let listed = self.heaps.address(slot) + (first * size_of::<u32>()) as u64;
+            let arguments = [
+                self.middle.address().into(),
+                to.into(),
+                clamped.into(),
+                self.rows[slot].address().into(),
+                stretch.each.into(),
+                roots.into(),
+                listed.into(),
+                (((past - first) * tiles_per_heap) as u32).into(),
+                (spectra as u32).into(),
+                (done as u32).into(),
+                (end as u32).into(),
+            ];
+            if past > first {
+                let kernel = self.program.kernels.finish.of(stretch.differ);
+                // SAFETY: as above.
+                unsafe { kernel.launch(lane.stream(), grid, &arguments) }?;
+            }
+            done = end;
+        }
+        Ok(())
+    }
+}
+
+impl Maker for TwoPass {
+    const TABLES: &'static [&'static str] = &["gains"];
+
+    fn retune(&mut self, from: u64, live: Live) {
+        self.settings.retune(from, live);
+    }
+
+    fn has_room(&mut self, lane_is_idle: bool) -> bool {
+        self.settings.has_room(lane_is_idle)
+    }
+
+    fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize {
+        (self.to_filter, self.to_measure) = (0, 0);
+        self.spectra[slot].begin(schedule.timestamp());
+        let whole = runs.iter().filter(|(_, run)| run.fate == Fate::Whole);
+        self.program.run_length(whole.map(|(_, run)| run.count).sum())
+    }
+
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        _: &mut Header,
+    ) -> Result<(), BlockError> {
+        let Stretch { pol, first, count, fate, address, first_bit } = *stretch;
+        self.spectra[slot].mark(pol, first..first + count, fate == Fate::Whole);
+        let list = self.entries.host_mut(slot)?;
+        let place = match fate {
+            Fate::Whole => {
+                self.to_filter += 1;
+                self.to_filter - 1
+            }
+            Fate::Ending => {
+                self.to_measure += 1;
+                list.len() - self.to_measure
+            }
+            Fate::Lost => return Ok(()),
+        };
+        self.spectra[slot].measured[pol].samples += (count * sizes.step) as u64;
+        list[place] = Entry {
+            start_bits: 8 * address + first_bit,
+            first: first as u32,
+            spectra: count as u32,
+            pol: pol as u32,
+            unused: 0,
+        };
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError> {
+        // Short ones first: the blocks that follow them fill up the GPU.
+        self.entries.host_mut(slot)?[..self.to_filter].sort_unstable_by_key(|entry| entry.spectra);
+        self.settings.advance(schedule.timestamp());
+        self.list_delays(slot, schedule)?;
+        self.frames.fill(&self.spectra[slot], output);
+        self.list_heaps(slot, output)
+    }
+
+    fn queue<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: u64,
+    ) -> Result<(), BlockError> {
+        self.queue_clearing(lane, slot, output)?;
+        self.heaps.send(lane, slot, 0..self.to_make)?;
+        self.launch(lane, slot, schedule, output)
+    }
+
+    fn complete(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<bool, BlockError> {
+        let (levels, clamped) = self.counts.host(slot)?.split_at(4 * self.pols);
+        let spectra = &mut self.spectra[slot];
+        let wide = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
+        for (measured, level) in spectra.measured.iter_mut().zip(levels.chunks_exact(4)) {
+            (measured.power, measured.clipped) = (wide(&level[..2]), wide(&level[2..]));
+        }
+        let saturated = clamped.iter().map(|count| u64::from(*count));
+        Ok(self.frames.complete(schedule, spectra, saturated, output))
+    }
+
+    fn summarise(&self) {
+        self.frames.summarise();
+    }
+}

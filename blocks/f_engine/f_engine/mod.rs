@@ -1,0 +1,244 @@
+#![doc = include_str!("README.md")]
+
+mod bench;
+pub mod conformance;
+mod cpu;
+mod cuda;
+mod cut;
+mod frames;
+mod program;
+mod shape;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::common::delay::{self, Piece};
+use crate::common::dither::Dither;
+use crate::common::live::Live;
+use crate::common::parallel::one_thread;
+use crate::common::spectra::Shape;
+use crate::f_engine::fft::Fft;
+use crate::f_engine::pfb::input::digitised_refusals;
+use crate::f_engine::pfb::{self, Pfb, Window, device_samples};
+use crate::f_engine::postproc::{self, Gains, Layout, Postproc};
+use fxgraph::DeviceName;
+use fxgraph::cuda::Properties;
+use fxgraph::examples::{Benchmark, Case};
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
+    Resources,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of the block `f_engine`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FEngine {
+    /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
+    pub channels: usize,
+    /// Taps of the filter: spectra over which a window extends.
+    #[serde(default = "pfb::default_taps")]
+    pub taps: usize,
+    /// Window that shapes the filter.
+    #[serde(default)]
+    pub window: Window,
+    /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
+    /// gives a plain Fourier transform.
+    #[serde(default = "pfb::default_w_cutoff")]
+    pub w_cutoff: f64,
+    /// Delay model of each polarisation: a list of linear pieces for each input. Without it
+    /// there is no delay.
+    #[serde(default)]
+    pub delays: Vec<Vec<Piece>>,
+    /// Largest delay in either direction, in seconds; decides how many samples are kept.
+    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
+    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    #[serde(default)]
+    pub max_delay_seconds: Option<f64>,
+    /// Largest change of a delay in either direction, in seconds per second.
+    #[serde(default = "delay::default_max_rate")]
+    pub max_delay_rate: f64,
+    /// Largest change of a phase in either direction, in radians per second.
+    #[serde(default = "delay::default_max_phase_rate")]
+    pub max_fringe_rate_radians_per_second: f64,
+    /// Frequency at the centre of the band, in Hz. By default that of the input's band, if it has one,
+    /// else that of the first Nyquist zone, a quarter of the sample rate.
+    #[serde(default)]
+    pub centre_hz: Option<f64>,
+    /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
+    /// four-bit ones from -7 to 7.
+    #[serde(default = "postproc::default_bits")]
+    pub bits: u8,
+    /// Order of the output's axes.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Spectra of a heap: they stand next to each other for each channel.
+    #[serde(default = "postproc::default_spectra_per_heap")]
+    pub spectra_per_heap: usize,
+    /// Heaps per output frame.
+    #[serde(default = "postproc::default_heaps_per_frame")]
+    pub heaps_per_frame: usize,
+    /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
+    /// one of these or a list of them for each channel.
+    #[serde(default)]
+    pub gains: Gains,
+    /// Noise added before rounding.
+    #[serde(default)]
+    pub dither: Dither,
+    /// Seed of the dither. Give each antenna another one.
+    #[serde(default)]
+    pub dither_seed: u64,
+    /// Threads of the CPU that share the spectra, 0 for all cores. By default 1, because a
+    /// flowgraph of many blocks already uses the cores; give more where one antenna alone is too
+    /// much for a core.
+    #[serde(default = "one_thread")]
+    pub threads: usize,
+}
+
+impl FEngine {
+    /// The first of the three blocks that this one stands for, with frames of so many spectra.
+    fn pfb(&self, spectra_per_frame: usize) -> Pfb {
+        Pfb {
+            channels: self.channels,
+            taps: self.taps,
+            window: self.window,
+            w_cutoff: self.w_cutoff,
+            unzip: 1,
+            spectra_per_frame: Some(spectra_per_frame),
+            delays: self.delays.clone(),
+            max_delay_seconds: self.max_delay_seconds,
+            max_delay_rate: self.max_delay_rate,
+            max_fringe_rate_radians_per_second: self.max_fringe_rate_radians_per_second,
+            centre_hz: self.centre_hz,
+            threads: self.threads,
+        }
+    }
+
+    /// The last one.
+    fn postproc(&self) -> Postproc {
+        Postproc {
+            bits: self.bits,
+            layout: self.layout,
+            spectra_per_heap: self.spectra_per_heap,
+            heaps_per_frame: self.heaps_per_frame,
+            channels: None,
+            gains: self.gains.clone(),
+            dither: self.dither,
+            dither_seed: self.dither_seed,
+            threads: self.threads,
+        }
+    }
+
+    /// Spectra of an output frame.
+    fn spectra(&self) -> usize {
+        self.heaps_per_frame * self.spectra_per_heap
+    }
+
+    /// The shape of the spectra of an output frame.
+    fn shape(&self, ports: &Ports) -> Shape {
+        let pols = ports.inputs.len();
+        Shape {
+            pols,
+            spectra: self.spectra(),
+            unzip: 1,
+            channels: self.channels,
+            pitch: self.channels,
+            step: 2 * self.channels,
+        }
+    }
+}
+
+/// Refusals of one of the three blocks, in the name of this one.
+fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
+    let rename =
+        |text: String| text.replace("`pfb`", "`f_engine`").replace("`postproc`", "`f_engine`");
+    let refusals = refusals.into_iter();
+    refusals
+        .map(|refusal| Refusal {
+            message: rename(refusal.message),
+            help: refusal.help.map(rename),
+            ..refusal
+        })
+        .collect()
+}
+
+impl Kind for FEngine {
+    const NAME: &'static str = "f_engine";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("two_pass", "two kernels, with single precision between them")];
+
+    const LIVE: &'static [&'static str] = &["delays", "gains", "dither_seed"];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let inputs_of_adc = inputs.iter().enumerate();
+        let refusals: Vec<_> =
+            inputs_of_adc.flat_map(|(i, input)| digitised_refusals(Self::NAME, i, input)).collect();
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        // How many spectra stand between the three blocks is nobody's business.
+        let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
+        let spectra = Fft { threads: self.threads }.ports(&filtered).map_err(in_own_name)?;
+        self.postproc().ports(&spectra).map_err(in_own_name)
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Shape { pols, spectra, channels, .. } = self.shape(ports);
+        let rows = (pols * spectra) as f64;
+        let points = channels as f64;
+        let each = points * (4.0 * self.taps as f64 + 5.0 * points.log2() + 24.0);
+        Resources {
+            host_bytes: cpu::host_bytes(self, ports),
+            holds: vec![1; pols],
+            operations_per_frame: rows * each,
+            ..Resources::default()
+        }
+    }
+
+    fn live_value(
+        &self,
+        parameter: &str,
+        running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(match parameter {
+            "delays" => self.pfb(1).live_delays(&running.pfb(1), ports)?,
+            "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len())),
+            _ => Live::DitherSeed(self.dither_seed),
+        }))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match env.implementation {
+            "two_pass" => Ok(Box::new(cuda::TwoPass::block(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
+        }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        if implementation == CPU.name {
+            return Vec::new();
+        }
+        let mut refusals = Vec::from_iter(device_samples::refuse_mixed(ports));
+        refusals.extend(shape::KernelShape::new(self, ports).refusals(gpu));
+        refusals
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(self, ports)
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        bench::benchmarks(device)
+    }
+}

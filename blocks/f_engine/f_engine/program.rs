@@ -1,0 +1,90 @@
+//! The kernels, compiled for the GPU at hand, and what they read that does not change.
+
+use super::FEngine;
+use super::cut::Cut;
+use super::shape::KernelShape;
+use crate::common::dither::Dither;
+use crate::common::gpu;
+use crate::f_engine::pfb::schedule::Sizes;
+use crate::f_engine::postproc::device_settings::{GainKernels, differ};
+use fxgraph::cuda::{self, Device, DeviceArray, Kernel, Properties};
+use fxgraph::{BlockError, Ports};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// The kernels.
+pub struct Kernels {
+    pub rows: Kernel,
+    pub filter: Kernel,
+    pub finish: GainKernels,
+    pub measure: Kernel,
+}
+
+/// What does not change from job to job.
+pub struct Constants {
+    pub weights: DeviceArray<f32>,
+    pub filter_roots: DeviceArray<Complex32>,
+    pub finish_roots: DeviceArray<Complex32>,
+}
+
+/// What runs on the GPU.
+pub struct Program {
+    pub gpu: Properties,
+    pub cut: Cut,
+    pub kernels: Kernels,
+    pub constants: Constants,
+}
+
+impl Program {
+    pub fn new(
+        f_engine: &FEngine,
+        ports: &Ports,
+        sizes: &Sizes,
+        device: &Arc<Device>,
+    ) -> Result<Self, BlockError> {
+        let shape = KernelShape::new(f_engine, ports);
+        let gpu = device.properties().clone();
+        let cut = Cut::new(&shape, &gpu)?;
+        let gains = f_engine.gains.of_pols(shape.pols);
+        let program = |differ| {
+            let macros = gpu::numbers([
+                ("CHANNELS", shape.channels),
+                ("POLS", shape.pols),
+                ("TAPS", shape.taps),
+                ("SAMPLE_BITS", shape.sample_bits),
+                ("NATIVE_SAMPLES", usize::from(shape.native_samples)),
+                ("VALUE_BITS", shape.value_bits),
+                ("K_MAJOR", usize::from(shape.k_major)),
+                ("SPECTRA_PER_HEAP", shape.spectra_per_heap),
+                ("DITHER", usize::from(f_engine.dither == Dither::Uniform)),
+                ("CHANNEL_GAINS", usize::from(differ)),
+                ("TILE_BYTES", cut.tile_bytes),
+                ("FINISH_THREADS", cut.finish_threads),
+            ]);
+            gpu::program(device, "f_engine.cu", macros)
+        };
+        let finish = |program: &Arc<cuda::Program>| {
+            program.kernel("f_engine_finish", cut.finish_shared_bytes)
+        };
+        let first = program(differ(&gains))?;
+        let kernels = Kernels {
+            rows: first.kernel("f_engine_rows", 0)?,
+            filter: first.kernel("f_engine_filter", cut.filter_shared_bytes)?,
+            finish: GainKernels::new(finish(&first)?, &gains, || Ok(finish(&program(true)?)?))?,
+            measure: first.kernel("f_engine_measure", 0)?,
+        };
+        let FEngine { taps, window, w_cutoff, .. } = *f_engine;
+        let weights = crate::f_engine::pfb::weights(sizes.step, taps, window, w_cutoff);
+        let constants = Constants {
+            weights: DeviceArray::from_slice(device, &weights)?,
+            filter_roots: DeviceArray::from_slice(device, &cut.filter_roots())?,
+            finish_roots: DeviceArray::from_slice(device, &cut.finish_roots())?,
+        };
+        Ok(Self { gpu, cut, kernels, constants })
+    }
+
+    /// Spectra of a run, if there are `spectra` in all to be filtered.
+    pub fn run_length(&self, spectra: usize) -> usize {
+        self.cut.run_length(spectra, &self.gpu)
+    }
+}

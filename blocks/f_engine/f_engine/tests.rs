@@ -1,0 +1,158 @@
+use super::FEngine;
+use crate::f_engine::fft::Fft;
+use crate::f_engine::postproc::Postproc;
+use crate::tests::chain::{Digitised, Out, drive, kind, noise, pfb, then};
+use serde_json::{Value, json};
+
+fn f_engine(parameters: Value, pols: &[Digitised]) -> Out {
+    let ports: Vec<_> = pols.iter().map(Digitised::port).collect();
+    let frames = pols.iter().map(Digitised::frames).collect();
+    drive(&kind::<FEngine>(parameters), &ports, frames)
+}
+
+/// Those of `names` that `parameters` has.
+fn chosen(parameters: &Value, names: &[&str]) -> Value {
+    let all = parameters.as_object().unwrap().iter();
+    all.filter(|(name, _)| names.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The same by three blocks.
+fn three_blocks(parameters: &Value, pols: &[Digitised]) -> Out {
+    let mut filter = chosen(
+        parameters,
+        &["channels", "taps", "window", "w_cutoff", "delays", "max_delay_seconds"],
+    );
+    let spectra = parameters["spectra_per_heap"].as_u64().unwrap()
+        * parameters["heaps_per_frame"].as_u64().unwrap_or(1);
+    filter["spectra_per_frame"] = json!(spectra);
+    let finish = chosen(
+        parameters,
+        &[
+            "bits",
+            "layout",
+            "spectra_per_heap",
+            "heaps_per_frame",
+            "gains",
+            "dither",
+            "dither_seed",
+        ],
+    );
+    then::<Postproc>(finish, then::<Fft>(json!({}), pfb(filter, pols)))
+}
+
+/// Holds the block to the three that it stands for; what it made.
+fn compare(parameters: &Value, pols: &[Digitised]) -> Out {
+    let (got, expected) = (f_engine(parameters.clone(), pols), three_blocks(parameters, pols));
+    assert_eq!(got.port, expected.port);
+    assert_eq!(got.frames.len(), expected.frames.len(), "{parameters}");
+    for (got, expected) in got.frames.iter().zip(&expected.frames) {
+        assert_eq!(got.timestamp, expected.timestamp);
+        assert_eq!(got.validity, expected.validity);
+        assert!(got.payload == expected.payload, "{parameters} at {}", got.timestamp);
+        for name in ["saturated", "adc_power", "adc_clipped"] {
+            assert_eq!(got.annotations.get(name), expected.annotations.get(name), "{name}");
+        }
+    }
+    for name in ["heaps_missing", "values_saturated"] {
+        assert_eq!(got.count(name), expected.count(name), "{name}");
+    }
+    got
+}
+
+fn two_pols(bits: u8, len: usize) -> [Digitised; 2] {
+    let std = f64::from(1 << (bits - 1)) / 3.0;
+    [1, 2].map(|seed| Digitised { bits, ..Digitised::new(noise(seed, len, std, bits)) })
+}
+
+#[test]
+fn makes_bit_by_bit_what_three_blocks_make() {
+    let delays = json!([
+        [{"start_samples": 0, "delay_samples": 3.3, "rate": 1e-9, "phase_radians": 0.4}],
+        [{"start_samples": 0, "delay_samples": -2.6},
+         {"start_samples": 4096, "delay_samples": 5.2, "phase_rate_radians_per_second": 20.0}],
+    ]);
+    let per_channel: Vec<f64> = (0..64).map(|k| 0.5 + 0.01 * f64::from(k)).collect();
+    for (bits, parameters) in [
+        (10, json!({"channels": 64, "spectra_per_heap": 16, "dither_seed": 5, "delays": delays})),
+        (
+            10,
+            json!({"channels": 64, "spectra_per_heap": 8, "heaps_per_frame": 3, "layout": "k_major",
+                    "gains": [per_channel, {"re": 0.2, "im": 0.9}]}),
+        ),
+        (
+            12,
+            json!({"channels": 32, "spectra_per_heap": 37, "taps": 4, "bits": 4, "gains": 0.01,
+                    "dither": "none", "delays": delays}),
+        ),
+        (
+            8,
+            json!({"channels": 16, "spectra_per_heap": 256, "taps": 1, "w_cutoff": 0,
+                   "window": "rect", "bits": 4, "layout": "k_major", "gains": 0.1, "delays": delays}),
+        ),
+    ] {
+        let out = compare(&parameters, &two_pols(bits, 1 << 15));
+        assert!(out.frames.len() > 1 && out.count("values_saturated") > 0, "{parameters}");
+        assert!(out.summary.contains("pol1: rms"), "{}", out.summary);
+        compare(
+            &parameters
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(name, _)| !["delays", "gains"].contains(&name.as_str()))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            &two_pols(bits, 1 << 14)[..1],
+        );
+    }
+}
+
+#[test]
+fn lost_heaps_are_lost_in_the_same_places() {
+    let mut pols = two_pols(10, 1 << 16);
+    pols[0].lost_heaps = vec![20, 21, 100];
+    pols[1].lost_frames = vec![30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42];
+    pols[1].start = 1 << 12;
+    for threads in [1, 3] {
+        let parameters = json!({"channels": 32, "spectra_per_heap": 16, "heaps_per_frame": 4,
+                                "max_delay_seconds": 1e-7, "threads": threads});
+        let out = compare(&parameters, &pols);
+        let validity: Vec<u32> = out.frames.iter().flat_map(|f| f.validity.clone()).collect();
+        assert!(validity.contains(&0) && validity.contains(&1));
+        assert!(out.count("spectra_missing") > 0);
+    }
+}
+
+#[test]
+fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
+    let properties = |name: &str| {
+        let kind = *crate::kinds().get(name).unwrap();
+        (kind.schema)().to_value()["properties"].as_object().unwrap().clone()
+    };
+    let mut others = properties("postproc");
+    others.extend(properties("pfb"));
+    let mut own = properties("f_engine");
+    // There is nothing in between, no part of a band, and no other thread.
+    let has_its_own_words = ["channels", "centre_hz", "threads"];
+    own.retain(|name, _| !has_its_own_words.contains(&name.as_str()));
+    others.retain(|name, _| own.contains_key(name) || !has_its_own_words.contains(&name.as_str()));
+    for between in ["unzip", "spectra_per_frame"] {
+        assert!(others.remove(between).is_some());
+    }
+    assert_eq!(Value::Object(own), Value::Object(others));
+}
+
+#[test]
+fn refusals_name_this_block_and_its_parameters() {
+    use fxgraph::Kind;
+    let port = Digitised::new(vec![0; 1024]).port();
+    for (parameters, words) in [
+        (json!({"channels": 100}), "`f_engine` needs a number of channels that is a power of two"),
+        (json!({"channels": 64, "bits": 5}), "`f_engine` cannot quantise to 5 bits"),
+        (json!({"channels": 64, "gains": [1, 2, 3]}), "gains for 3 polarisations"),
+    ] {
+        let refusals = kind::<FEngine>(parameters).ports(std::slice::from_ref(&port)).unwrap_err();
+        assert!(refusals[0].message.contains(words), "{}", refusals[0].message);
+    }
+}

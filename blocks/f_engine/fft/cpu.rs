@@ -1,0 +1,91 @@
+//! The block on the CPU.
+
+use crate::common::parallel::Threads;
+use crate::common::real_fft::RealFixup;
+use crate::common::spectra::Shape;
+use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use num_complex::Complex32;
+use rustfft::FftPlanner;
+use std::sync::Arc;
+
+/// The running block.
+pub struct Cpu(Transform);
+
+/// What makes spectra of series.
+pub struct Transform {
+    /// Transform of N/unzip complex numbers.
+    plan: Arc<dyn rustfft::Fft<f32>>,
+    /// The step to the real transform, if it is one; with `unzip`, `postproc` does it.
+    fixup: Option<RealFixup>,
+    threads: Threads,
+    scratches: Vec<Scratch>,
+}
+
+/// Working memory of one thread.
+#[derive(Clone)]
+struct Scratch {
+    /// A copy of the series at hand. The library's transform that overwrites its input is so much
+    /// faster than the one that does not that the copy pays.
+    series: Vec<Complex32>,
+    library: Vec<Complex32>,
+}
+
+impl Transform {
+    /// To spectra of this shape, of real samples or complex ones, on so many threads.
+    pub fn new(shape: Shape, is_complex: bool, threads: usize) -> Result<Self, BlockError> {
+        let plan = FftPlanner::new().plan_fft_forward(shape.channels / shape.unzip);
+        let threads = Threads::new(threads)?;
+        let room = |len: usize| vec![Complex32::default(); len];
+        let scratch =
+            Scratch { series: room(plan.len()), library: room(plan.get_outofplace_scratch_len()) };
+        Ok(Self {
+            plan,
+            fixup: (shape.unzip == 1 && !is_complex).then(|| RealFixup::new(shape.channels)),
+            scratches: vec![scratch; threads.count()],
+            threads,
+        })
+    }
+
+    /// Transforms each of the `series`. If the samples are real, pairs of them are the complex numbers
+    /// z_i = x_{2i} + j x_{2i+1}.
+    pub fn run(&mut self, series: &[Complex32], spectra: &mut [Complex32]) {
+        let len = self.plan.len();
+        self.threads.each(spectra, len, &mut self.scratches, |first, spectra, scratch| {
+            let series = series[first * len..].chunks_exact(len);
+            for (series, spectrum) in series.zip(spectra.chunks_exact_mut(len)) {
+                let Scratch { series: copy, library } = &mut *scratch;
+                copy.copy_from_slice(series);
+                self.plan.process_outofplace_with_scratch(copy, spectrum, library);
+                if let Some(fixup) = &self.fixup {
+                    fixup.apply(spectrum);
+                }
+            }
+        });
+    }
+}
+
+impl Cpu {
+    pub fn new(shape: Shape, is_complex: bool, threads: usize) -> Result<Self, BlockError> {
+        Ok(Self(Transform::new(shape, is_complex, threads)?))
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.inputs[0].ended() {
+            return Ok(Next::Finished);
+        }
+        if io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        let (header, spectra) = output.parts_mut::<Complex32>()?;
+        header.continue_from(input.header());
+        header.validity.copy_from_slice(&input.header().validity);
+        self.0.run(input.as_slice()?, spectra);
+        io.outputs[0].push(output);
+        Ok(Next::Again)
+    }
+}

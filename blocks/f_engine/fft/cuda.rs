@@ -1,0 +1,177 @@
+//! The block on a GPU, with the library cuFFT.
+#![allow(unsafe_code)] // calls of the library and launches, on memory that the block or the job owns
+
+use crate::common::gpu;
+use crate::common::spectra::Shape;
+use fxgraph::cuda::cufft::{result, sys};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use std::sync::Arc;
+
+/// Threads of a block of the kernel, and spectra that a thread works on.
+const THREADS: usize = 128;
+const THREAD_SPECTRA: usize = 8;
+
+/// The sign in the exponent.
+const FORWARD: i32 = -1;
+
+/// Batched complex transforms, forward.
+struct Plan {
+    handle: sys::cufftHandle,
+    /// Memory that the library works in.
+    _work: DeviceArray<u8>,
+}
+
+fn failed(what: &'static str) -> impl Fn(result::CufftError) -> CudaError {
+    move |error| CudaError::Library { what, reason: error.to_string() }
+}
+
+impl Plan {
+    /// `batch` adjacent transforms of `len` points, on the device and stream of `lane`.
+    fn new<J>(len: usize, batch: usize, lane: &Lane<J>) -> Result<Self, CudaError> {
+        // SAFETY: it loads the library and lets it go.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoLibrary {
+                library: "libcufft.so",
+                purpose: "makes the transforms of `fft`",
+            });
+        }
+        let handle = result::create().map_err(failed("starting cuFFT"))?;
+        let planned = Self::make(handle, len, batch, lane);
+        if planned.is_err() {
+            // SAFETY: nobody else has it.
+            let _ = unsafe { result::destroy(handle) };
+        }
+        let plan = planned?;
+        plan.warm_up(len * batch, lane)?;
+        Ok(plan)
+    }
+
+    fn make<J>(
+        handle: sys::cufftHandle,
+        len: usize,
+        batch: usize,
+        lane: &Lane<J>,
+    ) -> Result<Self, CudaError> {
+        let failed = failed("planning with cuFFT");
+        let (len, batch) = (len as i64, batch as i64);
+        let (mut lens, mut strides_in, mut strides_out) = ([len], [len], [len]);
+        // SAFETY: the handle is a plan that is not made yet; the arrays have one entry for the one
+        // dimension; the work area is as large as the library asks for and lives with the plan.
+        unsafe {
+            result::set_auto_allocation(handle, false).map_err(&failed)?;
+            let bytes = result::make_plan_many64(
+                handle,
+                1,
+                lens.as_mut_ptr(),
+                strides_in.as_mut_ptr(),
+                1,
+                len,
+                strides_out.as_mut_ptr(),
+                1,
+                len,
+                sys::cufftType::CUFFT_C2C,
+                batch,
+            )
+            .map_err(&failed)?;
+            let work = DeviceArray::new(lane.device(), bytes)?;
+            result::set_work_area(handle, work.address() as *mut _).map_err(&failed)?;
+            result::set_stream(handle, lane.stream().cast()).map_err(&failed)?;
+            Ok(Self { handle, _work: work })
+        }
+    }
+
+    /// Transforms once, so that the library loads its kernels before frames come. Without memory for
+    /// it the first frame takes longer.
+    fn warm_up<J>(&self, points: usize, lane: &Lane<J>) -> Result<(), CudaError> {
+        let memory = || DeviceArray::<[f32; 2]>::new(lane.device(), points);
+        if let (Ok(from), Ok(to)) = (memory(), memory()) {
+            // SAFETY: both have all points, and stay until the device is done.
+            let queued = unsafe { self.transform(from.address(), to.address()) };
+            lane.device().synchronise()?;
+            queued?;
+        }
+        Ok(())
+    }
+
+    /// Queues the transforms of what is at `from`, to `to`.
+    ///
+    /// # Safety
+    /// Both addresses must be valid for all of the plan's points until the job is done.
+    unsafe fn transform(&self, from: u64, to: u64) -> Result<(), CudaError> {
+        let (from, to) = (from as *mut sys::cufftComplex, to as *mut sys::cufftComplex);
+        // SAFETY: the caller's promise; out of place, the library only reads its input.
+        unsafe { result::exec_c2c(self.handle, from, to, FORWARD) }
+            .map_err(failed("queueing transforms"))
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: owned, destroyed once, when the lane before it has finished.
+        let _ = unsafe { result::destroy(self.handle) };
+    }
+}
+
+/// The step to real spectra.
+fn real_spectra(device: &Arc<Device>, shape: Shape) -> Result<Kernel, CudaError> {
+    let defines = vec![("CHANNELS", shape.channels.to_string())];
+    gpu::program(device, "fft.cu", defines)?.kernel("real_spectra", 0)
+}
+
+/// The running block.
+pub struct Cuda {
+    /// First, so that it waits for the GPU before anything else is dropped.
+    lane: Lane<(Arc<Frame>, FrameMut)>,
+    plan: Plan,
+    /// None for complex samples; with `unzip`, `postproc` does it.
+    real_spectra: Option<Kernel>,
+    shape: Shape,
+}
+
+impl Cuda {
+    pub fn new(shape: Shape, is_complex: bool, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let batch = shape.pols * shape.spectra * shape.unzip;
+        let plan = Plan::new(shape.channels / shape.unzip, batch, &lane)?;
+        let real_spectra =
+            (shape.unzip == 1 && !is_complex).then(|| real_spectra(lane.device(), shape));
+        let real_spectra = real_spectra.transpose()?;
+        Ok(Self { lane, plan, real_spectra, shape })
+    }
+
+    fn transform(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let (from, header) = (input.header(), output.header_mut());
+        header.continue_from(from);
+        header.validity.copy_from_slice(&from.validity);
+        let timestamp = from.timestamp;
+        let device = self.lane.device();
+        let (from, to) = (frame_address(&input, device)?, frame_address(&output, device)?);
+        self.lane.begin(timestamp)?;
+        self.lane.hold((input, output))?;
+        self.lane.work()?;
+        // SAFETY: the job owns both frames, which are of the plan's size; the arguments are those of
+        // the kernel.
+        unsafe {
+            self.plan.transform(from, to)?;
+            if let Some(kernel) = &mut self.real_spectra {
+                let spectra = self.shape.pols * self.shape.spectra;
+                let of_spectra = (self.shape.channels / 2 + 1).div_ceil(THREADS);
+                let blocks = of_spectra * spectra.div_ceil(THREAD_SPECTRA);
+                let grid = Grid::new([blocks, 1, 1], THREADS);
+                kernel.launch(self.lane.stream(), grid, &[to.into(), (spectra as u32).into()])?;
+            }
+        }
+        self.lane.submit()
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.lane.turn(io)? {
+            Turn::Begin(input, output) => self.transform(input, output).map(|()| Next::Again),
+            Turn::Rest(next) => Ok(next),
+        }
+    }
+}

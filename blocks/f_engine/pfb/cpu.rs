@@ -1,0 +1,200 @@
+//! The block on the CPU.
+
+use super::Pfb;
+use super::fir::{Fir, Scratch};
+use super::host_samples::{self, Series};
+use super::pol::Count;
+use super::power::{Level, Measured, power, summary};
+use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::common::parallel::Threads;
+use crate::common::simd::Form;
+use fxgraph::retune::Change;
+use fxgraph::{
+    Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary, async_trait,
+};
+
+/// Samples of a batch, about: enough for the filter to run at full speed.
+const BATCH_SAMPLES: usize = 1 << 18;
+
+/// Spectra that are filtered together.
+pub fn batch(step: usize, spectra_per_frame: usize, threads: usize) -> usize {
+    let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
+    let alone = (BATCH_SAMPLES / step).clamp(16, 64);
+    (alone * threads).min(spectra_per_frame)
+}
+
+/// What a filter takes in.
+pub trait Number: Copy + Into<f32> + Send + Sync {
+    /// What is measured on them: the sum of their squares, and how many are `limit` or more from 0.
+    /// Nothing, where that says nothing of the digitiser.
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
+}
+
+impl Number for i16 {
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured {
+        let (power, clipped) = power(samples, limit, form);
+        Measured { power, samples: samples.len() as u64, clipped }
+    }
+}
+
+impl Number for f32 {
+    fn measured(_samples: &[Self], _limit: i16, _form: Form) -> Measured {
+        Measured::default()
+    }
+}
+
+/// Working memory of one thread.
+struct Job {
+    scratch: Scratch,
+    measured: Measured,
+}
+
+/// The running block.
+pub struct Cpu<S> {
+    filter: Filter,
+    schedule: Schedule<S>,
+    frame: Option<FrameMut>,
+    /// Of the output frame, for each polarisation.
+    measured: Vec<Measured>,
+    /// Of the whole run, for each polarisation that is digitised.
+    levels: Vec<Level>,
+    summary: Summary,
+}
+
+impl<S: Series> Cpu<S> {
+    pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let sizes = Sizes::new(pfb, ports);
+        let batch = batch(sizes.step, sizes.spectra, pfb.threads);
+        let delays = pfb.delays_of(ports);
+        let count = Count::new(&env.counters, &sizes, ports);
+        Ok(Self {
+            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
+            filter: Filter::new(pfb, &ports.inputs[0], batch)?,
+            frame: None,
+            measured: vec![Measured::default(); ports.inputs.len()],
+            levels: Level::of_inputs(&ports.inputs, &env.counters),
+            summary: env.summary.clone(),
+        })
+    }
+
+    /// Does what polarisation `p` has samples for.
+    fn advance(&mut self, p: usize, frame: &mut FrameMut, input: &mut Input) {
+        let Sizes { step, window, spectra, .. } = self.schedule.sizes;
+        let (header, payload) = frame.parts_mut::<f32>().expect(fxgraph::ON_HOST);
+        let row = p * spectra;
+        let numbers = self.filter.fir.step();
+        let payload = &mut payload[row * numbers..][..spectra * numbers];
+        let validity = &mut header.validity[row..row + spectra];
+        loop {
+            self.schedule.forget_done(p);
+            let Some(Run { first, count, fate, from }) = self.schedule.next_run(p, input) else {
+                return;
+            };
+            let pol = &self.schedule.pols[p];
+            let out = &mut payload[first * numbers..][..count * numbers];
+            let limit = self.levels.get(p).map_or(i16::MAX, |level| level.limit);
+            validity[first..first + count].fill(u32::from(fate == Fate::Whole));
+            match fate {
+                Fate::Whole => {
+                    let samples = pol.store.numbers(pol.history.place(from));
+                    self.measured[p].add(self.filter.run(samples, out, limit));
+                }
+                Fate::Ending => {
+                    out.fill(0.0);
+                    // The last step of each window: adjacent, as the windows are a step apart.
+                    let ends = pol.history.place(from + (window - step) as i64);
+                    let samples = &pol.store.numbers(ends)[..count * numbers];
+                    self.measured[p].add(self.filter.measure(samples, limit));
+                }
+                Fate::Lost => out.fill(0.0),
+            }
+        }
+    }
+}
+
+/// What makes spectra of samples.
+pub struct Filter {
+    fir: Fir,
+    threads: Threads,
+    jobs: Vec<Job>,
+}
+
+impl Filter {
+    /// The filter of `pfb` for samples like those of `input`, for up to `batch` spectra at a time.
+    pub fn new(pfb: &Pfb, input: &PortType, batch: usize) -> Result<Self, BlockError> {
+        let threads = Threads::new(pfb.threads)?;
+        let fir = Fir::new(&pfb.weights(input), 2 * pfb.channels, pfb.unzip, Form::best());
+        let job = |_| Job {
+            scratch: fir.scratch(batch.div_ceil(threads.count())),
+            measured: Measured::default(),
+        };
+        let jobs = (0..threads.count()).map(job).collect();
+        Ok(Self { fir, threads, jobs })
+    }
+
+    /// Filters the spectra of `out`, whose first window starts `samples`, and measures them.
+    pub fn run<T: Number>(&mut self, samples: &[T], out: &mut [f32], limit: i16) -> Measured {
+        let Self { fir, threads, jobs } = self;
+        jobs.iter_mut().for_each(|job| job.measured = Measured::default());
+        let (step, overlap) = (fir.step(), (fir.taps() - 1) * fir.step());
+        threads.each(out, step, jobs, |first, out, job| {
+            let samples = &samples[first * step..];
+            fir.run(samples, out, &mut job.scratch);
+            // The last step of each window, as in `measure`.
+            job.measured = T::measured(&samples[overlap..][..out.len()], limit, fir.form());
+        });
+        let mut measured = Measured::default();
+        jobs.iter().for_each(|job| measured.add(job.measured));
+        measured
+    }
+
+    /// Measures samples that are not filtered.
+    pub fn measure<T: Number>(&self, samples: &[T], limit: i16) -> Measured {
+        T::measured(samples, limit, self.fir.form())
+    }
+}
+
+#[async_trait]
+impl<S: Series> Block for Cpu<S> {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.schedule.place(io.inputs, |_, _| {}) {
+            None => return Ok(Next::Wait),
+            Some(Placed::Nowhere) => return Ok(Next::Finished),
+            Some(Placed::Here) => {}
+        }
+        let Some(mut frame) = self.frame.take().or_else(|| io.outputs[0].take()) else {
+            return Ok(Next::Wait);
+        };
+        for (p, input) in io.inputs.iter_mut().enumerate() {
+            self.advance(p, &mut frame, input);
+        }
+        if !self.schedule.is_done() {
+            self.frame = Some(frame);
+            return Ok(Next::Wait);
+        }
+        if frame.header().validity.contains(&1) {
+            self.schedule.annotate(frame.header_mut());
+            if !self.levels.is_empty() {
+                self.schedule.annotate_measured(frame.header_mut(), &self.measured);
+            }
+            let measured = self.levels.iter_mut().zip(&self.measured);
+            measured.for_each(|(level, measured)| level.add(*measured));
+            io.outputs[0].push(frame);
+        } else {
+            // Nothing in it: the frame is used for the next spectra.
+            self.frame = Some(frame);
+        }
+        self.measured.fill(Measured::default());
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.schedule.changes.offer(change)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.summary.set(summary(&self.levels));
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! The samples of all polarisations on a GPU: in the input frames, and in memory for those that are not
+//! in one frame, or no longer.
+#![allow(unsafe_code)] // copies between memory that the block or the job owns
+
+use super::lending::{Copy, Lending, Located, Memory, seam_samples};
+use super::schedule::{Schedule, Sizes};
+use crate::common::gpu;
+use fxgraph::cuda::{CudaError, Device, DeviceArray, IN_FLIGHT, Lane, frame_address};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, PortType, Ports, Refusal};
+use std::sync::Arc;
+
+/// Samples of a polarisation to keep room for: twice what an output frame needs, so that what is
+/// moved to the front does not overlap with where it was.
+pub fn capacity(sizes: &Sizes) -> usize {
+    2 * sizes.frame_samples().next_multiple_of(8)
+}
+
+fn bytes_of(samples: usize, input: &PortType) -> usize {
+    samples / 8 * input.dtype.bits()
+}
+
+/// Bytes of the memory for all polarisations.
+pub fn device_bytes(sizes: &Sizes, ports: &Ports) -> usize {
+    let samples = capacity(sizes) + IN_FLIGHT * seam_samples(sizes);
+    ports.inputs.iter().map(|input| bytes_of(samples, input)).sum()
+}
+
+/// Memory for samples of each polarisation.
+pub struct DeviceSamples {
+    /// For those that are no longer in their frames, \[pol\].
+    histories: Vec<DeviceArray<u8>>,
+    /// For those of windows across frames, \[slot\]\[pol\].
+    seams: Vec<Vec<DeviceArray<u8>>>,
+}
+
+impl DeviceSamples {
+    /// Memory for inputs of samples of one type.
+    pub fn new(device: &Arc<Device>, sizes: &Sizes, ports: &Ports) -> Result<Self, CudaError> {
+        let memory = |samples: usize| {
+            let of_input = |input| DeviceArray::new(device, bytes_of(samples, input));
+            ports.inputs.iter().map(of_input).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            histories: memory(capacity(sizes))?,
+            seams: gpu::for_each_slot(|| memory(seam_samples(sizes)))?,
+        })
+    }
+
+    /// Queues the copies to the histories that are due, after the kernels that still read these.
+    pub fn copy_histories<J>(
+        &self,
+        schedule: &mut Schedule<Lending>,
+        lane: &mut Lane<J>,
+    ) -> Result<(), BlockError> {
+        for (pol, memory) in schedule.pols.iter_mut().zip(&self.histories) {
+            copy(&mut pol.store.copies, memory, memory, lane)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the copies to the seams of the output frame, which nothing but its kernels reads.
+    pub fn copy_seams<J>(
+        &self,
+        schedule: &mut Schedule<Lending>,
+        lane: &mut Lane<J>,
+        slot: usize,
+    ) -> Result<(), BlockError> {
+        let memories = self.histories.iter().zip(&self.seams[slot]);
+        for (pol, (history, seams)) in schedule.pols.iter_mut().zip(memories) {
+            copy(&mut pol.store.seams, history, seams, lane)?;
+        }
+        Ok(())
+    }
+
+    /// Address of the memory that samples of polarisation `p` of a slot's output frame are in.
+    pub fn address(
+        &self,
+        slot: usize,
+        p: usize,
+        located: &Located,
+        device: &Device,
+    ) -> Result<u64, BlockError> {
+        match &located.memory {
+            Memory::Frame(frame) => frame_address(frame, device),
+            Memory::History => Ok(self.histories[p].address()),
+            Memory::Seams => Ok(self.seams[slot][p].address()),
+        }
+    }
+}
+
+/// Queues `copies` from frames or `history` to `memory`.
+fn copy<J>(
+    copies: &mut Vec<Copy>,
+    history: &DeviceArray<u8>,
+    memory: &DeviceArray<u8>,
+    lane: &mut Lane<J>,
+) -> Result<(), BlockError> {
+    for Copy { frame, from, to, bytes } in copies.drain(..) {
+        let source = match &frame {
+            Some(frame) => lane.read(frame)?,
+            None => history.address(),
+        };
+        // SAFETY: both ends are within the frame or the memory, which do not overlap; the job owns the
+        // frame.
+        unsafe { lane.copy(memory.address() + to as u64, source + from as u64, bytes) }?;
+    }
+    Ok(())
+}
+
+/// Whether copies to the histories are due.
+pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
+    schedule.pols.iter().any(|pol| !pol.store.copies.is_empty())
+}
+
+/// Refuses polarisations whose samples are of different types: kernels read one.
+pub fn refuse_mixed(ports: &Ports) -> Option<Refusal> {
+    let first = ports.inputs[0].dtype;
+    let other = ports.inputs.iter().position(|input| input.dtype != first)?;
+    let message = "the polarisations have samples of different types, and a GPU reads one";
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(other), message);
+    let refusal = refusal.label(format!("these are {}", ports.inputs[other].dtype));
+    Some(refusal.note(At::Input(0), format!("these are {first}")))
+}

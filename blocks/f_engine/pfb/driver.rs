@@ -1,0 +1,237 @@
+//! What blocks that read digitised samples on a GPU have in common: which samples each output frame
+//! needs and where they lie, and the jobs that make one frame after the other.
+
+use super::device_samples::{self, DeviceSamples, owes_copies};
+use super::lending::{Lending, Memory};
+use super::pol::Count;
+use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
+use crate::common::delay::Piece;
+use crate::common::live::Live;
+use crate::common::versions::refuse_many;
+use fxgraph::cuda::{Device, Lane, frame_address};
+use fxgraph::retune::Change;
+use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports, async_trait};
+use std::sync::Arc;
+
+/// Adjacent spectra of one polarisation whose samples lie in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub pol: usize,
+    /// Number of the first one within the output frame.
+    pub first: usize,
+    pub count: usize,
+    pub fate: Fate,
+    /// Of the memory that the first one's samples start in, and bits from there; nothing if they
+    /// are lost.
+    pub address: u64,
+    pub first_bit: u64,
+}
+
+/// What a block makes of the samples. While the GPU makes one frame the next are begun: each has a
+/// slot, which those in flight do not share.
+pub trait Maker: Send {
+    /// Live parameters that it keeps as tables on the device.
+    const TABLES: &'static [&'static str] = &[];
+
+    /// `live`, a value of a live parameter besides the delays, which are the schedule's, holds from timestamp
+    /// `from` on, which lies before the end of the next output frame.
+    fn retune(&mut self, _from: u64, _live: Live) {}
+
+    /// Whether the next output frame may be begun, whatever changes come with it; if not, it is when
+    /// the lane is idle.
+    fn has_room(&mut self, _lane_is_idle: bool) -> bool {
+        true
+    }
+
+    /// Begins the output frame of a slot, which these runs make; how many spectra a stretch may
+    /// have.
+    fn begin(&mut self, slot: usize, schedule: &Schedule<Lending>, runs: &[(usize, Run)]) -> usize;
+
+    /// Adds a stretch to the output frame with this header.
+    fn add(
+        &mut self,
+        slot: usize,
+        sizes: &Sizes,
+        stretch: &Stretch,
+        output: &mut Header,
+    ) -> Result<(), BlockError>;
+
+    /// Fills in the header and the tables on the host of the output frame, all of whose stretches
+    /// are known.
+    fn prepare(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<(), BlockError>;
+
+    /// Queues what makes the output frame, whose payload is at `output`: begins among the tables of
+    /// the lane's job, which owns the frames.
+    fn queue<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: u64,
+    ) -> Result<(), BlockError>;
+
+    /// Completes the header of the output frame that the GPU has made; whether there is anything in
+    /// it. Frames are completed in order.
+    fn complete(
+        &mut self,
+        slot: usize,
+        schedule: &Schedule<Lending>,
+        output: &mut Header,
+    ) -> Result<bool, BlockError>;
+
+    /// Says how the run was.
+    fn summarise(&self);
+}
+
+/// The output frame of the job that makes it, and its slot; the frames that samples are read or
+/// copied from are the lane's.
+type Job = Option<(FrameMut, usize)>;
+
+/// The running block.
+pub struct Driver<M> {
+    /// First, so that it waits for the GPU before anything else is dropped.
+    lane: Lane<Job>,
+    maker: M,
+    samples: DeviceSamples,
+    schedule: Schedule<Lending>,
+    /// Runs of the output frame, with their polarisations.
+    runs: Vec<(usize, Run)>,
+}
+
+impl<M: Maker> Driver<M> {
+    /// A block with a schedule of these sizes and delays, whose frames `make` makes.
+    pub fn new(
+        sizes: Sizes,
+        delays: &[Vec<Piece>],
+        count: Count,
+        ports: &Ports,
+        env: &Env,
+        make: impl FnOnce(&Arc<Device>, &Sizes) -> Result<M, BlockError>,
+    ) -> Result<Self, BlockError> {
+        let lane: Lane<Job> = Lane::new(env)?;
+        let most = sizes.spectra;
+        let room = device_samples::capacity(&sizes);
+        let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits(), &sizes));
+        Ok(Self {
+            maker: make(lane.device(), &sizes)?,
+            samples: DeviceSamples::new(lane.device(), &sizes, ports)?,
+            schedule: Schedule::new(sizes, &ports.inputs, delays, most, room, stores, count),
+            runs: Vec::with_capacity(ports.inputs.len() * sizes.spectra),
+            lane,
+        })
+    }
+
+    /// Queues only the copies that are due, while the output frame waits for samples.
+    fn submit_copies(&mut self) -> Result<(), BlockError> {
+        if !owes_copies(&self.schedule) {
+            return Ok(());
+        }
+        self.lane.begin(self.schedule.timestamp())?;
+        self.lane.hold(None)?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
+        self.lane.submit()
+    }
+
+    /// Queues the output frame, all of whose runs are known.
+    fn submit_frame(&mut self, mut output: FrameMut) -> Result<(), BlockError> {
+        let slot = self.lane.begin(self.schedule.timestamp())?;
+        self.schedule.pols.iter_mut().for_each(|pol| pol.store.begin_frame());
+        let most = self.maker.begin(slot, &self.schedule, &self.runs);
+        for (pol, run) in self.runs.drain(..) {
+            let mut done = 0;
+            while done < run.count {
+                let located = self.schedule.locate(pol, &run, done);
+                let address = self.samples.address(slot, pol, &located, self.lane.device())?;
+                for from in (0..located.count).step_by(most) {
+                    let stretch = Stretch {
+                        pol,
+                        first: run.first + done + from,
+                        count: most.min(located.count - from),
+                        fate: run.fate,
+                        address,
+                        first_bit: located.first_bit + from as u64 * located.step_bits,
+                    };
+                    self.maker.add(slot, &self.schedule.sizes, &stretch, output.header_mut())?;
+                }
+                if let Memory::Frame(frame) = located.memory {
+                    self.lane.keep(frame)?;
+                }
+                done += located.count;
+            }
+        }
+        self.maker.prepare(slot, &self.schedule, output.header_mut())?;
+        let to = frame_address(&output, self.lane.device())?;
+        self.lane.hold(Some((output, slot)))?;
+        self.samples.copy_histories(&mut self.schedule, &mut self.lane)?;
+        self.lane.tables();
+        self.samples.copy_seams(&mut self.schedule, &mut self.lane, slot)?;
+        self.maker.queue(&mut self.lane, slot, &self.schedule, to)?;
+        self.lane.submit()
+    }
+
+    /// Hands on what a job has made.
+    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
+        let Some((mut frame, slot)) = job else { return Ok(()) };
+        if self.maker.complete(slot, &self.schedule, frame.header_mut())? {
+            io.outputs[0].push(frame);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl<M: Maker> Block for Driver<M> {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            self.hand_on(job, io)?;
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        if !self.schedule.is_placed() && !self.maker.has_room(self.lane.is_idle()) {
+            return Ok(Next::Wait);
+        }
+        let Self { schedule, maker, .. } = self;
+        match schedule.place(io.inputs, |from, live| maker.retune(from, live)) {
+            Some(Placed::Here) => self.schedule.reserve_frame(),
+            Some(Placed::Nowhere) if self.lane.is_idle() => return Ok(Next::Finished),
+            Some(Placed::Nowhere) | None => return Ok(Next::Wait),
+        }
+        for (pol, input) in io.inputs.iter_mut().enumerate() {
+            while let Some(run) = self.schedule.next_run(pol, input) {
+                self.runs.push((pol, run));
+            }
+        }
+        if !self.schedule.is_done() {
+            self.submit_copies()?;
+            return Ok(Next::Wait);
+        }
+        if self.runs.iter().any(|(_, run)| run.fate == Fate::Whole) {
+            let Some(frame) = io.outputs[0].take() else {
+                self.submit_copies()?;
+                return Ok(Next::Wait);
+            };
+            self.submit_frame(frame)?;
+        }
+        self.runs.clear();
+        self.schedule.next_frame();
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        refuse_many(M::TABLES, &self.schedule.changes, &change)?;
+        self.schedule.changes.offer(change)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.maker.summarise();
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The samples of all polarisations on the processor: decoded, one after the other in memory.
+
+use super::cpu::Number;
+use super::history::Move;
+use super::pol::{Count, Store};
+use super::schedule::{Schedule, Sizes};
+use crate::common::delay::Piece;
+use crate::common::packed::Decoder;
+use fxgraph::{Dtype, Frame, PortType, Ports};
+use std::sync::Arc;
+
+/// Samples of a polarisation to keep room for.
+pub fn capacity(sizes: &Sizes, batch: usize) -> usize {
+    // What one batch may need, and as much again as stays from batch to batch, so that the
+    // samples are moved to the front seldom.
+    let kept = sizes.window + 2 * sizes.max_delay;
+    2 * kept + batch * sizes.step + 64
+}
+
+/// Samples of one polarisation.
+pub trait Series: Store + Send {
+    /// What they are made of.
+    type Number: Number;
+
+    /// Room for `capacity` samples of `input`.
+    fn with_room(input: &PortType, capacity: usize) -> Self;
+
+    /// The numbers from the sample at `place` on.
+    fn numbers(&self, place: usize) -> &[Self::Number];
+}
+
+/// A schedule of the inputs with the `delays` of each, or none if nothing is ever delayed, whose runs have up to
+/// `batch` spectra.
+pub fn schedule<S: Series>(
+    sizes: Sizes,
+    ports: &Ports,
+    delays: &[Vec<Piece>],
+    batch: usize,
+    count: Count,
+) -> Schedule<S> {
+    let capacity = capacity(&sizes, batch);
+    let stores = ports.inputs.iter().map(|input| S::with_room(input, capacity));
+    Schedule::new(sizes, &ports.inputs, delays, batch, capacity, stores, count)
+}
+
+/// Samples of an ADC.
+pub struct Decoded {
+    samples: Vec<i16>,
+    /// `None` for samples that are 16-bit integers already.
+    decoder: Option<Decoder>,
+}
+
+impl Series for Decoded {
+    type Number = i16;
+
+    fn with_room(input: &PortType, capacity: usize) -> Self {
+        let decoder = match input.dtype {
+            Dtype::Packed(bits) => Decoder::new(bits),
+            _ => None,
+        };
+        Self { samples: vec![0; capacity], decoder }
+    }
+
+    fn numbers(&self, place: usize) -> &[i16] {
+        &self.samples[place..]
+    }
+}
+
+impl Store for Decoded {
+    fn move_to_front(&mut self, Move { from, samples }: Move) {
+        self.samples.copy_within(from..from + samples, 0);
+    }
+
+    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
+        let samples = &mut self.samples[at..at + count];
+        match &self.decoder {
+            Some(decoder) => {
+                decoder.decode(frame.as_slice().expect(fxgraph::ON_HOST), first, samples);
+            }
+            None => samples
+                .copy_from_slice(&frame.as_slice().expect(fxgraph::ON_HOST)[first..first + count]),
+        }
+    }
+}
+
+/// Complex samples: \[sample\]\[re, im\].
+pub struct Baseband(Vec<f32>);
+
+impl Series for Baseband {
+    type Number = f32;
+
+    fn with_room(_input: &PortType, capacity: usize) -> Self {
+        Self(vec![0.0; 2 * capacity])
+    }
+
+    fn numbers(&self, place: usize) -> &[f32] {
+        &self.0[2 * place..]
+    }
+}
+
+impl Store for Baseband {
+    fn move_to_front(&mut self, Move { from, samples }: Move) {
+        self.0.copy_within(2 * from..2 * (from + samples), 0);
+    }
+
+    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize) {
+        let samples =
+            &frame.as_slice::<f32>().expect(fxgraph::ON_HOST)[2 * first..2 * (first + count)];
+        self.0[2 * at..2 * (at + count)].copy_from_slice(samples);
+    }
+}

@@ -1,0 +1,339 @@
+#![doc = include_str!("README.md")]
+
+mod bench;
+pub mod conformance;
+pub(crate) mod cpu;
+mod cuda;
+pub(crate) mod device_samples;
+pub(crate) mod driver;
+mod fir;
+pub(crate) mod history;
+pub(crate) mod host_samples;
+pub(crate) mod input;
+pub(crate) mod lending;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod lending_tests;
+pub(crate) mod pol;
+pub(crate) mod power;
+mod refusals;
+pub(crate) mod schedule;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod weights;
+
+use crate::common::delay::{self, MaxRates, Piece};
+use crate::common::live::Live;
+use crate::common::parallel::one_thread;
+use fxgraph::DeviceName;
+use fxgraph::cuda::{Properties, Tunable};
+use fxgraph::examples::{Benchmark, Case};
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
+};
+use schedule::{Sizes, subsampling};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+pub use weights::weights;
+
+/// Most channels of the band.
+pub const MAX_CHANNELS: usize = 1 << 20;
+/// Most taps of the filter.
+pub const MAX_TAPS: usize = 64;
+/// Largest delay in either direction that is ever buffered, in samples.
+pub const MAX_DELAY_SAMPLES: f64 = (1_u64 << 24) as f64;
+/// Bytes that a frame of the default size has at most: they stay in the caches of a core.
+const FRAME_BYTES: usize = 1 << 20;
+/// The same on a GPU, whose kernels take some ten microseconds for them: much less is not worth the
+/// launches.
+const GPU_FRAME_BYTES: usize = 32 << 20;
+/// Spectra of a frame of the default size, at least and at most.
+const DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=256;
+const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
+
+/// Shape of the window that the sinc of the filter is multiplied with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Window {
+    /// A raised cosine, sin^2(pi i / (W - 1)).
+    #[default]
+    Hann,
+    /// 1 everywhere.
+    Rect,
+}
+
+/// Parameters of the block `pfb`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pfb {
+    /// Channels of the whole band, a power of two. A spectrum takes twice as many real samples, or as
+    /// many complex ones.
+    pub channels: usize,
+    /// Taps of the filter: spectra over which a window extends.
+    #[serde(default = "default_taps")]
+    pub taps: usize,
+    /// Window that shapes the filter.
+    #[serde(default)]
+    pub window: Window,
+    /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
+    /// gives a plain Fourier transform.
+    #[serde(default = "default_w_cutoff")]
+    pub w_cutoff: f64,
+    /// Interleaved complex series into which each spectrum's samples are cut, a power of two; 1
+    /// leaves them as they are. `postproc` puts the transforms together again.
+    #[serde(default = "default_unzip")]
+    pub unzip: usize,
+    /// Spectra per output frame. By default a power of two such that frames take about 1 MiB and
+    /// stay in the caches of one core, from 16 to 256; on a GPU about 32 MiB, from 16 to 8192.
+    #[serde(default)]
+    pub spectra_per_frame: Option<usize>,
+    /// Delay model of each polarisation: a list of linear pieces for each input. Without it
+    /// there is no delay.
+    #[serde(default)]
+    pub delays: Vec<Vec<Piece>>,
+    /// Largest delay in either direction, in seconds; decides how many samples are kept.
+    /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
+    /// `delays`, and 0 without them: give it to keep room for models that come later.
+    #[serde(default)]
+    pub max_delay_seconds: Option<f64>,
+    /// Largest change of a delay in either direction, in seconds per second.
+    #[serde(default = "delay::default_max_rate")]
+    pub max_delay_rate: f64,
+    /// Largest change of a phase in either direction, in radians per second.
+    #[serde(default = "delay::default_max_phase_rate")]
+    pub max_fringe_rate_radians_per_second: f64,
+    /// Frequency at the centre of the band, in Hz. By default that of the input's band, which `ddc`
+    /// gives; of real samples without a band that of the first Nyquist zone, a quarter of the sample rate.
+    #[serde(default)]
+    pub centre_hz: Option<f64>,
+    /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
+    /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
+    /// is too much for a core.
+    #[serde(default = "one_thread")]
+    pub threads: usize,
+}
+
+pub(crate) fn default_taps() -> usize {
+    16
+}
+pub(crate) fn default_w_cutoff() -> f64 {
+    1.0
+}
+fn default_unzip() -> usize {
+    1
+}
+
+impl Pfb {
+    /// Samples of `input` from one spectrum to the next.
+    fn step(&self, input: &PortType) -> usize {
+        if input::is_complex(input) { self.channels } else { 2 * self.channels }
+    }
+
+    /// Bytes of a filtered spectrum: 2 N real numbers or N complex ones.
+    fn spectrum_bytes(&self) -> usize {
+        self.channels.saturating_mul(size_of::<[f32; 2]>())
+    }
+
+    /// Weights for the samples of `input`, those of complex ones for real and imaginary part each.
+    ///
+    /// Weights of complex samples alternate in sign, which moves the transform by half of the band:
+    /// frequency 0 comes to stand at channel N/2, its place in the order of frequencies.
+    fn weights(&self, input: &PortType) -> Vec<f32> {
+        let weights = weights(self.step(input), self.taps, self.window, self.w_cutoff);
+        if !input::is_complex(input) {
+            return weights;
+        }
+        let alternating = |(i, w): (usize, f32)| if i.is_multiple_of(2) { [w; 2] } else { [-w; 2] };
+        weights.into_iter().enumerate().flat_map(alternating).collect()
+    }
+
+    fn spectra(&self, pols: usize) -> usize {
+        let fitting = || self.fitting(FRAME_BYTES, pols, DEFAULT_SPECTRA);
+        self.spectra_per_frame.unwrap_or_else(fitting)
+    }
+
+    /// Spectra of `pols` polarisations that take so many bytes, as far as that many are sensible.
+    fn fitting(&self, bytes: usize, pols: usize, sensible: RangeInclusive<usize>) -> usize {
+        let spectrum_bytes = self.spectrum_bytes().saturating_mul(pols).max(1);
+        (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
+    }
+
+    /// The delay model of each input.
+    pub(crate) fn delays_of(&self, ports: &Ports) -> Vec<Vec<Piece>> {
+        let pieces = |input: usize| self.delays.get(input).cloned().unwrap_or_default();
+        (0..ports.inputs.len()).map(pieces).collect()
+    }
+
+    /// Delays for a block that was built with the parameters `running`.
+    pub(crate) fn live_delays(&self, running: &Self, ports: &Ports) -> Result<Live, BlockError> {
+        let room_seconds = running.max_delay_seconds();
+        if self.max_delay_seconds() > room_seconds {
+            let text = format!(
+                "the block keeps room for delays up to {room_seconds} s; `max_delay_seconds` gives it more"
+            );
+            return Err(BlockError::new(text));
+        }
+        Ok(Live::Delays(self.delays_of(ports)))
+    }
+
+    /// Frequency at the centre of the band, if it is known.
+    fn centre_hz(&self, input: &PortType) -> Option<f64> {
+        self.centre_hz.or(input.band.map(|band| band.centre_hz))
+    }
+
+    /// Largest rates of the delay models.
+    fn rates(&self) -> MaxRates {
+        MaxRates {
+            delay: self.max_delay_rate,
+            phase_radians_per_second: self.max_fringe_rate_radians_per_second,
+        }
+    }
+
+    fn max_delay_seconds(&self) -> f64 {
+        let undelayed = self.delays.iter().all(Vec::is_empty);
+        self.max_delay_seconds.unwrap_or(if undelayed { 0.0 } else { delay::MAX_DELAY_SECONDS })
+    }
+
+    /// Samples of `input` that a window may move to either side, a multiple of 8.
+    fn max_delay_samples(&self, input: &PortType) -> usize {
+        let max_delay_seconds = self.max_delay_seconds();
+        if max_delay_seconds == 0.0 {
+            return 0;
+        }
+        let rate_hz = input.clock.adc_sample_rate_hz / subsampling(input) as f64;
+        let samples = (max_delay_seconds * rate_hz).ceil();
+        (samples as usize + 1).next_multiple_of(8)
+    }
+}
+
+impl Kind for Pfb {
+    const NAME: &'static str = "pfb";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "windows read from the input frames where they can be"),
+    ];
+
+    const LIVE: &'static [&'static str] = &["delays"];
+
+    fn suited_to(mut self, implementation: &str) -> Self {
+        if implementation != CPU.name && self.spectra_per_frame.is_none() {
+            self.spectra_per_frame = Some(self.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA));
+        }
+        self
+    }
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = self.parameter_refusals();
+        refusals.extend(input::refusals(inputs));
+        refusals.extend(self.baseband_refusals(&inputs[0]));
+        refusals.extend(self.band_refusals(inputs));
+        if refusals.is_empty() {
+            refusals.extend(self.frame_refusals(inputs));
+            refusals.extend(self.delay_refusals(inputs));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let (input, clock) = (&inputs[0], inputs[0].clock);
+        let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
+        let samples_per_frame = (spectra * step * subsampling(input)) as u64;
+        let bandwidth_hz = match subsampling(input) {
+            1 => clock.adc_sample_rate_hz / 2.0,
+            subsampling => clock.adc_sample_rate_hz / subsampling as f64,
+        };
+        let sign = input.band.map_or(1.0, |band| band.bandwidth_hz.signum());
+        let pol = Axis::new("pol", inputs.len());
+        let spectrum = Axis::new("spectrum", spectra).from_parameter("spectra_per_frame");
+        let mut axes = vec![pol.clone(), spectrum.clone()];
+        let dtype = if self.unzip == 1 {
+            axes.push(Axis::new("sample", step).from_parameter("channels"));
+            if input::is_complex(input) { Dtype::Cf32 } else { Dtype::F32 }
+        } else {
+            axes.push(Axis::new("unzip", self.unzip).from_parameter("unzip"));
+            let part = self.channels / self.unzip;
+            axes.push(Axis::new("sample", part).from_parameter("channels"));
+            Dtype::Cf32
+        };
+        Ok(vec![PortType {
+            dtype,
+            axes,
+            clock: Clock { samples_per_frame, ..clock },
+            band: Some(Band {
+                channels: self.channels,
+                first_channel: 0,
+                centre_hz: self.centre_hz(input).unwrap_or(clock.adc_sample_rate_hz / 4.0),
+                bandwidth_hz: sign * bandwidth_hz,
+            }),
+            validity: ValidityType::flags(vec![pol, spectrum]),
+        }])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let pols = ports.inputs.len();
+        let sizes = Sizes::new(self, ports);
+        let batch = cpu::batch(sizes.step, sizes.spectra, self.threads);
+        let history = host_samples::capacity(&sizes, batch);
+        let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
+        let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
+        let weights = 2 * self.channels * self.taps;
+        Resources {
+            host_bytes: pols * (sample_bytes * history + 32 * spectra) + 4 * weights,
+            holds: vec![1; pols],
+            operations_per_frame: 2.0 * (pols * spectra * weights) as f64,
+            ..Resources::default()
+        }
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.live_delays(running, ports)?))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
+            _ if input::is_complex(&ports.inputs[0]) => {
+                Ok(Box::new(cpu::Cpu::<host_samples::Baseband>::new(self, ports, env)?))
+            }
+            _ => Ok(Box::new(cpu::Cpu::<host_samples::Decoded>::new(self, ports, env)?)),
+        }
+    }
+
+    fn check(
+        &self,
+        ports: &Ports,
+        implementation: &str,
+        _gpu: Option<&Properties>,
+    ) -> Vec<Refusal> {
+        let refusal = device_samples::refuse_mixed(ports);
+        refusal.into_iter().filter(|_| implementation != CPU.name).collect()
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        (implementation != CPU.name).then(|| cuda::tunable(self, ports))
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(self, ports)
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        bench::benchmarks(device)
+    }
+}

@@ -1,0 +1,323 @@
+//! One polarisation: its delays, and which samples of its input are there.
+
+use super::history::{History, Move};
+use super::power::INPUTS;
+use super::schedule::{Sizes, subsampling};
+use crate::common::delay::{Delay, DelayModel, Piece, show_group_delay};
+use fxgraph::retune::MAX_TIMESTAMP;
+use fxgraph::{Counter, Counters, Frame, Gauge, Input, PortType, Ports};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The counters of the block.
+pub struct Count {
+    pub spectra_missing: Counter,
+    pub delays_out_of_range: Counter,
+    pub samples_clipped: Counter,
+    pub frames_misplaced: Counter,
+    /// Delay of each input, in seconds.
+    pub delays: Vec<Gauge>,
+}
+
+impl Count {
+    /// Of a filter bank of these sizes.
+    pub fn new(counters: &Counters, sizes: &Sizes, ports: &Ports) -> Self {
+        let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
+        show_group_delay(counters, sizes.window, sizes.subsampling, rate_hz);
+        let delay = |name: &&'static str| {
+            counters.gauge_of(
+                "applied_delay_seconds",
+                "delay of the first spectrum of the newest frame, by the delay model of the input",
+                "input",
+                *name,
+            )
+        };
+        Self {
+            delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
+            spectra_missing: counters.loss(
+                "spectra_missing",
+                "spectra of one polarisation that touch missing samples; look for lost heaps upstream",
+            ),
+            delays_out_of_range: counters.loss(
+                "spectra_delay_out_of_range",
+                "spectra whose delay went beyond max_delay_seconds; send newer delay models",
+            ),
+            samples_clipped: counters.count(
+                "samples_clipped",
+                "samples at the limits of the digitiser; lower the level at its input",
+            ),
+            ..Self::of_misplaced(counters)
+        }
+    }
+
+    /// Counters of which only that of misplaced frames is shown.
+    pub fn of_misplaced(counters: &Counters) -> Self {
+        Self {
+            spectra_missing: Counter::default(),
+            delays_out_of_range: Counter::default(),
+            samples_clipped: Counter::default(),
+            delays: Vec::new(),
+            frames_misplaced: counters.loss(
+                "frames_misplaced",
+                "input frames that were late, not at a multiple of 8 samples, or beyond all times; look for a faulty source",
+            ),
+        }
+    }
+}
+
+/// Where a form of the block keeps the samples of one polarisation. Counts and places are those of
+/// samples; of packed ones all are multiples of 8, so that they begin with whole bytes.
+pub trait Store {
+    /// Moves samples to the front.
+    fn move_to_front(&mut self, samples: Move);
+    /// Puts `count` samples of `frame` from number `first` on at place `at`.
+    fn write(&mut self, frame: &Arc<Frame>, first: usize, count: usize, at: usize);
+    /// Only what is in these places is still needed.
+    fn keep(&mut self, _places: Range<usize>) {}
+}
+
+/// Missing spectra, a step apart. They are lost if a sample comes behind them; else the stream has ended.
+#[derive(Default)]
+pub struct Missing {
+    /// Time after the window of the first one.
+    first_end: i64,
+    count: u64,
+}
+
+impl Missing {
+    /// Takes up `count` more, of which the window of the first one ends at time `end`.
+    pub fn add(&mut self, end: i64, count: u64) {
+        if self.count == 0 {
+            self.first_end = end;
+        }
+        self.count += count;
+    }
+
+    /// How many there are, which then are no more.
+    pub fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.count)
+    }
+
+    /// The same of those whose windows end at time `reached` or before.
+    pub fn take_until(&mut self, reached: i64, step: i64) -> u64 {
+        let behind = (reached - self.first_end).div_euclid(step) + 1;
+        let taken = behind.clamp(0, self.count as i64);
+        self.first_end += taken * step;
+        self.count -= taken as u64;
+        taken as u64
+    }
+}
+
+/// One polarisation.
+pub struct Pol<S> {
+    /// None where nothing is ever delayed.
+    model: Option<DelayModel>,
+    /// ADC samples from one sample to the next: times here are those of samples.
+    subsampling: u64,
+    frame_samples: usize,
+    heap_samples: usize,
+    /// Spectra of an output frame.
+    spectra: usize,
+    pub history: History,
+    pub store: S,
+    /// The frame being stored, and how many of its samples have been.
+    frame: Option<(Arc<Frame>, usize)>,
+    /// Start of the first frame, once there was one.
+    first_time: Option<i64>,
+    /// Where the next frame may start at the earliest.
+    next_time: i64,
+    ended: bool,
+    /// Spectra of the output frame that are done.
+    pub done: usize,
+    /// Spectra since the last whole one, of earlier frames too, that are missing and were expected.
+    pub missing: Missing,
+    /// For each spectrum of the output frame, if there is a model.
+    pub delays: Vec<Delay>,
+    /// The delay of all of them, if it does not change: mostly nothing moves, and there are tens of thousands of
+    /// spectra to a frame.
+    pub constant_delay: Option<Delay>,
+}
+
+impl<S: Store> Pol<S> {
+    /// A polarisation whose `store` has room for `capacity` samples.
+    pub fn new(
+        input: &PortType,
+        pieces: Option<&[Piece]>,
+        store: S,
+        capacity: usize,
+        sizes: Sizes,
+    ) -> Self {
+        let subsampling = subsampling(input);
+        let rate_hz = input.clock.adc_sample_rate_hz;
+        Self {
+            model: pieces.map(|pieces| DelayModel::of(rate_hz, subsampling, pieces)),
+            subsampling: subsampling as u64,
+            frame_samples: input.elements(),
+            heap_samples: input.elements() / input.validity.units(),
+            spectra: sizes.spectra,
+            history: History::new(capacity, 0),
+            store,
+            frame: None,
+            first_time: None,
+            next_time: 0,
+            ended: false,
+            done: 0,
+            missing: Missing::default(),
+            delays: Vec::with_capacity(sizes.spectra),
+            constant_delay: None,
+        }
+    }
+
+    /// Goes over to another delay model at timestamp `from`.
+    pub fn retune(&mut self, from: u64, pieces: &[Piece]) {
+        if let Some(model) = &mut self.model {
+            model.replace(from, pieces);
+        }
+    }
+
+    /// Gets ready for an output frame with its first spectrum at timestamp `start`, and the others
+    /// `step` ADC samples apart.
+    pub fn begin(&mut self, start: u64, step: u64) {
+        self.done = 0;
+        let Some(model) = &mut self.model else { return };
+        model.forget_before(start);
+        let spectra = self.spectra;
+        let constant = model.constant(start, start + step * spectra as u64);
+        if constant.is_some() && constant == self.constant_delay {
+            return;
+        }
+        self.constant_delay = constant;
+        self.delays.clear();
+        self.delays.extend(model.each(start, step, spectra));
+    }
+
+    /// Delay of the first spectrum of the output frame, in seconds.
+    pub fn delay_seconds(&self) -> f64 {
+        let model = self.model.as_ref().zip(self.delays.first());
+        model.map_or(0.0, |(model, delay)| model.seconds(delay))
+    }
+
+    /// Coarse delay of spectrum `n`, unless it is beyond `most`.
+    pub fn coarse(&self, n: usize, most: usize) -> Option<i64> {
+        let coarse = self.delays.get(n).map_or(0, |delay| delay.coarse_samples);
+        (coarse.unsigned_abs() <= most as u64).then_some(coarse)
+    }
+
+    /// How many spectra from number `first` on have its coarse delay, at most `most`.
+    pub fn same_coarse(&self, first: usize, most: usize) -> usize {
+        if self.constant_delay.is_some() {
+            return most;
+        }
+        let Some(Delay { coarse_samples: coarse, .. }) = self.delays.get(first).copied() else {
+            return most;
+        };
+        let same = self.delays[first..].iter().take(most);
+        same.take_while(|delay| delay.coarse_samples == coarse).count()
+    }
+
+    /// Whether these samples should have been there: the stream had begun and not ended.
+    pub fn expects(&self, from: i64, to: i64) -> bool {
+        let had_begun = self.first_time.is_some_and(|first| from >= first);
+        had_begun && (!self.ended || to <= self.next_time)
+    }
+
+    /// Forgets what came before `time`.
+    pub fn forget_before(&mut self, time: i64) {
+        self.history.forget_before(time);
+        self.store.keep(self.history.places());
+    }
+
+    /// Makes room up to `time`: places do not change until samples go beyond it.
+    pub fn reserve_until(&mut self, time: i64) {
+        self.reserve((time - self.history.end()).max(0) as usize);
+    }
+
+    fn reserve(&mut self, count: usize) {
+        if let Some(samples) = self.history.reserve(count) {
+            self.store.move_to_front(samples);
+        }
+    }
+
+    /// Time of the first sample that is there or about to be; the end of time if there will
+    /// be none; `None` if it is not known yet.
+    pub fn first_present(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
+        let in_history = self.history.first_present(i64::MIN);
+        in_history.or_else(|| self.pending(input, count)).or(self.ended.then_some(i64::MAX))
+    }
+
+    /// Time of the next sample to store.
+    fn pending(&mut self, input: &mut Input, count: &Count) -> Option<i64> {
+        loop {
+            if let Some((frame, consumed)) = &mut self.frame {
+                let start = (frame.header().timestamp / self.subsampling).cast_signed();
+                let behind = self.history.end() - start;
+                *consumed = (*consumed).max(behind.clamp(0, self.frame_samples as i64) as usize);
+                if *consumed < self.frame_samples {
+                    return Some(start + *consumed as i64);
+                }
+                self.frame = None;
+            }
+            // The flag first: once set, nothing more can come.
+            let ended = input.ended();
+            let Some(frame) = input.pop() else {
+                self.ended |= ended;
+                return None;
+            };
+            let timestamp = frame.header().timestamp;
+            let time = (timestamp / self.subsampling).cast_signed();
+            // Others are nonsense; with these nothing here overflows.
+            let is_placed = timestamp < MAX_TIMESTAMP
+                && timestamp.is_multiple_of(8 * self.subsampling)
+                && time >= self.next_time;
+            if !is_placed {
+                count.frames_misplaced.add(1);
+                continue;
+            }
+            self.first_time.get_or_insert(time);
+            self.next_time = time + self.frame_samples as i64;
+            self.frame = Some((frame, 0));
+        }
+    }
+
+    /// Stores samples until the history reaches `to`; `false` if that takes frames still to come.
+    pub fn fetch(&mut self, to: i64, input: &mut Input, count: &Count) -> bool {
+        while self.history.end() < to {
+            let end = self.history.end();
+            // Frames begin at multiples of 8, and packed samples are stored in eights.
+            let wanted = ((to - end) as usize).next_multiple_of(8);
+            match self.pending(input, count) {
+                None if self.ended => self.skip(wanted),
+                None => return false,
+                Some(time) if time > end => self.skip(wanted.min((time - end) as usize)),
+                Some(_) => self.store(wanted),
+            }
+        }
+        true
+    }
+
+    /// Goes on by `count` samples that are missing.
+    fn skip(&mut self, count: usize) {
+        let from = self.history.end();
+        self.reserve(count);
+        self.history.push(count);
+        self.history.mark_missing(from, from + count as i64);
+    }
+
+    /// Stores up to `wanted` samples of the frame at hand.
+    fn store(&mut self, wanted: usize) {
+        let Some((frame, first)) = self.frame.take() else { return };
+        let end = (first + wanted).min(self.frame_samples);
+        let start = self.history.end() - first as i64;
+        self.reserve(end - first);
+        let at = self.history.push(end - first);
+        self.store.write(&frame, first, end - first, at);
+        for heap in first / self.heap_samples..end.div_ceil(self.heap_samples) {
+            if frame.header().validity[heap] == 0 {
+                let from = (heap * self.heap_samples).max(first) as i64;
+                let to = ((heap + 1) * self.heap_samples).min(end) as i64;
+                self.history.mark_missing(start + from, start + to);
+            }
+        }
+        self.frame = Some((frame, end));
+    }
+}

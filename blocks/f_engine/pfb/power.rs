@@ -1,0 +1,192 @@
+//! What is measured on the digitiser's samples.
+#![allow(unsafe_code)] // Calls of functions compiled for AVX2 and AVX-512.
+
+use super::input::is_complex;
+use crate::common::simd::Form;
+use fxgraph::{Counters, Gauge, PortType};
+
+/// What was measured on some samples of one polarisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Sum of their squares.
+    pub power: u64,
+    /// Their number.
+    pub samples: u64,
+    /// Those that are at the limits of the digitiser.
+    pub clipped: u64,
+}
+
+impl Measured {
+    /// Takes more samples into account.
+    pub fn add(&mut self, more: Self) {
+        self.power += more.power;
+        self.samples += more.samples;
+        self.clipped += more.clipped;
+    }
+}
+
+/// Names of the inputs, for gauges.
+pub const INPUTS: [&str; 2] = ["pol0", "pol1"];
+/// Level that is shown of zeros.
+const LOWEST_DBFS: f64 = -120.0;
+
+/// Level and clipping of one polarisation over the whole run, and over its last second as gauges.
+pub struct Level {
+    /// A sample of this magnitude or more counts as clipped.
+    pub limit: i16,
+    /// In double: the sum may go on for days.
+    power: f64,
+    samples: u64,
+    clipped: u64,
+    /// Samples of a second.
+    samples_per_second: u64,
+    /// Since the gauges were set.
+    recent: Measured,
+    rms_dbfs: Gauge,
+    clipped_ratio: Gauge,
+    clipped_samples: Gauge,
+}
+
+impl Level {
+    /// Of each input that is digitised.
+    pub fn of_inputs(inputs: &[PortType], counters: &Counters) -> Vec<Self> {
+        let digitised = inputs.iter().zip(INPUTS).filter(|(input, _)| !is_complex(input));
+        digitised.map(|(input, name)| Self::new(input, name, counters)).collect()
+    }
+
+    fn new(input: &PortType, name: &'static str, counters: &Counters) -> Self {
+        let gauge = |gauge, help| counters.gauge_of(gauge, help, "input", name);
+        Self {
+            limit: i16::MAX >> (16 - input.dtype.bits()),
+            power: 0.0,
+            samples: 0,
+            clipped: 0,
+            samples_per_second: input.clock.adc_sample_rate_hz as u64,
+            recent: Measured::default(),
+            rms_dbfs: gauge(
+                "digitiser_level_dbfs",
+                "rms of the digitiser's samples in the last second relative to a sine of full scale, at least -120; \
+                 adjust the level at its input",
+            ),
+            clipped_ratio: gauge(
+                "digitiser_clipped_ratio",
+                "part of the digitiser's samples in the last second that is at its limits; lower the level at its input",
+            ),
+            clipped_samples: gauge(
+                "digitiser_clipped_samples",
+                "samples at the limits of the digitiser since the start",
+            ),
+        }
+    }
+
+    /// Takes the samples of an output frame into account.
+    pub fn add(&mut self, measured: Measured) {
+        self.power += measured.power as f64;
+        self.samples += measured.samples;
+        self.clipped += measured.clipped;
+        self.recent.add(measured);
+        let is_first = self.samples == self.recent.samples && measured.samples > 0;
+        if is_first || self.recent.samples >= self.samples_per_second.max(1) {
+            self.show();
+        }
+    }
+
+    /// Sets the gauges; those of a second begin again.
+    fn show(&mut self) {
+        let recent = std::mem::take(&mut self.recent);
+        let samples = recent.samples as f64;
+        self.rms_dbfs.set(self.dbfs(recent.power as f64 / samples).max(LOWEST_DBFS));
+        self.clipped_ratio.set(recent.clipped as f64 / samples);
+        self.clipped_samples.set(self.clipped as f64);
+    }
+
+    /// Decibels of a mean square relative to a sine of full scale.
+    fn dbfs(&self, mean_square: f64) -> f64 {
+        10.0 * (mean_square / (f64::from(self.limit).powi(2) / 2.0)).log10()
+    }
+
+    /// In words, if there was anything.
+    pub fn words(&self) -> Option<String> {
+        let rms_dbfs = self.dbfs(self.power / self.samples as f64);
+        let clipped_percent = 100.0 * self.clipped as f64 / self.samples as f64;
+        let samples = self.samples;
+        (samples > 0).then(|| {
+            format!("rms {rms_dbfs:.2} dBFS, {clipped_percent:.4} % of {samples} samples clipped")
+        })
+    }
+}
+
+/// Level and clipping of each polarisation, a line each.
+pub fn summary(levels: &[Level]) -> String {
+    let line = |(p, level): (usize, &Level)| Some(format!("pol{p}: {}\n", level.words()?));
+    levels.iter().enumerate().filter_map(line).collect()
+}
+
+/// Sum of the squares of `samples`, and how many of them are `limit` or more from 0.
+pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
+    match form {
+        Form::Portable => power_any(samples, limit),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { power_avx2(samples, limit) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { power_avx512(samples, limit) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn power_avx2(samples: &[i16], limit: i16) -> (u64, u64) {
+    power_any(samples, limit)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn power_avx512(samples: &[i16], limit: i16) -> (u64, u64) {
+    power_any(samples, limit)
+}
+
+#[inline(always)]
+fn power_any(samples: &[i16], limit: i16) -> (u64, u64) {
+    // So many squares fit 32 bits, and their number 16 bits; then vectors hold more of them.
+    let largest = (i64::from(limit) + 1).pow(2);
+    let run = (i64::from(u32::MAX) / largest).min(i64::from(u16::MAX)) as usize;
+    let (run, is_wide) = if run < 64 { (usize::from(u16::MAX), true) } else { (run, false) };
+    let (mut power, mut clipped) = (0, 0);
+    for samples in samples.chunks(run) {
+        let square = |x: i16| (i32::from(x) * i32::from(x)).cast_unsigned();
+        let over = |x: i16| u16::from(x >= limit) | u16::from(x <= -limit);
+        power += if is_wide {
+            samples.iter().map(|x| u64::from(square(*x))).sum::<u64>()
+        } else {
+            u64::from(samples.iter().map(|x| square(*x)).sum::<u32>())
+        };
+        clipped += u64::from(samples.iter().map(|x| over(*x)).sum::<u16>());
+    }
+    (power, clipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::random::Random;
+
+    #[test]
+    fn every_form_counts_exactly_whatever_the_width() {
+        let mut random = Random::new(2);
+        for bits in [2, 8, 10, 12, 16] {
+            let mut samples: Vec<i16> =
+                (0..40_003).map(|_| random.bits() as i16 >> (16 - bits)).collect();
+            // The worst for sums of squares.
+            samples[..20_000].fill(i16::MIN >> (16 - bits));
+            let limit = i16::MAX >> (16 - bits);
+            let squares: i64 = samples.iter().map(|x| i64::from(*x).pow(2)).sum();
+            let over = samples.iter().filter(|x| x.unsigned_abs() >= limit.unsigned_abs()).count();
+            for form in Form::available() {
+                let got = power(&samples, limit, form);
+                assert_eq!(got, (squares as u64, over as u64), "{form:?}, {bits} bits");
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Which samples each spectrum needs, and when they are there: what all forms of the block share.
+
+use super::Pfb;
+use super::pol::{Count, Pol, Store};
+use super::power::Measured;
+use crate::common::delay::Piece;
+use crate::common::live::Live;
+use fxgraph::retune::Changes;
+use fxgraph::{Header, Input, PortType, Ports};
+
+/// Sizes of everything, in samples of the input unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// ADC samples from one sample to the next: 1, or by what the input is subsampled.
+    pub subsampling: usize,
+    /// Samples from one spectrum to the next.
+    pub step: usize,
+    /// Samples of a spectrum's window.
+    pub window: usize,
+    /// Spectra of an output frame.
+    pub spectra: usize,
+    /// Samples that a window may move to either side, a multiple of 8.
+    pub max_delay: usize,
+}
+
+impl Sizes {
+    /// Of a block between these ports.
+    pub fn new(pfb: &Pfb, ports: &Ports) -> Self {
+        let input = &ports.inputs[0];
+        let step = pfb.step(input);
+        Self {
+            subsampling: subsampling(input),
+            step,
+            window: step * pfb.taps,
+            spectra: pfb.spectra(ports.inputs.len()),
+            max_delay: pfb.max_delay_samples(input),
+        }
+    }
+
+    /// Samples that the windows of an output frame may be in, and up to a multiple of 8 more.
+    pub fn frame_samples(&self) -> usize {
+        (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8
+    }
+}
+
+/// ADC samples from one sample of the stream to the next.
+pub fn subsampling(input: &PortType) -> usize {
+    input.samples_per("sample").unwrap_or(1) as usize
+}
+
+/// What can be done for a spectrum, with the numbers that `pfb.cu` gives to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All of its window is there.
+    Whole = 0,
+    /// It is lost, but the last `step` samples of its window are there to be measured.
+    Ending = 1,
+    /// It is lost.
+    Lost = 2,
+}
+
+/// Adjacent spectra of one polarisation that have one coarse delay and one fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the first one within the output frame.
+    pub first: usize,
+    pub count: usize,
+    pub fate: Fate,
+    /// Time of the first sample of the first one's window, in samples of the input.
+    pub from: i64,
+}
+
+/// Where the next output frame is.
+pub enum Placed {
+    /// At the schedule's timestamp.
+    Here,
+    /// There is none: the inputs have ended.
+    Nowhere,
+}
+
+/// The polarisations, on their way through one output frame after the other.
+pub struct Schedule<S> {
+    pub sizes: Sizes,
+    pub pols: Vec<Pol<S>>,
+    /// Most spectra of a run.
+    most: usize,
+    /// Time of the output frame, or the earliest that it may have while not `placed`; in samples of
+    /// the input.
+    frame_start: i64,
+    placed: bool,
+    /// Time after the last sample that was there, of any polarisation.
+    reached: i64,
+    count: Count,
+    /// Parameters that the block will go over to.
+    pub changes: Changes<Live>,
+}
+
+impl<S: Store> Schedule<S> {
+    /// A schedule of `inputs` with the `delays` of each, or none if nothing is ever delayed. Its runs have up
+    /// to `most` spectra, and its stores, one for each input, have room for `capacity` samples.
+    pub fn new(
+        sizes: Sizes,
+        inputs: &[PortType],
+        delays: &[Vec<Piece>],
+        most: usize,
+        capacity: usize,
+        stores: impl IntoIterator<Item = S>,
+        count: Count,
+    ) -> Self {
+        let pol = |(p, (input, store))| {
+            let pieces = delays.get(p).map(Vec::as_slice);
+            Pol::new(input, pieces, store, capacity, sizes)
+        };
+        let pols = inputs.iter().zip(stores).enumerate().map(pol);
+        Self {
+            sizes,
+            pols: pols.collect(),
+            most,
+            frame_start: 0,
+            placed: false,
+            reached: 0,
+            count,
+            changes: Changes::default(),
+        }
+    }
+
+    /// Timestamp of the output frame.
+    pub fn timestamp(&self) -> u64 {
+        self.frame_start.cast_unsigned() * self.sizes.subsampling as u64
+    }
+
+    /// Finds the next output frame that can have a valid spectrum, unless that is done. `None`: not
+    /// known yet. With the frame begin the changes that take effect before its end: delays here, the
+    /// others with `retune`.
+    pub fn place(
+        &mut self,
+        inputs: &mut [Input],
+        mut retune: impl FnMut(u64, Live),
+    ) -> Option<Placed> {
+        if self.placed {
+            return Some(Placed::Here);
+        }
+        if let Placed::Nowhere = self.find(inputs)? {
+            return Some(Placed::Nowhere);
+        }
+        self.placed = true;
+        let start = self.timestamp();
+        let step = (self.sizes.step * self.sizes.subsampling) as u64;
+        for (from, live) in self.changes.begin(start, step * self.sizes.spectra as u64) {
+            match live {
+                Live::Delays(delays) => {
+                    let pols = self.pols.iter_mut().zip(&delays);
+                    pols.for_each(|(pol, pieces)| pol.retune(from, pieces));
+                }
+                live => retune(from, live),
+            }
+        }
+        for pol in &mut self.pols {
+            pol.begin(start, step);
+        }
+        for (gauge, pol) in self.count.delays.iter().zip(&self.pols) {
+            gauge.set(pol.delay_seconds());
+        }
+        Some(Placed::Here)
+    }
+
+    /// Whether the output frame has its place, and the changes that come with it have been made.
+    pub fn is_placed(&self) -> bool {
+        self.placed
+    }
+
+    fn find(&mut self, inputs: &mut [Input]) -> Option<Placed> {
+        let (step, reach) = (self.sizes.step as i64, self.sizes.max_delay as i64);
+        let frame_samples = step * self.sizes.spectra as i64;
+        // From the frame's start to the latest start of one of its windows.
+        let last_window = frame_samples - step + reach;
+        let mut first = Some(i64::MAX);
+        for (pol, input) in self.pols.iter_mut().zip(inputs) {
+            pol.forget_before(self.frame_start - reach);
+            match pol.first_present(input, &self.count) {
+                Some(time) if time <= self.frame_start + last_window => return Some(Placed::Here),
+                Some(time) => first = first.map(|first| first.min(time)),
+                None => first = None,
+            }
+        }
+        let first = first?;
+        if first == i64::MAX {
+            return Some(Placed::Nowhere);
+        }
+        let earliest = (first - last_window).max(0) as u64;
+        self.frame_start = earliest.next_multiple_of(frame_samples as u64) as i64;
+        for pol in &mut self.pols {
+            pol.forget_before(self.frame_start - reach);
+        }
+        Some(Placed::Here)
+    }
+
+    /// Makes room for all samples of the output frame: they keep their places until it is done.
+    pub fn reserve_frame(&mut self) {
+        let first = self.frame_start - self.sizes.max_delay as i64;
+        for pol in &mut self.pols {
+            pol.forget_before(first);
+            pol.reserve_until(first + self.sizes.frame_samples() as i64);
+        }
+    }
+
+    /// Forgets the samples of polarisation `p` that none of its spectra still to come needs.
+    pub fn forget_done(&mut self, p: usize) {
+        let Sizes { step, max_delay, .. } = self.sizes;
+        let t = self.frame_start + (self.pols[p].done * step) as i64;
+        self.pols[p].forget_before(t - max_delay as i64);
+    }
+
+    /// The next spectra of polarisation `p`, if their samples are there and the frame has any left.
+    pub fn next_run(&mut self, p: usize, input: &mut Input) -> Option<Run> {
+        let Sizes { step, window, spectra, max_delay, .. } = self.sizes;
+        let pol = &mut self.pols[p];
+        let first = pol.done;
+        if first == spectra {
+            return None;
+        }
+        let t = self.frame_start + (first * step) as i64;
+        let same = pol.same_coarse(first, self.most.min(spectra - first));
+        let Some(coarse) = pol.coarse(first, max_delay) else {
+            self.count.delays_out_of_range.add(same as u64);
+            self.count.spectra_missing.add(pol.missing.take());
+            pol.done += same;
+            return Some(Run { first, count: same, fate: Fate::Lost, from: t });
+        };
+        let from = t - coarse;
+        if !pol.fetch(from + ((same - 1) * step + window) as i64, input, &self.count) {
+            return None;
+        }
+        let start = |n: usize| from + (n * step) as i64;
+        let fate = |n: usize| {
+            let end = start(n) + window as i64;
+            if pol.history.is_whole(start(n), end) {
+                Fate::Whole
+            } else if pol.history.is_whole(end - step as i64, end) {
+                Fate::Ending
+            } else {
+                Fate::Lost
+            }
+        };
+        let of_first = fate(0);
+        // Seldom is anything lost: one question then, instead of one for each spectrum.
+        let count = if pol.history.is_whole(from, start(same - 1) + window as i64) {
+            same
+        } else {
+            1 + (1..same).take_while(|n| fate(*n) == of_first).count()
+        };
+        if of_first == Fate::Whole {
+            self.count.spectra_missing.add(pol.missing.take());
+        } else {
+            let expects = |n: &usize| pol.expects(start(*n), start(*n) + window as i64);
+            let mut expected = (0..count).filter(expects);
+            if let Some(begin) = expected.next() {
+                pol.missing.add(start(begin) + window as i64, 1 + expected.count() as u64);
+            }
+        }
+        self.reached = self.reached.max(pol.history.last_present());
+        pol.done += count;
+        Some(Run { first, count, fate: of_first, from })
+    }
+
+    /// Whether all spectra of the frame have had their run.
+    pub fn is_done(&self) -> bool {
+        self.pols.iter().all(|pol| pol.done == self.sizes.spectra)
+    }
+
+    /// Writes down when the frame is and the delays of its spectra.
+    pub fn annotate(&self, header: &mut Header) {
+        header.timestamp = self.timestamp();
+        let rows = self.pols.len() * self.sizes.spectra;
+        let delays = || self.pols.iter().flat_map(|pol| &pol.delays);
+        let tables = &mut header.annotations;
+        let fine = tables.reset("fine_delay_samples", rows);
+        fine.iter_mut().zip(delays()).for_each(|(to, delay)| *to = delay.fine_samples);
+        let phase = tables.reset("phase_turns", rows);
+        phase.iter_mut().zip(delays()).for_each(|(to, delay)| *to = delay.phase_turns);
+    }
+
+    /// Writes down what was measured on the frame's samples, of each polarisation.
+    pub fn annotate_measured(&self, header: &mut Header, measured: &[Measured]) {
+        let power = header.annotations.reset("adc_power", 2 * measured.len());
+        for (to, measured) in power.chunks_exact_mut(2).zip(measured) {
+            to[0] = measured.power as f64;
+            to[1] = measured.samples as f64;
+        }
+        let clipped = header.annotations.reset("adc_clipped", measured.len());
+        for (to, measured) in clipped.iter_mut().zip(measured) {
+            *to = measured.clipped as f64;
+            self.count.samples_clipped.add(measured.clipped);
+        }
+    }
+
+    /// Goes on to the next output frame.
+    pub fn next_frame(&mut self) {
+        for pol in &mut self.pols {
+            let lost = pol.missing.take_until(self.reached, self.sizes.step as i64);
+            self.count.spectra_missing.add(lost);
+        }
+        self.frame_start += (self.sizes.spectra * self.sizes.step) as i64;
+        self.placed = false;
+    }
+}

@@ -1,0 +1,166 @@
+#![doc = include_str!("README.md")]
+
+pub mod conformance;
+mod cpu;
+
+use fxgraph::DeviceName;
+use fxgraph::diagnostic::codes;
+use fxgraph::examples::Case;
+use fxgraph::{
+    At, Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortPool, PortType, Ports,
+    Refusal, Resources,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `pol_aligner`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolAligner {
+    /// How long a silent polarisation is waited for before the other one's frames are discarded as they
+    /// come, so that its source does not stall; 0 (the default) waits until the polarisation returns or ends.
+    #[serde(default)]
+    pub wait_seconds: f64,
+}
+
+impl Kind for PolAligner {
+    const NAME: &'static str = "pol_aligner";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "passes frames on where they lie, on the device")];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let wait = self.wait_seconds;
+        if !(0.0..=1e9).contains(&wait) {
+            let message = format!("`wait_seconds` must be between 0 and 1e9, got {wait}");
+            return Err(vec![Refusal::parameter("wait_seconds", message)]);
+        }
+        if inputs[0] == inputs[1] {
+            return Ok(inputs.to_vec());
+        }
+        let message = "the two polarisations carry different streams";
+        Err(vec![
+            Refusal::new(codes::INPUTS_DIFFER, At::Input(1), message)
+                .label(format!("this is {}", inputs[1]))
+                .note(At::Input(0), format!("this is {}", inputs[0]))
+                .help("both sources need the same rate, frame length and sample width"),
+        ])
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources {
+            pools: vec![PortPool::PassThrough(0), PortPool::PassThrough(1)],
+            ..Resources::default()
+        }
+    }
+
+    fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        // Either form looks at headers only, wherever the payload lies.
+        Ok(Box::new(cpu::Aligner::new(self.wait_seconds, &env.counters)))
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::runtime::edge::Harness;
+    use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
+
+    fn port(samples: usize) -> PortType {
+        PortType {
+            dtype: Dtype::Packed(10),
+            axes: vec![Axis::new("sample", samples)],
+            clock: Clock {
+                adc_sample_rate_hz: 1e6,
+                sync_time_seconds: 0.0,
+                samples_per_frame: samples as u64,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![Axis::new("heap", 1)]),
+        }
+    }
+
+    /// Timestamps that come out of both sides, and the counters.
+    fn align(pol0: &[u64], pol1: &[u64]) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
+        let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
+        let counters = Counters::default();
+        let mut harness =
+            Harness::new(Box::new(cpu::Aligner::new(0.0, &counters)), &ports, 16).unwrap();
+        for (input, times) in [pol0, pol1].into_iter().enumerate() {
+            for time in times {
+                assert!(harness.send(input, |frame| {
+                    frame.header_mut().timestamp = *time;
+                    frame.as_mut_slice::<u8>().unwrap()[0] = input as u8 + 10 * *time as u8;
+                }));
+            }
+        }
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        harness.end(0);
+        harness.end(1);
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+        let mut sides = [vec![], vec![]];
+        for (side, times) in sides.iter_mut().enumerate() {
+            while let Some(frame) = harness.receive(side) {
+                let time = frame.header().timestamp;
+                assert_eq!(frame.as_slice::<u8>().unwrap()[0], side as u8 + 10 * time as u8);
+                times.push(time);
+            }
+        }
+        let [a, b] = sides;
+        (a, b, counters.list().iter().map(|c| c.counter.get()).collect())
+    }
+
+    #[test]
+    fn frames_without_a_partner_are_discarded_and_counted_on_their_side() {
+        let (a, b, counts) = align(&[0, 1, 3, 4, 6], &[1, 2, 3, 6, 7, 8]);
+        assert_eq!(a, [1, 3, 6]);
+        assert_eq!(b, a);
+        assert_eq!(counts, [3, 2, 3]);
+    }
+
+    #[test]
+    fn a_side_that_has_nothing_yet_is_waited_for() {
+        let (a, b, counts) = align(&[5, 6], &[]);
+        assert!(a.is_empty() && b.is_empty());
+        assert_eq!(counts, [0, 2, 0]);
+    }
+
+    #[test]
+    fn silent_side_given_up_finds_the_newest_frames_of_the_other_one() {
+        let ports = Ports { inputs: vec![port(8); 2], outputs: vec![port(8); 2] };
+        let counters = Counters::default();
+        let block = Box::new(cpu::Aligner::new(0.01, &counters));
+        let mut harness = Harness::new(block, &ports, 16).unwrap();
+        let send = |harness: &mut Harness, input, time| {
+            assert!(harness.send(input, |frame| frame.header_mut().timestamp = time));
+        };
+        for time in 0..100 {
+            send(&mut harness, 0, time);
+            loop {
+                let next = Harness::block_on(harness.run()).unwrap();
+                let Next::After(time) = next else { break assert_eq!(next, Next::Wait) };
+                std::thread::sleep(time);
+            }
+        }
+        // It returns with the frame that has just come.
+        send(&mut harness, 1, 99);
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        for side in 0..2 {
+            assert_eq!(harness.receive(side).map(|frame| frame.header().timestamp), Some(99));
+        }
+        assert_eq!(counters.list()[1].counter.get(), 99);
+    }
+
+    #[test]
+    fn different_streams_are_refused() {
+        let refusals = PolAligner::default().ports(&[port(8), port(16)]).unwrap_err();
+        assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
+    }
+}

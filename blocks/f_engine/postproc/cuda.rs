@@ -1,0 +1,396 @@
+//! The block on a GPU.
+#![allow(unsafe_code)] // launches on memory that the block or the job owns
+
+use super::device_settings::{DeviceSettings, GainKernels, GainStretch, Rows, differ};
+use super::heaps::{Collector, Piece};
+use super::tiles::Tiles;
+use super::{Layout, Postproc};
+use crate::common::dither::Dither;
+use crate::common::gpu::{self, Table};
+use crate::common::live::Live;
+use crate::common::spectra::Shape;
+use crate::common::versions::refuse_many;
+use fxgraph::cuda::{Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
+use fxgraph::diagnostic::codes;
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{
+    At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
+};
+use std::sync::Arc;
+
+/// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
+const THREADS: [usize; 3] = [256, 128, 512];
+/// Threads of a block of the kernel that makes rows.
+const ROW_THREADS: usize = 128;
+/// Bytes of what is the same for all channels of a spectrum.
+const ROW_BYTES: usize = 32;
+/// Polarisations that alternate at most.
+const MOST_MIXED_POLS: usize = 2;
+
+/// What a job completes; its input frame is the lane's.
+type Job = Option<Output>;
+
+/// The output frame of the job that completes it.
+struct Output {
+    frame: FrameMut,
+    /// Of its counts.
+    place: usize,
+    /// Otherwise it is left out: its readers see the gap in the timestamps.
+    has_valid_heap: bool,
+}
+
+/// Refuses more polarisations than the kernel lets alternate.
+pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
+    if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
+        return None;
+    }
+    let message = format!("a GPU does not let {} polarisations alternate", shape.pols);
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
+    Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
+}
+
+/// The kernel that makes values, with the ways to cut it.
+pub fn tunable(postproc: &Postproc, shape: Shape) -> Tunable {
+    let gains = differ(&postproc.gains.of_pols(shape.pols));
+    Tunable {
+        program: "postproc.cu",
+        shape: shape_of(postproc, shape, gains),
+        ways: THREADS.map(|threads| gpu::numbers([("THREADS", threads)])).to_vec(),
+    }
+}
+
+/// Macros for this shape, with gains that `differ` from channel to channel or are all the same.
+fn shape_of(postproc: &Postproc, shape: Shape, differ: bool) -> Defines {
+    gpu::numbers([
+        ("CHANNELS", shape.channels),
+        ("PITCH", shape.pitch),
+        ("UNZIP", shape.unzip),
+        ("POLS", shape.pols),
+        ("SPECTRA_PER_HEAP", postproc.spectra_per_heap),
+        ("BITS", usize::from(postproc.bits)),
+        ("K_MAJOR", usize::from(postproc.layout == Layout::KMajor)),
+        ("DITHER", usize::from(postproc.dither == Dither::Uniform)),
+        ("GAINS", usize::from(differ)),
+    ])
+}
+
+/// Bytes in device memory that the block takes for itself.
+pub fn device_bytes(postproc: &Postproc, shape: Shape) -> usize {
+    let rows = shape.pols * shape.spectra;
+    Table::<u8>::device_bytes(rows * ROW_BYTES)
+        + Table::<f64>::device_bytes(2 * rows)
+        + Table::<u64>::device_bytes(postproc.heaps_per_frame * shape.pols)
+        + DeviceSettings::device_bytes(shape.pols, shape.channels)
+}
+
+/// The running block.
+pub struct Cuda {
+    /// First, so that it waits for the GPU before anything else is dropped.
+    lane: Lane<Job>,
+    make_rows: Kernel,
+    make_values: GainKernels,
+    tiles: Tiles,
+    /// Blocks of `make_values` that the device runs at once.
+    blocks_at_once: usize,
+    shape: Shape,
+    heap_bytes: usize,
+    settings: DeviceSettings,
+    changes: Changes<Live>,
+    // What belongs to an input frame or to an output frame has places that take turns as the slots of
+    // jobs do, but frame by frame: a frame may take several jobs.
+    /// \[phase, fine delay\]\[pol\]\[spectrum\] of the input frame.
+    delays: Table<f64>,
+    /// \[pol\]\[spectrum\] of the input frame.
+    rows: Vec<DeviceArray<u8>>,
+    inputs_begun: usize,
+    /// \[heap\]\[pol\] of the output frame.
+    saturated: Table<u64>,
+    outputs_begun: usize,
+    collector: Collector,
+    /// The input frame being read, and the next of its spectra.
+    input: Option<(Arc<Frame>, usize)>,
+    /// The output frame being filled.
+    filling: Option<FrameMut>,
+    /// Whether the output frame that was completed last has a valid heap.
+    has_valid_heap: bool,
+}
+
+impl Cuda {
+    pub fn new(postproc: &Postproc, shape: Shape, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = Arc::clone(lane.device());
+        let gains = postproc.gains.of_pols(shape.pols);
+        let tunable = tunable(postproc, shape);
+        let way = tunable.chosen(&device);
+        let threads = tunable.number(way, "THREADS");
+        let program = |differ| {
+            let macros = [shape_of(postproc, shape, differ), tunable.ways[way].clone()];
+            gpu::program(&device, tunable.program, macros.concat())
+        };
+        let first = program(differ(&gains))?;
+        let of_each = || Ok(program(true)?.kernel("postproc", 0)?);
+        let make_values = GainKernels::new(first.kernel("postproc", 0)?, &gains, of_each)?;
+        let make_rows = first.kernel("postproc_rows", 0)?;
+        let order = (0..shape.channels).collect();
+        let settings = DeviceSettings::new(&device, &gains, order, postproc.dither_seed)?;
+        let multiprocessors = device.properties().multiprocessors;
+        let rows = shape.pols * shape.spectra;
+        let counts = postproc.heaps_per_frame * shape.pols;
+        let values = shape.pols * shape.channels * postproc.spectra_per_heap;
+        Ok(Self {
+            lane,
+            make_rows,
+            tiles: Tiles::new(postproc, shape, threads),
+            blocks_at_once: make_values.first().blocks_per_multiprocessor(threads)?
+                * multiprocessors,
+            make_values,
+            shape,
+            heap_bytes: values * if postproc.bits == 8 { 2 } else { 1 },
+            settings,
+            changes: Changes::default(),
+            delays: Table::new(&device, 2 * rows)?,
+            rows: gpu::for_each_slot(|| DeviceArray::new(&device, rows * ROW_BYTES))?,
+            inputs_begun: 0,
+            saturated: Table::new(&device, counts)?,
+            outputs_begun: 0,
+            collector: Collector::new(postproc, shape, &env.counters),
+            input: None,
+            filling: None,
+            has_valid_heap: false,
+        })
+    }
+
+    /// Where the tables of the input frame being read are.
+    fn input_place(&self) -> usize {
+        self.inputs_begun % IN_FLIGHT
+    }
+
+    /// Where the counts of the output frame being filled are.
+    fn output_place(&self) -> usize {
+        self.outputs_begun % IN_FLIGHT
+    }
+
+    /// Queues what is the same for all channels of a new input frame's spectra.
+    fn queue_rows(&mut self, input: &Frame) -> Result<(), BlockError> {
+        self.inputs_begun = self.inputs_begun.wrapping_add(1);
+        let place = self.input_place();
+        let header = input.header();
+        let rows = self.shape.pols * self.shape.spectra;
+        let tables = ["phase_turns", "fine_delay_samples"].map(|name| header.annotations.get(name));
+        for (to, table) in self.delays.host_mut(place)?.chunks_exact_mut(rows).zip(tables) {
+            // A stream without delays has no tables.
+            let known = table.len().min(rows);
+            to[..known].copy_from_slice(&table[..known]);
+            to[known..].fill(0.0);
+        }
+        self.delays.send(&mut self.lane, place, 0..2 * rows)?;
+        self.settings.send(&mut self.lane)?;
+        let phases = self.delays.address(place);
+        let Shape { spectra, step, .. } = self.shape;
+        let of = Rows {
+            phases,
+            fine_delays: phases + (rows * size_of::<f64>()) as u64,
+            to: self.rows[place].address(),
+            spectra,
+            start: header.timestamp,
+            step: step as u64,
+        };
+        // SAFETY: the kernel is that for rows, and all memory the block's own.
+        unsafe { self.settings.make_rows(&self.lane, &mut self.make_rows, ROW_THREADS, &of) }
+    }
+
+    /// Goes over to what holds for the spectra of an input frame.
+    fn begin(&mut self, input: &Header) {
+        let samples = self.shape.spectra * self.shape.step;
+        for (from, live) in self.changes.begin(input.timestamp, samples as u64) {
+            self.settings.retune(from, live);
+        }
+        self.settings.advance(input.timestamp);
+    }
+
+    /// The stretch of an input frame that begins with spectrum `from`.
+    fn stretch(&self, input: &Header, from: usize) -> GainStretch {
+        let Shape { spectra, step, .. } = self.shape;
+        let t = input.timestamp + (from * step) as u64;
+        self.settings.stretch(t, step as u64, spectra - from)
+    }
+
+    /// Queues a piece of an input frame, of one stretch, from and to these payloads.
+    fn queue_piece(
+        &mut self,
+        [input, output]: [u64; 2],
+        piece: &Piece,
+        stretch: &GainStretch,
+    ) -> Result<(), BlockError> {
+        let number = |n: usize| Arg::from(n as u32);
+        let in_turn = self.tiles.in_turn(piece, self.blocks_at_once);
+        let arguments = [
+            input.into(),
+            self.rows[self.input_place()].address().into(),
+            stretch.each.into(),
+            output.into(),
+            self.saturated.address(self.output_place()).into(),
+            number(self.shape.spectra),
+            number(piece.from),
+            number(piece.place),
+            number(piece.count),
+            number(self.tiles.of(piece.place)),
+            number(in_turn),
+        ];
+        let make_values = self.make_values.of(stretch.differ);
+        // SAFETY: the arguments are those of the kernel; the job owns the input; the output is the
+        // job's or stays with the block, which gives it away only when the lane has waited.
+        let grid = self.tiles.grid(piece, in_turn);
+        let queued = unsafe { make_values.launch(self.lane.stream(), grid, &arguments) };
+        Ok(queued?)
+    }
+
+    /// Completes the header of the output frame being filled, and queues the clearing of its heaps
+    /// that lack a spectrum, and the copy of the counts.
+    fn queue_end(&mut self, address: u64) -> Result<(), BlockError> {
+        let Some(frame) = &mut self.filling else { return Ok(()) };
+        self.lane.results()?;
+        for heap in self.collector.invalid(frame.header()) {
+            let heap = address + (heap * self.heap_bytes) as u64;
+            // SAFETY: the heap lies within the frame, which the block gives away only when the lane
+            // has waited.
+            unsafe { self.lane.clear(heap, self.heap_bytes) }?;
+        }
+        self.has_valid_heap = self.collector.complete(frame.header_mut());
+        let place = self.output_place();
+        self.saturated.fetch(&mut self.lane, place)
+    }
+
+    /// The output frame being filled, which gets no more spectra, for the job that completes it.
+    fn take_output(&mut self) -> Option<Output> {
+        let frame = self.filling.take()?;
+        Some(Output { frame, place: self.output_place(), has_valid_heap: self.has_valid_heap })
+    }
+
+    /// Completes the output frame being filled, which gets no more spectra.
+    fn submit_end(&mut self) -> Result<(), BlockError> {
+        let Some(frame) = &self.filling else { return Ok(()) };
+        let address = frame_address(frame, self.lane.device())?;
+        self.lane.begin(frame.header().timestamp)?;
+        self.queue_end(address)?;
+        let output = self.take_output();
+        self.lane.hold(output)?;
+        self.lane.submit()
+    }
+
+    /// Puts those spectra of `input` from number `from` on that belong to the output frame being
+    /// filled into it; the number of the next one.
+    fn submit_piece(
+        &mut self,
+        input: &Arc<Frame>,
+        from: usize,
+        is_new: bool,
+    ) -> Result<usize, BlockError> {
+        let stretch = self.stretch(input.header(), from);
+        let Some(frame) = &mut self.filling else { return Ok(from) };
+        let piece = self.collector.piece(input.header(), from, stretch.count, frame.header_mut());
+        let device = self.lane.device();
+        let payloads = [frame_address(input, device)?, frame_address(frame, device)?];
+        self.lane.begin(input.header().timestamp)?;
+        self.lane.keep(Arc::clone(input))?;
+        self.lane.tables();
+        if from == 0 {
+            self.queue_rows(input)?;
+        }
+        if is_new {
+            self.outputs_begun = self.outputs_begun.wrapping_add(1);
+            self.saturated.clear(&mut self.lane, self.outputs_begun % IN_FLIGHT)?;
+        }
+        // The frame is the job's only when it is complete.
+        self.lane.hold(None)?;
+        self.lane.work()?;
+        self.queue_piece(payloads, &piece, &stretch)?;
+        if self.collector.is_last(&piece) {
+            self.queue_end(payloads[1])?;
+            let output = self.take_output();
+            self.lane.hold(output)?;
+        }
+        self.lane.submit()?;
+        Ok(from + piece.count)
+    }
+
+    /// Gives up the output frame being filled if what was `queued` for it is an error: kernels may
+    /// still write it, and it lacks what its header says.
+    fn settle<T>(&mut self, queued: Result<T, BlockError>) -> Result<T, BlockError> {
+        queued.inspect_err(|_| {
+            self.lane.abandon();
+            self.filling = None;
+        })
+    }
+
+    /// Hands on what a job has completed.
+    fn hand_on(&mut self, job: Job, io: &mut Io<'_>) -> Result<(), BlockError> {
+        let Some(Output { mut frame, place, has_valid_heap: true }) = job else { return Ok(()) };
+        let saturated = self.saturated.host(place)?.iter().copied();
+        self.collector.annotate_saturated(frame.header_mut(), saturated);
+        io.outputs[0].push(frame);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            self.hand_on(job, io)?;
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        let Some((input, from)) = self.input.take() else {
+            if !self.settings.has_room(self.lane.is_idle()) {
+                return Ok(Next::Wait);
+            }
+            if let Some(frame) = io.inputs[0].pop() {
+                if self.collector.accept(frame.header()) {
+                    self.begin(frame.header());
+                    self.input = Some((frame, 0));
+                }
+                return Ok(Next::Again);
+            }
+            if !io.inputs[0].ended() {
+                return Ok(Next::Wait);
+            }
+            let ended = self.submit_end();
+            self.settle(ended)?;
+            return Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait });
+        };
+        let first = self.collector.frame_of(input.header(), from);
+        let is_other = |frame: &FrameMut| self.collector.number(frame.header()) != first;
+        if self.filling.as_ref().is_some_and(is_other) {
+            let ended = self.submit_end();
+            self.settle(ended)?;
+            self.input = Some((input, from));
+            return Ok(Next::Again);
+        }
+        let is_new = self.filling.is_none();
+        let begin = || {
+            let mut frame = io.outputs[0].take()?;
+            self.collector.begin(first, frame.header_mut());
+            Some(frame)
+        };
+        self.filling = self.filling.take().or_else(begin);
+        if self.filling.is_none() {
+            self.input = Some((input, from));
+            return Ok(Next::Wait);
+        }
+        let queued = self.submit_piece(&input, from, is_new);
+        let next = self.settle(queued)?;
+        if next < self.shape.spectra {
+            self.input = Some((input, next));
+        }
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        refuse_many(&["gains"], &self.changes, &change)?;
+        self.changes.offer(change)
+    }
+}

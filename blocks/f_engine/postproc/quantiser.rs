@@ -1,0 +1,141 @@
+//! From spectra to heaps on the CPU: rows of quantised channels, and how they get into the order of the output.
+
+use super::rotate::{Turn, rotate};
+use super::settings::Settings;
+use super::transpose::Transposition;
+use super::{Layout, Postproc};
+use crate::common::parallel::Threads;
+use crate::common::simd::Form;
+use crate::common::spectra::Shape;
+use num_complex::Complex32;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Spectra that are transposed together: enough for whole cache lines of output.
+pub const TILE_SPECTRA: usize = 16;
+/// Values by which rows are longer than their channels: with a power of two all rows would share a few
+/// sets of the cache.
+pub const PADDING: usize = 32;
+
+/// Rows of quantised spectra, and what holds for them.
+pub struct Quantiser {
+    pub settings: Settings,
+    transposition: Transposition,
+    /// Of a row.
+    channels: usize,
+    /// ADC samples from one spectrum to the next.
+    step: u64,
+    limit: f32,
+    /// \[pol\]\[row\]\[channel\], rows `transposition.pitch` apart.
+    quantised: Vec<u16>,
+    /// Clamped values of each row.
+    clamped: Vec<AtomicU32>,
+}
+
+/// A row to be written.
+pub struct Row<'a> {
+    settings: &'a Settings,
+    step: u64,
+    limit: f32,
+    form: Form,
+    out: &'a mut [u16],
+    clamped: &'a AtomicU32,
+}
+
+impl Row<'_> {
+    /// Turns, scales and quantises a spectrum of polarisation `pol`, which has this number since sync time.
+    pub fn write(
+        &mut self,
+        spectrum: &[Complex32],
+        (pol, number): (usize, u64),
+        phase_turns: f64,
+        fine_delay_samples: f64,
+    ) {
+        let t = number * self.step;
+        let turn = Turn {
+            phase_turns,
+            fine_delay_samples,
+            dither_key: self.settings.dither_key(t, number, pol),
+            limit: self.limit,
+        };
+        let clamped = rotate(spectrum, &turn, &self.settings.gains(t)[pol], self.out, self.form);
+        self.clamped.store(clamped, Ordering::Relaxed);
+    }
+}
+
+impl Quantiser {
+    /// Of spectra of this shape, with so many `rows` for each polarisation.
+    pub fn new(postproc: &Postproc, shape: Shape, rows: usize) -> Self {
+        let transposition = Transposition {
+            pols: shape.pols,
+            pitch: shape.channels + PADDING,
+            rows,
+            spectra_per_heap: postproc.spectra_per_heap,
+            k_major: postproc.layout == Layout::KMajor,
+            is_4_bit: postproc.bits == 4,
+            form: Form::best(),
+        };
+        Self {
+            settings: Settings::new(&postproc.gains, shape, postproc.dither, postproc.dither_seed),
+            transposition,
+            channels: shape.channels,
+            step: shape.step as u64,
+            limit: if postproc.bits == 8 { 127.0 } else { 7.0 },
+            quantised: vec![0; shape.pols * rows * transposition.pitch],
+            clamped: (0..shape.pols * rows).map(|_| 0.into()).collect(),
+        }
+    }
+
+    /// Rows of each polarisation.
+    pub fn rows(&self) -> usize {
+        self.transposition.rows
+    }
+
+    /// Bytes of a heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.channels * self.transposition.channel_bytes()
+    }
+
+    /// Calls `write` with the number of each of `rows`, those of all polarisations counted through, and the row.
+    pub fn write<S: Send>(
+        &mut self,
+        rows: Range<usize>,
+        threads: &Threads,
+        scratches: &mut [S],
+        write: impl Fn(usize, &mut Row, &mut S) + Send + Sync,
+    ) {
+        let Transposition { pitch, form, .. } = self.transposition;
+        let Self { settings, channels, step, limit, quantised, clamped, .. } = self;
+        let (settings, step, limit) = (&*settings, *step, *limit);
+        let quantised = &mut quantised[rows.start * pitch..rows.end * pitch];
+        threads.each(quantised, pitch, scratches, |first, quantised, scratch| {
+            for (i, out) in quantised.chunks_exact_mut(pitch).enumerate() {
+                let number = rows.start + first + i;
+                let (out, clamped) = (&mut out[..*channels], &clamped[number]);
+                write(number, &mut Row { settings, step, limit, form, out, clamped }, scratch);
+            }
+        });
+    }
+
+    /// Clamped values of these rows.
+    pub fn clamped(&self, rows: Range<usize>) -> u64 {
+        let count = |row: &AtomicU32| u64::from(row.load(Ordering::Relaxed));
+        self.clamped[rows].iter().map(count).sum()
+    }
+
+    /// Copies rows, of each polarisation those from number `first` on, to where these spectra of a `heap` are.
+    pub fn transpose<S: Send>(
+        &self,
+        first: usize,
+        spectra: &Range<usize>,
+        heap: &mut [u8],
+        threads: &Threads,
+        scratches: &mut [S],
+    ) {
+        let transposition = self.transposition;
+        let rows = &self.quantised[first * transposition.pitch..];
+        threads.each(heap, transposition.channel_bytes(), scratches, |channel, out, _| {
+            transposition.run(rows, channel, spectra, out);
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! The forms for CUDA devices: the block that runs any of them.
+#![allow(unsafe_code)] // launches on memory that the job and the block own
+
+use super::fp32::{self, Fp32};
+use super::gains::Gains;
+use super::matrix::{self, Matrix};
+use super::sizes::Sizes;
+use super::weights::{DeviceWeights, Scaling, Stretch, weights_len};
+use super::{FP32, Stages};
+use crate::common::gpu::Table;
+use crate::common::versions::refuse_many;
+use fxgraph::cuda::{Lane, Turn, frame_address};
+use fxgraph::diagnostic::codes;
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{
+    At, Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, Refusal, async_trait,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A frame of the input, and the one that is made of it.
+pub(super) type Frames = (Arc<Frame>, FrameMut);
+
+/// Kernels of a form, and how they take weights.
+pub(super) trait Form: Send {
+    /// Writes the weights of feeds with these `gains`, as many words for each as the form wants.
+    fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling;
+
+    /// Queues the kernels.
+    ///
+    /// # Safety
+    /// The frames and counts of `job` stay until the kernels have run.
+    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError>;
+}
+
+/// What kernels are queued for, on memory of the sizes that they were compiled for.
+pub(super) struct Job<'a> {
+    /// A frame of the input.
+    pub from: u64,
+    /// A frame of the output.
+    pub to: u64,
+    /// Counts of the input's validity, `[time][frequency]`.
+    pub units: u64,
+    weights: &'a DeviceWeights,
+    timestamp: u64,
+    sizes: Sizes,
+}
+
+impl Job<'_> {
+    /// What weights `spectra` of the frame have.
+    pub(super) fn stretches(&self, spectra: Range<usize>) -> impl Iterator<Item = Stretch> + Clone {
+        self.weights.stretches(self.timestamp, self.sizes.samples_per_spectrum, spectra)
+    }
+}
+
+/// Macros that describe stream and stages in the same words to all kernels.
+pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
+    let sizes = stages.sizes;
+    let [in_time, in_frequency] = sizes.units;
+    let numbers = [
+        ("SPECTRA", sizes.spectra),
+        ("CHANNELS", sizes.channels),
+        ("POLS", sizes.pols),
+        ("CYLINDERS", sizes.cylinders),
+        ("BITS", sizes.dtype.bits() / 2),
+        ("ROWS", sizes.rows),
+        ("EAST_WEST", usize::from(!stages.east_west.is_empty())),
+        ("ROW_BEAMS", sizes.row_beams),
+        ("UNITS_IN_TIME", in_time),
+        ("UNITS_IN_FREQUENCY", in_frequency),
+        ("HALVES", usize::from(stages.halves)),
+        ("FINE", sizes.fine_channels),
+    ];
+    numbers.map(|(name, number)| (name, number.to_string())).to_vec()
+}
+
+/// A refusal of this implementation because of `at`.
+pub(super) fn refusal(at: At, message: String, help: &str) -> Refusal {
+    Refusal::new(codes::IMPLEMENTATION, at, message).help(help)
+}
+
+/// Words of a weight.
+fn weight_words(implementation: &str) -> usize {
+    if implementation == FP32 { fp32::WEIGHT_WORDS } else { matrix::WEIGHT_WORDS }
+}
+
+/// Bytes of the block's own arrays.
+pub(super) fn device_bytes(stages: &Stages, implementation: &str) -> usize {
+    let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
+    let words = weight_words(implementation) * weights_len(stages);
+    let of_form = match implementation {
+        FP32 => fp32::device_bytes(stages),
+        _ => matrix::device_bytes(stages),
+    };
+    units + DeviceWeights::device_bytes(words) + of_form
+}
+
+/// The running block.
+pub(super) struct Cuda {
+    lane: Lane<Frames>,
+    stages: Stages,
+    form: Box<dyn Form>,
+    weights: DeviceWeights,
+    changes: Changes<Gains>,
+    /// Counts `[time][frequency]` of a job's frame.
+    units: Table<u32>,
+    transforms_missing: Counter,
+}
+
+impl Cuda {
+    pub(super) fn new(stages: Stages, gains: &Gains, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let mut words = vec![0; weight_words(env.implementation) * weights_len(&stages)];
+        let form: Box<dyn Form> = match env.implementation {
+            FP32 => Box::new(Fp32::new(&stages, device)?),
+            form => Box::new(Matrix::new(&stages, gains, form, device)?),
+        };
+        let scaling = form.write(&stages, gains, &mut words);
+        Ok(Self {
+            units: Table::new(device, stages.sizes.units.iter().product())?,
+            weights: DeviceWeights::new(device, &words, scaling)?,
+            form,
+            stages,
+            changes: Changes::default(),
+            transforms_missing: super::transforms_missing(&env.counters),
+            lane,
+        })
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let Self { lane, stages, form, weights, .. } = self;
+        let sizes = stages.sizes;
+        let validity = &input.header().validity;
+        output.header_mut().continue_from(input.header());
+        let missing = sizes.output_validity(validity, &mut output.header_mut().validity);
+        self.transforms_missing.add(missing);
+        let timestamp = input.header().timestamp;
+        let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
+        for (from, gains) in self.changes.begin(timestamp, samples) {
+            weights.set(from, |words| form.write(stages, &gains, words));
+        }
+        weights.advance(timestamp);
+        let slot = lane.begin(timestamp)?;
+        let device = lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.units.host_mut(slot)?.copy_from_slice(validity);
+        let units = 0..validity.len();
+        lane.hold((input, output))?;
+        lane.tables();
+        self.units.send(lane, slot, units)?;
+        weights.send(lane)?;
+        lane.work()?;
+        let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
+        // SAFETY: the job owns the frames, and no other job in flight has its slot.
+        unsafe { form.launch(lane, &job) }?;
+        lane.submit()
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let weights = &mut self.weights;
+        match self.lane.turn_when(io, |is_idle| weights.has_room(is_idle))? {
+            Turn::Begin(input, output) => self.begin(input, output).map(|()| Next::Again),
+            Turn::Rest(next) => Ok(next),
+        }
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        refuse_many(&["gains"], &self.changes, &change)?;
+        self.changes.offer(change)
+    }
+}

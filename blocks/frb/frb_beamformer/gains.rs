@@ -1,0 +1,122 @@
+//! Factors of the feeds as a parameter: one, or lists by polarisation and feed, or also by channel.
+
+use super::sizes::Sizes;
+use crate::f_engine::postproc::gains::Gain;
+use fxgraph::Refusal;
+use num_complex::Complex32;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// Factors of the feeds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Nested")]
+pub struct Gains {
+    /// Lengths of the lists, the outermost first; none for one factor for all.
+    lengths: Vec<usize>,
+    values: Vec<Complex32>,
+}
+
+/// As it is written.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a number, {re: .., im: ..}, or lists of them by [pol][feed] or [channel][pol][feed]"
+)]
+enum Nested {
+    One(Gain),
+    Each(Vec<Nested>),
+}
+
+impl Nested {
+    /// Lengths of the lists, all of one level equal; the values go to `values`.
+    fn flatten(self, values: &mut Vec<Complex32>) -> Result<Vec<usize>, String> {
+        let list = match self {
+            Self::One(gain) => {
+                values.push(gain.0);
+                return Ok(Vec::new());
+            }
+            Self::Each(list) => list,
+        };
+        let mut lengths = vec![list.len()];
+        for (n, entry) in list.into_iter().enumerate() {
+            let inner = entry.flatten(values)?;
+            if n == 0 {
+                lengths.extend(inner);
+            } else if lengths[1..] != inner {
+                return Err("lists of gains of one level have to be of one length".to_owned());
+            }
+        }
+        Ok(lengths)
+    }
+}
+
+impl TryFrom<Nested> for Gains {
+    type Error = String;
+
+    fn try_from(nested: Nested) -> Result<Self, String> {
+        let mut values = Vec::new();
+        let lengths = nested.flatten(&mut values)?;
+        Ok(Self { lengths, values })
+    }
+}
+
+impl Default for Gains {
+    fn default() -> Self {
+        Self { lengths: Vec::new(), values: vec![Complex32::ONE] }
+    }
+}
+
+impl Gains {
+    /// Why these are not gains of such a stream.
+    pub(super) fn refusal(&self, sizes: &Sizes) -> Option<Refusal> {
+        let all = [sizes.channels, sizes.pols, sizes.cylinders * sizes.feeds];
+        let fits = [&all[3..], &all[1..], &all].contains(&self.lengths.as_slice());
+        let message = if !fits {
+            let found: Vec<_> = self.lengths.iter().map(|len| format!("[{len}]")).collect();
+            format!("the lists of gains are {}", found.concat())
+        } else if self.values.iter().any(|gain| !gain.is_finite()) {
+            "a gain is not a finite number".to_owned()
+        } else {
+            return None;
+        };
+        let [channels, pols, feeds] = all;
+        let help = format!(
+            "one for all, [pol {pols}][feed {feeds}], or [channel {channels}][pol {pols}][feed {feeds}]"
+        );
+        Some(Refusal::parameter("gains", message).help(help))
+    }
+
+    /// The factors of the feeds of one channel and polarisation: one for all, or as many as there
+    /// are feeds.
+    pub(super) fn of(&self, channel: usize, pol: usize) -> &[Complex32] {
+        match self.lengths[..] {
+            [_, feeds] => &self.values[pol * feeds..][..feeds],
+            [_, pols, feeds] => &self.values[(channel * pols + pol) * feeds..][..feeds],
+            _ => &self.values,
+        }
+    }
+
+    /// Memory that they take.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.values.as_slice())
+    }
+}
+
+impl JsonSchema for Gains {
+    fn schema_name() -> Cow<'static, str> {
+        "FeedGains".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [
+            {"type": "number"},
+            {
+                "type": "object",
+                "properties": {"re": {"type": "number"}, "im": {"type": "number"}},
+                "additionalProperties": false
+            },
+            {"type": "array"}
+        ]})
+    }
+}

@@ -1,0 +1,231 @@
+//! The forms on matrix units, in half precision.
+#![allow(unsafe_code)] // launches on memory that the caller vouches for
+
+use super::cuda::{Form, Frames, Job, defines, refusal};
+use super::gains::Gains;
+use super::intensities::{self, IntensityKernels};
+use super::phases::{self, FEEDS, POINTS, halves};
+use super::sizes::Sizes;
+use super::voltages::VoltageKernels;
+use super::weights::{Scaling, combined, weights};
+use super::{Integrate, RADIX8, Stages};
+use crate::common::gpu;
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Lane, Program, Properties};
+use fxgraph::{At, BlockError, Dtype, Refusal};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// Beams of a row are a multiple of this, where they are chosen.
+const BEAMS_STEP: usize = 64;
+/// Largest sum of weighted feeds that is let come: half of what halves hold.
+const LARGEST_SUM: f64 = 32768.0;
+/// The same where sums of beams come after it, up to 16 times as large.
+const LARGEST_SUMMAND: f64 = 2048.0;
+/// Words of a weight: halves of both parts.
+pub(super) const WEIGHT_WORDS: usize = 1;
+
+/// Kernels and tables.
+pub(super) struct Matrix {
+    kernels: Kernels,
+    tables: Tables,
+    dtype: Dtype,
+}
+
+enum Kernels {
+    Voltages(VoltageKernels),
+    Intensities(IntensityKernels),
+}
+
+/// What does not change.
+pub(super) struct Tables {
+    phases: DeviceArray<u32>,
+    map: DeviceArray<u16>,
+}
+
+impl Tables {
+    /// Arguments of a kernel: those that all of them begin with, with these `weights`, then its `own` ones.
+    pub(super) fn arguments<'a>(
+        &self,
+        job: &Job<'_>,
+        weights: Arg<'a>,
+        own: [Arg<'a>; 3],
+    ) -> [Arg<'a>; 9] {
+        let [a, b, c] = own;
+        [
+            job.from.into(),
+            job.to.into(),
+            self.phases.address().into(),
+            weights,
+            self.map.address().into(),
+            job.units.into(),
+            a,
+            b,
+            c,
+        ]
+    }
+}
+
+/// Why this form cannot do these stages, on `gpu` if there is one.
+pub(super) fn refusals(stages: &Stages, form: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+    let sizes = stages.sizes;
+    let mut refusals = Vec::new();
+    if sizes.feeds != FEEDS {
+        let message = format!("`{form}` transforms 256 feeds, not {}", sizes.feeds);
+        let at = At::InputAxis(0, "north_south");
+        refusals.push(refusal(at, message, "`fp32` takes any number"));
+    } else if stages.points != Some(POINTS) {
+        let at = At::Parameter("north_south");
+        let message = format!("`{form}` transforms feeds to 512 points");
+        refusals.push(refusal(at, message, "give `north_south: {points: 512}`, or take `fp32`"));
+    }
+    let is_clamped = !stages.index_map.is_empty();
+    if is_clamped && !sizes.row_beams.is_multiple_of(BEAMS_STEP) {
+        let message = format!("`{form}` keeps no {} beams", sizes.row_beams);
+        refusals.push(refusal(At::Parameter("clamp.beams"), message, "64, 128, 192 or 256"));
+    }
+    match (sizes.fine_channels, sizes.integrate) {
+        (1, None) => {}
+        (32 | 64 | 128, Some(_)) if is_clamped => {
+            let needed = intensities::shared_bytes(stages);
+            if let Some(gpu) = gpu
+                && gpu.shared_bytes_per_block < needed
+            {
+                let message = format!(
+                    "intensities take {needed} bytes of shared memory, {} has {}",
+                    gpu.name, gpu.shared_bytes_per_block
+                );
+                let help = "a shorter `upchannelise`, fewer beams, or `fp32`";
+                refusals.push(refusal(At::Parameter("upchannelise"), message, help));
+            }
+        }
+        _ => {
+            let message = format!("`{form}` does not do these stages together");
+            let help = "`upchannelise` of 32, 64 or 128 with `clamp` and `integrate`, or none of the later stages; \
+                        `fp32` does any";
+            refusals.push(refusal(At::Parameter("upchannelise"), message, help));
+        }
+    }
+    refusals
+}
+
+/// Device memory of the tables.
+pub(super) fn device_bytes(stages: &Stages) -> usize {
+    let Sizes { channels, row_beams, .. } = stages.sizes;
+    2 * channels * row_beams + 128 * (phases::REGISTERS_MOST + phases::TIME_REGISTERS)
+}
+
+/// By what weights are divided, a power of two, and by what the kernel's sums come out divided then.
+///
+/// Voltages: so that no sum of `feeds` of them times the largest voltage is too large. Intensities: integers come
+/// as their bits, as subnormal halves times 2^-24 (times 2^-20 both parts of 4 bits, whose imaginary parts' weights
+/// are 16 times as large); so weights are as large as can be.
+fn divisors(largest: f64, dtype: Dtype, feeds: usize, makes_intensities: bool) -> [f64; 2] {
+    let power = |ratio: f64| if largest == 0.0 { 1.0 } else { ratio.log2().ceil().exp2() };
+    let voltage = if dtype == Dtype::Ci4 { 8.0 } else { 128.0 } * 2.0_f64.sqrt();
+    let sum = largest * voltage * feeds as f64;
+    match (makes_intensities, dtype) {
+        (true, Dtype::Ci4) => {
+            let divisor = power(largest / 2048.0);
+            [divisor, divisor * 20.0_f64.exp2()]
+        }
+        (true, Dtype::Ci8) => {
+            let divisor = power(largest / 32768.0);
+            [divisor, divisor * 24.0_f64.exp2()]
+        }
+        (true, _) => [power(sum / LARGEST_SUMMAND); 2],
+        (false, _) => [power(sum / LARGEST_SUM); 2],
+    }
+}
+
+/// The kernels of these stages; `warps` of a block, and what a warp makes `per_warp`.
+pub(super) fn program(
+    stages: &Stages,
+    form: &str,
+    is_weighted: bool,
+    [warps, per_warp]: [usize; 2],
+    device: &Arc<Device>,
+) -> Result<Arc<Program>, CudaError> {
+    let sums = stages.sizes.integrate.unwrap_or(Integrate { channels: 1, spectra: 1 });
+    let more = gpu::numbers([
+        ("RADIX8", usize::from(form == RADIX8)),
+        ("WEIGHTED", usize::from(is_weighted)),
+        ("CLAMP", usize::from(!stages.index_map.is_empty())),
+        ("SUM_CHANNELS", sums.channels),
+        ("SUM_SPECTRA", sums.spectra),
+        ("WARPS", warps),
+        ("PER_WARP", per_warp),
+    ]);
+    gpu::program(device, "frb_beamformer.cu", [defines(stages), more].concat())
+}
+
+impl Matrix {
+    pub(super) fn new(
+        stages: &Stages,
+        gains: &Gains,
+        form: &str,
+        device: &Arc<Device>,
+    ) -> Result<Self, CudaError> {
+        let kernels = if stages.sizes.integrate.is_some() {
+            Kernels::Intensities(IntensityKernels::new(stages, form, device)?)
+        } else {
+            let all_one = weights(stages, gains).all(|weight| weight == Complex32::ONE);
+            Kernels::Voltages(VoltageKernels::new(stages, all_one, form, device)?)
+        };
+        // Without a map the array has something in it, which nothing reads.
+        let map: Vec<u16> = if stages.index_map.is_empty() {
+            vec![0]
+        } else {
+            stages.index_map.iter().map(|point| *point as u16).collect()
+        };
+        let phases = if form == RADIX8 { phases::of_radix8() } else { phases::of_feeds() };
+        let phases = DeviceArray::from_slice(device, &phases)?;
+        let tables = Tables { phases, map: DeviceArray::from_slice(device, &map)? };
+        Ok(Self { kernels, tables, dtype: stages.sizes.dtype })
+    }
+}
+
+impl Form for Matrix {
+    fn write(&self, stages: &Stages, gains: &Gains, words: &mut [u32]) -> Scaling {
+        let all = || weights(stages, gains);
+        let largest = all().map(|weight| f64::from(weight.norm())).fold(0.0, f64::max);
+        let feeds = combined(stages) * FEEDS;
+        let makes_intensities = matches!(self.kernels, Kernels::Intensities(_));
+        let [divisor, divided] = divisors(largest, self.dtype, feeds, makes_intensities);
+        for (word, weight) in words.iter_mut().zip(all()) {
+            *word = halves(f64::from(weight.re) / divisor, f64::from(weight.im) / divisor);
+        }
+        Scaling { divided, all_one: all().all(|weight| weight == Complex32::ONE) }
+    }
+
+    unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
+        // SAFETY: the caller's promise; tables live as long as the block.
+        match &mut self.kernels {
+            Kernels::Voltages(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
+            Kernels::Intensities(kernels) => unsafe { kernels.launch(lane, job, &self.tables) },
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_as_large_as_halves_and_sums_allow() {
+        let dtypes = [Dtype::Ci4, Dtype::Ci8, Dtype::Cf16];
+        for (dtype, makes_intensities) in dtypes.into_iter().flat_map(|d| [(d, false), (d, true)]) {
+            for largest in [1e-6, 0.7, 1.0, 3.0, 1e6] {
+                let [divisor, divided] = divisors(largest, dtype, 1024, makes_intensities);
+                assert!(divisor.log2().fract().abs() < 1e-12, "no power of two");
+                assert!(divided.log2().fract().abs() < 1e-12, "no power of two");
+                // A half, and no more than a few bits smaller than it could be.
+                assert!(largest / divisor < 65504.0, "{dtype} {largest}");
+                // What sums of the largest integers come to inside.
+                let voltage = if dtype == Dtype::Ci4 { 8.0 } else { 128.0 };
+                let sum = largest / divided * voltage * 2.0_f64.sqrt() * 1024.0;
+                assert!(sum <= 65504.0 && sum > 1.0, "{dtype} {largest}: {sum}");
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Simulated satellites are found where they are, and others are not.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
+use crate::gnss::signals::phase::code_rate_hz;
+use fxgraph::Next;
+use fxgraph::runtime::edge::Harness;
+use serde_json::{Value, json};
+
+/// What a search of simulated frames finds, `[frame][satellite]`.
+fn search(simulator: Value, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
+    let sky: GnssSignalSimulator = serde_json::from_value(simulator).unwrap();
+    search_in(&sky, parameters)
+}
+
+/// What a search of a source's frames finds.
+fn search_in(sky: &impl Kind, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
+    let sky_ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
+    let block = sky.build(&sky_ports, &Env::detached("sky")).unwrap();
+    let mut source = Harness::new(block, &sky_ports, 8).unwrap();
+    Harness::block_on(async {
+        source.start().await.unwrap();
+        source.run().await.unwrap();
+    });
+    let kind: GnssAcquisition = serde_json::from_value(parameters).unwrap();
+    let inputs = sky_ports.outputs.clone();
+    let ports = Ports { outputs: kind.ports(&inputs).unwrap(), inputs };
+    let mut harness =
+        Harness::new(kind.build(&ports, &Env::detached("acquire")).unwrap(), &ports, 8).unwrap();
+    while let Some(frame) = source.receive(0) {
+        harness.share(0, frame);
+    }
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    let rows =
+        |frame: std::sync::Arc<fxgraph::Frame>| frame.as_slice::<[f64; VALUES]>().unwrap().to_vec();
+    std::iter::from_fn(|| harness.receive(0).map(rows)).collect()
+}
+
+#[test]
+fn satellites_are_found_with_their_shift_and_phase() {
+    for (rate_hz, intermediate_hz) in [(5e6, 0.0), (5.4321e6, 7e4)] {
+        let sky = json!({
+            "satellites": [
+                {"system": "gps_l1_ca", "prn": 7, "doppler_hz": 1234, "code_phase_chips": 700.3, "cn0_db_hz": 44},
+                {"system": "gps_l1_ca", "prn": 22, "doppler_hz": -3987, "code_phase_chips": 12.9, "cn0_db_hz": 42},
+                {"system": "galileo_e1b", "prn": 11, "doppler_hz": -2010, "code_phase_chips": 3456.7, "cn0_db_hz": 43},
+            ],
+            "adc_sample_rate_hz": rate_hz, "intermediate_hz": intermediate_hz,
+            "samples_per_frame": 120_000, "frames": 3, "seed": 5,
+        });
+        let found = search(
+            sky,
+            json!({
+                "satellites": [
+                    {"system": "galileo_e1b", "prn": 11}, {"system": "gps_l1_ca", "prn": 7}, {"system": "gps_l1_ca", "prn": 8},
+                    {"system": "gps_l1_ca", "prn": 22}, {"system": "galileo_e1b", "prn": 12},
+                ],
+                "intermediate_hz": intermediate_hz, "every_frames": 2,
+            }),
+        );
+        assert_eq!(found.len(), 3);
+        assert!(found[1].iter().all(|row| row[2] == 0.0), "this one is not searched");
+        for (place, system, prn, doppler_hz, phase) in [
+            (0, System::GalileoE1b, 11, -2010.0, 3456.7),
+            (1, System::GpsL1Ca, 7, 1234.0, 700.3),
+            (3, System::GpsL1Ca, 22, -3987.0, 12.9),
+        ] {
+            let rate = code_rate_hz(doppler_hz);
+            for (frame, rows) in [(0, &found[0]), (2, &found[2])] {
+                let acquired = Acquired::found(rows[place]).unwrap();
+                assert_eq!((acquired.system, acquired.prn), (system, prn));
+                let bin_hz = 0.5 / system.period_seconds();
+                assert!((acquired.doppler_hz - doppler_hz).abs() < 0.2 * bin_hz, "{acquired:?}");
+                let expected = phase + rate * f64::from(frame * 120_000) / rate_hz;
+                let chips = system.chips() as f64;
+                let error = (acquired.code_phase_chips - expected + chips / 2.0).rem_euclid(chips)
+                    - chips / 2.0;
+                assert!(error.abs() < 0.15, "{acquired:?}: {error}");
+            }
+        }
+        for place in [2, 4] {
+            assert!(Acquired::found(found[0][place]).is_none() && found[0][place][2] > 0.0);
+        }
+    }
+}
+
+#[test]
+fn recorded_samples_are_searched_as_well() {
+    for dtype in ["ci8", "ci16"] {
+        let sky: GnssSignalSimulator = serde_json::from_value(json!({
+            "satellites": [{"system": "gps_l1_ca", "prn": 19, "doppler_hz": 2100, "code_phase_chips": 77.7}],
+            "dtype": dtype, "samples_per_frame": 50_000, "frames": 2,
+        }))
+        .unwrap();
+        let ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
+        let mut source =
+            Harness::new(sky.build(&ports, &Env::detached("sky")).unwrap(), &ports, 2).unwrap();
+        Harness::block_on(source.run()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.bin");
+        let frames = std::iter::from_fn(|| source.receive(0));
+        let bytes: Vec<u8> =
+            frames.flat_map(|frame| frame.as_slice::<u8>().unwrap().to_vec()).collect();
+        std::fs::write(&path, bytes).unwrap();
+        let file: crate::io::file_source::FileSource = serde_json::from_value(json!({
+            "path": path, "raw": {
+                "dtype": dtype, "axes": [{"name": "sample", "len": 100_000}],
+                "samples_per_frame": 100_000, "adc_sample_rate_hz": 5e6,
+            },
+        }))
+        .unwrap();
+        let found = search_in(&file, json!({"satellites": [{"system": "gps_l1_ca", "prn": 19}]}));
+        let acquired = Acquired::found(found[0][0]).unwrap();
+        assert!((acquired.doppler_hz - 2100.0).abs() < 100.0, "{acquired:?}");
+        assert!((acquired.code_phase_chips - 77.7).abs() < 0.15, "{acquired:?}");
+    }
+}
+
+#[test]
+fn rows_that_say_nothing_sensible_are_no_satellites() {
+    let row = [0.0, 7.0, 30.0, 20.0, 100.0, 5.0];
+    assert_eq!(Acquired::found(row).unwrap().prn, 7);
+    for (place, value) in
+        [(0, 2.0), (1, 38.0), (1, 0.5), (2, 19.0), (4, f64::NAN), (5, f64::INFINITY)]
+    {
+        let mut bad = row;
+        bad[place] = value;
+        assert!(Acquired::found(bad).is_none());
+    }
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused() {
+    let port = |samples: usize| {
+        let sky = json!({"satellites": [{"system": "gps_l1_ca", "prn": 1}], "samples_per_frame": samples});
+        serde_json::from_value::<GnssSignalSimulator>(sky).unwrap().ports(&[]).unwrap()
+    };
+    let refused = |samples: usize, parameters: Value| {
+        let kind: GnssAcquisition = serde_json::from_value(parameters).unwrap();
+        let refusals = kind.ports(&port(samples)).unwrap_err();
+        refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
+    };
+    let one = json!([{"system": "galileo_e1b", "prn": 1}]);
+    assert!(
+        refused(30_000, json!({"satellites": one}))
+            .contains("too short or too long for galileo_e1b")
+    );
+    let many = refused(
+        100_000,
+        json!({
+            "satellites": [{"system": "gps_l1_ca", "prn": 99}], "max_doppler_hz": -1, "false_alarm_probability": 0, "every_frames": 0,
+        }),
+    );
+    for text in ["no satellite 99", "-1 Hz", "0 is not a probability", "every 0 frames"] {
+        assert!(many.contains(text), "{text} in {many}");
+    }
+    let one = json!([{"system": "gps_l1_ca", "prn": 1}]);
+    // One period can be added up: no threshold would be passed as often as that.
+    let never = json!({"satellites": one, "false_alarm_probability": -1});
+    assert_eq!(refused(10_000, never), "-1 is not a probability of false alarms");
+    let endless = json!({"satellites": one, "max_doppler_hz": 1e300});
+    assert!(refused(100_000, endless).ends_with("Hz is out of range"));
+}

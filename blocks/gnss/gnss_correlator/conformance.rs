@@ -1,0 +1,99 @@
+//! Cases that hold the form for a GPU to the definition.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::{Value, json};
+
+/// Type, antennas, samples of an epoch, epochs of a frame, samples per second, satellites of GPS and of Galileo, taps.
+type Setup = (&'static str, usize, usize, usize, f64, [usize; 2], usize);
+
+const CASES: &[Setup] = &[
+    ("ci16", 1, 5000, 1, 5e6, [4, 0], 3),
+    ("ci16", 1, 5000, 3, 5e6, [16, 0], 3),
+    ("ci16", 1, 25_000, 4, 25e6, [16, 0], 3),
+    ("ci8", 1, 33_331, 3, 100e6, [5, 0], 1),
+    ("cf32", 1, 4093, 5, 25e6, [3, 0], 2),
+    ("ci16", 1, 25_000, 1, 25e6, [0, 4], 3),
+    ("ci16", 1, 100_000, 1, 25e6, [0, 16], 3),
+    ("ci8", 1, 100_001, 1, 100e6, [0, 7], 3),
+    ("cf32", 1, 2501, 4, 6.5e6, [0, 2], 5),
+    ("ci16", 1, 25_000, 2, 25e6, [8, 8], 3),
+    ("ci8", 1, 7919, 3, 4.1e6, [2, 1], 8),
+    ("ci16", 4, 10_000, 2, 25e6, [5, 0], 3),
+    ("cf32", 3, 5000, 2, 40e6, [2, 0], 4),
+    ("ci8", 6, 4000, 2, 25e6, [3, 2], 3),
+];
+
+/// Doppler shifts and phases are those of a list, so that lists differ.
+fn satellites([gps, galileo]: [usize; 2], list: usize) -> Vec<Value> {
+    let satellite = |(n, system): (usize, &str)| {
+        let (number, list) = (n as f64, list as f64);
+        json!({
+            "system": system, "prn": 1 + 3 * n, "doppler_hz": 4000.0 - 517.3 * number - 377.7 * list,
+            "code_phase_chips": 255.3 * number + 0.7 + 31.9 * list,
+            "carrier_turns": 0.19 * number + 0.31 * list,
+        })
+    };
+    let gps = (0..gps).map(|n| (n % 12, "gps_l1_ca"));
+    let galileo = (0..galileo).map(|n| (n, "galileo_e1b"));
+    gps.chain(galileo).map(satellite).collect()
+}
+
+fn case(
+    (dtype, antennas, samples, epochs, rate_hz, count, taps): Setup,
+    what: &str,
+    device: DeviceName,
+) -> Case {
+    let mut axes = vec![json!({"name": "sample", "len": samples * epochs})];
+    if antennas > 1 {
+        axes.insert(0, json!({"name": "antenna", "len": antennas}));
+    }
+    let source = json!({
+        "dtype": dtype, "axes": axes, "samples_per_frame": samples * epochs,
+        "adc_sample_rate_hz": rate_hz, "frames": 4, "pattern": "random",
+    });
+    let taps: Vec<f64> = (0..taps).map(|tap| 0.5 - 0.37 * tap as f64).collect();
+    let parameters = json!({
+        "satellites": satellites(count, 0), "taps_chips": taps, "epochs_per_frame": epochs,
+        "intermediate_hz": 1e4,
+    });
+    let [gps, galileo] = count;
+    let name = format!(
+        "{what}{dtype}, {antennas} antennas, {epochs} x {samples} samples at {:.1} MS/s, {gps} GPS and {galileo} Galileo, {} taps",
+        rate_hz / 1e6,
+        taps.len()
+    );
+    let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
+    Case::new(
+        ("gnss_correlator", "cuda"),
+        name,
+        &parameters,
+        (&upstream, &["source"]),
+        Tolerance::floating(2e-6),
+        device,
+    )
+}
+
+/// Satellites that change within an epoch, where one begins, twice within an epoch, and where a frame begins.
+fn changed(setup: Setup, device: DeviceName) -> Case {
+    let (_, _, samples, epochs, _, count, _) = setup;
+    let epoch = |number: usize| (number * samples) as u64;
+    let list = |list: usize| json!({"satellites": satellites(count, list)});
+    case(setup, "satellites that change, ", device)
+        .change(epoch(0) + 1, list(1))
+        .change(epoch(2), list(2))
+        .change(epoch(epochs + 1) + 1, list(3))
+        .change(epoch(epochs + 2) - 1, list(4))
+        .change(epoch(3 * epochs), list(5))
+}
+
+/// The cases, with the form on `device`.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let changed = [
+        // Few channels, which come with the launch, and so many that they come from memory.
+        changed(("ci16", 1, 5000, 4, 5e6, [3, 2], 3), device),
+        changed(("ci8", 2, 10_000, 8, 25e6, [8, 6], 3), device),
+    ];
+    CASES.iter().map(|setup| case(*setup, "", device)).chain(changed).collect()
+}

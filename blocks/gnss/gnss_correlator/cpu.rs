@@ -1,0 +1,229 @@
+//! Blocks of samples go by; each satellite takes its sums of every block while it is in the cache.
+
+use super::{Channel, Counts, Shape};
+use crate::common::parallel::Threads;
+use crate::common::simd::Form;
+use crate::gnss::signals::correlate::Rotors;
+use crate::gnss::signals::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
+use crate::gnss::signals::{BLOCK_SAMPLES, Correlator, Nco, Planes};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use num_complex::{Complex32, Complex64};
+
+/// The running block.
+pub(super) struct Cpu {
+    shape: Shape,
+    channels: Timed<Vec<Channel>>,
+    changes: Changes<Vec<Channel>>,
+    threads: Threads,
+    workers: Vec<Worker>,
+    /// Of one epoch, `[satellite][antenna][tap]`.
+    sums: Vec<Complex64>,
+    counts: Counts,
+}
+
+/// What one thread has for itself.
+struct Worker {
+    form: Form,
+    planes: Planes,
+    /// Of what all satellites share: the intermediate frequency, `shared_step` turns per sample in units of 2^-64.
+    shared: Rotors,
+    shared_step: u64,
+    /// Of each antenna.
+    moments: Vec<Moments>,
+    edges: EdgeCorrelator,
+    correlator: Correlator,
+    satellites: Vec<Steps>,
+}
+
+/// A satellite's phases at the next block, and what depends on its frequency alone: made when that changes.
+struct Steps {
+    nco: Nco,
+    way: Way,
+    rotors: Rotors,
+    weights: Weights,
+}
+
+/// How a satellite is correlated.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// By the moments of the samples, which all satellites share.
+    Moments,
+    /// With the samples themselves.
+    Samples,
+}
+
+/// Bytes of a thread's memory and of the sums.
+pub(super) fn worker_bytes(shape: &Shape) -> usize {
+    let per_antenna = 8 * moments::BLOCK_SAMPLES + Moments::BYTES;
+    let sums = 16 * shape.samples.antennas * shape.taps;
+    let per_satellite = 24 * BLOCK_SAMPLES + Weights::BYTES + sums;
+    per_antenna * shape.samples.antennas + per_satellite * shape.satellites
+}
+
+impl Worker {
+    fn new(shape: &Shape, shared_step: u64, satellites: usize) -> Self {
+        let form = Form::best();
+        let antennas = shape.samples.antennas;
+        let mut shared = Rotors::new(moments::BLOCK_SAMPLES);
+        shared.set(shared_step);
+        let steps = || Steps {
+            nco: Nco::default(),
+            way: Way::Samples,
+            rotors: Rotors::default(),
+            weights: Weights::default(),
+        };
+        Self {
+            form,
+            planes: Planes::new(antennas, moments::BLOCK_SAMPLES),
+            shared,
+            shared_step,
+            moments: std::iter::repeat_with(Moments::default).take(antennas).collect(),
+            edges: EdgeCorrelator::new(form, shape.taps),
+            correlator: Correlator::new(form, shape.taps),
+            satellites: std::iter::repeat_with(steps).take(satellites).collect(),
+        }
+    }
+
+    /// Goes to the first sample of an epoch.
+    fn begin(&mut self, channels: &[Channel], timestamp: u64) {
+        let beside = |nco: &Nco| nco.carrier_step.wrapping_sub(self.shared_step);
+        let mut smallest = None;
+        for (steps, channel) in self.satellites.iter_mut().zip(channels) {
+            steps.nco = channel.at(timestamp);
+            let log2_cell = log2_cell(&steps.nco, beside(&steps.nco));
+            steps.way = if log2_cell.is_some() { Way::Moments } else { Way::Samples };
+            smallest = smallest.into_iter().chain(log2_cell).min();
+        }
+        for steps in &mut self.satellites[..channels.len()] {
+            match (steps.way, smallest) {
+                (Way::Moments, Some(log2_cell)) => {
+                    steps.weights.set(beside(&steps.nco), log2_cell);
+                }
+                _ => steps.rotors.set(steps.nco.carrier_step),
+            }
+        }
+        if let Some(log2_cell) = smallest {
+            self.moments.iter_mut().for_each(|moments| moments.set_cell(log2_cell));
+        }
+    }
+
+    /// Adds the sums of `channels` over an epoch, the samples `range` of a frame.
+    fn add(
+        &mut self,
+        shape: &Shape,
+        payload: &[u8],
+        (first, len): (usize, usize),
+        channels: &[Channel],
+        sums: &mut [Complex64],
+    ) {
+        let unit = shape.samples.antennas * shape.taps;
+        for (way, block) in [(Way::Moments, moments::BLOCK_SAMPLES), (Way::Samples, BLOCK_SAMPLES)]
+        {
+            let Self { form, planes, shared, moments, edges, correlator, satellites, .. } =
+                &mut *self;
+            if satellites[..channels.len()].iter().all(|steps| steps.way != way) {
+                continue;
+            }
+            for done in (0..len).step_by(block) {
+                let count = block.min(len - done);
+                planes.read(&shape.samples, payload, first + done..first + done + count);
+                if way == Way::Moments {
+                    for (antenna, moments) in moments.iter_mut().enumerate() {
+                        moments.read(*form, planes.parts(antenna, 0..count), shared);
+                    }
+                }
+                let signals =
+                    channels.iter().zip(&mut *satellites).zip(sums.chunks_exact_mut(unit));
+                for ((channel, steps), sums) in signals.filter(|((_, steps), _)| steps.way == way) {
+                    let signal = (&channel.replica, &steps.nco);
+                    match way {
+                        Way::Moments => {
+                            edges.add(moments, signal, &channel.taps, &steps.weights, sums);
+                        }
+                        Way::Samples => {
+                            let samples = (&*planes, 0..count);
+                            correlator.add(samples, signal, &channel.taps, &steps.rotors, sums);
+                        }
+                    }
+                    steps.nco.advance(count as u64);
+                }
+            }
+        }
+    }
+}
+
+impl Cpu {
+    /// `shared_step` is the intermediate frequency in turns per sample, in units of 2^-64.
+    pub(super) fn new(
+        shape: Shape,
+        shared_step: u64,
+        channels: Vec<Channel>,
+        threads: usize,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let threads = Threads::new(threads)?;
+        let count = threads.count().min(shape.satellites);
+        let worker = |_| Worker::new(&shape, shared_step, shape.satellites.div_ceil(count));
+        Ok(Self {
+            workers: (0..count).map(worker).collect(),
+            sums: vec![Complex64::ZERO; shape.satellites * shape.samples.antennas * shape.taps],
+            counts: Counts::new(env),
+            channels: Timed::new(channels),
+            changes: Changes::default(),
+            threads,
+            shape,
+        })
+    }
+
+    fn correlate(&mut self, input: &Frame, output: &mut FrameMut) {
+        let start = input.header().timestamp;
+        let step = self.shape.samples_per_epoch();
+        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+            self.channels.set(from, channels);
+        }
+        self.counts.begin(input, output);
+        let payload = output.as_mut_slice::<Complex32>().expect(fxgraph::ON_HOST);
+        for (epoch, output) in payload.chunks_exact_mut(self.sums.len()).enumerate() {
+            let timestamp = start.saturating_add((epoch * step) as u64);
+            self.epoch(input.as_slice().expect(fxgraph::ON_HOST), epoch * step, timestamp);
+            for (output, sum) in output.iter_mut().zip(&self.sums) {
+                *output = Complex32::new(sum.re as f32, sum.im as f32);
+            }
+        }
+    }
+
+    /// Sums of the samples from number `first` of the frame on.
+    fn epoch(&mut self, payload: &[u8], first: usize, timestamp: u64) {
+        let Self { shape, channels, threads, workers, sums, .. } = self;
+        channels.advance(timestamp);
+        let channels = channels.at(timestamp);
+        sums.fill(Complex64::ZERO);
+        let unit = shape.samples.antennas * shape.taps;
+        let epoch = (first, shape.samples_per_epoch());
+        let work = |first_satellite: usize, sums: &mut [Complex64], worker: &mut Worker| {
+            let channels = &channels[first_satellite..][..sums.len() / unit];
+            worker.begin(channels, timestamp);
+            worker.add(shape, payload, epoch, channels, sums);
+        };
+        threads.each(sums, unit, workers, work);
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.inputs[0].peek().is_none() {
+            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+        }
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.correlate(&input, &mut output);
+        io.outputs[0].push(output);
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

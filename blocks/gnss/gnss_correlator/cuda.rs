@@ -1,0 +1,392 @@
+//! The form for CUDA devices: one launch for each frame.
+#![allow(unsafe_code)] // launches on memory that the job and the block own
+
+use super::geometry::{Geometry, THREADS, alignment};
+use super::{Channel, Counts, GnssCorrelator, Shape};
+use crate::common::gpu::{self, Table};
+use crate::gnss::signals::{Nco, Replica, System, phase};
+use fxgraph::cuda::{Arg, Defines, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use std::sync::Arc;
+
+/// Words of a `Channel` of the kernel.
+const CHANNEL_WORDS: usize = 10;
+
+/// The running block.
+pub(super) struct Cuda {
+    lane: Lane<(Arc<Frame>, FrameMut)>,
+    kernel: Kernel,
+    grid: Grid,
+    shape: Shape,
+    channels: Timed<Vec<Channel>>,
+    changes: Changes<Vec<Channel>>,
+    codes: Codes,
+    /// All codes of all systems, each as long again as a block reads.
+    replicas: DeviceArray<u8>,
+    /// `Channel` of each epoch and satellite.
+    words: Vec<u64>,
+    /// The same on the device, unless they are few: then they go with the launch, which costs no copy.
+    table: Option<Table<u64>>,
+    /// `[task][value][run]`, and how many runs of each task are done.
+    partial: DeviceArray<f32>,
+    tickets: DeviceArray<u32>,
+    counts: Counts,
+}
+
+/// Where codes lie, and what satellites of a system have in common.
+struct Codes {
+    /// Of each system in use: where its codes begin, bytes of each, and what their entries are larger by.
+    systems: Vec<(System, usize, usize, i8)>,
+    /// Of each system: the tap that is behind all others, as a phase of the code.
+    last: Vec<u64>,
+    /// `[system][tap]`: how far each tap is before that one, as a phase of the code.
+    ahead: Vec<u64>,
+}
+
+/// Systems of the satellites, each once.
+fn systems(parameters: &GnssCorrelator) -> Vec<System> {
+    let is_used = |system: &System| parameters.satellites.iter().any(|s| s.system == *system);
+    System::ALL.into_iter().filter(is_used).collect()
+}
+
+fn geometry(parameters: &GnssCorrelator, shape: &Shape, multiprocessors: usize) -> Geometry {
+    let last = last_tap(parameters);
+    let span_chips = parameters.taps_chips.iter().map(|tap| tap - last).fold(0.0, f64::max);
+    let systems = systems(parameters);
+    Geometry::new(shape, &systems, parameters.intermediate_hz, span_chips, multiprocessors)
+}
+
+/// Offset of the tap that is behind all others, in chips.
+fn last_tap(parameters: &GnssCorrelator) -> f64 {
+    parameters.taps_chips.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Bytes of the row of a code of `system`, for blocks that read `window` bytes from anywhere in it.
+fn row_bytes(system: System, window: usize) -> usize {
+    (system.entries() + window).next_multiple_of(16)
+}
+
+/// Words of the channels of a frame.
+fn channel_words(shape: &Shape) -> usize {
+    shape.epochs * shape.satellites * CHANNEL_WORDS
+}
+
+/// Whether so many words of channels are an argument of the launch: of its 4 KiB the addresses take 40 bytes.
+fn is_argument(words: usize) -> bool {
+    words <= (4096 - 40) / 8
+}
+
+/// Bytes of the block's own arrays.
+pub(super) fn device_bytes(parameters: &GnssCorrelator, shape: &Shape) -> usize {
+    const MANY_MULTIPROCESSORS: usize = 256;
+    let geometry = geometry(parameters, shape, MANY_MULTIPROCESSORS);
+    let of_system = |system: System| system.last_prn() * row_bytes(system, geometry.window);
+    let codes: usize = systems(parameters).into_iter().map(of_system).sum();
+    let [runs, sets, antennas] = geometry.blocks(shape);
+    let words = channel_words(shape);
+    let table = if is_argument(words) { 0 } else { Table::<u64>::device_bytes(words) };
+    codes + table + 4 * sets * antennas * (1 + geometry.values(shape) * runs)
+}
+
+impl Codes {
+    /// The codes in one array, and where they lie.
+    fn new(parameters: &GnssCorrelator, taps: usize, window: usize) -> (Vec<u8>, Self) {
+        let mut bytes = Vec::new();
+        let mut known = Vec::new();
+        let mut lasts = Vec::new();
+        let mut ahead = Vec::new();
+        for system in systems(parameters) {
+            let begin = bytes.len();
+            let replicas = (1..=system.last_prn()).filter_map(|prn| Replica::new(system, prn));
+            let replicas: Vec<Replica> = replicas.collect();
+            let Some(first) = replicas.first() else { continue };
+            let least = replicas.iter().flat_map(Replica::entries).min().copied().unwrap_or(0);
+            let row = row_bytes(system, window);
+            for replica in &replicas {
+                let entries = replica.entries().iter().cycle().take(row);
+                bytes.extend(entries.map(|entry| (i16::from(*entry) - i16::from(least)) as u8));
+            }
+            // Differences of what the definition adds, so that no tap is rounded another time.
+            let wrap = (first.entries().len() as u128) << phase::CODE_FRACTION_BITS;
+            let last = phase::tap(last_tap(parameters), first);
+            let from_last = |chips: &f64| {
+                let tap = u128::from(phase::tap(*chips, first));
+                ((tap + wrap - u128::from(last)) % wrap) as u64
+            };
+            ahead.extend(parameters.taps_chips.iter().map(from_last));
+            lasts.push(last);
+            known.push((system, begin, row, least));
+        }
+        debug_assert_eq!(ahead.len(), taps * known.len());
+        (bytes, Self { systems: known, last: lasts, ahead })
+    }
+
+    /// The kernel's parameters that are made of them.
+    fn defines(&self) -> Defines {
+        let phases = self.ahead.iter().map(|ahead| format!("{ahead:#x}")).collect::<Vec<_>>();
+        let offsets = self.systems.iter().map(|(.., least)| (-i16::from(*least)).to_string());
+        vec![
+            ("SYSTEMS", self.systems.len().to_string()),
+            ("TAP_PHASES", phases.join(",")),
+            ("OFFSETS", offsets.collect::<Vec<_>>().join(",")),
+        ]
+    }
+
+    /// The kernel's `Channel` of a satellite with these phases at the begin of its epoch, which is sample
+    /// `start` of the frame.
+    fn describe(
+        &self,
+        channel: &Channel,
+        mut nco: Nco,
+        (start, len, align): (usize, usize, usize),
+    ) -> [u64; CHANNEL_WORDS] {
+        let place = self.systems.iter().position(|(system, ..)| *system == channel.system);
+        let place = place.unwrap_or_default();
+        let (_, begin, row, _) = self.systems[place];
+        let skipped = start % align;
+        nco.go_back(skipped as u64);
+        let words = |low: usize, high: usize| low as u64 | (high as u64) << 32;
+        [
+            nco.code,
+            nco.code_step,
+            nco.carrier,
+            nco.carrier_step,
+            (begin + row * (channel.prn - 1)) as u64,
+            words(channel.replica.entries().len(), place),
+            channel.replica.scale().to_bits(),
+            words(start - skipped, skipped),
+            words(skipped + len, 0),
+            self.last[place],
+        ]
+    }
+}
+
+impl Cuda {
+    pub(super) fn new(
+        parameters: &GnssCorrelator,
+        shape: Shape,
+        channels: Vec<Channel>,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let geometry = geometry(parameters, &shape, device.properties().multiprocessors);
+        let (bytes, codes) = Codes::new(parameters, shape.taps, geometry.window);
+        let words = channel_words(&shape);
+        let mut defines = geometry.defines(&shape);
+        defines.push(("CHANNELS_AS_ARGUMENT", u8::from(is_argument(words)).to_string()));
+        defines.extend(codes.defines());
+        let program = gpu::program(device, "gnss_correlator.cu", defines)?;
+        let blocks = geometry.blocks(&shape);
+        let [runs, sets, antennas] = blocks;
+        let tasks = sets * antennas;
+        Ok(Self {
+            kernel: program.kernel("gnss_correlate", geometry.shared_bytes(&shape))?,
+            grid: Grid::new(blocks, THREADS),
+            replicas: DeviceArray::from_slice(device, &bytes)?,
+            table: if is_argument(words) { None } else { Some(Table::new(device, words)?) },
+            words: vec![0; words],
+            partial: DeviceArray::new(device, tasks * geometry.values(&shape) * runs)?,
+            tickets: DeviceArray::zeros(device, tasks)?,
+            lane,
+            shape,
+            channels: Timed::new(channels),
+            changes: Changes::default(),
+            codes,
+            counts: Counts::new(env),
+        })
+    }
+
+    /// Writes down the channels of a frame.
+    fn describe(&mut self, frame_start: u64) {
+        let Shape { epochs, satellites, .. } = self.shape;
+        let (len, align) = (self.shape.samples_per_epoch(), alignment(&self.shape));
+        let mut first = 0;
+        while first < epochs {
+            let timestamp = frame_start.saturating_add((first * len) as u64);
+            self.channels.advance(timestamp);
+            let same = self.channels.run(timestamp, len as u64, epochs - first);
+            for (satellite, channel) in self.channels.at(timestamp).iter().enumerate() {
+                let mut nco = channel.at(timestamp);
+                for epoch in first..first + same {
+                    let words = self.codes.describe(channel, nco, (epoch * len, len, align));
+                    let at = (epoch * satellites + satellite) * CHANNEL_WORDS;
+                    self.words[at..at + CHANNEL_WORDS].copy_from_slice(&words);
+                    // From epoch to epoch: it takes no division, as that from timestamp 0 does.
+                    nco.advance(len as u64);
+                }
+            }
+            first += same;
+        }
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let start = input.header().timestamp;
+        self.counts.begin(&input, &mut output);
+        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+            self.channels.set(from, channels);
+        }
+        self.describe(start);
+        let slot = self.lane.begin(start)?;
+        let device = self.lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.hold((input, output))?;
+        let channels = match &mut self.table {
+            Some(table) => {
+                table.host_mut(slot)?.copy_from_slice(&self.words);
+                self.lane.tables();
+                table.send(&mut self.lane, slot, 0..self.words.len())?;
+                table.address(slot).into()
+            }
+            None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
+        };
+        self.lane.work()?;
+        let arguments = [
+            from.into(),
+            self.replicas.address().into(),
+            channels,
+            self.partial.address().into(),
+            self.tickets.address().into(),
+            to.into(),
+        ];
+        // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+        // kernel was compiled for. Jobs follow each other, so that they share the partial sums.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        self.lane.submit()
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.lane.turn(io)? {
+            Turn::Rest(next) => Ok(next),
+            Turn::Begin(input, output) => {
+                self.begin(input, output)?;
+                Ok(Next::Again)
+            }
+        }
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::common::random::Random;
+    use crate::gnss::signals::phase::{CODE_FRACTION_BITS, ENTRY};
+    use fxgraph::{Axis, Clock, Dtype, Kind, PortType, Ports, ValidityType};
+    use num_complex::{Complex32, Complex64};
+
+    const SAMPLES: usize = 6003;
+    const EPOCHS: usize = 3;
+
+    fn input() -> PortType {
+        PortType {
+            dtype: Dtype::Ci16,
+            axes: vec![Axis::new("sample", SAMPLES)],
+            clock: Clock {
+                adc_sample_rate_hz: 6e6,
+                sync_time_seconds: 0.0,
+                samples_per_frame: SAMPLES as u64,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        }
+    }
+
+    /// What the kernel is to make of the words of a channel, in double precision.
+    fn interpret(words: &[u64], codes: &[u8], all: &Codes, samples: &[[i16; 2]]) -> Vec<Complex64> {
+        let taps = 3;
+        let (length, system) = (words[5] & 0xffff_ffff, (words[5] >> 32) as usize);
+        let (first, begin, end) = (words[7] & 0xffff_ffff, words[7] >> 32, words[8] & 0xffff_ffff);
+        let offset = -f64::from(all.systems[system].3);
+        let scale = f64::from_bits(words[6]);
+        (0..taps)
+            .map(|tap| {
+                let ahead = i128::from(words[9]) + i128::from(all.ahead[system * taps + tap]);
+                let sum = (begin..end).map(|n| {
+                    let phase = i128::from(words[0]) + i128::from(words[1]) * i128::from(n) + ahead;
+                    let wrap = i128::from(length) << CODE_FRACTION_BITS;
+                    let entry = phase.rem_euclid(wrap) as u64 / ENTRY;
+                    let value = f64::from(codes[(words[4] + entry) as usize]) - offset;
+                    let turns =
+                        words[2].wrapping_add(words[3].wrapping_mul(n)) as f64 / 2.0_f64.powi(64);
+                    let [re, im] = samples[(first + n) as usize].map(f64::from);
+                    let carrier = Complex64::cis(-std::f64::consts::TAU * turns);
+                    Complex64::new(re, im) * carrier * value
+                });
+                sum.sum::<Complex64>() * scale
+            })
+            .collect()
+    }
+
+    #[test]
+    fn taps_are_those_of_the_definition_to_the_last_bit() {
+        let taps_chips: Vec<f64> = (0..8).map(|tap| 0.5 - 0.37 * f64::from(tap)).collect();
+        let kind: GnssCorrelator = serde_json::from_value(serde_json::json!({
+            "satellites": [{"system": "gps_l1_ca", "prn": 1}, {"system": "galileo_e1b", "prn": 1}],
+            "taps_chips": taps_chips,
+        }))
+        .unwrap();
+        let (_, codes) = Codes::new(&kind, taps_chips.len(), 64);
+        let mut ahead = codes.ahead.iter();
+        for channel in kind.channels(6e6).unwrap() {
+            let last = codes.describe(&channel, channel.at(0), (0, 100, 4))[9];
+            for tap in &channel.taps {
+                let sum = u128::from(last) + u128::from(*ahead.next().unwrap());
+                assert_eq!(sum % u128::from(channel.nco.code_wrap), u128::from(*tap));
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernels_tables_say_what_the_definition_computes() {
+        let kind: GnssCorrelator = serde_json::from_str(
+            r#"{"satellites": [
+                {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 1022.9, "carrier_turns": 0.4},
+                {"system": "galileo_e1b", "prn": 50, "doppler_hz": -4100, "code_phase_chips": 4091.99},
+                {"system": "gps_l1_ca", "prn": 37, "code_phase_chips": 0.1}],
+            "taps_chips": [0.5, 0, -0.75], "epochs_per_frame": 3, "intermediate_hz": 250000}"#,
+        )
+        .unwrap();
+        let outputs = kind.ports(&[input()]).unwrap();
+        let ports = Ports { inputs: vec![input()], outputs };
+        let shape = kind.shape(&input()).unwrap();
+        let mut random = Random::new(8);
+        let samples: Vec<[i16; 2]> =
+            (0..SAMPLES).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
+        let start = 1_000_000_007;
+        let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+        let mut harness = fxgraph::runtime::edge::Harness::new(block, &ports, 1).unwrap();
+        harness.send(0, |frame| {
+            frame.fill_validity(1);
+            frame.header_mut().timestamp = start;
+            frame.as_mut_slice::<[i16; 2]>().unwrap().copy_from_slice(&samples);
+        });
+        fxgraph::runtime::edge::Harness::block_on(harness.run()).unwrap();
+        let frame = harness.receive(0).unwrap();
+        let mut expected = frame.as_slice::<Complex32>().unwrap().chunks(3);
+        let geometry = geometry(&kind, &shape, 132);
+        let (bytes, codes) = Codes::new(&kind, 3, geometry.window);
+        let channels = kind.channels(6e6).unwrap();
+        let len = SAMPLES / EPOCHS;
+        for epoch in 0..EPOCHS {
+            for channel in &channels {
+                let timestamp = start + (epoch * len) as u64;
+                let place = (epoch * len, len, alignment(&shape));
+                let words = codes.describe(channel, channel.at(timestamp), place);
+                let found = interpret(&words, &bytes, &codes, &samples);
+                for (found, expected) in found.iter().zip(expected.next().unwrap()) {
+                    let expected = Complex64::new(expected.re.into(), expected.im.into());
+                    assert!((found - expected).norm() < 0.05, "{epoch}: {found} {expected}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! How the work is cut for a GPU.
+
+use super::Shape;
+use crate::gnss::signals::System;
+use crate::gnss::signals::system::{CARRIER_HZ, CHIP_RATE_HZ};
+use fxgraph::cuda::Defines;
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, Refusal};
+
+/// Threads of a block.
+pub const THREADS: usize = 128;
+/// Most taps: their sums stay in registers.
+pub const MAX_TAPS: usize = 8;
+/// Entries of codes that a block keeps, of all its satellites together, and of one of them: phases within a block
+/// have 16 bits before the point.
+const WINDOW_BYTES: usize = 36 << 10;
+const MOST_WINDOW_BYTES: usize = 30 << 10;
+/// Most rounds that are worth a longer block.
+const MAX_ROUNDS: usize = 512;
+/// Blocks in y, and in z, that a grid may have.
+const MAX_BLOCKS: usize = 65_535;
+
+/// The kernel's parameters, but for those of the input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Geometry {
+    pub antennas_at_once: usize,
+    pub satellites_at_once: usize,
+    group: usize,
+    /// No code changes twice within a group.
+    pub suffix: bool,
+    /// Blocks of threads that a multiprocessor is to hold.
+    pub resident: usize,
+    rounds: usize,
+    /// Blocks that share an epoch.
+    pub runs: usize,
+    /// Bytes of each code that a block keeps.
+    pub window: usize,
+}
+
+/// Samples that lie on 16 bytes together.
+pub fn alignment(shape: &Shape) -> usize {
+    16 / shape.samples.dtype.bytes(1)
+}
+
+fn component_bytes(shape: &Shape) -> usize {
+    shape.samples.dtype.bytes(1) / 2
+}
+
+/// Most entries per sample that a code of `system` can have: its carrier lies in the band.
+fn most_entries(system: System, shape: &Shape, intermediate_hz: f64) -> f64 {
+    let per_chip = system.entries_per_chip() as f64;
+    let rate_hz = shape.samples.rate_hz;
+    let stretch = 1.0 + (0.5 * rate_hz + intermediate_hz.abs()) / CARRIER_HZ;
+    CHIP_RATE_HZ * per_chip * stretch / rate_hz
+}
+
+/// The time of `blocks` blocks that a multiprocessor gets, of which it holds `resident` at once, each with
+/// so much `work`: one for a group of samples and one for each satellite of it.
+///
+/// A block's own work takes a quarter of its time, so that four share a multiprocessor's pipes, but each group of them
+/// comes to its first sum and to its last only after some memory latencies. Fitted to an H200.
+fn time(blocks: usize, resident: usize, work: usize) -> f64 {
+    const LATENCIES: f64 = 8.0;
+    const SHARE: f64 = 0.25;
+    let waves = blocks.div_ceil(resident) as f64;
+    blocks as f64 * work as f64 * SHARE + waves * (LATENCIES + work as f64)
+}
+
+impl Geometry {
+    /// For satellites of `systems`, taps that are `span_chips` apart in all, and a GPU of so many multiprocessors.
+    pub fn new(
+        shape: &Shape,
+        systems: &[System],
+        intermediate_hz: f64,
+        span_chips: f64,
+        multiprocessors: usize,
+    ) -> Self {
+        let step = |system: &System| most_entries(*system, shape, intermediate_hz);
+        let step = systems.iter().map(step).fold(0.0, f64::max);
+        let per_chip = systems.iter().map(|system| system.entries_per_chip()).max().unwrap_or(1);
+        let antennas = shape.samples.antennas;
+        // Their samples lie in shared memory, floats twice as large as the others.
+        let most = if shape.samples.dtype == Dtype::Cf32 { 2 } else { 4 };
+        let antennas_at_once = (1..=most).rev().find(|n| antennas.is_multiple_of(*n)).unwrap_or(1);
+        let is_one = antennas_at_once == 1;
+        let few_taps = shape.taps <= 3;
+        let is_float = shape.samples.dtype == Dtype::Cf32;
+        let groups: &[usize] = match (is_one, few_taps && !is_float) {
+            (true, true) => &[32, 16],
+            (true, false) => &[16],
+            (false, _) => &[8],
+        };
+        // The longer a group, the less the taps cost, as long as its code changes once at most.
+        let suffix_group = groups.iter().copied().find(|group| *group as f64 * step < 1.0);
+        let suffix = suffix_group.is_some();
+        let group = suffix_group.unwrap_or(if is_one { 16 } else { 8 });
+        // What the registers allow: satellites at once, and blocks of a multiprocessor.
+        let choices: &[(usize, usize)] = match (suffix, is_one) {
+            (true, true) if few_taps => &[(4, 4), (2, 4), (1, 4)],
+            (true, true) => &[(2, 4), (1, 4)],
+            (true, false) if few_taps => &[(2, 3), (1, 3)],
+            (false, true) if few_taps => &[(2, 4), (1, 6)],
+            (false, true) => &[(1, 3)],
+            (_, false) => &[(1, 2)],
+        };
+        let samples = shape.samples_per_epoch() + alignment(shape) - 1;
+        let all_rounds = samples.div_ceil(THREADS * group);
+        let span = span_chips * per_chip as f64;
+        let of_round = (THREADS * group) as f64 * step;
+        let cuts = choices.iter().flat_map(|&(satellites_at_once, resident)| {
+            let room = (WINDOW_BYTES / satellites_at_once).min(MOST_WINDOW_BYTES) as f64 - span;
+            let fitting = ((room / of_round) as usize).clamp(1, MAX_ROUNDS);
+            (1..=all_rounds.min(fitting)).map(move |rounds| (satellites_at_once, resident, rounds))
+        });
+        let cost = |&(satellites_at_once, resident, rounds): &(usize, usize, usize)| {
+            let sets = shape.satellites.div_ceil(satellites_at_once);
+            let tasks = shape.epochs * sets * (antennas / antennas_at_once);
+            let blocks = tasks * all_rounds.div_ceil(rounds);
+            let most = blocks.div_ceil(multiprocessors.max(1));
+            time(most, resident, rounds * (1 + satellites_at_once))
+        };
+        let best = cuts.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let (satellites_at_once, resident, rounds) = best.unwrap_or((1, 1, 1));
+        // One entry for each end, one that a change leads to, and what lies before it in its 16 bytes.
+        let window = (of_round * rounds as f64 + span).ceil() as usize + 3 + 15;
+        Self {
+            antennas_at_once,
+            satellites_at_once,
+            group,
+            suffix,
+            resident,
+            rounds,
+            runs: all_rounds.div_ceil(rounds),
+            window: window.next_multiple_of(16),
+        }
+    }
+
+    /// Blocks of threads in x, y and z.
+    pub fn blocks(&self, shape: &Shape) -> [usize; 3] {
+        let sets = shape.satellites.div_ceil(self.satellites_at_once);
+        [self.runs, shape.epochs * sets, shape.samples.antennas / self.antennas_at_once]
+    }
+
+    /// Sums that the blocks of a task make, real and imaginary part.
+    pub fn values(&self, shape: &Shape) -> usize {
+        2 * self.satellites_at_once * self.antennas_at_once * shape.taps
+    }
+
+    pub fn shared_bytes(&self, shape: &Shape) -> usize {
+        let group_bytes = self.group * shape.samples.dtype.bytes(1);
+        let suffixes = if self.suffix { 8 * (self.group + 1) } else { 0 };
+        let of_thread = self.antennas_at_once * (group_bytes + suffixes);
+        self.satellites_at_once * self.window + THREADS * of_thread
+    }
+
+    pub fn defines(&self, shape: &Shape) -> Defines {
+        crate::common::gpu::numbers([
+            ("COMPONENT_BYTES", component_bytes(shape)),
+            ("ANTENNAS", shape.samples.antennas),
+            ("ANTENNAS_AT_ONCE", self.antennas_at_once),
+            ("TAPS", shape.taps),
+            ("EPOCHS", shape.epochs),
+            ("SATELLITES", shape.satellites),
+            ("SATELLITES_AT_ONCE", self.satellites_at_once),
+            ("ROW", shape.samples.samples),
+            ("GROUP", self.group),
+            ("SUFFIX", usize::from(self.suffix)),
+            ("THREADS", THREADS),
+            ("BLOCKS", self.resident),
+            ("ROUNDS", self.rounds),
+            ("WINDOW", self.window),
+        ])
+    }
+}
+
+/// What the kernel cannot do.
+pub fn refusals(shape: &Shape) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let mut refuse = |at, message: String, help: &str| {
+        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message).help(help));
+    };
+    if shape.taps > MAX_TAPS {
+        let message = format!("{} taps are more than fit in a thread's registers", shape.taps);
+        refuse(At::Parameter("taps_chips"), message, "up to 8, or several blocks");
+    }
+    let Shape { samples, .. } = shape;
+    if samples.antennas > 1 && !samples.samples.is_multiple_of(alignment(shape)) {
+        let message = format!("rows of {} samples do not lie on 16 bytes each", samples.samples);
+        refuse(At::InputAxis(0, "sample"), message, "frames of a multiple of 8 samples do");
+    }
+    if shape.epochs.saturating_mul(shape.satellites) > MAX_BLOCKS {
+        let message = format!(
+            "{} epochs of {} satellites are too many at once",
+            shape.epochs, shape.satellites
+        );
+        refuse(At::Parameter("epochs_per_frame"), message, "up to 65535 together");
+    }
+    if samples.antennas > MAX_BLOCKS {
+        let message = format!("{} antennas are too many at once", samples.antennas);
+        refuse(At::InputAxis(0, "antenna"), message, "up to 65535");
+    }
+    refusals
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::gnss::signals::planes::Samples;
+
+    #[test]
+    fn whatever_the_shape_all_samples_are_covered_and_windows_are_long_enough() {
+        let systems: [&[System]; 3] = [&[System::GpsL1Ca], &[System::GalileoE1b], &System::ALL];
+        for of in systems {
+            for (samples, rate_hz) in [(5000, 5e6), (25_003, 25e6), (100_000, 100e6), (4092, 4.2e6)]
+            {
+                for (antennas, epochs, satellites, taps) in
+                    [(1, 1, 4, 3), (4, 64, 32, 3), (6, 3, 1, 8), (1, 7, 5, 1)]
+                {
+                    for dtype in [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32] {
+                        let samples =
+                            Samples { dtype, antennas, samples: samples * epochs, rate_hz };
+                        let shape = Shape { samples, epochs, satellites, taps };
+                        let geometry = Geometry::new(&shape, of, 1e4, 20.0, 132);
+                        let block = THREADS * geometry.group * geometry.rounds;
+                        let all = shape.samples_per_epoch() + alignment(&shape) - 1;
+                        assert!(geometry.runs * block >= all, "{geometry:?}");
+                        let step =
+                            of.iter().map(|s| most_entries(*s, &shape, 1e4)).fold(0.0, f64::max);
+                        let per_chip = if of.contains(&System::GalileoE1b) { 12.0 } else { 1.0 };
+                        // From the first entry's own fraction and 15 that are skipped to the one after the last.
+                        let last = 15.0 + 1.0 + block as f64 * step + 20.0 * per_chip + 1.0;
+                        assert!(geometry.window as f64 > last, "{geometry:?} {last}");
+                        assert!(
+                            geometry.window < 1 << 15,
+                            "phases of a block have 16 bits before the point"
+                        );
+                        assert!(!geometry.suffix || geometry.group as f64 * step < 1.0);
+                        // What the smallest of today's GPUs have.
+                        assert!(geometry.shared_bytes(&shape) <= 99 << 10, "{geometry:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Signals whose correlations are known.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::gnss::signals::System;
+use fxgraph::flowgraph::{Plan, load_text};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Clock, Next};
+use num_complex::{Complex32, Complex64};
+
+const RATE_HZ: f64 = 5e6;
+
+fn input(dtype: Dtype, antennas: usize, samples: usize) -> PortType {
+    let mut axes = vec![Axis::new("sample", samples)];
+    if antennas > 1 {
+        axes.insert(0, Axis::new("antenna", antennas));
+    }
+    PortType {
+        dtype,
+        axes,
+        clock: Clock {
+            adc_sample_rate_hz: RATE_HZ,
+            sync_time_seconds: 0.0,
+            samples_per_frame: samples as u64,
+        },
+        band: None,
+        validity: ValidityType::flags(vec![]),
+    }
+}
+
+fn parameters(text: &str) -> GnssCorrelator {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Sums of two frames of the signal that the first satellite of `sky` sends, at two antennas of which the second
+/// gets it a quarter of a turn later.
+fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
+    let samples = 10_000;
+    let port = input(Dtype::Cf32, 2, samples);
+    let ports = Ports { inputs: vec![port.clone()], outputs: kind.ports(&[port]).unwrap() };
+    let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    let chips = crate::gnss::signals::codes::chips(sky.system, sky.prn).unwrap();
+    for frame in 0..2 {
+        harness.send(0, |to| {
+            to.fill_validity(1);
+            to.header_mut().timestamp = (frame * samples) as u64;
+            let row = to.as_mut_slice::<Complex32>().unwrap();
+            for n in 0..samples {
+                let seconds = (frame * samples + n) as f64 / RATE_HZ;
+                let turns = sky.carrier_turns + sky.doppler_hz * seconds;
+                let phase = sky.code_phase_chips + sky.code_rate_hz() * seconds;
+                let chip = f32::from(chips[phase as usize % chips.len()]);
+                let wave = Complex32::cis((turns.fract() * std::f64::consts::TAU) as f32) * chip;
+                row[n] = wave;
+                row[samples + n] = wave * -Complex32::I;
+            }
+        });
+    }
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<Complex32>().unwrap().to_vec()))
+        .collect()
+}
+
+#[test]
+fn a_signal_with_the_right_phases_adds_up_and_others_do_not() {
+    let kind = parameters(
+        r#"{"satellites": [
+            {"system": "gps_l1_ca", "prn": 9, "doppler_hz": 2100, "code_phase_chips": 300.25, "carrier_turns": 0.125},
+            {"system": "gps_l1_ca", "prn": 10, "doppler_hz": 2100, "code_phase_chips": 300.25}],
+            "taps_chips": [0.5, 0, -0.5, 20], "epochs_per_frame": 2}"#,
+    );
+    let frames = correlate(&kind, &kind.satellites[0]);
+    assert_eq!(frames.len(), 2);
+    for epoch in frames.iter().flat_map(|frame| frame.chunks(16)) {
+        let [early, prompt, late, far] = [0, 1, 2, 3].map(|tap| epoch[tap] / 5000.0);
+        assert!((prompt - 1.0).norm() < 1e-3, "{prompt}");
+        for side in [early, late] {
+            assert!((side.re - 0.5).abs() < 0.02 && side.im.abs() < 0.02, "{side}");
+        }
+        assert!(far.norm() < 0.08);
+        assert!((epoch[5] / 5000.0 + Complex32::I).norm() < 1e-3, "the second antenna");
+        assert!(epoch[9].norm() / 5000.0 < 0.08, "the other satellite");
+    }
+}
+
+/// The sum of products with a satellite's signal, in double precision.
+fn product(
+    samples: &[[i16; 2]],
+    (first, rate_hz): (usize, f64),
+    of: &Satellite,
+    intermediate_hz: f64,
+) -> Complex64 {
+    let replica = Replica::of(of).unwrap();
+    let (entries, per_chip) = (replica.entries(), replica.per_chip() as f64);
+    let products = samples.iter().enumerate().map(|(n, [re, im])| {
+        let seconds = (first + n) as f64 / rate_hz;
+        let turns = of.carrier_turns + (intermediate_hz + of.doppler_hz) * seconds;
+        let entry = (of.code_phase_chips + of.code_rate_hz() * seconds) * per_chip;
+        let code = f64::from(entries[entry as usize % entries.len()]) * replica.scale();
+        let carrier = Complex64::cis(-std::f64::consts::TAU * turns.fract());
+        Complex64::new(f64::from(*re), f64::from(*im)) * carrier * code
+    });
+    products.sum()
+}
+
+#[test]
+fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
+    let rate_hz = 25e6;
+    let mut random = crate::common::random::Random::new(4);
+    let samples: Vec<[i16; 2]> =
+        (0..10_000).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
+    for (intermediate_hz, slow_hz, fast_hz) in [(0.0, 2100.0, 210e3), (4e5, -3300.0, -2e5)] {
+        for threads in [1, 2] {
+            let kind = parameters(&format!(
+                r#"{{"satellites": [
+                    {{"system": "gps_l1_ca", "prn": 9, "doppler_hz": {slow_hz}, "code_phase_chips": 300.25}},
+                    {{"system": "gps_l1_ca", "prn": 10, "doppler_hz": {fast_hz}, "carrier_turns": 0.3}},
+                    {{"system": "galileo_e1b", "prn": 3, "doppler_hz": 100, "code_phase_chips": 4000}},
+                    {{"system": "gps_l1_ca", "prn": 11, "doppler_hz": 700, "carrier_turns": 0.1}}],
+                "taps_chips": [0], "epochs_per_frame": 2, "intermediate_hz": {intermediate_hz}, "threads": {threads}}}"#
+            ));
+            let mut port = input(Dtype::Ci16, 1, samples.len());
+            port.clock.adc_sample_rate_hz = rate_hz;
+            let ports = Ports { inputs: vec![port.clone()], outputs: kind.ports(&[port]).unwrap() };
+            let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+            let mut harness = Harness::new(block, &ports, 1).unwrap();
+            harness.send(0, |to| {
+                to.fill_validity(1);
+                to.as_mut_slice::<[i16; 2]>().unwrap().copy_from_slice(&samples);
+            });
+            Harness::block_on(harness.run()).unwrap();
+            let frame = harness.receive(0).unwrap();
+            let mut found = frame.as_slice::<Complex32>().unwrap().iter();
+            for (epoch, samples) in samples.chunks(5000).enumerate() {
+                for satellite in &kind.satellites {
+                    let place = (5000 * epoch, rate_hz);
+                    let expected = product(samples, place, satellite, intermediate_hz);
+                    let found = found.next().unwrap();
+                    let found = Complex64::new(f64::from(found.re), f64::from(found.im));
+                    // Sums of 5000 values of 500 in each part are about 50 000.
+                    assert!((found - expected).norm() < 0.1, "{epoch} {found} {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_received_is_refused() {
+    let refused = |text: &str| {
+        let port = input(Dtype::Ci16, 1, 10_000);
+        let refusals = parameters(text).ports(&[port]).unwrap_err();
+        refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
+    };
+    let satellite = |text: &str| refused(&format!(r#"{{"satellites": [{{{text}}}]}}"#));
+    assert_eq!(
+        satellite(r#""system": "gps_l1_ca", "prn": 38"#),
+        "there is no satellite 38 of gps_l1_ca"
+    );
+    assert!(satellite(r#""system": "galileo_e1b", "prn": 0"#).contains("no satellite 0"));
+    assert!(
+        satellite(r#""system": "galileo_e1b", "prn": 1, "doppler_hz": 3e6"#)
+            .contains("outside the band")
+    );
+    assert!(refused(r#"{"satellites": []}"#).contains("0 satellites"));
+    let good = r#""satellites": [{"system": "gps_l1_ca", "prn": 1}]"#;
+    assert!(refused(&format!("{{{good}, \"epochs_per_frame\": 3}}")).contains("3 equal epochs"));
+    assert!(refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("out of range"));
+    let mut slow = input(Dtype::Ci16, 1, 10_000);
+    slow.clock.adc_sample_rate_hz = 2e6;
+    let slow = parameters(&format!("{{{good}}}")).ports(&[slow]).unwrap_err();
+    assert_eq!(slow[0].message, "gps_l1_ca is 2.046 MHz wide, 2.000 MS/s carry less");
+    let mut gaps = input(Dtype::I16, 1, 10_000);
+    gaps.clock.samples_per_frame = 20_000;
+    assert_eq!(parameters(&format!("{{{good}}}")).ports(&[gaps]).unwrap_err().len(), 2);
+}
+
+#[test]
+fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refused() {
+    let mut port = input(Dtype::Ci16, 1, 10_000);
+    port.clock.adc_sample_rate_hz = 4.092e6;
+    let kind = |doppler_hz: f64| {
+        parameters(&format!(
+            r#"{{"satellites": [{{"system": "galileo_e1b", "prn": 1, "doppler_hz": {doppler_hz}, "code_phase_chips": 4091}}],
+            "taps_chips": [0.5], "intermediate_hz": {}}}"#,
+            -doppler_hz
+        ))
+    };
+    let refusals = kind(1e9).ports(std::slice::from_ref(&port)).unwrap_err();
+    assert_eq!(refusals[0].message, "`doppler_hz` of E01 is 1e9");
+    let kind = kind(1e7);
+    let outputs = kind.ports(std::slice::from_ref(&port)).unwrap();
+    let ports = Ports { inputs: vec![port], outputs };
+    let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    harness.send(0, |to| to.fill_validity(1));
+    Harness::block_on(harness.run()).unwrap();
+    assert!(harness.receive(0).is_some());
+}
+
+#[test]
+fn new_phases_hold_from_their_timestamp_on() {
+    let right = parameters(
+        r#"{"satellites": [{"system": "gps_l1_ca", "prn": 9, "code_phase_chips": 300.25}], "epochs_per_frame": 2}"#,
+    );
+    let wrong = parameters(
+        r#"{"satellites": [{"system": "gps_l1_ca", "prn": 9, "code_phase_chips": 700}], "epochs_per_frame": 2}"#,
+    );
+    let sky = Satellite { system: System::GpsL1Ca, ..right.satellites[0].clone() };
+    let [is, is_not] = [&right, &wrong].map(|kind| correlate(kind, &sky)[0][1].norm());
+    assert!(is > 4900.0 && is_not < 500.0, "{is} {is_not}");
+    let ports = Ports { inputs: vec![input(Dtype::Cf32, 2, 10_000)], outputs: vec![] };
+    assert!(right.live_value("satellites", &wrong, &ports).is_ok());
+    let two = GnssCorrelator { satellites: vec![sky.clone(), sky], ..right.clone() };
+    assert!(two.live_value("satellites", &right, &ports).is_err());
+}
+
+#[test]
+fn the_output_names_its_satellites_also_after_a_change() {
+    let text = "flowgraph: named
+blocks:
+  source:
+    kind: null_source
+    parameters: {dtype: ci16, axes: [{name: sample, len: 10000}], samples_per_frame: 10000, adc_sample_rate_hz: 5000000}
+  c:
+    kind: gnss_correlator
+    input: source
+    parameters: {satellites: [{system: gps_l1_ca, prn: 7}, {system: galileo_e1b, prn: 11}]}
+  sink: {kind: null_sink, input: c}
+";
+    let registry = crate::kinds();
+    let plan = load_text("named.yaml", text, &[], &registry).result.unwrap();
+    let names = |plan: &Plan| {
+        let block = &plan.blocks[plan.block("c").unwrap()];
+        block.ports.outputs[0].axes[1].labels.clone()
+    };
+    assert_eq!(names(&plan), ["G07", "E11"]);
+    let request = r#"{"c": {"satellites": [{"system": "gps_l1_ca", "prn": 8}, {"system": "galileo_e1b", "prn": 11}]}}"#;
+    assert_eq!(names(&plan.with_change(&registry, request, 0).ok().unwrap()), ["G08", "E11"]);
+}

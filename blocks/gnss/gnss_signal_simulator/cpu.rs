@@ -1,0 +1,204 @@
+//! Block by block of each frame: noise, then one satellite's signal after the other.
+
+use super::{GnssSignalSimulator, Transmission};
+use crate::common::random::Random;
+use crate::common::simd::Form;
+use crate::gnss::signals::correlate::{ROW, Rotors, write_code};
+use crate::gnss::signals::{BLOCK_SAMPLES, Nco, Replica};
+use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
+use num_complex::Complex32;
+
+/// Memory of one satellite besides its replica.
+pub(super) const SIGNAL_BYTES: usize = 24 * BLOCK_SAMPLES;
+
+/// The running block.
+pub(super) struct Simulator {
+    dtype: Dtype,
+    antennas: usize,
+    samples: usize,
+    noise_rms: f64,
+    seed: u64,
+    signals: Vec<Signal>,
+    frame: u64,
+    frames: u64,
+    code: Vec<i8>,
+    /// Samples of one antenna.
+    mixed: Vec<Complex32>,
+    clipped: Counter,
+}
+
+/// What one satellite sends.
+struct Signal {
+    form: Form,
+    replica: Replica,
+    /// At timestamp 0.
+    nco: Nco,
+    rotors: Rotors,
+    amplitude: f64,
+    /// Of each antenna.
+    turns: Vec<f64>,
+    periods_per_symbol: u64,
+    /// Of its data, if it has any.
+    seed: Option<u64>,
+}
+
+impl Signal {
+    fn new(
+        transmission: &Transmission,
+        parameters: &GnssSignalSimulator,
+    ) -> Result<Self, BlockError> {
+        let satellite = transmission.satellite();
+        let label = satellite.label();
+        let replica = Replica::of(&satellite)
+            .ok_or_else(|| BlockError::new(format!("there is no satellite {label}")))?;
+        let rate_hz = parameters.adc_sample_rate_hz;
+        let nco = Nco::new(&satellite, &replica, parameters.intermediate_hz, rate_hz, 0);
+        let mut rotors = Rotors::default();
+        // Rotors turn carriers back; these are to turn forward.
+        rotors.set(nco.carrier_step.wrapping_neg());
+        let power = 2.0 * 10.0_f64.powf(transmission.cn0_db_hz / 10.0) / rate_hz;
+        let number = satellite.system.number() * 100 + satellite.prn;
+        Ok(Self {
+            form: Form::best(),
+            amplitude: parameters.noise_rms * power.sqrt() * replica.scale(),
+            replica,
+            nco,
+            rotors,
+            turns: (0..parameters.antennas)
+                .map(|antenna| transmission.antenna_turns.get(antenna).copied().unwrap_or(0.0))
+                .collect(),
+            periods_per_symbol: satellite.system.periods_per_symbol(),
+            seed: transmission
+                .data
+                .then(|| Random::of(parameters.seed, 0x6e73 + number as u64).bits()),
+        })
+    }
+
+    /// The symbol at a sample, and how many samples the period of the code still goes on.
+    fn symbol(&self, timestamp: u64) -> (f64, u64) {
+        let phase =
+            u128::from(self.nco.code) + u128::from(timestamp) * u128::from(self.nco.code_step);
+        let wrap = u128::from(self.nco.code_wrap);
+        let period = (phase / wrap) as u64;
+        let left = (wrap - phase % wrap).div_ceil(u128::from(self.nco.code_step)) as u64;
+        let is_negative = self
+            .seed
+            .is_some_and(|seed| Random::of(seed, period / self.periods_per_symbol).bits() & 1 == 1);
+        (if is_negative { -1.0 } else { 1.0 }, left)
+    }
+
+    /// Adds the signal at `antenna` from `timestamp` on to as many samples as are in `mixed`, at most a block.
+    fn add(&self, antenna: usize, timestamp: u64, mixed: &mut [Complex32], code: &mut [i8]) {
+        let mut done = 0;
+        while done < mixed.len() {
+            let t = timestamp.saturating_add(done as u64);
+            let (symbol, left) = self.symbol(t);
+            let len = (mixed.len() - done).min(left as usize);
+            let mut nco = self.nco;
+            nco.advance(t);
+            write_code(self.form, &self.replica, &nco, nco.code, len, code);
+            let angle = std::f64::consts::TAU * (nco.carrier_turns() + self.turns[antenna]).fract();
+            let (sin, cos) = angle.sin_cos();
+            let first = Complex32::new(cos as f32, sin as f32) * (self.amplitude * symbol) as f32;
+            let samples = mixed[done..done + len].iter_mut().zip(self.rotors.iter());
+            for ((sample, rotor), code) in samples.zip(&*code) {
+                *sample += first * rotor * f32::from(*code);
+            }
+            done += len;
+        }
+    }
+}
+
+impl Simulator {
+    pub(super) fn new(
+        parameters: &GnssSignalSimulator,
+        output: &PortType,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let signals = parameters.satellites.iter().map(|signal| Signal::new(signal, parameters));
+        Ok(Self {
+            dtype: output.dtype,
+            antennas: parameters.antennas,
+            samples: parameters.samples_per_frame,
+            noise_rms: parameters.noise_rms,
+            seed: parameters.seed,
+            signals: signals.collect::<Result<_, _>>()?,
+            frame: 0,
+            frames: parameters.frames.unwrap_or(u64::MAX),
+            code: vec![0; ROW],
+            mixed: vec![Complex32::ZERO; BLOCK_SAMPLES],
+            clipped: env.counters.count(
+                "samples_clipped",
+                "Samples of which a part was beyond the range of its type: lower `noise_rms`.",
+            ),
+        })
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) {
+        let start = self.frame.wrapping_mul(self.samples as u64);
+        frame.fill_validity(1);
+        frame.header_mut().timestamp = start;
+        let payload = frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST);
+        for antenna in 0..self.antennas {
+            for done in (0..self.samples).step_by(BLOCK_SAMPLES) {
+                let len = BLOCK_SAMPLES.min(self.samples - done);
+                let timestamp = start.wrapping_add(done as u64);
+                self.mix(antenna, timestamp, len);
+                let at = self.dtype.bytes(antenna * self.samples + done);
+                let bytes = &mut payload[at..at + self.dtype.bytes(len)];
+                self.write(len, bytes);
+            }
+        }
+    }
+
+    /// The samples of one antenna from `timestamp` on.
+    fn mix(&mut self, antenna: usize, timestamp: u64, len: usize) {
+        // Two numbers of the sequence make the noise of a sample.
+        let sequence = Random::of(self.seed, antenna as u64);
+        let mut random = sequence.after(timestamp.wrapping_mul(2));
+        let mixed = &mut self.mixed[..len];
+        for sample in &mut *mixed {
+            let [re, im] = random.normal_pair().map(|value| (value * self.noise_rms) as f32);
+            *sample = Complex32::new(re, im);
+        }
+        for signal in &self.signals {
+            signal.add(antenna, timestamp, mixed, &mut self.code);
+        }
+    }
+
+    fn write(&self, len: usize, bytes: &mut [u8]) {
+        let mixed = &self.mixed[..len];
+        let mut clipped = 0;
+        let mut whole = |sample: &Complex32, most: f32| {
+            let parts = [sample.re, sample.im];
+            clipped += u64::from(parts.iter().any(|part| part.abs() > most + 0.5));
+            parts.map(|part| part.round_ties_even().clamp(-most, most))
+        };
+        match self.dtype {
+            Dtype::Ci8 => {
+                let to = bytemuck::cast_slice_mut::<u8, [i8; 2]>(bytes).iter_mut();
+                to.zip(mixed).for_each(|(to, s)| *to = whole(s, 127.0).map(|part| part as i8));
+            }
+            Dtype::Ci16 => {
+                let to = bytemuck::cast_slice_mut::<u8, [i16; 2]>(bytes).iter_mut();
+                to.zip(mixed).for_each(|(to, s)| *to = whole(s, 32767.0).map(|part| part as i16));
+            }
+            _ => bytes.copy_from_slice(bytemuck::cast_slice(mixed)),
+        }
+        self.clipped.add(clipped);
+    }
+}
+
+#[async_trait]
+impl Block for Simulator {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.stopping || self.frame == self.frames {
+            return Ok(Next::Finished);
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        self.fill(&mut frame);
+        io.outputs[0].push(frame);
+        self.frame += 1;
+        Ok(Next::Again)
+    }
+}

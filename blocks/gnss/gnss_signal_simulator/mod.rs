@@ -1,0 +1,212 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use crate::gnss::signals::planes::DTYPES;
+use crate::gnss::signals::satellite::{refuse_satellites, satellite_parameters};
+use crate::gnss::signals::{Replica, Satellite};
+use fxgraph::{
+    Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Longest frame, and most antennas.
+const MAX_FRAME_SAMPLES: usize = 1 << 26;
+const MAX_ANTENNAS: usize = 1 << 10;
+/// Strongest noise and signals: their sums are floats that are finite.
+const MAX_NOISE: f64 = 1e9;
+const MAX_CN0_DB_HZ: f64 = 300.0;
+
+/// Parameters of `gnss_signal_simulator`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GnssSignalSimulator {
+    /// What is in the sky.
+    pub satellites: Vec<Transmission>,
+    /// Type of the samples: `ci8`, `ci16` or `cf32`.
+    #[serde(default = "default_dtype")]
+    pub dtype: String,
+    /// Antennas.
+    #[serde(default = "one")]
+    pub antennas: usize,
+    /// Standard deviation of the noise in real and imaginary part.
+    #[serde(default = "default_noise")]
+    pub noise_rms: f64,
+    /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
+    #[serde(default)]
+    pub intermediate_hz: f64,
+    /// Samples per second.
+    #[serde(default = "default_rate")]
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0 in seconds.
+    #[serde(default)]
+    pub sync_time_seconds: f64,
+    /// Samples of a frame.
+    #[serde(default = "default_samples")]
+    pub samples_per_frame: usize,
+    /// Number of frames; without it the block goes on until the flowgraph stops.
+    pub frames: Option<u64>,
+    /// Selects noise and data.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+satellite_parameters! {
+    /// What one satellite sends.
+    Transmission {
+        /// Carrier power over noise power density, in dB Hz.
+        #[serde(default = "default_cn0")]
+        pub cn0_db_hz: f64,
+        /// Phase of the signal at each antenna, in turns; 0 where none is given.
+        #[serde(default)]
+        pub antenna_turns: Vec<f64>,
+        /// Whether it carries data; without them the code goes on as it is.
+        #[serde(default = "default_data")]
+        pub data: bool,
+    }
+}
+
+impl Transmission {
+    /// Its signal, without power and data.
+    #[must_use]
+    pub fn satellite(&self) -> Satellite {
+        Satellite {
+            system: self.system,
+            prn: self.prn,
+            doppler_hz: self.doppler_hz,
+            code_phase_chips: self.code_phase_chips,
+            carrier_turns: self.carrier_turns,
+            at_timestamp: self.at_timestamp,
+        }
+    }
+}
+
+fn default_dtype() -> String {
+    "ci16".to_owned()
+}
+fn one() -> usize {
+    1
+}
+fn default_noise() -> f64 {
+    20.0
+}
+fn default_rate() -> f64 {
+    5e6
+}
+fn default_samples() -> usize {
+    100_000
+}
+fn default_cn0() -> f64 {
+    45.0
+}
+fn default_data() -> bool {
+    true
+}
+
+impl GnssSignalSimulator {
+    fn dtype(&self) -> Option<Dtype> {
+        self.dtype.parse().ok().filter(|dtype| DTYPES.contains(dtype))
+    }
+
+    fn refusals(&self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |parameter, message: String, help: &str| {
+            refusals.push(Refusal::parameter(parameter, message).help(help));
+        };
+        if self.dtype().is_none() {
+            refuse(
+                "dtype",
+                format!("there are no samples of `{}`", self.dtype),
+                "`ci8`, `ci16` or `cf32`",
+            );
+        }
+        if self.antennas == 0 || self.antennas > MAX_ANTENNAS {
+            refuse("antennas", format!("{} antennas are out of range", self.antennas), "1 to 1024");
+        }
+        let of_all = self.samples_per_frame.checked_mul(self.antennas);
+        if !of_all.is_some_and(|count| (1..=MAX_FRAME_SAMPLES).contains(&count)) {
+            let message = format!("frames of {} samples are out of range", self.samples_per_frame);
+            refuse("samples_per_frame", message, "1 to 67108864, of all antennas together");
+        }
+        let rate_hz = self.adc_sample_rate_hz;
+        let is_rate = rate_hz.is_finite() && rate_hz > 0.0;
+        if !is_rate {
+            let message = format!("{rate_hz} Hz is not a sample rate");
+            refuse("adc_sample_rate_hz", message, "samples per second");
+        }
+        if !(0.0..=MAX_NOISE).contains(&self.noise_rms) {
+            let message = format!("noise of {} is out of range", self.noise_rms);
+            refuse("noise_rms", message, "0 to 1e9");
+        }
+        for (parameter, value) in [
+            ("intermediate_hz", self.intermediate_hz),
+            ("sync_time_seconds", self.sync_time_seconds),
+        ] {
+            if !value.is_finite() {
+                refuse(parameter, format!("{value} is out of range"), "a finite number");
+            }
+        }
+        for transmission in &self.satellites {
+            let of_antennas = &transmission.antenna_turns;
+            let label = transmission.system.label(transmission.prn);
+            let cn0_db_hz = transmission.cn0_db_hz;
+            if cn0_db_hz.is_nan() || cn0_db_hz.abs() > MAX_CN0_DB_HZ {
+                let message = format!("`cn0_db_hz` of {label} is {cn0_db_hz}");
+                refuse("satellites", message, "up to 300 of either sign");
+            }
+            if of_antennas.iter().any(|turns| turns.is_nan() || turns.abs() > 1e6) {
+                let message = format!("`antenna_turns` of {label} are out of range");
+                refuse("satellites", message, "up to 1e6 of either sign");
+            }
+            if of_antennas.len() > self.antennas {
+                let message = format!("{label} has phases at more antennas than there are");
+                refuse("satellites", message, "one for each antenna at most");
+            }
+        }
+        let satellites: Vec<_> = self.satellites.iter().map(Transmission::satellite).collect();
+        let rate_hz = is_rate.then_some(rate_hz);
+        refusals.extend(refuse_satellites(satellites.iter(), self.intermediate_hz, rate_hz));
+        refusals
+    }
+}
+
+impl Kind for GnssSignalSimulator {
+    const NAME: &'static str = "gnss_signal_simulator";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&[]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let refusals = self.refusals();
+        let (Some(dtype), true) = (self.dtype(), refusals.is_empty()) else { return Err(refusals) };
+        let antenna = Axis::new("antenna", self.antennas).from_parameter("antennas");
+        let sample =
+            Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame");
+        let axes = if self.antennas > 1 { vec![antenna, sample] } else { vec![sample] };
+        Ok(vec![PortType {
+            dtype,
+            axes,
+            clock: Clock {
+                adc_sample_rate_hz: self.adc_sample_rate_hz,
+                sync_time_seconds: self.sync_time_seconds,
+                samples_per_frame: self.samples_per_frame as u64,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        }])
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        let replicas: usize = self.satellites.iter().map(|s| Replica::bytes(s.system)).sum();
+        let host_bytes = replicas + self.satellites.len() * cpu::SIGNAL_BYTES;
+        Resources { host_bytes, ..Resources::default() }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Simulator::new(self, &ports.outputs[0], env)?))
+    }
+}

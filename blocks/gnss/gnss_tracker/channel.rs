@@ -1,0 +1,303 @@
+//! One satellite: its phases, the sums of a period of its code, and the loops.
+
+use super::{GnssTracker, VALUES};
+use crate::gnss::gnss_acquisition::Acquired;
+use crate::gnss::signals::correlate::Rotors;
+use crate::gnss::signals::phase::{ENTRY, code_rate_hz, tap};
+use crate::gnss::signals::satellite::outside_band;
+use crate::gnss::signals::{BLOCK_SAMPLES, Correlator, Nco, Planes, Replica, Satellite, System};
+use num_complex::Complex64;
+use std::f64::consts::TAU;
+
+/// Memory of one satellite, nearly.
+pub const BYTES: usize = 49_104 + 24 * BLOCK_SAMPLES;
+
+/// How long the frequency is looked for before the phase.
+const PULL_IN_SECONDS: f64 = 0.2;
+/// Time over which power and lock are averaged.
+const MEMORY_SECONDS: f64 = 0.5;
+/// Mean of cos 2 phi that a locked carrier has at least, and below which it is given up.
+const LOCKED: f64 = 0.4;
+const LOST: f64 = 0.2;
+
+/// Offset of the early and the late replica in chips: on the slope of the correlation's peak.
+fn spacing_chips(system: System) -> f64 {
+    match system {
+        System::GpsL1Ca => 0.5,
+        System::GalileoE1b => 0.15,
+    }
+}
+
+/// Settings of all loops.
+#[derive(Clone, Copy, Debug)]
+pub struct Loops {
+    pub rate_hz: f64,
+    pub intermediate_hz: f64,
+    code_bandwidth_hz: f64,
+    /// Of the carrier's loop, in radians per second.
+    natural: f64,
+}
+
+impl Loops {
+    pub fn new(parameters: &GnssTracker, rate_hz: f64) -> Self {
+        Self {
+            rate_hz,
+            intermediate_hz: parameters.intermediate_hz,
+            code_bandwidth_hz: parameters.code_bandwidth_hz,
+            // Noise bandwidth of a second-order loop with a damping of 1 / sqrt(2).
+            natural: parameters.carrier_bandwidth_hz * 4.0 * std::f64::consts::SQRT_2 / 3.0,
+        }
+    }
+}
+
+/// A satellite that is followed.
+pub struct Channel {
+    system: System,
+    prn: usize,
+    replica: Replica,
+    taps: [u64; 3],
+    rotors: Rotors,
+    nco: Nco,
+    /// Chips for a difference of early and late of one.
+    gain_chips: f64,
+    /// What the carrier's loop has integrated.
+    doppler_hz: f64,
+    /// Early, prompt and late sum since the period began.
+    sums: [Complex64; 3],
+    /// Samples until the period ends.
+    left: u64,
+    /// Whether the sums have all of the period.
+    is_whole: bool,
+    periods: u64,
+    prompt: Complex64,
+    /// Means of |P|^2, |P|^4 and cos 2 phi.
+    means: [f64; 3],
+    /// Periods that the means are of.
+    averaged: f64,
+}
+
+impl Channel {
+    /// A satellite as it was found in a frame, whose samples come next.
+    pub fn new(acquired: &Acquired, loops: &Loops) -> Option<Self> {
+        let system = acquired.system;
+        let carrier_hz = loops.intermediate_hz + acquired.doppler_hz;
+        if outside_band(system, carrier_hz, loops.rate_hz).is_some() {
+            return None;
+        }
+        let satellite = Satellite {
+            system,
+            prn: acquired.prn,
+            doppler_hz: acquired.doppler_hz,
+            code_phase_chips: acquired.code_phase_chips,
+            carrier_turns: 0.0,
+            at_timestamp: 0,
+        };
+        let replica = Replica::of(&satellite)?;
+        let spacing = spacing_chips(system);
+        let slope = (replica.autocorrelation(spacing - 0.01)
+            - replica.autocorrelation(spacing + 0.01))
+            / 0.02;
+        let nco = Nco::new(&satellite, &replica, loops.intermediate_hz, loops.rate_hz, 0);
+        let mut channel = Self {
+            system,
+            prn: acquired.prn,
+            taps: [spacing, 0.0, -spacing].map(|chips| tap(chips, &replica)),
+            gain_chips: replica.autocorrelation(spacing) / slope,
+            replica,
+            rotors: Rotors::default(),
+            nco,
+            doppler_hz: acquired.doppler_hz,
+            sums: [Complex64::ZERO; 3],
+            left: 0,
+            is_whole: false,
+            periods: 0,
+            prompt: Complex64::ZERO,
+            means: [0.0; 3],
+            averaged: 0.0,
+        };
+        channel.begin_period();
+        // The samples of the period before this frame are not there.
+        channel.is_whole = false;
+        Some(channel)
+    }
+
+    fn begin_period(&mut self) {
+        self.sums = [Complex64::ZERO; 3];
+        self.is_whole = true;
+        let (code, wrap) = (u128::from(self.nco.code), u128::from(self.nco.code_wrap));
+        // The loop may have moved the phase back a little over the period's beginning.
+        let end = if code > wrap / 2 { 2 * wrap } else { wrap };
+        let samples = (end - code).div_ceil(u128::from(self.nco.code_step));
+        self.left = u64::try_from(samples).unwrap_or(u64::MAX);
+    }
+
+    /// Goes through a frame's samples; whether the satellite is still there.
+    pub fn follow(&mut self, planes: &Planes, correlator: &mut Correlator, loops: &Loops) -> bool {
+        let mut at = 0;
+        while at < planes.len() {
+            let len = (planes.len() - at).min(BLOCK_SAMPLES).min(self.left as usize);
+            self.rotors.set(self.nco.carrier_step);
+            let signal = (&self.replica, &self.nco);
+            correlator.add(
+                (planes, at..at + len),
+                signal,
+                &self.taps,
+                &self.rotors,
+                &mut self.sums,
+            );
+            self.nco.advance(len as u64);
+            self.left -= len as u64;
+            at += len;
+            if self.left == 0 {
+                if self.is_whole && !self.steer(loops) {
+                    return false;
+                }
+                self.begin_period();
+            }
+        }
+        true
+    }
+
+    /// Lets the phases run on over samples that are missing.
+    pub fn coast(&mut self, samples: u64) {
+        self.nco.advance(samples);
+        self.begin_period();
+        self.is_whole = false;
+        // From one prompt to the next the carrier turns as its frequency says, but not over a gap.
+        self.prompt = Complex64::ZERO;
+    }
+
+    /// Moves the phases by what the sums of a period say; whether the satellite is still there.
+    fn steer(&mut self, loops: &Loops) -> bool {
+        let period_seconds = self.system.period_seconds();
+        let [early, prompt, late] = self.sums;
+        if !self.sums.iter().all(|sum| sum.is_finite()) {
+            // Samples that are no numbers would stay in the loops for ever.
+            return false;
+        }
+        let before = std::mem::replace(&mut self.prompt, prompt);
+        self.periods += 1;
+        let seconds = self.periods as f64 * period_seconds;
+        let mut frequency_hz = self.doppler_hz;
+        if seconds < PULL_IN_SECONDS {
+            let turned = prompt * before.conj();
+            if turned.re != 0.0 {
+                let error_hz = (turned.im / turned.re).atan() / (TAU * period_seconds);
+                // Less and less, as the errors become noise.
+                self.doppler_hz += error_hz / (2.0 + self.periods as f64 / 8.0);
+                frequency_hz = self.doppler_hz;
+            }
+        } else if prompt.re != 0.0 {
+            let error_turns = (prompt.im / prompt.re).atan() / TAU;
+            self.doppler_hz += loops.natural.powi(2) * period_seconds * error_turns;
+            frequency_hz = self.doppler_hz + std::f64::consts::SQRT_2 * loops.natural * error_turns;
+            self.average(prompt, period_seconds);
+        }
+        let rate_hz = loops.rate_hz;
+        // What samples that are no signal may lead to stays a frequency of the band.
+        self.doppler_hz = self.doppler_hz.clamp(-0.5 * rate_hz, 0.5 * rate_hz);
+        let per_chip = self.replica.per_chip() as f64;
+        self.nco.set_frequency((loops.intermediate_hz + frequency_hz) / rate_hz);
+        self.nco.set_code_rate(code_rate_hz(self.doppler_hz) * per_chip / rate_hz);
+        let (early, late) = (early.norm(), late.norm());
+        if early + late > 0.0 {
+            let error_chips = self.gain_chips * (early - late) / (early + late);
+            let part = (4.0 * loops.code_bandwidth_hz * period_seconds).min(0.5);
+            self.nco.set_code(self.nco.entries() + part * error_chips * per_chip);
+        }
+        let is_settled = seconds > PULL_IN_SECONDS + MEMORY_SECONDS;
+        let is_held = self.means[2] >= LOST;
+        is_held || !is_settled
+    }
+
+    fn average(&mut self, prompt: Complex64, period_seconds: f64) {
+        let power = prompt.norm_sqr();
+        if power == 0.0 {
+            return;
+        }
+        self.averaged += 1.0;
+        let weight = (1.0 / self.averaged).max(period_seconds / MEMORY_SECONDS);
+        let cosine = (prompt.re.powi(2) - prompt.im.powi(2)) / power;
+        for (mean, value) in self.means.iter_mut().zip([power, power.powi(2), cosine]) {
+            *mean += weight * (value - *mean);
+        }
+    }
+
+    /// Carrier power over noise power density in dB Hz; 0 as long as it is not known.
+    fn cn0_db_hz(&self) -> f64 {
+        let [second, fourth, _] = self.means;
+        let signal = (2.0 * second.powi(2) - fourth).max(0.0).sqrt();
+        let noise = second - signal;
+        if signal <= 0.0 || noise <= 0.0 {
+            return 0.0;
+        }
+        10.0 * (signal / noise / self.system.period_seconds()).log10()
+    }
+
+    /// Its row of the output.
+    pub fn values(&self) -> [f64; VALUES] {
+        let is_locked = self.averaged > 0.0 && self.means[2] > LOCKED;
+        [
+            self.system.number() as f64,
+            self.prn as f64,
+            f64::from(u8::from(is_locked)),
+            self.cn0_db_hz(),
+            self.doppler_hz,
+            self.nco.code as f64 / ENTRY as f64 / self.replica.per_chip() as f64,
+            self.nco.carrier_turns(),
+            self.prompt.re,
+            self.prompt.im,
+            self.periods as f64,
+        ]
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn channel() -> (Channel, Loops) {
+        let loops = Loops::new(&serde_json::from_str("{}").unwrap(), 5e6);
+        let acquired = Acquired {
+            system: System::GpsL1Ca,
+            prn: 7,
+            statistic: 2.0,
+            threshold: 1.0,
+            doppler_hz: 1000.0,
+            code_phase_chips: 10.0,
+        };
+        (Channel::new(&acquired, &loops).unwrap(), loops)
+    }
+
+    #[test]
+    fn over_a_gap_the_turn_of_the_carrier_says_nothing_of_its_frequency() {
+        let (mut channel, loops) = channel();
+        for turns in [0.0, 0.2] {
+            let sum = Complex64::cis(TAU * turns);
+            channel.sums = [0.5 * sum, sum, 0.5 * sum];
+            assert!(channel.steer(&loops));
+            assert!((channel.doppler_hz - 1000.0).abs() < 1e-9, "{}", channel.doppler_hz);
+            channel.coast(1234);
+        }
+        // Without one it does: an eighth of a turn in a millisecond.
+        for turns in [0.0, 0.125] {
+            let sum = Complex64::cis(TAU * turns);
+            channel.sums = [0.5 * sum, sum, 0.5 * sum];
+            assert!(channel.steer(&loops));
+        }
+        assert!(channel.doppler_hz > 1040.0, "{}", channel.doppler_hz);
+    }
+
+    #[test]
+    fn sums_that_are_no_numbers_end_the_channel() {
+        for part in [f64::NAN, f64::INFINITY] {
+            for place in 0..3 {
+                let (mut channel, loops) = channel();
+                channel.sums = [Complex64::ONE; 3];
+                channel.sums[place].im = part;
+                assert!(!channel.steer(&loops));
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Frames of samples and of what was found, side by side.
+
+use super::channel::{Channel, Loops};
+use super::{GnssTracker, VALUES};
+use crate::common::simd::Form;
+use crate::gnss::gnss_acquisition::{self, Acquired};
+use crate::gnss::signals::planes::Samples;
+use crate::gnss::signals::{Correlator, Planes};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+
+/// Early, prompt and late.
+const TAPS: usize = 3;
+
+/// The running block.
+pub(super) struct Tracker {
+    samples: Samples,
+    loops: Loops,
+    planes: Planes,
+    correlator: Correlator,
+    channels: Vec<Option<Channel>>,
+    /// Timestamp of the frame that follows the last one.
+    next: Option<u64>,
+    begun: Counter,
+    lost: Counter,
+}
+
+impl Tracker {
+    pub(super) fn new(
+        parameters: &GnssTracker,
+        samples: Samples,
+        satellites: usize,
+        env: &Env,
+    ) -> Self {
+        Self {
+            loops: Loops::new(parameters, samples.rate_hz),
+            planes: Planes::new(1, samples.samples),
+            samples: Samples { antennas: 1, ..samples },
+            correlator: Correlator::new(Form::best(), TAPS),
+            channels: (0..satellites).map(|_| None).collect(),
+            next: None,
+            begun: env.counters.count(
+                "satellites_begun",
+                "Times that a satellite was taken from the acquisition.",
+            ),
+            lost: env.counters.count(
+                "satellites_lost",
+                "Times that a satellite was given up: too weak, samples that are no numbers, or time that goes back.",
+            ),
+        }
+    }
+
+    /// Follows the satellites through the frame `input`, and begins with those that were found in it.
+    fn track(&mut self, input: &Frame, acquired: Option<&Frame>, output: &mut FrameMut) {
+        let start = input.header().timestamp;
+        let samples = self.samples.samples as u64;
+        // Samples that never came; time that goes back says nothing of where the phases are.
+        let gap = start.checked_sub(self.next.unwrap_or(start));
+        self.next = Some(start.saturating_add(samples));
+        let is_whole = input.header().validity.iter().all(|count| *count != 0);
+        if is_whole {
+            self.planes.read(
+                &self.samples,
+                input.as_slice().expect(fxgraph::ON_HOST),
+                0..self.samples.samples,
+            );
+        }
+        let Self { channels, planes, correlator, loops, .. } = self;
+        let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);
+        let rows = rows.map_or(Ok(&[][..]), Frame::as_slice::<[f64; gnss_acquisition::VALUES]>);
+        let rows = rows.expect(fxgraph::ON_HOST);
+        for (n, channel) in channels.iter_mut().enumerate() {
+            match (gap, channel.as_mut()) {
+                (Some(0), _) | (_, None) => {}
+                (Some(gap), Some(channel)) => channel.coast(gap),
+                (None, Some(_)) => {
+                    *channel = None;
+                    self.lost.add(1);
+                }
+            }
+            if let (Some(row), None) = (rows.get(n), &channel) {
+                // Its code and its sums are made when a satellite is found, which is rare.
+                *channel = Acquired::found(*row).and_then(|found| Channel::new(&found, loops));
+                self.begun.add(u64::from(channel.is_some()));
+            }
+            if let Some(tracked) = channel {
+                if !is_whole {
+                    tracked.coast(samples);
+                } else if !tracked.follow(planes, correlator, loops) {
+                    *channel = None;
+                    self.lost.add(1);
+                }
+            }
+        }
+        let (header, payload) = output.parts_mut::<[f64; VALUES]>().expect(fxgraph::ON_HOST);
+        header.continue_from(input.header());
+        header.validity.fill(u32::from(is_whole));
+        for (row, channel) in payload.iter_mut().zip(channels) {
+            *row = channel.as_ref().map_or([0.0; VALUES], Channel::values);
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Tracker {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let [input, acquired] = io.inputs else {
+            return Err(BlockError::new("the tracker has two inputs"));
+        };
+        let (Some(samples), Some(found)) = (input.peek(), acquired.peek()) else {
+            let is_over = input.ended() || acquired.ended();
+            return Ok(if is_over { Next::Finished } else { Next::Wait });
+        };
+        // Of these samples no search will be heard: whoever made it left the frame out.
+        let is_ahead = found.header().timestamp > samples.header().timestamp;
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = input.pop() else { return Ok(Next::Wait) };
+        let acquired = if is_ahead { None } else { acquired.pop() };
+        self.track(&input, acquired.as_deref(), &mut output);
+        io.outputs[0].push(output);
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,170 @@
+//! Loops that begin beside the signal end on it.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::gnss::gnss_acquisition::Acquired;
+use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
+use crate::gnss::signals::System;
+use crate::gnss::signals::phase::code_rate_hz;
+use crate::tests::chain::{Plain, drive, kind};
+use fxgraph::frame::Annotations;
+use fxgraph::runtime::edge::Harness;
+use serde_json::{Value, json};
+
+const RATE_HZ: f64 = 5e6;
+const SAMPLES: usize = 100_000;
+
+/// Rows of each frame of the simulated signal, begun with what `found` says; `lost` frames have no samples.
+fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<Vec<[f64; VALUES]>> {
+    let sky: GnssSignalSimulator = serde_json::from_value(sky).unwrap();
+    let sky_ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
+    let mut source =
+        Harness::new(sky.build(&sky_ports, &Env::detached("sky")).unwrap(), &sky_ports, 2).unwrap();
+    let kind: GnssTracker = serde_json::from_value(json!({})).unwrap();
+    let acquired = PortType {
+        dtype: Dtype::F64,
+        axes: vec![
+            Axis::new("satellite", found.len()),
+            Axis::new("value", gnss_acquisition::VALUES),
+        ],
+        ..sky_ports.outputs[0].clone()
+    };
+    let inputs = vec![sky_ports.outputs[0].clone(), acquired];
+    let ports = Ports { outputs: kind.ports(&inputs).unwrap(), inputs };
+    let mut tracker =
+        Harness::new(kind.build(&ports, &Env::detached("track")).unwrap(), &ports, 2).unwrap();
+    let mut rows = Vec::new();
+    for n in 0..frames {
+        Harness::block_on(source.step()).unwrap();
+        let frame = source.receive(0).unwrap();
+        let timestamp = frame.header().timestamp;
+        if lost.contains(&n) {
+            tracker.send(0, |frame| frame.header_mut().timestamp = timestamp);
+        } else {
+            tracker.share(0, frame);
+        }
+        tracker.send(1, |frame| {
+            frame.fill_validity(1);
+            frame.header_mut().timestamp = timestamp;
+            let values = frame.as_mut_slice::<[f64; gnss_acquisition::VALUES]>().unwrap();
+            for (value, found) in values.iter_mut().zip(found) {
+                let statistic = if n == 0 { 2.0 } else { 0.0 };
+                *value = Acquired { statistic, ..*found }.values();
+            }
+        });
+        Harness::block_on(tracker.run()).unwrap();
+        rows.push(tracker.receive(0).unwrap().as_slice::<[f64; VALUES]>().unwrap().to_vec());
+    }
+    rows
+}
+
+fn acquired(system: System, prn: usize, doppler_hz: f64, code_phase_chips: f64) -> Acquired {
+    Acquired { system, prn, statistic: 2.0, threshold: 1.0, doppler_hz, code_phase_chips }
+}
+
+/// How far a phase is from another, of a cycle of `length`.
+fn apart(a: f64, b: f64, length: f64) -> f64 {
+    (a - b + length / 2.0).rem_euclid(length) - length / 2.0
+}
+
+#[test]
+fn loops_converge_within_2000_periods() {
+    let cases = [
+        (System::GpsL1Ca, 12, 1500.0, 400.6, 45.0, 0.25, 40.0, 2000),
+        (System::GalileoE1b, 30, -2750.0, 3000.1, 45.0, 0.1, 10.0, 2000),
+    ];
+    for (system, prn, doppler_hz, phase, cn0, off_chips, off_hz, periods) in cases {
+        let frames = (f64::from(periods) * system.period_seconds() * RATE_HZ) as usize / SAMPLES;
+        let sky = json!({
+            "satellites": [{"system": system.name(), "prn": prn, "doppler_hz": doppler_hz, "code_phase_chips": phase,
+                "cn0_db_hz": cn0, "carrier_turns": 0.3}],
+            "samples_per_frame": SAMPLES, "seed": 4,
+        });
+        let found = acquired(system, prn, doppler_hz + off_hz, phase + off_chips);
+        let rows = track(sky, &[found], &[], frames);
+        let settled = &rows[frames / 2..];
+        let mut worst = [0.0_f64; 3];
+        for (n, row) in settled.iter().enumerate() {
+            let row = row[0];
+            assert_eq!(row[..3], [system.number() as f64, prn as f64, 1.0]);
+            let seconds = ((frames / 2 + n + 1) * SAMPLES) as f64 / RATE_HZ;
+            let code = phase + code_rate_hz(doppler_hz) * seconds;
+            let errors = [
+                apart(row[5], code, system.chips() as f64),
+                row[4] - doppler_hz,
+                // The sign of the data is not known.
+                apart(row[6], 0.3 + doppler_hz * seconds, 0.5),
+            ];
+            for (worst, error) in worst.iter_mut().zip(errors) {
+                *worst = worst.max(error.abs());
+            }
+        }
+        let [chips, hz, turns] = worst;
+        let last = rows[frames - 1][0];
+        assert!(chips < 0.05 && hz < 5.0 && turns < 0.08, "{system:?}: {worst:?}");
+        assert!((last[3] - cn0).abs() < 1.5, "{system:?}: {} dB Hz", last[3]);
+        assert!((last[9] - f64::from(periods)).abs() <= 2.0, "{}", last[9]);
+    }
+}
+
+#[test]
+fn a_satellite_that_is_not_there_is_given_up_and_losses_are_bridged() {
+    let sky = json!({
+        "satellites": [{"system": "gps_l1_ca", "prn": 3, "doppler_hz": 700, "code_phase_chips": 9.5, "cn0_db_hz": 48}],
+        "samples_per_frame": SAMPLES, "seed": 4,
+    });
+    let found = [acquired(System::GpsL1Ca, 3, 705.0, 9.5), acquired(System::GpsL1Ca, 4, 0.0, 0.0)];
+    let rows = track(sky, &found, &[40, 41], 60);
+    assert!((rows[10][1][1] - 4.0).abs() < 1e-9);
+    assert!(rows[59][1].iter().all(|value| *value == 0.0));
+    let row = rows[59][0];
+    assert!(row[2] > 0.5);
+    let expected = 9.5 + code_rate_hz(700.0) * 60.0 * SAMPLES as f64 / RATE_HZ;
+    assert!(apart(row[5], expected, 1023.0).abs() < 0.05);
+}
+
+#[test]
+fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() {
+    let sky: GnssSignalSimulator =
+        serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
+    let samples = sky.ports(&[]).unwrap().remove(0);
+    let acquired_port = PortType {
+        dtype: Dtype::F64,
+        axes: vec![Axis::new("satellite", 1), Axis::new("value", gnss_acquisition::VALUES)],
+        ..samples.clone()
+    };
+    let found = acquired(System::GpsL1Ca, 3, 0.0, 0.0);
+    let frame = |n: u64, payload: Vec<u8>| Plain {
+        timestamp: n * SAMPLES as u64,
+        validity: vec![1],
+        annotations: Annotations::default(),
+        payload,
+    };
+    let searched = |n: u64| {
+        let statistic = if n == 2 { 2.0 } else { 0.0 };
+        frame(n, bytemuck::cast_slice(&Acquired { statistic, ..found }.values()).to_vec())
+    };
+    // Frame 1 was left out by whoever searches; after frame 3 time goes back.
+    let frames = vec![
+        [0, 1, 2, 3, 1].map(|n| frame(n, vec![0; samples.frame_bytes()])).to_vec(),
+        [0, 2, 3, 1].map(searched).to_vec(),
+    ];
+    let out = drive(&kind::<GnssTracker>(json!({})), &[samples, acquired_port], frames);
+    let satellites: Vec<f64> =
+        out.frames.iter().map(|frame| frame.values::<[f64; VALUES]>()[0][1]).collect();
+    assert_eq!(satellites, [0.0, 0.0, 3.0, 3.0, 0.0]);
+    assert_eq!(["satellites_begun", "satellites_lost"].map(|name| out.count(name)), [1, 1]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let sky: GnssSignalSimulator =
+        serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
+    let samples = sky.ports(&[]).unwrap().remove(0);
+    let kind: GnssTracker = serde_json::from_value(
+        json!({"code_bandwidth_hz": 0, "carrier_bandwidth_hz": 1e3, "intermediate_hz": 3e6}),
+    )
+    .unwrap();
+    let refusals = kind.ports(&[samples.clone(), samples]).unwrap_err();
+    assert_eq!(refusals.len(), 5, "{refusals:?}");
+}

@@ -1,0 +1,222 @@
+//! The clock that hands out the packed periods.
+
+use super::language::Program;
+use super::periods::Periods;
+use super::{DigitiserSimulator, FirstTimestamp};
+use crate::io::pace::{Delay, RealTime};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Most time between the looks at two clocks that are told to be of one moment.
+const SIMULTANEOUS: Duration = Duration::from_micros(100);
+/// A paced frame this much behind counts as late.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Timestamps beyond this are too large for the blocks behind.
+const MAX_TIMESTAMP: f64 = (1_u64 << 62) as f64;
+
+/// The running block.
+pub struct Digitiser {
+    parameters: DigitiserSimulator,
+    program: Program,
+    periods: Timed<Periods>,
+    changes: Changes<Periods>,
+    /// Timestamp of the first frame.
+    first: u64,
+    frame: u64,
+    frames: u64,
+    /// The first polarisation's frame while the second one's is waited for.
+    held: Option<FrameMut>,
+    /// Whether `first` and `pace` are known.
+    begun: bool,
+    real_time: fxgraph::real_time::RealTime,
+    /// Of a paced stream that has not begun.
+    delay: Option<Delay>,
+    pace: Option<RealTime>,
+    clipped: Counter,
+    late: Counter,
+}
+
+impl Digitiser {
+    /// A digitiser with these parameters.
+    pub fn new(parameters: DigitiserSimulator, program: Program, env: &Env) -> Self {
+        let frames = parameters.frame_limit().unwrap_or(u64::MAX);
+        let delay = parameters.paced.then(|| Delay::new(parameters.catch_up, env));
+        Self {
+            delay,
+            real_time: env.counters.real_time().clone(),
+            parameters,
+            program,
+            periods: Timed::new(Periods::silent()),
+            changes: Changes::default(),
+            first: 0,
+            frame: 0,
+            frames,
+            held: None,
+            begun: false,
+            pace: None,
+            clipped: env
+                .counters
+                .count("samples_clipped", "Samples beyond full scale: lower the amplitudes."),
+            late: env.counters.count(
+                "frames_late",
+                "Paced frames more than 100 ms late: the flowgraph cannot keep up.",
+            ),
+        }
+    }
+
+    /// The first timestamp, and when the time has come that it stands for.
+    fn beginning(&self) -> Result<(u64, Instant), BlockError> {
+        let parameters = &self.parameters;
+        let (unix, now) = both_clocks();
+        if let FirstTimestamp::At(first) = parameters.first_timestamp {
+            if parameters.paced {
+                let since_zero = first as f64 / parameters.adc_sample_rate_hz;
+                self.real_time.set_zero(unix.as_secs_f64() - since_zero);
+            }
+            return Ok((first, now));
+        }
+        self.real_time.set_zero(parameters.sync_time_seconds);
+        let elapsed_seconds = unix.as_secs_f64() - parameters.sync_time_seconds;
+        let rate = parameters.adc_sample_rate_hz;
+        if !(0.0..=MAX_TIMESTAMP).contains(&(elapsed_seconds * rate)) {
+            let message = if elapsed_seconds < 0.0 {
+                "`first_timestamp: now` cannot be: sync_time_seconds is in the future"
+            } else {
+                "`first_timestamp: now` would be too large a number: give a later sync_time_seconds"
+            };
+            return Err(BlockError::new(message));
+        }
+        let step = parameters.samples_per_frame as u64;
+        let first = ((elapsed_seconds * rate / step as f64).ceil() as u64).saturating_mul(step);
+        let wait_seconds = (first as f64 / rate - elapsed_seconds).max(0.0);
+        Ok((first, now + Duration::try_from_secs_f64(wait_seconds).unwrap_or_default()))
+    }
+
+    fn frame_seconds(&self) -> f64 {
+        self.parameters.samples_per_frame as f64 / self.parameters.adc_sample_rate_hz
+    }
+
+    fn timestamp(&self) -> u64 {
+        let step = self.parameters.samples_per_frame as u64;
+        self.first.wrapping_add(self.frame.wrapping_mul(step))
+    }
+
+    /// Goes over to the signals of the next frame.
+    fn begin(&mut self) {
+        let start = self.timestamp();
+        let samples = self.parameters.samples_per_frame as u64;
+        for (from, periods) in self.changes.begin(start, samples) {
+            self.periods.set(from, periods);
+        }
+        self.periods.advance(start);
+    }
+
+    fn fill(&self, polarisation: usize, frame: &mut FrameMut) {
+        let start = self.timestamp();
+        let samples = self.parameters.samples_per_frame;
+        let bits = usize::from(self.parameters.bits);
+        let offset_samples = (start % self.parameters.period_samples as u64) as usize;
+        let payload = frame.as_mut_slice::<u8>().expect(fxgraph::ON_HOST);
+        let mut done = 0;
+        while done < samples {
+            let t = start.saturating_add(done as u64);
+            let periods = self.periods.at(t);
+            periods.copy(polarisation, offset_samples * bits / 8, done * bits, payload);
+            done += self.periods.run(t, 1, samples - done);
+        }
+        frame.fill_validity(1);
+        frame.header_mut().timestamp = start;
+    }
+
+    /// Clipped samples, spread evenly over the frames of a period.
+    fn count_clipped(&self) {
+        let part = |frames: u64| {
+            let samples = u128::from(frames) * self.parameters.samples_per_frame as u128;
+            let clipped_per_period = self.periods.at(self.timestamp()).clipped;
+            let all = samples * u128::from(clipped_per_period);
+            (all / self.parameters.period_samples as u128) as u64
+        };
+        self.clipped.add(part(self.frame + 1) - part(self.frame));
+    }
+}
+
+/// Time since 1970, and the same moment on the clock that paces. A process that loses its core in
+/// between would be late by that for as long as it runs.
+fn both_clocks() -> (Duration, Instant) {
+    let look = || {
+        let before = Instant::now();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        (unix, before, before.elapsed())
+    };
+    let looks = std::iter::repeat_with(look).take(100);
+    let mut best = look();
+    for one in looks {
+        if best.2 < SIMULTANEOUS {
+            break;
+        }
+        best = if one.2 < best.2 { one } else { best };
+    }
+    (best.0, best.1)
+}
+
+#[async_trait]
+impl Block for Digitiser {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        self.periods = Timed::new(Periods::new(&self.parameters, &self.program));
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.stopping || self.frame == self.frames {
+            self.held = None;
+            return Ok(Next::Finished);
+        }
+        if !self.begun {
+            self.begun = true;
+            let (first, start) = self.beginning()?;
+            self.first = first;
+            self.pace = self.delay.take().map(|delay| RealTime::new(start, delay));
+        }
+        let length = self.frame_seconds();
+        // A frame leaves when its last sample has been taken.
+        let due = length * (self.frame as f64 + 1.0);
+        let mut is_late = false;
+        if let Some(pace) = &mut self.pace {
+            let now = Instant::now();
+            let wait = pace.wait(due, now);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait));
+            }
+            is_late = pace.note(due, now) > LATE;
+        }
+        let [first, second] = io.outputs else {
+            return Err(BlockError::new("the digitiser simulator has two outputs"));
+        };
+        // Kept from call to call: a frame that goes back would wake this block again at once.
+        if self.held.is_none() {
+            self.held = first.take();
+        }
+        let Some(mut pol1) = self.held.as_ref().and_then(|_| second.take()) else {
+            return Ok(Next::Wait);
+        };
+        let Some(mut pol0) = self.held.take() else { return Ok(Next::Wait) };
+        self.begin();
+        self.fill(0, &mut pol0);
+        self.fill(1, &mut pol1);
+        first.push(pol0);
+        second.push(pol1);
+        self.count_clipped();
+        if let Some(pace) = &mut self.pace {
+            pace.sent(length, Instant::now());
+            self.late.add(u64::from(is_late));
+        }
+        self.frame += 1;
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

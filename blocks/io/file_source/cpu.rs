@@ -1,0 +1,177 @@
+//! Frames out of a file.
+
+use super::player::{Recording, Rows};
+use super::{FileSource, Pace, archive, plain};
+use crate::io::pace::{Delay, RealTime};
+use fxgraph::runtime::{BlockEvents, EventKind};
+use fxgraph::{
+    Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary, async_trait,
+};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is played, once it is open.
+enum Open {
+    /// Before the start.
+    Nothing,
+    /// Plain data.
+    Plain(Rows),
+    /// A recording.
+    Recording(Box<Recording>),
+}
+
+/// Longest time without a look at whether the run is to stop.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The running block.
+pub struct Source {
+    parameters: FileSource,
+    port: PortType,
+    open: Open,
+    frame: u64,
+    frames: u64,
+    real_time: fxgraph::real_time::RealTime,
+    /// Of a source in real time that has not begun.
+    delay: Option<Delay>,
+    /// Real time, counted from the first frame, and the timestamp of that.
+    began: Option<(RealTime, u64)>,
+    read: Counter,
+    missing: Counter,
+    events: BlockEvents,
+    summary: Summary,
+}
+
+impl Source {
+    /// A source for `port`.
+    pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
+        let missing = "Frames that were in the recording before it was cut off; copy it anew.";
+        let is_paced = parameters.pace == Pace::RealTime;
+        let delay = is_paced.then(|| Delay::new(parameters.catch_up, env));
+        Self {
+            parameters,
+            port: port.clone(),
+            open: Open::Nothing,
+            frame: 0,
+            frames: 0,
+            delay,
+            real_time: env.counters.real_time().clone(),
+            began: None,
+            read: env.counters.count("frames_read", "Frames played."),
+            missing: env.counters.loss("frames_missing", missing),
+            events: env.events.clone(),
+            summary: env.summary.clone(),
+        }
+    }
+
+    /// Tells of a file that lacks the `missing` frames behind the first `frames`, because the files in
+    /// `cut` end too early, or that was not finished.
+    fn warn(&self, frames: u64, missing: u64, cut: &[String], is_finished: bool) {
+        let path = &self.parameters.path;
+        let text = if missing > 0 {
+            let (all, seconds) = (
+                frames.saturating_add(missing),
+                missing as f64 / self.port.clock.frames_per_second(),
+            );
+            let cut = if cut.is_empty() { path.clone() } else { cut.join(", ") };
+            format!(
+                "{path} is cut off: the last {missing} of {all} frames ({seconds:.6} s) are missing; too short: {cut}"
+            )
+        } else if !is_finished {
+            format!("{path} was not finished: frames after the {frames} in the file may be missing")
+        } else {
+            return;
+        };
+        self.missing.add(missing);
+        self.events.add(EventKind::Warning, &text);
+        self.summary.set(text);
+    }
+
+    /// Timestamp of the next frame.
+    fn timestamp(&self) -> Result<u64, String> {
+        if let Open::Recording(recording) = &self.open {
+            return recording.timestamp(self.frame);
+        }
+        let first = self.parameters.raw.as_ref().map_or(0, |raw| raw.first_timestamp);
+        let step = self.port.clock.samples_per_frame;
+        Ok(first.wrapping_add(self.frame.wrapping_mul(step)))
+    }
+
+    /// Time until the next frame may leave.
+    fn early(&mut self) -> Result<Duration, String> {
+        if self.parameters.pace == Pace::Full {
+            return Ok(Duration::ZERO);
+        }
+        let timestamp = self.timestamp()?;
+        let now = Instant::now();
+        if let Some(delay) = self.delay.take() {
+            self.began = Some((RealTime::new(now, delay), timestamp));
+            let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let since_zero = timestamp as f64 / self.port.clock.adc_sample_rate_hz;
+            self.real_time.set_zero(unix.as_secs_f64() - since_zero);
+        }
+        let Some((time, first)) = &mut self.began else { return Ok(Duration::ZERO) };
+        let samples = timestamp.saturating_sub(*first) as f64;
+        let due = samples / self.port.clock.adc_sample_rate_hz;
+        let wait = time.wait(due, now);
+        if wait.is_zero() {
+            time.note(due, now);
+        }
+        Ok(wait)
+    }
+
+    fn fill(&mut self, frame: &mut FrameMut) -> Result<(), String> {
+        let timestamp = self.timestamp()?;
+        match &mut self.open {
+            Open::Nothing => Ok(()),
+            Open::Plain(rows) => {
+                rows.read(self.frame, frame.as_mut_slice().map_err(|error| error.to_string())?)?;
+                frame.header_mut().timestamp = timestamp;
+                frame.fill_validity(self.port.validity.full);
+                Ok(())
+            }
+            Open::Recording(recording) => recording.read(self.frame, frame),
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Source {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        let path = Path::new(&self.parameters.path);
+        let there = if let Some(raw) = &self.parameters.raw {
+            let rows = plain::rows(path, raw, &self.port).map_err(BlockError::new)?;
+            let frames = rows.count;
+            self.warn(frames, rows.missing, &[], true);
+            self.open = Open::Plain(rows);
+            frames
+        } else {
+            let (side, _) = archive::side_file(path).map_err(BlockError::new)?;
+            let recording = Recording::open(path, &side, &self.port).map_err(BlockError::new)?;
+            let frames = recording.frames;
+            self.warn(frames, recording.missing, &recording.cut, side.complete);
+            self.open = Open::Recording(Box::new(recording));
+            frames
+        };
+        self.frames = self.parameters.frames.map_or(there, |most| most.min(there));
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.stopping || self.frame == self.frames {
+            return Ok(Next::Finished);
+        }
+        let early = self.early().map_err(BlockError::new)?;
+        if !early.is_zero() {
+            return Ok(Next::After(early.min(TICK)));
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        self.fill(&mut frame).map_err(BlockError::new)?;
+        io.outputs[0].push(frame);
+        if let Some((time, _)) = &mut self.began {
+            time.sent(self.port.clock.frames_per_second().recip(), Instant::now());
+        }
+        self.frame += 1;
+        self.read.add(1);
+        Ok(Next::Again)
+    }
+}

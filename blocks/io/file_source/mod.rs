@@ -1,0 +1,190 @@
+#![doc = include_str!("README.md")]
+
+mod archive;
+mod cpu;
+mod plain;
+mod player;
+
+use crate::common::axes;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
+use fxgraph::{
+    At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources, npy,
+};
+use player::Recording;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::Path;
+
+/// Parameters of `file_source`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSource {
+    /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
+    /// other file.
+    #[serde(deserialize_with = "fxgraph::access::read_path")]
+    #[schemars(extend("x-file" = "read"))]
+    pub path: String,
+    /// Frames to play at most.
+    pub frames: Option<u64>,
+    /// How fast frames come.
+    #[serde(default)]
+    pub pace: Pace,
+    /// How many times real time a recording that is late catches up at, with `pace: real_time`.
+    #[serde(default = "default_catch_up")]
+    pub catch_up: f64,
+    /// Contents of a file that is not a recording.
+    pub raw: Option<Raw>,
+}
+
+/// How fast frames come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// As fast as they are taken.
+    #[default]
+    Full,
+    /// As far apart as their timestamps.
+    RealTime,
+}
+
+/// Contents of a file that is not a recording.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Raw {
+    /// Element type: `i10p` (packed 10-bit), `i8`, `i16`, `ci8`, `cf16`, `cf32`, ...; of a `.npy` file
+    /// that of its header unless set.
+    pub dtype: Option<String>,
+    /// Axes of a frame, slowest first.
+    pub axes: Vec<AxisParameter>,
+    /// Axes of the validity flags; without any there is one flag per frame.
+    #[serde(default)]
+    pub validity_axes: Vec<AxisParameter>,
+    /// ADC samples from one frame to the next.
+    pub samples_per_frame: u64,
+    /// ADC sample rate in Hz.
+    #[serde(default = "default_rate")]
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0 in seconds.
+    #[serde(default)]
+    pub sync_time_seconds: f64,
+    /// Timestamp of the first frame, in ADC samples.
+    #[serde(default)]
+    pub first_timestamp: u64,
+    /// Bytes before the first frame; of a `.npy` file its header unless set.
+    pub header_bytes: Option<u64>,
+    /// Frequencies of the channel axis; of samples that have none the part of the band they are from, with
+    /// `channels: 1`.
+    pub band: Option<BandParameter>,
+}
+
+fn default_rate() -> f64 {
+    1.712e9
+}
+
+impl Raw {
+    /// The stream in the file at `path`, by the rules of `null_source`, which has the same parameters.
+    fn port(&self, path: &Path) -> Result<PortType, Vec<Refusal>> {
+        let header = plain::header(path, self).map_err(FileSource::refuse)?;
+        let of_header = || header.as_ref().map(|header| npy::dtype(&header.descr));
+        let dtype =
+            self.dtype.clone().map(Ok).or_else(|| Some(of_header()?.map(|d| d.to_string())));
+        let missing =
+            || Err("`raw` needs `dtype`: only a .npy file has a dtype of its own".to_owned());
+        let dtype =
+            dtype.unwrap_or_else(missing).map_err(|why| vec![Refusal::parameter("raw", why)])?;
+        let like = NullSource {
+            dtype,
+            axes: self.axes.clone(),
+            validity_axes: self.validity_axes.clone(),
+            validity_full: 1,
+            samples_per_frame: self.samples_per_frame,
+            adc_sample_rate_hz: self.adc_sample_rate_hz,
+            sync_time_seconds: self.sync_time_seconds,
+            first_timestamp: self.first_timestamp,
+            frames: None,
+            missing_every: None,
+            pattern: Pattern::Zeros,
+            seed: 0,
+            band: self.band,
+        };
+        let inner = |at: &At| match at {
+            At::Parameter("dtype") => At::Parameter("raw.dtype"),
+            At::Parameter("axes") => At::Parameter("raw.axes"),
+            At::Parameter("validity_axes") => At::Parameter("raw.validity_axes"),
+            At::Parameter("samples_per_frame") => At::Parameter("raw.samples_per_frame"),
+            At::Parameter("band") => At::Parameter("raw.band"),
+            At::Parameter("adc_sample_rate_hz") => At::Parameter("raw.adc_sample_rate_hz"),
+            _ => At::Parameter("raw"),
+        };
+        let mut outputs = like.ports(&[]).map_err(|refusals| {
+            refusals.into_iter().map(|r| Refusal { at: inner(&r.at), ..r }).collect::<Vec<_>>()
+        })?;
+        let port = outputs.remove(0);
+        if let Some(header) = header {
+            plain::frames(&header, &port).map_err(|why| {
+                FileSource::refuse(format!("cannot use {}: {why}", path.display()))
+            })?;
+        }
+        Ok(port)
+    }
+}
+
+impl FileSource {
+    /// What is played.
+    fn port(&self) -> Result<PortType, Vec<Refusal>> {
+        let path = Path::new(&self.path);
+        if let Some(raw) = &self.raw {
+            return raw.port(path);
+        }
+        let side = if archive::is_array(path) || archive::is_archive(path) {
+            archive::side_file(path)
+        } else {
+            let path = path.display();
+            Err(format!("{path} is not a recording: its name must end in .npy or .npz"))
+        };
+        let (side, place) = side.map_err(|why| {
+            let help = "describe a file that is not a recording with the parameter `raw`";
+            let is_other = why.contains("is not a recording");
+            let refusal = Refusal::parameter("path", why);
+            vec![if is_other { refusal.help(help) } else { refusal }]
+        })?;
+        let port = side.port(axes::known);
+        let port = port.map_err(|why| Self::refuse(format!("{place} is wrong: {why}")))?;
+        // Before memory is taken for frames that are not in the file.
+        Recording::open(path, &side, &port).map_err(Self::refuse)?;
+        Ok(port)
+    }
+
+    fn refuse(message: String) -> Vec<Refusal> {
+        vec![Refusal::parameter("path", message)]
+    }
+}
+
+impl Kind for FileSource {
+    const NAME: &'static str = "file_source";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&[]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    /// Reads the description: what a recording carries stands nowhere else.
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        match refuse_catch_up(self.catch_up) {
+            None => Ok(vec![self.port()?]),
+            Some(refusal) => Err(vec![refusal]),
+        }
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources::default()
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        Ok(Box::new(cpu::Source::new(self.clone(), &ports.outputs[0], env)))
+    }
+}
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! What `file_sink` wrote comes back bit for bit; what lies is refused.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::io::file_sink::FileSink;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Band, Clock, Dtype, Frame, Next, ValidityType};
+use std::fs;
+use std::sync::Arc;
+
+fn port(dtype: Dtype) -> PortType {
+    PortType {
+        dtype,
+        axes: vec![Axis::new("channel", 24), Axis::new("pol", 2)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 3.5, samples_per_frame: 8 },
+        band: Some(Band { channels: 64, first_channel: 8, centre_hz: 2.5e5, bandwidth_hz: 5e5 }),
+        validity: ValidityType { axes: vec![Axis::new("pol", 2)], full: 9 },
+    }
+}
+
+fn byte(n: usize, i: usize) -> u8 {
+    (n * 31 + i * 7) as u8
+}
+
+pub fn record(path: &str, dtype: Dtype) {
+    let sink = FileSink {
+        path: path.to_owned(),
+        overwrite: true,
+        max_frames: None,
+        frames_per_file: None,
+    };
+    let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
+    let block = sink.build(&ports, &Env::detached("out")).unwrap();
+    let mut harness = Harness::new(block, &ports, 4).unwrap();
+    Harness::block_on(async {
+        harness.start().await.unwrap();
+        for n in 0..3usize {
+            assert!(harness.send(0, |frame| {
+                let (header, payload) = frame.parts_mut::<u8>().unwrap();
+                header.timestamp = (1 << 40) + 16 * n as u64;
+                header.validity.copy_from_slice(&[9, n as u32]);
+                if n > 0 {
+                    header.annotations.reset("saturated", 2)[1] = n as f64;
+                }
+                payload.iter_mut().enumerate().for_each(|(i, b)| *b = byte(n, i));
+            }));
+        }
+        harness.end(0);
+        harness.run().await.unwrap();
+        harness.finish().await.unwrap();
+    });
+}
+
+pub fn source(path: &str) -> FileSource {
+    FileSource { path: path.to_owned(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
+}
+
+/// Plays everything, or says why not.
+pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    play_in(source, &Env::detached("in"))
+}
+
+fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
+    let ports = Ports { inputs: vec![], outputs: source.ports(&[]).map_err(first)? };
+    let block = source.build(&ports, env).unwrap();
+    let mut harness = Harness::new(block, &ports, 8).unwrap();
+    let next = Harness::block_on(async {
+        harness.start().await?;
+        harness.run().await
+    });
+    assert_eq!(next.map_err(|error| error.to_string())?, Next::Finished);
+    let frames = std::iter::from_fn(|| harness.receive(0)).collect();
+    Ok((ports.outputs[0].clone(), frames))
+}
+
+#[test]
+fn every_type_comes_back_bit_for_bit_from_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    for dtype in [Dtype::Packed(10)].into_iter().chain(Dtype::WHOLE_BYTES) {
+        for extension in ["npy", "npz"] {
+            let path = folder.path().join(format!("a.{extension}")).display().to_string();
+            record(&path, dtype);
+            let (played, frames) = play(&source(&path)).unwrap();
+            assert_eq!(played, port(dtype));
+            assert_eq!(frames.len(), 3);
+            for (n, frame) in frames.iter().enumerate() {
+                assert_eq!(frame.header().timestamp, (1 << 40) + 16 * n as u64);
+                assert_eq!(frame.header().validity, [9, n as u32]);
+                let mut bytes = frame.as_slice::<u8>().unwrap().iter().enumerate();
+                assert!(bytes.all(|(i, b)| *b == byte(n, i)));
+                let saturated = frame.header().annotations.get("saturated");
+                assert_eq!(saturated, if n == 0 { vec![] } else { vec![0.0, n as f64] });
+            }
+        }
+    }
+}
+
+#[test]
+fn plain_data_is_cut_into_whole_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.bin");
+    fs::write(&path, (0..45u8).collect::<Vec<_>>()).unwrap();
+    let raw = serde_json::json!({
+        "dtype": "i10p", "axes": [{"name": "sample", "len": 8}], "samples_per_frame": 8,
+        "first_timestamp": 80, "header_bytes": 3,
+    });
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    let source = FileSource {
+        path: path.display().to_string(),
+        frames: Some(3),
+        pace: Pace::Full,
+        catch_up: 1.25,
+        raw,
+    };
+    let (_, frames) = play(&source).unwrap();
+    let seen = |frame: &Arc<Frame>| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]);
+    assert_eq!(frames.iter().map(seen).collect::<Vec<_>>(), [(80, 3), (88, 13), (96, 23)]);
+    assert_eq!(play(&FileSource { frames: None, ..source }).unwrap().1.len(), 4);
+}
+
+/// Plays the array of `shape` and NumPy type `descr` with the bytes 0, 1, 2, ...
+fn play_array(
+    descr: &str,
+    shape: &[u64],
+    bytes: u8,
+    raw: serde_json::Value,
+) -> Result<(PortType, Vec<Arc<Frame>>), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    let data: Vec<u8> = (0..bytes).collect();
+    fs::write(&path, [npy::header(descr, shape, 0), data].concat()).unwrap();
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    play(&FileSource { raw, ..source(&path.display().to_string()) })
+}
+
+#[test]
+fn numpy_array_is_cut_into_frames_along_its_first_axis() {
+    let raw = serde_json::json!({
+        "axes": [{"name": "sample", "len": 4}, {"name": "pol", "len": 2}],
+        "samples_per_frame": 4, "adc_sample_rate_hz": 1000, "first_timestamp": 80,
+    });
+    // 9 samples of 2 polarisations are 2 frames, 3 x 4 samples are 3.
+    for (shape, bytes, frames) in [(&[9, 2][..], 36, 2), (&[3, 4, 2], 48, 3)] {
+        let (port, played) = play_array("<i2", shape, bytes, raw.clone()).unwrap();
+        assert_eq!((port.dtype, port.clock.adc_sample_rate_hz), (Dtype::I16, 1000.0));
+        let seen = played
+            .iter()
+            .map(|frame| (frame.header().timestamp, frame.as_slice::<u8>().unwrap()[0]));
+        let expected = (0..frames).map(|n| (80 + 4 * n, 16 * n as u8));
+        assert!(seen.eq(expected), "{shape:?}");
+    }
+    let refused =
+        |descr: &str, shape: &[u64], raw| play_array(descr, shape, 48, raw).err().unwrap();
+    let said = refused("<i2", &[3, 2, 4], raw.clone());
+    assert!(
+        said.ends_with("x.npy: its shape is [3, 2, 4], expected [n, 4, 2] or [n, 2]"),
+        "{said}"
+    );
+    let said = refused(">f8", &[6], raw.clone());
+    assert!(said.contains("values of type `>f8` cannot be read"), "{said}");
+    let mut complex = raw.clone();
+    complex["dtype"] = "cf32".into();
+    let said = refused("<i2", &[6, 2], complex.clone());
+    assert!(said.ends_with("its dtype is <i2, expected <c8 for `cf32`"), "{said}");
+    // Real and imaginary parts along the last axis.
+    complex["dtype"] = "ci16".into();
+    assert_eq!(play_array("<i2", &[4, 2, 2], 32, complex).unwrap().1.len(), 1);
+}
+
+#[test]
+fn numpy_array_that_is_cut_off_is_played_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    fs::write(&path, [npy::header("|i1", &[40], 0), vec![0; 19]].concat()).unwrap();
+    let raw = serde_json::json!({
+        "axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4, "adc_sample_rate_hz": 8,
+    });
+    let raw = Some(serde_json::from_value(raw).unwrap());
+    let source = FileSource { raw, ..source(&path.display().to_string()) };
+    let env = Env::detached("in");
+    assert_eq!(play_in(&source, &env).unwrap().1.len(), 4);
+    let said = env.summary.get();
+    assert!(
+        said.contains("is cut off: the last 6 of 10 frames (3.000000 s) are missing"),
+        "{said}"
+    );
+}
+
+#[test]
+fn raw_needs_a_dtype_unless_the_file_has_one() {
+    let raw = serde_json::json!({"axes": [{"name": "sample", "len": 4}], "samples_per_frame": 4});
+    let raw: Raw = serde_json::from_value(raw).unwrap();
+    let said =
+        |path: &str| play(&FileSource { raw: Some(raw.clone()), ..source(path) }).err().unwrap();
+    assert!(said("x.bin").contains("`raw` needs `dtype`"));
+    assert!(said("x.npz").contains("`raw` describes one array"));
+    assert!(said("no/x.npy").ends_with("no/x.npy: there is no such file"));
+}
+
+#[test]
+fn plain_data_says_which_band_it_is_from() {
+    let raw = |band: serde_json::Value| -> FileSource {
+        serde_json::from_value(serde_json::json!({"path": "x.bin", "raw": {
+            "dtype": "i10p", "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 4096, "band": band,
+        }}))
+        .unwrap()
+    };
+    let stated = serde_json::json!({"channels": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
+    let port = raw(stated).ports(&[]).unwrap().remove(0);
+    assert_eq!(port.band.map(|band| (band.centre_hz, band.bandwidth_hz)), Some((1.284e9, 856e6)));
+    let empty = serde_json::json!({"channels": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
+    let refusals = raw(empty).ports(&[]).unwrap_err();
+    assert_eq!(refusals[0].at, At::Parameter("raw.band"));
+}
+
+#[test]
+fn files_that_lie_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npy");
+    let name = path.display().to_string();
+    assert!(play(&source(&name)).err().unwrap().contains("a.npy: there is no such file"));
+    fs::write(&path, "").unwrap();
+    let alone = play(&source(&name)).err().unwrap();
+    assert!(alone.contains("is not a recording") && alone.contains("a.npy.json"), "{alone}");
+    record(&name, Dtype::Ci8);
+    let refused = |change: &dyn Fn()| {
+        change();
+        let error = play(&source(&name)).err().unwrap();
+        assert!(error.contains("a.npy"), "{error}");
+        record(&name, Dtype::Ci8);
+        error
+    };
+    let cut = || fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(70).unwrap();
+    assert!(refused(&cut).contains("within its header"));
+    assert!(refused(&|| fs::write(&path, "hello").unwrap()).contains("within its header"));
+    let side = folder.path().join("a.npy.json");
+    let edit = |from: &str, to: &str| {
+        let text = fs::read_to_string(&side).unwrap();
+        assert!(text.contains(from));
+        fs::write(&side, text.replace(from, to)).unwrap();
+    };
+    assert!(refused(&|| edit("\"len\": 24", "\"len\": 25")).contains("shape"));
+    assert!(
+        refused(&|| edit("\"len\": 24", "\"len\": 18446744073709551615"))
+            .contains("must have 1 to")
+    );
+    assert!(refused(&|| edit("\"ci8\"", "\"ci32\"")).contains("its dtype is |i1, expected <i4"));
+    assert!(refused(&|| edit("\"channel\"", "\"hat\"")).contains("no axis `hat`"));
+    assert!(refused(&|| edit("{", "[")).contains("a.npy.json is wrong: expected `,` or `]` (line"));
+    assert!(play(&source("no/such.bin")).err().unwrap().contains("is not a recording"));
+}
+
+#[test]
+fn of_a_recording_that_was_cut_off_the_whole_frames_are_played_and_the_others_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (extension, bytes_per_frame) in [("npy", 96), ("npz", 96)] {
+        let path = folder.path().join(format!("a.{extension}"));
+        let name = path.display().to_string();
+        let mut seen = Vec::new();
+        record(&name, Dtype::Ci8);
+        let whole = fs::read(&path).unwrap();
+        // The payloads stand last; in an archive its directory comes after them.
+        let end = whole
+            .windows(4)
+            .rposition(|bytes| bytes == [byte(2, 44), byte(2, 45), byte(2, 46), byte(2, 47)]);
+        let end = end.unwrap() + 4 + bytes_per_frame - 48;
+        if extension == "npz" {
+            // Alone: it says itself what it is.
+            fs::remove_file(folder.path().join("a.npz.json")).unwrap();
+        }
+        for cut in [0, 1, 96, 97, 3 * 96] {
+            fs::write(&path, &whole[..end - cut]).unwrap();
+            let env = Env::detached("in");
+            let (_, frames) = play_in(&source(&name), &env).unwrap();
+            assert!(
+                frames.iter().zip(0..).all(|(f, n)| f.as_slice::<u8>().unwrap()[1] == byte(n, 1))
+            );
+            let missing = env.counters.list()[1].counter.get();
+            assert_eq!(missing > 0, env.summary.get().contains("is cut off: the last"));
+            seen.push((frames.len(), missing));
+        }
+        assert_eq!(seen, [(3, 0), (2, 1), (2, 1), (1, 2), (0, 3)], "{extension}");
+        // Anywhere else too it ends in words.
+        for cut in (0..whole.len()).step_by(13) {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let _ = play(&source(&name));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_found_whatever_of_it_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    for array in
+        ["", "sequence.", "timestamp.", "config_id.", "validity.", "saturated.", "checksum."]
+    {
+        record(&name, Dtype::Ci8);
+        let path = folder.path().join(format!("a.{array}npy"));
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = play(&source(&name)).err().unwrap();
+        assert!(error.contains("frame 2") && error.contains("is damaged"), "{array} {error}");
+    }
+}
+
+#[test]
+fn an_archive_that_was_never_put_together_is_played_from_its_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npz").display().to_string();
+    record(&folder.path().join("b.npy").display().to_string(), Dtype::Ci8);
+    record(&name, Dtype::Ci8);
+    fs::remove_file(&name).unwrap();
+    fs::create_dir(format!("{name}.parts")).unwrap();
+    for array in ["sequence", "timestamp", "config_id", "validity", "saturated", "checksum"] {
+        let from = folder.path().join(format!("b.{array}.npy"));
+        fs::rename(from, format!("{name}.parts/{array}.npy")).unwrap();
+    }
+    fs::rename(folder.path().join("b.npy"), format!("{name}.parts/data.npy")).unwrap();
+    assert_eq!(play(&source(&name)).unwrap().1.len(), 3);
+}
+
+#[test]
+fn recordings_without_checksums_are_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    record(&name, Dtype::Ci8);
+    let side = format!("{name}.json");
+    let mut text: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&side).unwrap()).unwrap();
+    for array in ["sequence", "config_id", "checksum"] {
+        assert!(text["arrays"].as_object_mut().unwrap().remove(array).is_some());
+    }
+    fs::write(&side, text.to_string()).unwrap();
+    assert_eq!(play(&source(&name)).unwrap().1.len(), 3);
+}
+
+#[test]
+fn frames_come_as_far_apart_as_their_timestamps_if_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a.npy").display().to_string();
+    record(&name, Dtype::Ci8);
+    // 16 samples at 200 Hz.
+    let side = format!("{name}.json");
+    let text = fs::read_to_string(&side).unwrap().replace("1000000.0", "200.0");
+    fs::write(&side, text).unwrap();
+    let began = std::time::Instant::now();
+    let source = FileSource { pace: Pace::RealTime, ..source(&name) };
+    assert_eq!(play(&source).unwrap().1.len(), 3);
+    let took = began.elapsed();
+    assert!(took >= std::time::Duration::from_millis(160), "{took:?}");
+}

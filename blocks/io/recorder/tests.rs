@@ -1,0 +1,124 @@
+//! A recorder as a block, and its recordings played again.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::io::file_source::{FileSource, Pace};
+use fxgraph::recording::{RecorderState, Trigger};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Dtype, Frame, ValidityType};
+use std::path::Path;
+use std::sync::Arc;
+
+fn port() -> PortType {
+    PortType {
+        dtype: Dtype::I16,
+        axes: vec![Axis::new("heap", 2), Axis::new("sample", 4)],
+        clock: Clock { adc_sample_rate_hz: 1000.0, sync_time_seconds: 0.0, samples_per_frame: 8 },
+        band: None,
+        validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
+    }
+}
+
+fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
+    serde_json::from_value(serde_json::json!({
+        "path": folder.join("new/r_{timestamp}.npz").display().to_string(),
+        "before_seconds": 0.024,
+        "after_seconds": 0.016,
+    }))
+    .map(|options| RecorderOptions { trigger, ..options })
+    .unwrap()
+}
+
+/// Frames through the block; in number 10 something is missing.
+fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
+    let recorder = Recorder(options);
+    assert!(recorder.ports(&[port()]).is_ok());
+    let ports = Ports { inputs: vec![port()], outputs: vec![] };
+    let env = Env::detached("recorder");
+    let mut harness = Harness::new(recorder.build(&ports, &env).unwrap(), &ports, 64).unwrap();
+    let done = Harness::block_on(async {
+        harness.start().await?;
+        for n in 0..frames {
+            assert!(harness.send(0, |frame| {
+                let (header, payload) = frame.parts_mut::<i16>().unwrap();
+                header.timestamp = 8 * n;
+                header.validity.copy_from_slice(&[1, u32::from(n != 10)]);
+                payload.iter_mut().zip(0..).for_each(|(value, i)| *value = n as i16 * 100 + i);
+            }));
+        }
+        harness.end(0);
+        harness.run().await?;
+        harness.finish().await
+    });
+    (env, done)
+}
+
+fn play(path: &Path) -> Vec<Arc<Frame>> {
+    let path = path.display().to_string();
+    let source = FileSource { path, frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
+    let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
+    assert_eq!(ports.outputs[0], port());
+    let block = source.build(&ports, &Env::detached("in")).unwrap();
+    let mut harness = Harness::new(block, &ports, 64).unwrap();
+    Harness::block_on(async {
+        harness.start().await.unwrap();
+        harness.run().await.unwrap();
+    });
+    std::iter::from_fn(|| harness.receive(0)).collect()
+}
+
+#[test]
+fn the_frames_around_a_loss_are_recorded_and_come_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (env, done) = run(options(folder.path(), Trigger::Missing), 30);
+    done.unwrap();
+    let status = env.recorders.get("recorder").unwrap().status();
+    assert_eq!((status.state, status.frames_written), (RecorderState::Ended, 5));
+    let frames = play(&folder.path().join("new/r_64.npz"));
+    assert_eq!(frames.len(), 5);
+    for (n, frame) in (8u64..).zip(&frames) {
+        assert_eq!(frame.header().timestamp, 8 * n);
+        assert_eq!(frame.header().validity, [1, u32::from(n != 10)]);
+        let right: Vec<i16> = (0..8).map(|i| n as i16 * 100 + i).collect();
+        assert_eq!(frame.as_slice::<i16>().unwrap(), right);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let (_, done) = run(options(&file, Trigger::Start), 0);
+    assert!(done.unwrap_err().to_string().contains("/file"));
+}
+
+#[test]
+fn a_recorder_at_its_limit_closes_its_files_and_the_flowgraph_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited =
+        RecorderOptions { max_total_bytes: Some(20), ..options(folder.path(), Trigger::Start) };
+    let (env, done) = run(limited, 30);
+    done.unwrap();
+    let status = env.recorders.get("recorder").unwrap().status();
+    assert_eq!(status.state, RecorderState::Failed);
+    assert!(status.fault.unwrap().contains("limit of 20 bytes"));
+    assert_eq!(play(&status.recordings[0].path).len(), 1, "what was written is readable");
+}
+
+#[test]
+fn a_recorder_counts_earlier_files_and_leaves_the_disk_free() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("new")).unwrap();
+    std::fs::write(folder.path().join("new/r_1.npz"), [0; 100]).unwrap();
+    std::fs::write(folder.path().join("new/other"), vec![0; 100_000]).unwrap();
+    let with = |max_total_bytes, min_free_bytes| {
+        let options = options(folder.path(), Trigger::Start);
+        let (env, done) = run(RecorderOptions { max_total_bytes, min_free_bytes, ..options }, 30);
+        done.unwrap();
+        env.recorders.get("recorder").unwrap().status().frames_written
+    };
+    assert_eq!(with(Some(110), None), 0, "100 bytes are there already");
+    assert_eq!(with(None, Some(u64::MAX)), 0, "the disk has less");
+    assert!(with(Some(100_000), Some(0)) > 0);
+}

@@ -1,0 +1,374 @@
+//! The block: cuts frames into heaps and heaps into packets, and sends them in time.
+
+use super::SpeadSink;
+use super::heaps::{Heap, Heaps};
+use super::pace::Pace;
+use crate::io::spead::item;
+use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
+use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next, async_trait};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes sent in one go, between two looks at the clock.
+const BURST_BYTES: usize = 1 << 16;
+/// How long one call of `work` may go on.
+const WORK_TIME: Duration = Duration::from_millis(20);
+/// How long to wait for room in the socket's buffer.
+const RETRY: Duration = Duration::from_micros(500);
+/// How long the end of the block waits for room for the stop heaps.
+const STOP_TIME: Duration = Duration::from_millis(10);
+
+/// A running sink.
+pub struct Sink {
+    parameters: SpeadSink,
+    heaps: Heaps,
+    destinations: Vec<SocketAddrV4>,
+    sender: Option<Sender>,
+    pace: Pace,
+    next_counter: u64,
+    counter_step: u64,
+    /// The frame being sent, and how far it is.
+    current: Option<Progress>,
+    /// Payload of the heap being sent, if it is not that in the frame.
+    rewritten: Vec<u8>,
+    enabled: Timed<bool>,
+    changes: Changes<bool>,
+    /// Whether the heap before was sent, or would have been had it been valid.
+    is_sending: bool,
+    /// Whether anything was ever sent.
+    has_sent: bool,
+    descriptors: (Vec<Pointer>, Vec<u8>),
+    descriptors_due: Option<Instant>,
+    /// The heap without data being sent.
+    control: Option<Control>,
+    stopped: bool,
+    sent_heaps: Counter,
+    sent_packets: Counter,
+    sent_bytes: Counter,
+    skipped: Counter,
+    partial: Counter,
+    flagged: Counter,
+    stops_lost: Counter,
+    disabled: Counter,
+    last_sent: Gauge,
+}
+
+/// A heap without data on its way to all destinations.
+struct Control {
+    items: Vec<Pointer>,
+    payload: Vec<u8>,
+    /// The next destination, the heap's counter there, and the bytes it already has.
+    destination: usize,
+    counter: u64,
+    done: usize,
+}
+
+struct Progress {
+    frame: Arc<Frame>,
+    index: usize,
+    /// The heap being sent, its counter, and its bytes already sent.
+    heap: Option<(Heap, u64, usize)>,
+}
+
+impl Sink {
+    pub(super) fn new(
+        parameters: SpeadSink,
+        heaps: Heaps,
+        (next_counter, counter_step): (u64, u64),
+        pace: Pace,
+        env: &Env,
+    ) -> Self {
+        let counters = &env.counters;
+        let rewritten = if heaps.rewrites() { vec![0; heaps.heap_bytes] } else { Vec::new() };
+        let is_sending = parameters.enabled;
+        Self {
+            rewritten,
+            destinations: parameters.addresses(),
+            parameters,
+            descriptors: heaps.descriptors(),
+            heaps,
+            sender: None,
+            pace,
+            next_counter,
+            counter_step,
+            current: None,
+            enabled: Timed::new(is_sending),
+            changes: Changes::default(),
+            is_sending,
+            has_sent: false,
+            descriptors_due: None,
+            control: None,
+            stopped: false,
+            sent_heaps: counters.count("heaps_sent", "heaps with data that were sent"),
+            sent_packets: counters.count("packets_sent", "packets with data that were sent"),
+            sent_bytes: counters.count("bytes_sent", "bytes of those packets, headers included"),
+            skipped: counters
+                .count("heaps_not_sent", "heaps not sent because their data was not valid"),
+            partial: counters.count(
+                "heaps_partial",
+                "heaps of visibilities or beams sent although some input of theirs was missing; look \
+                 for lost packets upstream",
+            ),
+            flagged: counters.count(
+                "baselines_flagged",
+                "baselines flagged as incomplete, summed over the heaps sent; look for lost packets \
+                 upstream",
+            ),
+            stops_lost: counters.loss(
+                "heaps_stop_not_sent",
+                "destinations that were not told the end, for want of room in the socket buffer",
+            ),
+            disabled: counters
+                .count("heaps_disabled", "heaps not sent because `enabled` was false at their time"),
+            last_sent: counters.gauge(
+                "last_sent_timestamp_samples",
+                "Timestamp, in ADC samples, of the heap sent last. It stands still while nothing is sent.",
+            ),
+        }
+    }
+
+    fn take_counter(&mut self) -> u64 {
+        let counter = self.next_counter;
+        self.next_counter = (counter + self.counter_step) & ((1 << VALUE_BITS) - 1);
+        counter
+    }
+
+    /// Begins to send a heap without data to every destination.
+    fn begin_control(&mut self, items: Vec<Pointer>, payload: Vec<u8>) {
+        let counter = self.take_counter();
+        self.control = Some(Control { items, payload, destination: 0, counter, done: 0 });
+    }
+
+    /// Sends what there is room for of a heap without data; whether all of it is out.
+    fn send_control(&mut self) -> Result<bool, BlockError> {
+        while let Some(mut control) = self.control.take() {
+            let to = self.destinations[control.destination];
+            let size = self.parameters.packet_payload_bytes;
+            let all = control.payload.len();
+            let part = &control.payload[control.done..all.min(control.done + size)];
+            let head = Head::new(control.counter, all, control.done, part.len(), &control.items);
+            let packet = [Outgoing { head, payload: part }];
+            if send(self.sender.as_mut(), &packet, to)? == 0 {
+                self.control = Some(control);
+                return Ok(false);
+            }
+            self.has_sent = true;
+            control.done += part.len();
+            if control.done == all {
+                control.destination += 1;
+                if control.destination == self.destinations.len() {
+                    break;
+                }
+                (control.counter, control.done) = (self.take_counter(), 0);
+            }
+            self.control = Some(control);
+        }
+        Ok(true)
+    }
+
+    fn begin_descriptors(&mut self, now: Instant) {
+        if !self.stopped
+            && self.is_sending
+            && self.control.is_none()
+            && self.descriptors_due.is_none_or(|due| now >= due)
+        {
+            let (items, payload) = self.descriptors.clone();
+            self.begin_control(items, payload);
+            let pause = Duration::from_secs_f64(self.parameters.descriptor_seconds);
+            self.descriptors_due = Some(now + pause);
+        }
+    }
+
+    /// Sends the stop heaps, once; whether all of them are out.
+    fn send_stop(&mut self) -> Result<bool, BlockError> {
+        let is_told = self.parameters.stop_heaps && (self.has_sent || self.is_sending);
+        if self.sender.is_none() || !is_told {
+            return Ok(true);
+        }
+        if !self.stopped {
+            // Descriptors that are under way come to their end first.
+            if !self.send_control()? {
+                return Ok(false);
+            }
+            self.stopped = true;
+            let items = [Pointer::immediate(item::STREAM_CONTROL, item::STREAM_STOP)];
+            self.begin_control(items.to_vec(), vec![0]);
+        }
+        self.send_control()
+    }
+
+    /// Timestamp of heap `index` of the frame of timestamp `frame`.
+    fn timestamp(&self, frame: u64, index: usize) -> u64 {
+        let time = index / (self.heaps.per_frame() / self.heaps.times);
+        frame.wrapping_add(time as u64 * self.heaps.samples_per_heap)
+    }
+
+    /// Sends the next packets of `progress`; how many bytes went, `None` when the frame is done.
+    fn send_some(&mut self, progress: &mut Progress) -> Result<Option<usize>, BlockError> {
+        let (heap, counter, done) = loop {
+            if let Some(heap) = progress.heap {
+                break heap;
+            }
+            if progress.index == self.heaps.per_frame() {
+                return Ok(None);
+            }
+            let is_enabled =
+                *self.enabled.at(self.timestamp(progress.frame.header().timestamp, progress.index));
+            if !is_enabled {
+                self.is_sending = false;
+                self.disabled.add(1);
+                progress.index += 1;
+                // It takes as much time as if it were sent.
+                return Ok(Some(self.heaps.heap_bytes));
+            }
+            if !std::mem::replace(&mut self.is_sending, true) {
+                // Descriptors go first.
+                self.descriptors_due = None;
+                return Ok(Some(0));
+            }
+            match self.heaps.heap(&progress.frame, progress.index) {
+                Some(heap) => {
+                    self.partial.add(u64::from(heap.is_partial));
+                    if heap.is_rewritten {
+                        let (frame, to) = (&progress.frame, &mut self.rewritten[..]);
+                        let flagged = self.heaps.rewrite(frame, progress.index, to)?;
+                        self.flagged.add(flagged as u64);
+                    }
+                    progress.heap = Some((heap, self.take_counter(), 0));
+                }
+                None => self.skipped.add(1),
+            }
+            progress.index += 1;
+        };
+        let timestamp = self.timestamp(progress.frame.header().timestamp, progress.index - 1);
+        let bytes = self.heaps.heap_bytes;
+        let payload = if heap.is_rewritten {
+            &self.rewritten[..]
+        } else {
+            &progress.frame.as_slice::<u8>()?[heap.start..heap.start + bytes]
+        };
+        let size = self.parameters.packet_payload_bytes;
+        let packet = |at: usize| {
+            let part = &payload[at..(at + size).min(bytes)];
+            Outgoing {
+                head: Head::new(counter, bytes, at, part.len(), heap.items()),
+                payload: part,
+            }
+        };
+        let first = packet(done);
+        let most = (BURST_BYTES / first.len()).clamp(1, MAX_PACKETS);
+        let mut packets = [first; MAX_PACKETS];
+        let mut count = 0;
+        for (slot, at) in packets[..most].iter_mut().zip((done..bytes).step_by(size)) {
+            *slot = packet(at);
+            count += 1;
+        }
+        let to = self.destinations[heap.destination];
+        let sent = send(self.sender.as_mut(), &packets[..count], to)?;
+        let sent_bytes: usize = packets[..sent].iter().map(Outgoing::len).sum();
+        let payload_bytes: usize = packets[..sent].iter().map(|p| p.payload.len()).sum();
+        self.sent_packets.add(sent as u64);
+        self.sent_bytes.add(sent_bytes as u64);
+        let done = done + payload_bytes;
+        progress.heap = (done < bytes).then_some((heap, counter, done));
+        if done == bytes {
+            self.sent_heaps.add(1);
+            self.last_sent.set(timestamp as f64);
+        }
+        // The pace is that of the payload.
+        Ok(Some(payload_bytes))
+    }
+
+    fn until_descriptors(&self, now: Instant) -> Duration {
+        self.descriptors_due.map_or(RETRY, |due| due.saturating_duration_since(now)).max(RETRY)
+    }
+}
+
+fn send(
+    sender: Option<&mut Sender>,
+    packets: &[Outgoing<'_>],
+    to: SocketAddrV4,
+) -> Result<usize, BlockError> {
+    let sender = sender.ok_or_else(|| BlockError::new("the sink was not started"))?;
+    sender
+        .send(packets, to)
+        .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
+}
+
+#[async_trait]
+impl Block for Sink {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        let interface = self.parameters.interface.as_deref();
+        self.sender = Some(Sender::open(interface, self.parameters.ttl)?);
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let began = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.begin_descriptors(now);
+            if !self.send_control()? {
+                return Ok(Next::After(RETRY));
+            }
+            if self.current.is_none() {
+                let Some(frame) = io.inputs[0].pop() else {
+                    if io.inputs[0].ended() {
+                        let is_out = self.send_stop()?;
+                        return Ok(if is_out { Next::Finished } else { Next::After(RETRY) });
+                    }
+                    return Ok(Next::After(self.until_descriptors(now)));
+                };
+                let timestamp = frame.header().timestamp;
+                self.pace.begin(timestamp, now);
+                let samples = self.heaps.samples_per_heap * self.heaps.times as u64;
+                for (from, enabled) in self.changes.begin(timestamp, samples) {
+                    self.enabled.set(from, enabled);
+                }
+                self.enabled.advance(timestamp);
+                self.current = Some(Progress { frame, index: 0, heap: None });
+            }
+            let wait = self.pace.wait(now);
+            if !wait.is_zero() {
+                return Ok(Next::After(wait.min(self.until_descriptors(now))));
+            }
+            let Some(mut progress) = self.current.take() else { continue };
+            match self.send_some(&mut progress)? {
+                None => {}
+                Some(0) => {
+                    self.current = Some(progress);
+                    return Ok(Next::After(RETRY));
+                }
+                Some(bytes) => {
+                    self.current = Some(progress);
+                    self.pace.sent(bytes, now);
+                }
+            }
+            if began.elapsed() > WORK_TIME {
+                return Ok(Next::Again);
+            }
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        // Receivers are told the end also when it was a failure.
+        let began = Instant::now();
+        while !self.send_stop()? {
+            if began.elapsed() > STOP_TIME {
+                let told = self.control.take().filter(|_| self.stopped);
+                let told = told.map_or(0, |control| control.destination);
+                self.stops_lost.add((self.destinations.len() - told) as u64);
+                break;
+            }
+            std::thread::sleep(RETRY);
+        }
+        Ok(())
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

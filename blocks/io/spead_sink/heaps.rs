@@ -1,0 +1,327 @@
+//! Which heaps a frame consists of.
+
+use super::partial::{Partial, PartialDumps};
+use crate::io::spead::descriptor::{self, Description, Elements};
+use crate::io::spead::item;
+use crate::io::spead::packet::{Pointer, VALUE_BITS};
+use fxgraph::{BlockError, Frame};
+
+/// What distinguishes the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Heaps go to the groups in turn.
+    Digitiser {
+        /// Identifier, the polarisation in its least significant bit.
+        digitiser_id: u64,
+        /// Bits of a sample.
+        bits: u8,
+    },
+    /// Heaps of an F-engine.
+    FEngine {
+        /// Its number.
+        feng_id: u64,
+    },
+    /// Visibilities.
+    XEngine,
+    /// Beams.
+    BEngine {
+        /// How many.
+        beams: usize,
+    },
+}
+
+/// How a frame is cut into heaps; each is contiguous in it.
+#[derive(Clone, Debug)]
+pub struct Heaps {
+    /// Which stream.
+    pub stream: Stream,
+    /// Heap times in a frame.
+    pub times: usize,
+    /// Channel blocks (groups of a digitiser).
+    pub groups: usize,
+    /// Payload bytes of a heap.
+    pub heap_bytes: usize,
+    /// ADC samples from one heap to the next in time.
+    pub samples_per_heap: u64,
+    /// Index of the first channel in the whole band.
+    pub first_channel: usize,
+    /// Channels in a heap.
+    pub channels_per_substream: usize,
+    /// Axes of the payload, and their elements.
+    pub shape: Vec<usize>,
+    /// Type of the payload's elements.
+    pub elements: Elements,
+    /// Rule for visibilities and beams to which not everything contributed.
+    pub partial: Partial,
+}
+
+/// Most bytes of the table of baselines: descriptors are sent without pauses.
+const MAX_ORDER_BYTES: usize = 1 << 16;
+/// Most item pointers of a heap besides the four of every packet.
+const MAX_ITEMS: usize = 4;
+
+/// One heap to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Heap {
+    /// Where its payload begins in the frame.
+    pub start: usize,
+    /// Which destination.
+    pub destination: usize,
+    /// Whether the heap is sent although some of its data is missing.
+    pub is_partial: bool,
+    /// Whether [`Heaps::rewrite`] makes the payload, instead of the frame.
+    pub is_rewritten: bool,
+    items: [Pointer; MAX_ITEMS],
+    len: usize,
+}
+
+impl Heap {
+    /// Its items.
+    #[must_use]
+    pub fn items(&self) -> &[Pointer] {
+        &self.items[..self.len]
+    }
+}
+
+impl Heaps {
+    /// Heaps in a frame.
+    #[must_use]
+    pub fn per_frame(&self) -> usize {
+        match self.stream {
+            Stream::Digitiser { .. } => self.times,
+            Stream::FEngine { .. } | Stream::XEngine => self.times * self.groups,
+            Stream::BEngine { beams } => self.times * beams * self.groups,
+        }
+    }
+
+    /// Heap number `index` of `frame`; `None` if it is not valid.
+    #[must_use]
+    pub fn heap(&self, frame: &Frame, index: usize) -> Option<Heap> {
+        let validity = &frame.header().validity;
+        let time = index / (self.per_frame() / self.times);
+        let group = index % self.groups;
+        let offset = time as u64 * self.samples_per_heap;
+        // On the wire timestamps start again from 0 after 48 bits.
+        let timestamp = frame.header().timestamp.wrapping_add(offset) & ((1 << VALUE_BITS) - 1);
+        let frequency = self.first_channel + group * self.channels_per_substream;
+        let frequency = Pointer::immediate(item::FREQUENCY, frequency as u64);
+        let count = match self.stream {
+            Stream::XEngine => validity.iter().copied().max(),
+            Stream::Digitiser { .. } => {
+                // The heaps on the wire may be longer or shorter than those that can be missing.
+                let first = time * validity.len() / self.times;
+                let end = ((time + 1) * validity.len()).div_ceil(self.times);
+                validity.get(first..end).and_then(|units| units.iter().copied().min())
+            }
+            Stream::FEngine { .. } | Stream::BEngine { .. } => validity.get(time).copied(),
+        };
+        let least = match self.stream {
+            Stream::XEngine | Stream::BEngine { .. } => self.partial.least,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => 1,
+        };
+        let count = count.filter(|count| *count >= least)?;
+        let is_partial = match self.stream {
+            Stream::XEngine => validity.iter().any(|count| *count < self.partial.full),
+            Stream::BEngine { .. } => count < self.partial.full,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => false,
+        };
+        let start = index * self.heap_bytes;
+        let mut heap = Heap {
+            start,
+            destination: group,
+            is_partial,
+            is_rewritten: is_partial && self.rewrites(),
+            items: [Pointer::immediate(item::TIMESTAMP, timestamp); MAX_ITEMS],
+            len: 1,
+        };
+        let mut add = |pointer| {
+            heap.items[heap.len] = pointer;
+            heap.len += 1;
+        };
+        match self.stream {
+            Stream::Digitiser { digitiser_id, bits } => {
+                let payload = frame.as_slice::<u8>().ok()?.get(start..start + self.heap_bytes)?;
+                let saturated = saturated_samples(payload, bits).min(0xffff);
+                let status = (saturated << 32) | (u64::from(saturated > 0) << 1);
+                add(Pointer::immediate(item::DIGITISER_ID, digitiser_id));
+                add(Pointer::immediate(item::DIGITISER_STATUS, status));
+                add(Pointer::addressed(item::RAW_SAMPLES, 0));
+                let number = timestamp / self.samples_per_heap;
+                heap.destination = (number % self.groups as u64) as usize;
+            }
+            Stream::FEngine { feng_id } => {
+                add(Pointer::immediate(item::FENG_ID, feng_id));
+                add(frequency);
+                add(Pointer::addressed(item::FENG_RAW, 0));
+            }
+            Stream::XEngine => {
+                add(frequency);
+                add(Pointer::addressed(item::XENG_RAW, 0));
+            }
+            Stream::BEngine { beams } => {
+                add(frequency);
+                add(Pointer::immediate(item::BEAM_ANTENNAS, u64::from(count)));
+                add(Pointer::addressed(item::BF_RAW, 0));
+                let beam = index / self.groups % beams;
+                heap.destination = beam * self.groups + group;
+            }
+        }
+        Some(heap)
+    }
+
+    /// Whether any heap is sent with another payload than that in the frame.
+    #[must_use]
+    pub fn rewrites(&self) -> bool {
+        match self.stream {
+            Stream::XEngine => self.partial.policy != PartialDumps::Send,
+            Stream::BEngine { .. } => self.partial.policy == PartialDumps::Scale,
+            Stream::Digitiser { .. } | Stream::FEngine { .. } => false,
+        }
+    }
+
+    /// Writes the payload of a partial heap, number `index` of `frame`, to `to`. Returns the number of
+    /// baselines that are flagged in the heap.
+    pub fn rewrite(&self, frame: &Frame, index: usize, to: &mut [u8]) -> Result<usize, BlockError> {
+        let counts = &frame.header().validity;
+        let from = &frame.as_slice::<u8>()?[index * self.heap_bytes..][..self.heap_bytes];
+        if self.stream == Stream::XEngine {
+            let channels = self.channels_per_substream;
+            return Ok(self.partial.visibilities(counts, channels, from, to));
+        }
+        let time = index / (self.per_frame() / self.times);
+        self.partial.beam(counts[time], from, to);
+        Ok(0)
+    }
+
+    /// The pairs of inputs `[visibility][2]` as `<u2` bytes, unless they are too many for a heap that is sent
+    /// at once.
+    fn baseline_order(&self) -> Option<Vec<u8>> {
+        let (Stream::XEngine, &[_, visibilities, _]) = (self.stream, &self.shape[..]) else {
+            return None;
+        };
+        let antennas = (visibilities / 2).isqrt();
+        let is_all = 2 * antennas * (antennas + 1) == visibilities;
+        let pairs = (0..antennas).flat_map(|a2| (0..=a2).map(move |a1| (a1, a2)));
+        let inputs = pairs.flat_map(|(a1, a2)| {
+            [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p1, p2)| [2 * a1 + p1, 2 * a2 + p2])
+        });
+        (is_all && 4 * visibilities <= MAX_ORDER_BYTES)
+            .then(|| inputs.flatten().flat_map(|input| (input as u16).to_le_bytes()).collect())
+    }
+
+    /// Item pointers and payload of the heap that describes the items to receivers.
+    #[must_use]
+    pub fn descriptors(&self) -> (Vec<Pointer>, Vec<u8>) {
+        let (mut pointers, mut payload) = descriptor::heap(&self.descriptions());
+        if let Some(order) = self.baseline_order() {
+            pointers.push(Pointer::addressed(item::BLS_ORDERING, payload.len() as u64));
+            payload.extend(order);
+        }
+        (pointers, payload)
+    }
+
+    /// What receivers are told about the items.
+    fn descriptions(&self) -> Vec<Description> {
+        let raw = |id, name, text| Description {
+            id,
+            name,
+            text,
+            shape: self.shape.clone(),
+            elements: self.elements,
+        };
+        let frequency = Description::immediate(
+            item::FREQUENCY,
+            "frequency",
+            "index of the first channel in the heap",
+        );
+        let mut all = vec![Description::immediate(
+            item::TIMESTAMP,
+            "timestamp",
+            "ADC samples since sync time",
+        )];
+        match self.stream {
+            Stream::Digitiser { .. } => all.extend([
+                Description::immediate(
+                    item::DIGITISER_ID,
+                    "digitiser_id",
+                    "digitiser, with the polarisation in the least significant bit",
+                ),
+                Description::immediate(
+                    item::DIGITISER_STATUS,
+                    "digitiser_status",
+                    "saturated samples in bits 47 to 32, saturation flag in bit 1",
+                ),
+                raw(item::RAW_SAMPLES, "raw_data", "samples of the ADC"),
+            ]),
+            Stream::FEngine { .. } => all.extend([
+                Description::immediate(item::FENG_ID, "feng_id", "number of the F-engine"),
+                frequency,
+                raw(item::FENG_RAW, "feng_raw", "channelised voltages, real and imaginary part"),
+            ]),
+            Stream::XEngine => {
+                all.extend([
+                    frequency,
+                    raw(
+                        item::XENG_RAW,
+                        "xeng_raw",
+                        "visibilities, real and imaginary part; number 4 (a2 (a2 + 1) / 2 + a1) + p1 + 2 p2 on \
+                         the second axis is antenna a1 polarisation p1 times the conjugate of antenna a2 \
+                         polarisation p2, a1 <= a2; (-2^31, 1) flags missing data",
+                    ),
+                ]);
+                all.extend(self.baseline_order().map(|order| Description {
+                    id: item::BLS_ORDERING,
+                    name: "bls_ordering",
+                    text: "pair of inputs of each visibility, the second one conjugated; an input is \
+                           2 x antenna + polarisation",
+                    shape: vec![order.len() / 4, 2],
+                    elements: Elements::Numpy("<u2"),
+                }));
+            }
+            Stream::BEngine { .. } => all.extend([
+                frequency,
+                Description::immediate(
+                    item::BEAM_ANTENNAS,
+                    "beam_ants",
+                    "number of antennas that contributed",
+                ),
+                raw(item::BF_RAW, "bf_raw", "beam voltages, real and imaginary part"),
+            ]),
+        }
+        all
+    }
+}
+
+/// Samples at the end of their range: the largest, its negative, or the one below that.
+fn saturated_samples(packed: &[u8], bits: u8) -> u64 {
+    let largest = (1_i32 << (bits - 1)) - 1;
+    let (mut word, mut available, mut saturated) = (0_u32, 0, 0);
+    for byte in packed {
+        word = (word << 8) | u32::from(*byte);
+        available += 8;
+        while available >= bits {
+            available -= bits;
+            let sample = (((word >> available) << (32 - bits)).cast_signed()) >> (32 - bits);
+            saturated += u64::from(sample.abs() >= largest);
+        }
+    }
+    saturated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn saturated_samples_of_any_width_are_counted() {
+        // 511, -511, -512, 510 and 0 with 10 bits.
+        let samples = [511_i32, -511, -512, 510, 0, 0, 0, 0];
+        let mut bits = 0_u128;
+        for sample in samples {
+            bits = (bits << 10) | (sample & 1023) as u128;
+        }
+        assert_eq!(saturated_samples(&bits.to_be_bytes()[6..], 10), 3);
+        assert_eq!(saturated_samples(&[0x7f, 0x80, 0x81, 0x7e], 8), 3);
+        assert_eq!(saturated_samples(&[0x7f, 0xff, 0x80, 0x02], 16), 1);
+    }
+}

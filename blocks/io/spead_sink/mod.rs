@@ -1,0 +1,430 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+pub mod heaps;
+mod pace;
+pub mod partial;
+
+use crate::common::axes;
+use crate::io::pace::{default_catch_up, refuse_catch_up};
+use crate::io::spead::address;
+use crate::io::spead::descriptor::Elements;
+use crate::io::spead::packet::VALUE_BITS;
+use fxgraph::diagnostic::codes;
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+};
+use heaps::{Heaps, Stream};
+use pace::Pace;
+use partial::{Partial, PartialDumps};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::net::SocketAddrV4;
+
+/// Which stream a sink sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamName {
+    /// Packed samples of one polarisation.
+    Digitiser,
+    /// Channelised voltages of one antenna.
+    FEngine,
+    /// Visibilities.
+    XEngine,
+    /// Beams.
+    BEngine,
+}
+
+/// Parameters of `spead_sink`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpeadSink {
+    /// Which stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
+    pub stream: StreamName,
+    /// Where to: `a.b.c.d:port` or, for N + 1 consecutive groups, `a.b.c.d+N:port`. The channels are cut
+    /// into as many equal blocks as there are groups. `b_engine`: one entry per beam.
+    pub destinations: Vec<String>,
+    /// Network interface, by name or address, to send from.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// How many routers multicast packets may pass.
+    #[serde(default = "default_ttl")]
+    #[schemars(range(min = 0, max = 255))]
+    pub ttl: u32,
+    /// Most payload bytes in a packet.
+    #[serde(default = "default_packet_payload_bytes")]
+    pub packet_payload_bytes: usize,
+    /// Speed of sending, as a multiple of the stream's own; 0 sends as fast as possible.
+    #[serde(default = "default_rate")]
+    pub rate: f64,
+    /// Speed at which a sink that is late catches up, as a multiple of the stream's own; at least `rate`.
+    #[serde(default = "default_catch_up")]
+    pub catch_up: f64,
+    /// Whether anything is sent; live. While it is false frames are taken at the same pace, and dropped.
+    #[serde(default = "default_enabled")]
+    pub enabled: bool,
+    /// Time between descriptors.
+    #[serde(default = "default_descriptor_seconds")]
+    pub descriptor_seconds: f64,
+    /// Whether receivers are told the end of the stream by stop heaps.
+    #[serde(default = "default_stop_heaps")]
+    pub stop_heaps: bool,
+    /// `digitiser`: identifier, the polarisation in its least significant bit.
+    #[serde(default)]
+    pub digitiser_id: u64,
+    /// `digitiser`: samples in a heap.
+    #[serde(default = "default_samples_per_heap")]
+    pub samples_per_heap: usize,
+    /// `f_engine`: number of this F-engine.
+    #[serde(default)]
+    pub feng_id: u64,
+    /// `f_engine`: how many F-engines send to the same groups.
+    #[serde(default = "default_n_antennas")]
+    pub n_antennas: u64,
+    /// `x_engine` and `b_engine`: what is sent where not everything contributed. `flag` (default):
+    /// a baseline that lacks any heap of the dump is (-2^31, 1), and a dump without a complete baseline is
+    /// not sent; `send`: the sums as they are; `scale`: the sums times all heaps / those that contributed,
+    /// and flagged as with `flag` below `minimum_fraction`. A beam carries the number of
+    /// its antennas (`beam_ants`) in any case, so that `flag` and `send` leave its values alone; `scale`
+    /// multiplies them by all antennas / those that contributed.
+    pub partial_dumps: Option<PartialDumps>,
+    /// `partial_dumps: scale`: smallest part of the heaps (`b_engine`: of the antennas) that is scaled, above 0
+    /// and up to 1. By default 0.5.
+    pub minimum_fraction: Option<f64>,
+}
+
+fn default_ttl() -> u32 {
+    4
+}
+fn default_packet_payload_bytes() -> usize {
+    8192
+}
+fn default_rate() -> f64 {
+    1.1
+}
+fn default_descriptor_seconds() -> f64 {
+    5.0
+}
+fn default_stop_heaps() -> bool {
+    true
+}
+fn default_samples_per_heap() -> usize {
+    4096
+}
+fn default_enabled() -> bool {
+    true
+}
+fn default_n_antennas() -> u64 {
+    1
+}
+
+fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Refusal {
+    Refusal::parameter(name, message).help(help)
+}
+
+impl SpeadSink {
+    fn check(&self) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        if self.destinations.is_empty() {
+            let help = "give addresses such as [239.10.0.0+7:7148]";
+            refusals.push(parameter("destinations", "nowhere to send to", help));
+        }
+        let addresses = self.destinations.iter().map(|text| address::parse(text));
+        let addresses: Vec<_> = addresses.collect();
+        for error in addresses.iter().filter_map(|a| a.as_ref().err()) {
+            let help = "239.10.0.0+7:7148 names 8 groups";
+            refusals.push(parameter("destinations", error.to_string(), help));
+        }
+        let mut groups = addresses.iter().filter_map(|a| a.as_ref().ok().map(Vec::len));
+        let first = groups.next();
+        if self.stream == StreamName::BEngine && groups.any(|n| Some(n) != first) {
+            refusals.push(parameter(
+                "destinations",
+                "the beams have different numbers of groups",
+                "give every beam as many groups, all of them cut the channels alike",
+            ));
+        }
+        if self.ttl > 255 {
+            refusals.push(parameter(
+                "ttl",
+                format!("a ttl of {} cannot be", self.ttl),
+                "255 is the most",
+            ));
+        }
+        let bytes = self.packet_payload_bytes;
+        if !(64..=65_000).contains(&bytes) {
+            let message = format!("packets with {bytes} bytes of payload cannot be sent");
+            let help = format!("{} is the nearest", bytes.clamp(64, 65_000));
+            refusals.push(parameter("packet_payload_bytes", message, help));
+        }
+        if !(self.rate == 0.0 || (0.1..=1000.0).contains(&self.rate)) {
+            let message = format!("cannot send at {} times the stream's rate", self.rate);
+            refusals.push(parameter("rate", message, "1.1 is usual; 0 is as fast as possible"));
+        }
+        refusals.extend(refuse_catch_up(self.catch_up));
+        if !(0.01..=1e6).contains(&self.descriptor_seconds) {
+            let message = format!("cannot send descriptors every {} s", self.descriptor_seconds);
+            refusals.push(parameter("descriptor_seconds", message, "5 is usual"));
+        }
+        if self.digitiser_id >= 1 << 48 {
+            let message = "the identifier has more than 48 bits";
+            refusals.push(parameter("digitiser_id", message, "give a smaller one"));
+        }
+        if self.n_antennas == 0 || self.n_antennas > 1 << 20 {
+            let message = format!("{} antennas cannot be", self.n_antennas);
+            refusals.push(parameter("n_antennas", message, "give the number of F-engines"));
+        } else if self.stream == StreamName::FEngine && self.feng_id >= self.n_antennas {
+            let message = format!("F-engine {} of {}", self.feng_id, self.n_antennas);
+            let help = format!(
+                "{} is the last; raise `n_antennas` if there are more",
+                self.n_antennas - 1
+            );
+            refusals.push(parameter("feng_id", message, help));
+        }
+        if self.partial_dumps.is_some()
+            && !matches!(self.stream, StreamName::XEngine | StreamName::BEngine)
+        {
+            let message = "only `x_engine` and `b_engine` streams have partial dumps";
+            refusals.push(parameter("partial_dumps", message, "leave `partial_dumps` out"));
+        }
+        if let Some(fraction) = self.minimum_fraction {
+            if self.partial_dumps != Some(PartialDumps::Scale) {
+                let message = "`minimum_fraction` belongs to `partial_dumps: scale`";
+                let help = "leave `minimum_fraction` out, or set `partial_dumps: scale`";
+                refusals.push(parameter("minimum_fraction", message, help));
+            } else if !(fraction > 0.0 && fraction <= 1.0) {
+                let message =
+                    format!("`minimum_fraction` must be above 0 and at most 1, got {fraction}");
+                refusals.push(parameter("minimum_fraction", message, "0.5 is the default"));
+            }
+        }
+        refusals
+    }
+
+    /// All destinations; for beams, those of beam 0 first.
+    fn addresses(&self) -> Vec<SocketAddrV4> {
+        address::parse_all(&self.destinations).unwrap_or_default()
+    }
+
+    fn heaps(&self, input: &PortType) -> Result<Heaps, Vec<Refusal>> {
+        let mut refusals = self.check();
+        let wanted: (&[&str], &[Dtype]) = match self.stream {
+            StreamName::Digitiser => (&["sample"], &[]),
+            StreamName::FEngine => {
+                (&["heap", "channel", "spectrum", "pol"], &[Dtype::Ci8, Dtype::Ci4])
+            }
+            StreamName::XEngine => (&["channel", "baseline", "product"], &[Dtype::Ci32]),
+            StreamName::BEngine => (&["heap", "beam", "channel", "spectrum"], &[Dtype::Ci8]),
+        };
+        refusals.extend(self.refuse_dtype(input, wanted.1));
+        refusals.extend(self.refuse_axes(input, wanted.0));
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let units = |axis| (axis, input.axis_len(axis).unwrap_or(0));
+        let lost_by = match self.stream {
+            // Samples may be missing in pieces of any length.
+            StreamName::Digitiser => None,
+            StreamName::XEngine => Some(units("baseline")),
+            StreamName::FEngine | StreamName::BEngine => Some(units("heap")),
+        };
+        if let Some(refusal) = lost_by.and_then(|u| axes::refuse_validity(0, input, &[u])) {
+            return Err(vec![refusal]);
+        }
+        if let Some(band) = input.band.filter(|band| band.channels as u64 >> VALUE_BITS != 0) {
+            let message = format!(
+                "numbers of {} channels do not fit into the {VALUE_BITS} bits of an item",
+                band.channels
+            );
+            return Err(vec![
+                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "channel"), message)
+                    .help("check the band of the block before"),
+            ]);
+        }
+        let beams = input.axis_len("beam").unwrap_or(1);
+        let addresses = self.addresses().len();
+        if self.stream == StreamName::BEngine && beams != self.destinations.len() {
+            let message =
+                format!("{beams} beams cannot go to {} destinations", self.destinations.len());
+            return Err(vec![
+                Refusal::parameter("destinations", message)
+                    .note(At::InputAxis(0, "beam"), "the beam axis comes from here")
+                    .help("give one destination per beam"),
+            ]);
+        }
+        let groups = addresses / beams;
+        if self.stream == StreamName::Digitiser {
+            return self.digitiser_heaps(input, groups);
+        }
+        let channels = input.axis_len("channel").unwrap_or(0);
+        if channels == 0 || !channels.is_multiple_of(groups) {
+            let message = format!("{channels} channels cannot be cut into {groups} equal blocks");
+            let nearest = (1..=groups).rev().find(|n| channels.is_multiple_of(*n)).unwrap_or(1);
+            return Err(vec![
+                Refusal::new(codes::INPUT_AXIS, At::Parameter("destinations"), message)
+                    .note(At::InputAxis(0, "channel"), "the channel axis comes from here")
+                    .help(format!("{nearest} is the nearest number of groups")),
+            ]);
+        }
+        let times = input.axis_len("heap").unwrap_or(1).max(1);
+        let channels_per_substream = channels / groups;
+        let stream = match self.stream {
+            StreamName::FEngine => Stream::FEngine { feng_id: self.feng_id },
+            StreamName::XEngine => Stream::XEngine,
+            _ => Stream::BEngine { beams },
+        };
+        let after_channel = input.axes.iter().skip_while(|axis| axis.name != "channel").skip(1);
+        let mut shape = vec![channels_per_substream];
+        match self.stream {
+            // Baselines and products are one axis on the wire.
+            StreamName::XEngine => shape.push(after_channel.map(|axis| axis.len).product()),
+            _ => shape.extend(after_channel.map(|axis| axis.len)),
+        }
+        shape.push(2);
+        Ok(Heaps {
+            stream,
+            times,
+            groups,
+            heap_bytes: input.frame_bytes() / (times * beams * groups),
+            samples_per_heap: input.clock.samples_per_frame / times as u64,
+            first_channel: input.band.map_or(0, |band| band.first_channel),
+            channels_per_substream,
+            shape,
+            elements: match input.dtype {
+                Dtype::Ci4 => Elements::Packed(4),
+                Dtype::Ci32 => Elements::Numpy("<i4"),
+                _ => Elements::Numpy("|i1"),
+            },
+            partial: self.partial(input),
+        })
+    }
+
+    fn digitiser_heaps(&self, input: &PortType, groups: usize) -> Result<Heaps, Vec<Refusal>> {
+        let samples = input.elements();
+        let per_heap = self.samples_per_heap;
+        let whole = per_heap > 0 && per_heap.is_multiple_of(8);
+        if !whole || samples == 0 || !samples.is_multiple_of(per_heap) {
+            let message =
+                format!("a frame of {samples} samples is no whole number of heaps of {per_heap}");
+            return Err(vec![
+                parameter(
+                    "samples_per_heap",
+                    message,
+                    "give a multiple of 8 that divides the frame",
+                )
+                .note(At::InputAxis(0, "sample"), "the sample axis comes from here"),
+            ]);
+        }
+        let Dtype::Packed(bits) = input.dtype else { return Err(Vec::new()) };
+        Ok(Heaps {
+            stream: Stream::Digitiser { digitiser_id: self.digitiser_id, bits },
+            times: samples / per_heap,
+            groups,
+            heap_bytes: input.dtype.bytes(per_heap),
+            samples_per_heap: per_heap as u64,
+            first_channel: 0,
+            channels_per_substream: 1,
+            shape: vec![per_heap],
+            elements: Elements::Packed(bits),
+            partial: self.partial(input),
+        })
+    }
+
+    fn partial(&self, input: &PortType) -> Partial {
+        let flags = self.stream == StreamName::XEngine;
+        let policy = self.partial_dumps.unwrap_or_default();
+        Partial::new(policy, self.minimum_fraction, flags, input.validity.full)
+    }
+
+    fn refuse_dtype(&self, input: &PortType, wanted: &[Dtype]) -> Option<Refusal> {
+        let fits = match (self.stream, input.dtype) {
+            (StreamName::Digitiser, Dtype::Packed(2..=16)) => true,
+            (_, dtype) => wanted.contains(&dtype),
+        };
+        let names: Vec<String> = wanted.iter().map(|dtype| format!("`{dtype}`")).collect();
+        let names = if names.is_empty() { "packed samples".to_owned() } else { names.join(" or ") };
+        (!fits).then(|| {
+            let message = format!("this stream carries {names}, not `{}`", input.dtype);
+            Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)
+                .help("check `stream` and the block before")
+        })
+    }
+
+    fn refuse_axes(&self, input: &PortType, wanted: &[&str]) -> Option<Refusal> {
+        let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+        // The K-major layout has the last two the other way round.
+        let swapped = ["heap", "channel", "pol", "spectrum"];
+        let k_major = self.stream == StreamName::FEngine && names == swapped;
+        let empty = input.axes.iter().any(|axis| axis.len == 0);
+        ((names != wanted && !k_major) || empty).then(|| {
+            let message = format!(
+                "this stream is cut out of frames with the axes {}, not {}",
+                wanted.join(", "),
+                names.join(", ")
+            );
+            Refusal::new(codes::INPUT_AXIS, At::Input(0), message)
+                .help("check `stream` and the block before")
+        })
+    }
+
+    /// First heap counter and its step, so that no two senders to one group use the same.
+    fn counters(&self, input: &PortType, heaps: &Heaps) -> (u64, u64) {
+        let channels = input.band.map(|band| band.channels).or(input.axis_len("channel"));
+        let per_substream = heaps.channels_per_substream.max(1);
+        match self.stream {
+            StreamName::Digitiser => (self.digitiser_id & 1, 2),
+            StreamName::FEngine => (self.feng_id, self.n_antennas),
+            StreamName::XEngine | StreamName::BEngine => (
+                (heaps.first_channel / per_substream) as u64,
+                (channels.unwrap_or(1) / per_substream).max(1) as u64,
+            ),
+        }
+    }
+}
+
+impl Kind for SpeadSink {
+    const NAME: &'static str = "spead_sink";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+    const LIVE: &'static [&'static str] = &["enabled"];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        match inputs.first() {
+            Some(input) => self.heaps(input).map(|_| Vec::new()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let sockets = self.destinations.iter().map(|to| format!("to {to}")).collect();
+        let heaps = ports.inputs.first().and_then(|input| self.heaps(input).ok());
+        let rewritten = heaps.filter(Heaps::rewrites).map_or(0, |heaps| heaps.heap_bytes);
+        Resources { host_bytes: (1 << 16) + rewritten, sockets, ..Resources::default() }
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        _ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.enabled))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let input = ports.inputs.first().ok_or_else(|| BlockError::new("no input to send"))?;
+        let heaps = self.heaps(input).map_err(|refusals| {
+            BlockError::new(refusals.into_iter().map(|r| r.message).collect::<Vec<_>>().join("; "))
+        })?;
+        let pace = Pace::new(input, self.rate, self.catch_up, env);
+        let counters = self.counters(input, &heaps);
+        Ok(Box::new(cpu::Sink::new(self.clone(), heaps, counters, pace, env)))
+    }
+}
+
+#[cfg(test)]
+mod partial_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Spreads sending evenly over time, on a schedule that follows the stream's timestamps.
+
+use crate::io::pace::{CatchUp, Delay};
+use fxgraph::{Env, PortType};
+use std::time::{Duration, Instant};
+
+/// How fast the clock of the stream may drift from that of this machine, as a fraction.
+const DRIFT: f64 = 1e-4;
+
+/// When the next bytes may go.
+pub struct Pace {
+    /// Seconds of the stream that a byte stands for.
+    seconds_per_byte: f64,
+    /// Speed of sending, as a multiple of the stream's own; 0 is as fast as possible.
+    rate: f64,
+    adc_sample_rate_hz: f64,
+    /// Timestamp of the newest frame, and the time of timestamp 0 by the frame that came earliest: in
+    /// seconds since `epoch`.
+    newest: u64,
+    zero: f64,
+    epoch: Instant,
+    /// When the newest frame began.
+    began: Instant,
+    /// Bytes that were sent since `due`, and when the first of them was due.
+    bytes: u64,
+    due: Option<Instant>,
+    catch_up: CatchUp,
+    delay: Delay,
+}
+
+impl Pace {
+    /// A pace of `rate` times that of `input`, which makes a delay good at `catch_up` times it.
+    pub fn new(input: &PortType, rate: f64, catch_up: f64, env: &Env) -> Self {
+        let catch_up = catch_up.max(rate);
+        Self {
+            seconds_per_byte: input.bytes_per_second().max(1.0).recip(),
+            rate,
+            adc_sample_rate_hz: input.clock.adc_sample_rate_hz,
+            newest: u64::MAX,
+            zero: 0.0,
+            epoch: Instant::now(),
+            began: Instant::now(),
+            bytes: 0,
+            due: None,
+            catch_up: CatchUp::new(catch_up),
+            delay: Delay::new(catch_up, env),
+        }
+    }
+
+    /// Begins to send a frame of `timestamp`.
+    ///
+    /// The frame is due when the one before has been sent, or later: when it would have come had it
+    /// been as early as the earliest one. A sink that waits for its input gains no credit by that, and one
+    /// whose input was held up sends late, not fast.
+    pub fn begin(&mut self, timestamp: u64, now: Instant) {
+        let seconds = timestamp as f64 / self.adc_sample_rate_hz;
+        self.zero += DRIFT * now.saturating_duration_since(self.began).as_secs_f64();
+        self.began = now;
+        let zero = now.saturating_duration_since(self.epoch).as_secs_f64() - seconds;
+        // Also a stream that starts again from an earlier timestamp is on time.
+        if timestamp <= self.newest || zero < self.zero {
+            self.zero = zero;
+        }
+        self.newest = timestamp;
+        let since_epoch = Duration::try_from_secs_f64(self.zero + seconds).unwrap_or_default();
+        let expected = self.epoch.checked_add(since_epoch).unwrap_or(now);
+        self.due = Some(self.due().map_or(expected, |due| due.max(expected)));
+        self.bytes = 0;
+    }
+
+    /// When the next byte is due.
+    fn due(&self) -> Option<Instant> {
+        let seconds = self.bytes as f64 * self.seconds_per_byte / self.rate;
+        self.due?.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
+    }
+
+    /// How long to wait before sending; zero is now.
+    pub fn wait(&mut self, now: Instant) -> Duration {
+        let Some(due) = self.due().filter(|_| self.rate > 0.0) else { return Duration::ZERO };
+        self.delay.note(now.saturating_duration_since(due), now);
+        self.catch_up.wait(due, now)
+    }
+
+    /// Says that `bytes` were sent at `now`.
+    pub fn sent(&mut self, bytes: usize, now: Instant) {
+        self.bytes += bytes as u64;
+        self.catch_up.sent(bytes as f64 * self.seconds_per_byte, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fxgraph::{Axis, Clock, Dtype, ValidityType};
+
+    /// Frames of 1000 bytes and 1 ms.
+    fn pace(rate: f64) -> Pace {
+        let port = PortType {
+            dtype: Dtype::U8,
+            axes: vec![Axis::new("sample", 1000)],
+            clock: Clock {
+                adc_sample_rate_hz: 1e6,
+                sync_time_seconds: 0.0,
+                samples_per_frame: 1000,
+            },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        Pace::new(&port, rate, 1.25, &Env::detached("sink"))
+    }
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Sends the frame of number `n`, which comes at `now`, in pieces of 100 bytes; when it is out. Whoever
+    /// sleeps wakes `late` later than he should.
+    fn send(pace: &mut Pace, n: u64, mut now: Instant, late: Duration) -> Instant {
+        pace.begin(1000 * n, now);
+        for _ in 0..10 {
+            let wait = pace.wait(now);
+            if !wait.is_zero() {
+                now += wait + late;
+            }
+            pace.sent(100, now);
+        }
+        now
+    }
+
+    #[test]
+    fn frames_that_wait_are_sent_at_the_rate_whatever_is_overslept() {
+        let mut pace = pace(1.0);
+        let start = pace.epoch;
+        let late = Duration::from_micros(700);
+        let end = (0..10_000).fold(start, |now, n| send(&mut pace, n, now, late));
+        let behind = (end - start).as_secs_f64() - 10.0;
+        assert!((-0.001..0.002).contains(&behind), "{behind} s behind after 10 s");
+    }
+
+    #[test]
+    fn frames_are_spread_over_their_time_divided_by_the_rate() {
+        let mut pace = pace(1.1);
+        let start = pace.epoch;
+        for n in 0..100 {
+            let arrives = start + n as u32 * MILLISECOND;
+            let out = send(&mut pace, n, arrives, Duration::ZERO);
+            // The last tenth of it goes after 9/10 of the time.
+            let took = (out - arrives).as_secs_f64();
+            assert!(n == 0 || (0.000_8..0.000_83).contains(&took), "{took}");
+        }
+    }
+
+    #[test]
+    fn stall_of_the_sender_is_made_good_at_the_catch_up_rate() {
+        let mut pace = pace(1.1);
+        let start = pace.epoch;
+        let mut now = start;
+        for n in 0..1000 {
+            now = send(&mut pace, n, start.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+        }
+        // Meanwhile 2000 frames wait before it.
+        let resumed = now + Duration::from_secs(2);
+        now = resumed;
+        let mut n = 1000;
+        while now < resumed + Duration::from_secs(1) {
+            now = send(&mut pace, n, now.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+            n += 1;
+        }
+        assert!((2250..=2280).contains(&n), "{} frames in a second", n - 1000);
+        while n < 12_000 {
+            now = send(&mut pace, n, now.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+            n += 1;
+        }
+        let behind = now - (start + 12_000 * MILLISECOND);
+        assert!(behind <= MILLISECOND, "{behind:?}");
+    }
+
+    #[test]
+    fn pause_of_the_stream_is_not_followed_by_a_burst() {
+        let mut pace = pace(1.1);
+        let start = pace.epoch;
+        send(&mut pace, 0, start, Duration::ZERO);
+        // Its timestamps say that it paused for as long, or it starts again from 0.
+        for (n, seconds) in [(10_000, 10), (0, 12)] {
+            let later = start + Duration::from_secs(seconds);
+            let out = send(&mut pace, n, later, Duration::ZERO);
+            assert!(out - later > Duration::from_micros(790), "{:?}", out - later);
+        }
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pace = pace(0.0);
+        let now = pace.epoch;
+        pace.begin(0, now);
+        pace.sent(1 << 30, now);
+        assert!(pace.wait(now).is_zero());
+    }
+}

@@ -1,0 +1,283 @@
+#![allow(clippy::unwrap_used)]
+
+use super::heaps::Heaps;
+use super::*;
+use crate::common::stacked::Stacked;
+use crate::io::spead::item;
+use crate::x_engine::beamformer::Beamformer;
+use crate::x_engine::correlator::Correlator;
+use crate::x_engine::correlator::tests::{count, env, noise, port};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Counters, Frame, Next};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A frame is one heap of all antennas, a dump [`HEAPS`] of them.
+const SHAPE: Stacked = Stacked {
+    heaps: 1,
+    antennas: 3,
+    channels: 4,
+    spectra: 16,
+    samples_per_spectrum: 8,
+    k_major: false,
+    dtype: Dtype::Ci8,
+};
+const HEAPS: u64 = 8;
+const BASELINES: usize = 6;
+const FLAG: [i32; 2] = [i32::MIN, 1];
+/// Baselines of antenna 1: with 0, with itself, with 2.
+const OF_ANTENNA_1: [usize; 3] = [1, 2, 4];
+
+/// Which antennas have heap number `heap`; without any there is no frame.
+type Kept = fn(u64) -> [bool; 3];
+
+fn kept_all(_: u64) -> [bool; 3] {
+    [true; 3]
+}
+
+/// Frames that `kind` makes of the heaps `heaps`, of which those in `kept` are there.
+fn made<K: Kind>(
+    kind: &K,
+    shape: Stacked,
+    heaps: std::ops::Range<u64>,
+    kept: Kept,
+) -> (PortType, Vec<Arc<Frame>>) {
+    let input = port(&shape);
+    let ports = Ports { inputs: vec![input.clone()], outputs: kind.ports(&[input]).unwrap() };
+    let block = kind.build(&ports, &env(&Counters::default())).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    let mut frames = Vec::new();
+    let mut drain = |harness: &mut Harness| {
+        loop {
+            let next = Harness::block_on(harness.run()).unwrap();
+            let Some(frame) = harness.receive(0) else { return next };
+            // A copy: the pool has few frames.
+            let pool = fxgraph::frame::Pool::new(
+                &fxgraph::frame::HostAllocator,
+                1,
+                frame.as_slice::<u8>().unwrap().len(),
+                frame.header().validity.len(),
+            );
+            let mut copy = pool.unwrap().take().unwrap();
+            copy.header_mut().copy_from(frame.header());
+            copy.as_mut_slice::<u8>().unwrap().copy_from_slice(frame.as_slice().unwrap());
+            frames.push(copy.freeze());
+        }
+    };
+    for heap in heaps.filter(|heap| kept(*heap).contains(&true)) {
+        let sent = harness.send(0, |frame| {
+            frame.header_mut().timestamp = heap * shape.samples_per_heap();
+            frame.header_mut().validity.copy_from_slice(&kept(heap).map(u32::from));
+            frame.as_mut_slice().unwrap().copy_from_slice(&noise(shape.frame_bytes(), heap));
+        });
+        assert!(sent);
+        drain(&mut harness);
+    }
+    harness.end(0);
+    assert_eq!(drain(&mut harness), Next::Finished);
+    (ports.outputs[0].clone(), frames)
+}
+
+fn dumps(shape: Stacked, heaps: std::ops::Range<u64>, kept: Kept) -> (PortType, Vec<Arc<Frame>>) {
+    let spectra = HEAPS * shape.spectra as u64;
+    let kind = Correlator { spectra_per_dump: Some(spectra), ..Default::default() };
+    made(&kind, shape, heaps, kept)
+}
+
+fn sink(mut parameters: Value, input: &PortType) -> Heaps {
+    parameters["destinations"] = json!(["127.0.0.1:9"]);
+    let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+    parameters.heaps(input).unwrap()
+}
+
+/// Number of the dump, and visibilities `[channel][baseline][product]`, of each heap on the wire.
+fn sent(
+    policy: &Value,
+    (input, frames): &(PortType, Vec<Arc<Frame>>),
+) -> Vec<(u64, Vec<[i32; 2]>)> {
+    let mut parameters = json!({"stream": "x_engine"});
+    parameters.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+    let heaps = sink(parameters, input);
+    let each = frames.iter().filter_map(|frame| {
+        let heap = heaps.heap(frame, 0)?;
+        let mut payload =
+            frame.as_slice::<u8>().unwrap()[heap.start..][..heaps.heap_bytes].to_vec();
+        if heap.is_rewritten {
+            payload.fill(0x5a);
+            heaps.rewrite(frame, 0, &mut payload).unwrap();
+        }
+        let values = payload.as_chunks::<8>().0.iter().map(|bytes| bytemuck::cast(*bytes));
+        let number = frame.header().timestamp / input.clock.samples_per_frame;
+        Some((number, values.collect()))
+    });
+    each.collect()
+}
+
+fn numbers<T>(sent: &[(u64, T)]) -> Vec<u64> {
+    sent.iter().map(|dump| dump.0).collect()
+}
+
+/// Wideband, and narrowband that is eight times narrower.
+fn shapes() -> [Stacked; 2] {
+    [SHAPE, Stacked { samples_per_spectrum: 8 * SHAPE.samples_per_spectrum, ..SHAPE }]
+}
+
+const FLAGGED: Kept = |heap| [true, heap != 11, true];
+
+#[test]
+fn x_engine_without_one_heap_of_one_antenna_flags_the_baselines_of_the_antenna_only() {
+    for shape in shapes() {
+        let whole = sent(&json!({}), &dumps(shape, 0..3 * HEAPS, kept_all));
+        let got = sent(&json!({}), &dumps(shape, 0..3 * HEAPS, FLAGGED));
+        assert_eq!(numbers(&got), [0, 1, 2]);
+        for (dump, (got, whole)) in got.iter().zip(&whole).enumerate() {
+            for (index, (got, whole)) in got.1.iter().zip(&whole.1).enumerate() {
+                let is_flagged = dump == 1 && OF_ANTENNA_1.contains(&(index / 4 % BASELINES));
+                let expected = if is_flagged { FLAG } else { *whole };
+                assert_eq!(*got, expected, "dump {dump}, product {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn x_engine_without_a_time_step_of_all_antennas_does_not_send_the_dump() {
+    let kept: Kept = |heap| [heap != 12; 3];
+    for shape in shapes() {
+        let made = dumps(shape, 0..3 * HEAPS, kept);
+        assert_eq!(made.1.len(), 3, "the dump is there for files, with its counts");
+        assert_eq!(made.1[1].header().validity, [7; BASELINES]);
+        assert_eq!(numbers(&sent(&json!({}), &made)), [0, 2]);
+        assert_eq!(numbers(&sent(&json!({"partial_dumps": "send"}), &made)), [0, 1, 2]);
+    }
+}
+
+#[test]
+fn x_engine_stream_that_begins_and_ends_within_dumps_sends_the_whole_ones_only() {
+    // All begin within dump 0 and antenna 2 within dump 1; the stream ends with the first heap of dump 4.
+    let kept: Kept = |heap| [true, true, heap >= HEAPS + 3];
+    for shape in shapes() {
+        let got = sent(&json!({}), &dumps(shape, 3..4 * HEAPS + 1, kept));
+        assert_eq!(numbers(&got), [1, 2, 3]);
+        for (dump, values) in &got {
+            let flagged = values.iter().enumerate().filter(|(_, value)| **value == FLAG);
+            let baselines: Vec<_> = flagged.map(|(index, _)| index / 4).take(12).collect();
+            // Those of antenna 2, in the first channel.
+            let expected =
+                if *dump == 1 { vec![3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5] } else { vec![] };
+            assert_eq!(baselines, expected);
+        }
+    }
+}
+
+#[test]
+fn x_engine_that_is_rebuilt_within_a_dump_sends_no_part_of_it() {
+    let (input, mut frames) = dumps(SHAPE, 0..HEAPS + 3, kept_all);
+    // The rebuilt correlator: what it is given begins within dump 1.
+    frames.extend(dumps(SHAPE, HEAPS + 3..3 * HEAPS, kept_all).1);
+    assert_eq!(numbers(&sent(&json!({}), &(input, frames))), [0, 2]);
+}
+
+#[test]
+fn x_engine_sums_are_normalised_to_the_whole_dump_with_scale() {
+    // Antenna 1 lacks one heap of dump 0, and all but three of dump 1.
+    let kept: Kept = |heap| [true, !matches!(heap, 5 | 8..=12), true];
+    let made = dumps(SHAPE, 0..2 * HEAPS, kept);
+    let whole = sent(&json!({"partial_dumps": "send"}), &made);
+    let policy = json!({"partial_dumps": "scale", "minimum_fraction": 0.5});
+    let got = sent(&policy, &made);
+    assert_eq!(numbers(&got), [0, 1]);
+    for (dump, (got, whole)) in got.iter().zip(&whole).enumerate() {
+        for (index, (got, sum)) in got.1.iter().zip(&whole.1).enumerate() {
+            let expected = match (dump, OF_ANTENNA_1.contains(&(index / 4 % BASELINES))) {
+                (_, false) => *sum,
+                (0, true) => sum.map(|s| (f64::from(s) * 8.0 / 7.0).round_ties_even() as i32),
+                _ => FLAG,
+            };
+            assert_eq!(*got, expected, "dump {dump}, product {index}");
+        }
+    }
+}
+
+#[test]
+fn beams_say_how_many_antennas_contributed_and_are_not_sent_without_any() {
+    let kept: Kept = |heap| [heap != 3, heap != 3 && heap != 1, heap != 3];
+    let kind: Beamformer = serde_json::from_value(json!({"beams": [{"pol": 0}]})).unwrap();
+    for shape in shapes() {
+        let (input, frames) = made(&kind, shape, 0..6, kept);
+        let policies = [
+            (json!({"stream": "b_engine"}), vec![3, 2, 3, 3, 3]),
+            (json!({"stream": "b_engine", "partial_dumps": "send"}), vec![3, 2, 3, 3, 3]),
+            (
+                json!({"stream": "b_engine", "partial_dumps": "scale", "minimum_fraction": 0.7}),
+                vec![3, 3, 3, 3],
+            ),
+        ];
+        for (policy, expected) in policies {
+            let heaps = sink(policy, &input);
+            let sent = frames.iter().filter_map(|frame| heaps.heap(frame, 0));
+            let antennas = sent.map(|heap| {
+                let mut items = heap.items().iter();
+                items.find(|pointer| pointer.id == item::BEAM_ANTENNAS).unwrap().value
+            });
+            assert_eq!(antennas.collect::<Vec<_>>(), expected);
+        }
+    }
+}
+
+#[test]
+fn x_engine_counts_heaps_that_are_partial_and_baselines_that_are_flagged() {
+    let (input, frames) = dumps(SHAPE, 0..3 * HEAPS, FLAGGED);
+    let parameters = json!({
+        "stream": "x_engine", "destinations": ["127.0.0.1:9"], "interface": "127.0.0.1", "rate": 0,
+    });
+    let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+    let ports = Ports { inputs: vec![input], outputs: vec![] };
+    let counters = Counters::default();
+    let block = parameters.build(&ports, &env(&counters)).unwrap();
+    let mut harness = Harness::new(block, &ports, 3).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    for frame in frames {
+        assert!(harness.share(0, frame));
+    }
+    harness.end(0);
+    while Harness::block_on(harness.run()).unwrap() != Next::Finished {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let counts = ["heaps_sent", "heaps_partial", "baselines_flagged", "heaps_not_sent"];
+    assert_eq!(counts.map(|name| count(&counters, name)), [3, 1, 3, 0]);
+}
+
+#[test]
+fn minimum_fraction_out_of_range_or_without_scale_is_refused() {
+    let input = dumps(SHAPE, 0..1, kept_all).0;
+    for wrong in [
+        json!({"minimum_fraction": 0.5}),
+        json!({"partial_dumps": "send", "minimum_fraction": 0.5}),
+        json!({"partial_dumps": "scale", "minimum_fraction": 0.0}),
+        json!({"partial_dumps": "scale", "minimum_fraction": 1.5}),
+    ] {
+        let mut parameters = json!({"stream": "x_engine", "destinations": ["127.0.0.1:9"]});
+        parameters.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
+        let refusals = Kind::ports(&parameters, std::slice::from_ref(&input)).unwrap_err();
+        assert_eq!(refusals.len(), 1, "{wrong}");
+        assert_eq!(refusals[0].at, At::Parameter("minimum_fraction"));
+    }
+}
+
+#[test]
+fn descriptors_of_visibilities_name_the_pair_of_inputs_of_each() {
+    let (input, _) = dumps(SHAPE, 0..1, kept_all);
+    let (pointers, payload) = sink(json!({"stream": "x_engine"}), &input).descriptors();
+    let order = pointers.iter().find(|pointer| pointer.id == item::BLS_ORDERING).unwrap();
+    let table = payload[order.value as usize..].as_chunks::<4>().0;
+    let pairs: Vec<[u16; 2]> = table.iter().map(|bytes| bytemuck::cast(*bytes)).collect();
+    assert_eq!(pairs.len(), 4 * BASELINES);
+    for (number, [a, b]) in pairs.into_iter().map(|pair| pair.map(usize::from)).enumerate() {
+        assert_eq!(
+            crate::x_engine::correlator::definition::product(a / 2, a % 2, b / 2, b % 2),
+            number
+        );
+    }
+}

@@ -1,0 +1,220 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Axis, Clock, Next, ValidityType};
+use serde_json::json;
+
+fn f_engine_input(channels: usize) -> PortType {
+    PortType {
+        dtype: Dtype::Ci8,
+        axes: [("heap", 2), ("channel", channels), ("spectrum", 16), ("pol", 2)]
+            .map(|(name, len)| Axis::new(name, len))
+            .to_vec(),
+        clock: Clock {
+            adc_sample_rate_hz: 1e6,
+            sync_time_seconds: 0.0,
+            samples_per_frame: 64 * channels as u64,
+        },
+        band: None,
+        validity: ValidityType::flags(vec![Axis::new("heap", 2)]),
+    }
+}
+
+fn refusals(parameters: &serde_json::Value, input: &PortType) -> Vec<Refusal> {
+    let parameters: SpeadSink = serde_json::from_value(parameters.clone()).unwrap();
+    Kind::ports(&parameters, std::slice::from_ref(input)).unwrap_err()
+}
+
+#[test]
+fn channels_that_cannot_be_cut_are_refused_with_the_nearest_number_of_groups() {
+    let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0+6:7148"]});
+    let all = refusals(&parameters, &f_engine_input(64));
+    assert_eq!(all[0].code, codes::INPUT_AXIS);
+    assert_eq!(all[0].message, "64 channels cannot be cut into 7 equal blocks");
+    assert_eq!(all[0].help.as_deref(), Some("4 is the nearest number of groups"));
+}
+
+#[test]
+fn another_stream_s_frames_are_refused() {
+    let parameters = json!({"stream": "x_engine", "destinations": ["239.1.1.0:7148"]});
+    let codes: Vec<_> = refusals(&parameters, &f_engine_input(64)).iter().map(|r| r.code).collect();
+    assert_eq!(codes, [codes::INPUT_DTYPE, codes::INPUT_AXIS]);
+}
+
+#[test]
+fn bad_parameters_are_all_refused_at_once() {
+    let parameters = json!({
+        "stream": "f_engine", "destinations": ["nowhere"], "ttl": 256, "packet_payload_bytes": 0,
+        "rate": -1.0, "catch_up": 0.9, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
+    });
+    let all = refusals(&parameters, &f_engine_input(64));
+    let at: Vec<_> = all.iter().map(|r| r.at.clone()).collect();
+    let expected = [
+        "destinations",
+        "ttl",
+        "packet_payload_bytes",
+        "rate",
+        "catch_up",
+        "descriptor_seconds",
+        "feng_id",
+    ];
+    assert_eq!(at, expected.map(At::Parameter));
+}
+
+#[test]
+fn streams_whose_losses_do_not_fit_the_heaps_are_refused() {
+    let parameters = json!({"stream": "f_engine", "destinations": ["239.1.1.0:7148"]});
+    let mut input = f_engine_input(64);
+    input.validity = ValidityType::flags(vec![]);
+    let all = refusals(&parameters, &input);
+    assert_eq!(all[0].message, "validity has to be [heap 2], here it is one flag");
+}
+
+#[test]
+fn digitiser_heaps_are_sent_if_all_their_samples_are_valid_whatever_the_units() {
+    let port = |units| PortType {
+        dtype: Dtype::Packed(8),
+        axes: vec![Axis::new("sample", 64)],
+        validity: ValidityType::flags(vec![Axis::new("heap", units)]),
+        ..f_engine_input(64)
+    };
+    let sent = |flags: &[u32], samples_per_heap: usize| {
+        let parameters: SpeadSink = serde_json::from_value(json!({
+            "stream": "digitiser", "destinations": ["127.0.0.1:9"], "samples_per_heap": samples_per_heap,
+        }))
+        .unwrap();
+        let heaps = parameters.heaps(&port(flags.len())).unwrap();
+        let pool =
+            fxgraph::frame::Pool::new(&fxgraph::frame::HostAllocator, 1, 64, flags.len()).unwrap();
+        let mut frame = pool.take().unwrap();
+        frame.header_mut().validity.copy_from_slice(flags);
+        frame.header_mut().timestamp = (1 << 48) - 8;
+        let frame = frame.freeze();
+        let times = (0..heaps.per_frame()).filter(|i| heaps.heap(&frame, *i).is_some());
+        times.collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&[1, 0, 1, 1], 16), [0, 2, 3]);
+    assert_eq!(sent(&[1, 0, 1, 1], 8), [0, 1, 4, 5, 6, 7]);
+    assert_eq!(sent(&[1, 0, 1, 1], 32), [1]);
+    assert_eq!(sent(&[1], 16), [0, 1, 2, 3]);
+}
+
+#[test]
+fn descriptors_are_not_put_off_by_a_slow_stream() {
+    let mut input = f_engine_input(64);
+    // A frame takes 4 s.
+    input.clock.adc_sample_rate_hz = 1024.0;
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let parameters: SpeadSink = serde_json::from_value(json!({
+        "stream": "f_engine", "destinations": [receiver.local_addr().unwrap().to_string()],
+        "descriptor_seconds": 0.05,
+    }))
+    .unwrap();
+    let ports = Ports { inputs: vec![input], outputs: vec![] };
+    let env = Env::detached("sink");
+    let mut harness = Harness::new(parameters.build(&ports, &env).unwrap(), &ports, 2).unwrap();
+    Harness::block_on(harness.start()).unwrap();
+    assert!(harness.send(0, |frame| frame.fill_validity(1)));
+    let mut received = vec![];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // Descriptors, a heap, and descriptors again before the second heap may go.
+    while received.len() < 3 {
+        assert!(std::time::Instant::now() < deadline, "{received:?}");
+        match Harness::block_on(harness.step()).unwrap() {
+            Next::After(wait) => {
+                assert!(wait <= std::time::Duration::from_millis(50), "{wait:?}");
+                std::thread::sleep(wait);
+            }
+            next => assert_eq!(next, Next::Again),
+        }
+        let mut packet = [0; 9000];
+        while let Ok(len) = receiver.recv(&mut packet) {
+            let packet = crate::io::spead::packet::Packet::parse(&packet[..len]).unwrap();
+            received.push(packet.pointers().any(|p| p.id == crate::io::spead::item::DESCRIPTOR));
+        }
+    }
+    assert_eq!(received[..3], [true, false, true]);
+}
+
+/// What a receiver gets until it is told the end: the timestamps of data, and descriptors.
+fn receive(receiver: &std::net::UdpSocket) -> Vec<Option<u64>> {
+    use crate::io::spead::item;
+    let mut got = vec![];
+    let mut bytes = [0; 9000];
+    loop {
+        let len = receiver.recv(&mut bytes).unwrap();
+        let packet = crate::io::spead::packet::Packet::parse(&bytes[..len]).unwrap();
+        let value = |id| packet.pointers().find(|p| p.id == id).map(|p| p.value);
+        if value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+            return got;
+        }
+        let is_descriptor = value(item::DESCRIPTOR).is_some();
+        got.push(value(item::TIMESTAMP).filter(|_| !is_descriptor));
+    }
+}
+
+#[test]
+fn sink_sends_heaps_between_enabling_and_disabling_only() {
+    use fxgraph::Control;
+    use fxgraph::flowgraph::load_text;
+    use fxgraph::runtime::{Options, Prepared};
+    use std::time::Duration;
+    const LIMIT: Duration = Duration::from_mins(1);
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(LIMIT)).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let text = format!(
+        "flowgraph: g
+blocks:
+  s:
+    kind: digitiser_simulator
+    parameters: {{adc_sample_rate_hz: 1000000, samples_per_frame: 8192, period_samples: 8192, paced: true}}
+  o:
+    kind: spead_sink
+    input: s.pol0
+    parameters: {{stream: digitiser, destinations: [\"{to}\"], samples_per_heap: 1024, enabled: false}}
+  n: {{kind: null_sink, input: s.pol1}}
+"
+    );
+    let registry = || crate::kinds();
+    let plan = load_text("g.yaml", &text, &[], &registry()).result.ok().unwrap();
+    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
+    let control = Control::new(plan, registry(), prepared.handle());
+    let running = prepared.start(Options::default()).unwrap();
+    let count = |name: &str| {
+        let all = control.stats().into_iter().flat_map(|stats| stats.counters);
+        all.filter(|named| named.name == name).map(|named| named.counter.get()).sum::<u64>()
+    };
+    let wait = |name: &str, more: u64| {
+        let until = count(name) + more;
+        while count(name) < until {
+            assert!(!control.wait_timeout(Duration::from_millis(2)), "the flowgraph has ended");
+        }
+    };
+    let received = std::thread::spawn(move || receive(&receiver));
+    wait("heaps_disabled", 20);
+    assert_eq!(count("packets_sent"), 0);
+    let from = control.retune("o: {enabled: true}", None, LIMIT).unwrap().effective_timestamp;
+    wait("heaps_sent", 20);
+    let until = control.retune("o: {enabled: false}", None, LIMIT).unwrap().effective_timestamp;
+    wait("heaps_disabled", 20);
+    let sent = count("heaps_sent");
+    wait("heaps_disabled", 20);
+    assert_eq!(count("heaps_sent"), sent, "nothing is sent while the sink is disabled");
+    let sink = control.stats().into_iter().find(|stats| stats.name == "o").unwrap();
+    let last =
+        sink.gauges.iter().find(|named| named.name == "last_sent_timestamp_samples").unwrap();
+    let last = last.gauge.get();
+    control.request_stop();
+    assert!(control.wait_timeout(LIMIT));
+    assert!(running.wait().failures.is_empty());
+    let received = received.join().unwrap();
+    assert_eq!(received[0], None, "descriptors go first");
+    let times: Vec<u64> = received.into_iter().flatten().collect();
+    let first = from.next_multiple_of(1024);
+    let expected: Vec<u64> = (first..until).step_by(1024).collect();
+    assert_eq!(times, expected, "from {from} until {until}");
+    assert_eq!(last, times.last().map(|last| *last as f64));
+}

@@ -1,0 +1,133 @@
+//! What a source counts, by cause.
+
+use super::layout::Foreign;
+use crate::io::spead::packet::Malformed;
+use fxgraph::{Counter, Counters, Gauge};
+
+/// The counters.
+pub struct Causes {
+    pub heaps: Counter,
+    pub missing: Counter,
+    pub incomplete: Counter,
+    pub frames_dropped: Counter,
+    pub descriptors: Counter,
+    pub jumps: Counter,
+    pub time_jumps: Counter,
+    pub resyncs: Counter,
+    pub last_jump: Gauge,
+    pub last_timestamp: Gauge,
+    pub sync_time: Gauge,
+    pub stray: Counter,
+    pub saturated: Counter,
+    pub not_spead: Counter,
+    pub flavour: Counter,
+    pub truncated: Counter,
+    pub length: Counter,
+    pub offset: Counter,
+    pub foreign: Counter,
+    pub misaligned: Counter,
+    pub late: Counter,
+    pub future: Counter,
+    pub duplicate: Counter,
+    pub pieces: Counter,
+}
+
+impl Causes {
+    /// The counters of a source.
+    #[must_use]
+    pub fn new(counters: &Counters) -> Self {
+        let count = |name, help| counters.count(name, help);
+        Self {
+            heaps: count("heaps_received", "heaps that arrived whole"),
+            missing: counters.loss(
+                "heaps_missing",
+                "heaps of which nothing arrived; look at the sender, the switch and packets_dropped_by_kernel",
+            ),
+            incomplete: counters.loss(
+                "heaps_incomplete",
+                "heaps of which some packets never arrived; they are marked missing",
+            ),
+            frames_dropped: counters.loss(
+                "frames_dropped",
+                "whole frames dropped because the flowgraph did not keep up; find the slowest block",
+            ),
+            descriptors: count("heaps_descriptor", "packets with descriptors, which are not needed"),
+            jumps: count(
+                "window_jumps",
+                "times the stream went on far ahead; look for an interruption",
+            ),
+            time_jumps: count(
+                "time_jumps",
+                "gaps longer than max_gap_seconds, whose heaps are not counted as missing; their length is in the events",
+            ),
+            resyncs: count(
+                "resyncs",
+                "times the stream started again with another sync time; look for a restart of its sender",
+            ),
+            last_jump: counters
+                .gauge("last_time_jump_seconds", "length of the last gap longer than max_gap_seconds"),
+            last_timestamp: counters.gauge(
+                "last_received_timestamp_samples",
+                "timestamp of the newest heap received, on the sender's own timeline",
+            ),
+            sync_time: counters.gauge(
+                "sync_time_seconds",
+                "Unix time of timestamp 0, measured when the sender started again with another sync time",
+            ),
+            stray: counters.loss(
+                "heaps_stray",
+                "heaps at the start whose time was not that of the stream; find who sends them",
+            ),
+            saturated: count("samples_saturated", "samples the digitiser says it clipped"),
+            not_spead: count("packets_not_spead", "datagrams that are not SPEAD; find who sends them"),
+            flavour: count(
+                "packets_wrong_flavour",
+                "SPEAD of another version or flavour than SPEAD-64-48 version 4",
+            ),
+            truncated: count("packets_truncated", "packets shorter than they say; look at the MTU"),
+            length: count(
+                "packets_wrong_length",
+                "packets whose lengths contradict themselves or this stream's heap size",
+            ),
+            offset: count("packets_outside_heap", "packets whose payload lies outside their heap"),
+            foreign: count(
+                "packets_foreign",
+                "packets of another stream, polarisation, antenna or channel range",
+            ),
+            misaligned: count(
+                "packets_misaligned",
+                "packets whose timestamp is no multiple of the heap's length",
+            ),
+            late: counters.loss(
+                "packets_too_late",
+                "packets for frames that had already been passed on; a larger window may help",
+            ),
+            future: counters.loss(
+                "packets_too_far_ahead",
+                "packets with a timestamp far ahead of the stream's; look for a sender with another sync time",
+            ),
+            duplicate: count("packets_duplicate", "packets that had arrived before"),
+            pieces: counters.loss("packets_too_fragmented", "packets of a heap in too many pieces"),
+        }
+    }
+
+    /// The counter of malformed packets of this kind.
+    pub fn malformed(&self, why: Malformed) -> &Counter {
+        match why {
+            Malformed::NotSpead => &self.not_spead,
+            Malformed::Flavour => &self.flavour,
+            Malformed::Truncated => &self.truncated,
+            Malformed::Length => &self.length,
+            Malformed::Offset => &self.offset,
+        }
+    }
+
+    /// The counter of good packets that are not taken.
+    pub fn foreign(&self, why: Foreign) -> &Counter {
+        match why {
+            Foreign::Stream => &self.foreign,
+            Foreign::HeapLength => &self.length,
+            Foreign::Misaligned => &self.misaligned,
+        }
+    }
+}

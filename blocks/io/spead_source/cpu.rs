@@ -1,0 +1,195 @@
+//! The block: lends empty frames to the receiving thread and hands on what comes back.
+
+use super::layout::{Layout, Stream};
+use super::thread::{Input, Link, Receiving, Report, Terms};
+use super::window::{Options, Window};
+use super::{OnRestart, SpeadSource};
+use crate::io::spead::{address, pcap, receive};
+use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next, async_trait};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Frames the thread may have at once: the window, one being opened and one on its way back.
+pub(super) fn lent_frames(window: usize) -> usize {
+    window.saturating_add(2)
+}
+
+/// Longest time that a live source waits for frames, and the part of the socket buffers' time that
+/// it may take: they have to hold what comes until that has been caught up with, too.
+const MAX_PATIENCE_SECONDS: f64 = 1.0;
+const PATIENCE: f64 = 0.5;
+/// Senders of one digitiser's stream that are told apart.
+const MAX_SENDERS: usize = 64;
+
+/// A running source.
+pub struct Source {
+    parameters: SpeadSource,
+    layout: Layout,
+    /// Frames in the window, and bytes of the stream in a second.
+    window: usize,
+    bytes_per_second: f64,
+    env: Env,
+    running: Option<Running>,
+    lent: usize,
+    /// A frame that came back and waits for room in the output.
+    waiting: Option<FrameMut>,
+}
+
+struct Running {
+    empty: SyncSender<FrameMut>,
+    reports: Receiver<Report>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Source {
+    pub(super) fn new(
+        parameters: SpeadSource,
+        layout: Layout,
+        window: usize,
+        bytes_per_second: f64,
+        env: &Env,
+    ) -> Self {
+        Self {
+            parameters,
+            layout,
+            window,
+            bytes_per_second,
+            env: env.clone(),
+            running: None,
+            lent: 0,
+            waiting: None,
+        }
+    }
+
+    fn input(&self, counters: &Counters) -> Result<Input, BlockError> {
+        let parameters = &self.parameters;
+        let addresses = address::parse_all(&parameters.addresses).map_err(|errors| {
+            BlockError::new(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        })?;
+        let Some(path) = &parameters.pcap else {
+            let bytes = parameters.receive_buffer_bytes;
+            let sockets = receive::open(&addresses, &parameters.interfaces, bytes)?;
+            return Ok(Input::sockets(sockets, counters));
+        };
+        let capture = pcap::Capture::open(path).map_err(|error| {
+            BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
+        })?;
+        Ok(Input::file(capture, addresses, path.clone(), counters))
+    }
+
+    fn options(&self) -> Result<Options, BlockError> {
+        let parameters = &self.parameters;
+        let is_digitiser = matches!(self.layout.stream, Stream::Digitiser { .. });
+        // A digitiser sends one heap after the other to its addresses in turn.
+        let stride =
+            if is_digitiser { address::parse_all(&parameters.addresses) } else { Ok(vec![]) };
+        let stride = stride.map_err(|_| BlockError::new("the addresses cannot be read"))?.len();
+        let senders = parameters.stop_after_senders.unwrap_or(0);
+        Ok(Options {
+            stride: stride.max(1) as u64,
+            // Each antenna has one sender.
+            senders_per_part: if is_digitiser { senders.clamp(1, MAX_SENDERS) } else { 1 },
+            max_gap_seconds: parameters.max_gap_seconds,
+            resyncs: parameters.on_restart == OnRestart::Resync,
+            ..Options::new(self.window, parameters.adc_sample_rate_hz)
+        })
+    }
+
+    /// When the stream is over, and how long to wait for frames if it comes from `input`.
+    fn terms(&self, input: &Input) -> Terms {
+        let parameters = &self.parameters;
+        let patience = match input {
+            Input::Sockets { sockets, .. } if parameters.live => {
+                let bytes: usize = sockets.iter().map(receive::buffer_bytes).sum();
+                let seconds = PATIENCE * bytes as f64 / self.bytes_per_second;
+                Some(Duration::from_secs_f64(seconds.clamp(0.0, MAX_PATIENCE_SECONDS)))
+            }
+            _ => None,
+        };
+        Terms {
+            idle: parameters.finish_after_seconds.map(Duration::from_secs_f64),
+            senders: parameters.stop_after_senders.unwrap_or(0),
+            patience,
+            adc_sample_rate_hz: parameters.adc_sample_rate_hz,
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Source {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        let counters = &self.env.counters;
+        let input = self.input(counters)?;
+        // No more frames than these are ever lent, so that sending one never blocks.
+        let (empty, to_thread) = sync_channel(lent_frames(self.window));
+        let (from_thread, reports) = sync_channel(lent_frames(self.window) + 1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let link = Link::new(to_thread, from_thread, self.env.wake.clone(), Arc::clone(&stop));
+        let window = Window::new(self.layout, self.options()?, &self.env);
+        let receiving = Receiving::new(window, link, self.terms(&input), self.env.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("{} receive", self.env.name))
+            .spawn(move || receiving.run(input))
+            .map_err(|error| BlockError::new("cannot start the receiving thread").because(error))?;
+        self.running = Some(Running { empty, reports, stop, thread: Some(thread) });
+        Ok(())
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Some(running) = &mut self.running else {
+            return Err(BlockError::new("the source was not started"));
+        };
+        let output = &mut io.outputs[0];
+        if io.stopping {
+            running.stop.store(true, Ordering::Release);
+        }
+        loop {
+            if self.waiting.is_some() && !output.has_room() {
+                return Ok(Next::Wait);
+            }
+            if let Some(frame) = self.waiting.take() {
+                output.push(frame);
+            }
+            match running.reports.try_recv() {
+                Ok(Report::Frame(frame)) => {
+                    self.lent -= 1;
+                    self.waiting = Some(frame);
+                }
+                Ok(Report::Ended) => return Ok(Next::Finished),
+                Ok(Report::Failed(error)) => return Err(error),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    return Err(BlockError::new("the receiving thread ended without a word"));
+                }
+            }
+        }
+        while self.lent < lent_frames(self.window) {
+            let Some(frame) = output.take() else { break };
+            // A thread that has just ended takes no more; its report comes with the next call.
+            if running.empty.try_send(frame).is_err() {
+                break;
+            }
+            self.lent += 1;
+        }
+        Ok(Next::Wait)
+    }
+
+    async fn finish(&mut self) -> Result<(), BlockError> {
+        self.running = None;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // The thread looks at the flag at least ten times a second.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

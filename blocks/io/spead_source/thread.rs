@@ -1,0 +1,360 @@
+//! The receiving thread: from sockets or a capture file through the window to frames.
+
+use super::candidates::HELD_BYTES;
+use super::senders::{self, AFTER_STOP};
+use super::window::{Frames, Outcome, Window};
+use crate::io::spead::pcap::Capture;
+use crate::io::spead::receive::Batch;
+use fxgraph::kind::Waker;
+use fxgraph::runtime::EventKind;
+use fxgraph::{BlockError, Counter, Counters, Env, FrameMut};
+use socket2::Socket;
+use std::fs::File;
+use std::io::BufReader;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+/// How long the thread waits before it looks whether it shall stop.
+const TICK: Duration = Duration::from_millis(50);
+/// What the thread allocates for itself.
+pub const BUFFER_BYTES: usize = (4 << 20) + HELD_BYTES;
+
+/// What the thread tells the block.
+pub enum Report {
+    /// A filled frame.
+    Frame(FrameMut),
+    /// The stream has ended.
+    Ended,
+    /// It cannot go on.
+    Failed(BlockError),
+}
+
+/// Where datagrams come from.
+pub enum Input {
+    /// The network.
+    Sockets {
+        /// One per address.
+        sockets: Vec<Socket>,
+        /// Datagrams received.
+        packets: Counter,
+        /// Their bytes.
+        bytes: Counter,
+        /// Datagrams lost in the kernel.
+        kernel_drops: Counter,
+    },
+    /// A capture file.
+    File {
+        /// The file.
+        capture: Capture<BufReader<File>>,
+        /// Datagrams read.
+        packets: Counter,
+        /// Their bytes.
+        bytes: Counter,
+        /// Records that are none.
+        skipped: Counter,
+        /// Destinations to take; empty takes all.
+        addresses: Vec<SocketAddrV4>,
+        /// For messages.
+        path: PathBuf,
+    },
+}
+
+impl Input {
+    /// Input from a capture file.
+    pub fn file(
+        capture: Capture<BufReader<File>>,
+        addresses: Vec<SocketAddrV4>,
+        path: PathBuf,
+        counters: &Counters,
+    ) -> Self {
+        Self::File {
+            capture,
+            packets: counters.count("packets_received", "datagrams from the file"),
+            bytes: counters.count("bytes_received", "payload bytes of those datagrams"),
+            skipped: counters.count(
+                "records_skipped",
+                "records of the file that are no whole UDP datagrams: fragments and other protocols",
+            ),
+            addresses,
+            path,
+        }
+    }
+
+    /// Input from `sockets`.
+    pub fn sockets(sockets: Vec<Socket>, counters: &Counters) -> Self {
+        Self::Sockets {
+            sockets,
+            packets: counters.count("packets_received", "datagrams from the network"),
+            bytes: counters.count("bytes_received", "payload bytes of those datagrams"),
+            kernel_drops: counters.loss(
+                "packets_dropped_by_kernel",
+                "datagrams lost because a socket buffer was full; raise receive_buffer_bytes and net.core.rmem_max, or give the block a core",
+            ),
+        }
+    }
+}
+
+/// The thread's side of the queues to the block.
+pub struct Link {
+    empty: Receiver<FrameMut>,
+    reports: SyncSender<Report>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+    /// How long a live source waits for frames before it drops data; others wait for ever.
+    patience: Option<Duration>,
+    /// How much of it is used up since the sockets were last empty.
+    waited: Duration,
+    /// The first frame ever, for which the thread waited.
+    first: Option<FrameMut>,
+}
+
+impl Link {
+    /// A link that waits for frames until `stop`.
+    pub fn new(
+        empty: Receiver<FrameMut>,
+        reports: SyncSender<Report>,
+        waker: Waker,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self { empty, reports, waker, stop, patience: None, waited: Duration::ZERO, first: None }
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// An empty frame, however long it takes; `None` if the thread shall stop.
+    fn wait(&self) -> Option<FrameMut> {
+        while !self.stopping() {
+            match self.empty.recv_timeout(TICK) {
+                Ok(frame) => return Some(frame),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
+    }
+
+    /// An empty frame that comes before the patience is at its end. The socket buffers bridge the
+    /// time; they do so once, so that the patience comes back only when they are empty again.
+    fn wait_a_little(&mut self, patience: Duration) -> Option<FrameMut> {
+        while !self.stopping() && self.waited < patience {
+            let began = Instant::now();
+            let frame = self.empty.recv_timeout(patience.saturating_sub(self.waited).min(TICK));
+            self.waited += began.elapsed();
+            if let Ok(frame) = frame {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    fn report(&self, report: Report) {
+        // There is room for every frame lent and one last word; a block that is gone needs neither.
+        let _ = self.reports.send(report);
+        self.waker.wake();
+    }
+}
+
+impl Frames for Link {
+    fn take(&mut self) -> Option<FrameMut> {
+        if let Some(frame) = self.first.take() {
+            return Some(frame);
+        }
+        if let Ok(frame) = self.empty.try_recv() {
+            return Some(frame);
+        }
+        match self.patience {
+            None => self.wait(),
+            Some(patience) => self.wait_a_little(patience),
+        }
+    }
+
+    fn push(&mut self, frame: FrameMut) {
+        self.report(Report::Frame(frame));
+    }
+}
+
+/// When a stream from the network is over, and what happens until then.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// It ends after this long without data.
+    pub idle: Option<Duration>,
+    /// It ends when so many senders have stopped; 0 never.
+    pub senders: usize,
+    /// For how long a live source waits for frames; `None` if it is not live.
+    pub patience: Option<Duration>,
+    /// For messages.
+    pub adc_sample_rate_hz: f64,
+}
+
+/// Why a stream ended.
+enum End {
+    /// The flowgraph stops.
+    Asked,
+    /// The capture file was read to its end.
+    File,
+    /// These senders stopped.
+    Stopped(Vec<SocketAddrV4>),
+    /// Nothing came for so long.
+    Silent(Duration),
+}
+
+/// What the thread works with.
+pub struct Receiving {
+    window: Window,
+    link: Link,
+    terms: Terms,
+    env: Env,
+}
+
+impl Receiving {
+    /// A thread that fills `window` with what belongs there.
+    pub fn new(window: Window, link: Link, terms: Terms, env: Env) -> Self {
+        Self { window, link, terms, env }
+    }
+
+    /// Runs until the stream ends.
+    pub fn run(mut self, input: Input) {
+        // What arrives before the flowgraph runs waits in the socket buffer.
+        self.link.first = self.link.wait();
+        let result = match input {
+            Input::File { capture, packets, bytes, skipped, addresses, path } => {
+                self.read(capture, &addresses, [&packets, &bytes, &skipped], &path)
+            }
+            Input::Sockets { sockets, packets, bytes, kernel_drops } => {
+                self.listen(sockets, [&packets, &bytes, &kernel_drops])
+            }
+        };
+        self.window.flush(&mut self.link);
+        self.window.show();
+        let text = match &result {
+            Ok(End::Asked) => "the flowgraph was stopped".to_owned(),
+            Ok(End::File) => "the capture file was read to its end".to_owned(),
+            Ok(End::Stopped(senders)) => format!("stop heap from {}", senders::list(senders)),
+            Ok(End::Silent(time)) => format!(
+                "no data for {} s (finish_after_seconds); they came from {}",
+                time.as_secs_f64(),
+                self.window.senders().names()
+            ),
+            Err(error) => error.to_string(),
+        };
+        self.env.summary.set(format!("the stream ended: {text}\n"));
+        self.env.events.add(EventKind::StreamEnded, text);
+        self.link.report(match result {
+            Ok(_) => Report::Ended,
+            Err(error) => Report::Failed(error),
+        });
+    }
+
+    fn read(
+        &mut self,
+        mut capture: Capture<BufReader<File>>,
+        addresses: &[SocketAddrV4],
+        [packets, bytes, skipped]: [&Counter; 3],
+        path: &Path,
+    ) -> Result<End, BlockError> {
+        let mut end = End::Asked;
+        while !self.link.stopping() {
+            let datagram = capture.next_datagram().map_err(|error| {
+                BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
+            })?;
+            let Some(datagram) = datagram else {
+                end = End::File;
+                break;
+            };
+            if !(addresses.is_empty() || addresses.contains(&datagram.to)) {
+                continue;
+            }
+            packets.add(1);
+            bytes.add(datagram.payload.len() as u64);
+            let outcome = self.window.datagram(datagram.payload, datagram.from, &mut self.link);
+            if let Outcome::WentBack { samples } = outcome {
+                return Err(self.went_back(samples));
+            }
+        }
+        skipped.add(capture.skipped());
+        Ok(end)
+    }
+
+    fn listen(
+        &mut self,
+        sockets: Vec<Socket>,
+        [packets, bytes, kernel_drops]: [&Counter; 3],
+    ) -> Result<End, BlockError> {
+        let mut batch = Batch::new(sockets, self.window.bytes() / 4);
+        self.link.patience = self.terms.patience;
+        // The clock of silence starts with the stream: a late sender is waited for.
+        let mut last_data = None;
+        while !self.link.stopping() {
+            let Self { window, link, .. } = self;
+            let mut went_back = None;
+            let mut is_alive = false;
+            let mut now = None;
+            let mut note = |outcome| match outcome {
+                Outcome::Accepted => is_alive = true,
+                Outcome::Held { is_likely } => is_alive |= is_likely,
+                Outcome::Refused | Outcome::Stop => {}
+                Outcome::WentBack { samples } => went_back = Some(samples),
+            };
+            let mut handle = |datagram: &[u8], sender: SocketAddrV4| {
+                let now = *now.get_or_insert_with(Instant::now);
+                window.tick(now);
+                note(window.datagram(datagram, sender, link));
+            };
+            let received = batch
+                .receive(TICK, &mut handle)
+                .map_err(|error| BlockError::new("cannot receive").because(error))?;
+            packets.add(received.datagrams);
+            bytes.add(received.bytes);
+            kernel_drops.add(received.kernel_drops);
+            // Not when the batch came: the thread may have waited for frames since.
+            let now = Instant::now();
+            window.tick(now);
+            note(window.look(link));
+            window.show();
+            if let Some(samples) = went_back {
+                return Err(self.went_back(samples));
+            }
+            if received.emptied {
+                self.link.waited = Duration::ZERO;
+            }
+            if is_alive {
+                last_data = Some(now);
+            }
+            let silence = last_data.map(|last| now.duration_since(last));
+            if let Some(end) = silence.and_then(|silence| self.end(now, silence)) {
+                return Ok(end);
+            }
+        }
+        Ok(End::Asked)
+    }
+
+    /// How the stream has ended, if there were no data for so long. Packets that are refused
+    /// are none.
+    fn end(&self, now: Instant, silence: Duration) -> Option<End> {
+        if let Some(idle) = self.terms.idle.filter(|idle| silence >= *idle) {
+            return Some(End::Silent(idle));
+        }
+        // What is only held is not from the senders that stopped.
+        let silence = self.window.silence().unwrap_or(silence);
+        if self.terms.senders == 0 || silence < AFTER_STOP {
+            return None;
+        }
+        let stopped = self.window.senders().stopped(now);
+        (stopped.len() >= self.terms.senders).then_some(End::Stopped(stopped))
+    }
+
+    fn went_back(&self, samples: u64) -> BlockError {
+        let seconds = samples as f64 / self.terms.adc_sample_rate_hz;
+        BlockError::new(format!(
+            "the timestamps went back by {samples} samples ({seconds:.1} s) and stay there: the sender was \
+             restarted, so its sync time has changed; start again with the new `sync_time_seconds`, or \
+             set `on_restart: resync`"
+        ))
+    }
+}

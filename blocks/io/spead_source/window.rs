@@ -1,0 +1,676 @@
+//! Puts heaps where they belong: a window of open frames, moved by the timestamps of the packets.
+
+use super::candidates::{Candidate, Candidates, Spot};
+use super::causes::Causes;
+use super::layout::{Foreign, Layout, Place};
+use super::senders::Senders;
+pub use super::slot::SLOT_BYTES;
+use super::slot::{Arrival, Slot};
+use super::timeline::{Move, Timeline, Verdict, WIRE_BITS};
+use crate::io::spead::item;
+use crate::io::spead::packet::Packet;
+use fxgraph::runtime::EventKind;
+use fxgraph::{Env, FrameMut};
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where empty frames come from and filled ones go to.
+pub trait Frames {
+    /// An unused frame; `None` if the flowgraph does not keep up (or is stopping).
+    fn take(&mut self) -> Option<FrameMut>;
+    /// A frame that is as full as it will get.
+    fn push(&mut self, frame: FrameMut);
+}
+
+/// What a packet was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Data of this stream and of its time.
+    Accepted,
+    /// Perhaps data of this stream: held until other packets show it.
+    Held {
+        /// Whether several packets agree already.
+        is_likely: bool,
+    },
+    /// Anything else; the counters know what.
+    Refused,
+    /// The end of its sender's stream.
+    Stop,
+    /// The sender started the stream again, so many samples back, and the options say that the
+    /// stream ends then.
+    WentBack {
+        /// How far.
+        samples: u64,
+    },
+}
+
+/// How a window takes a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Open frames.
+    pub frames: usize,
+    /// Samples per second of the ADC.
+    pub adc_sample_rate_hz: f64,
+    /// Heaps by which those of one sender come out of order because they take turns in the sockets.
+    pub stride: u64,
+    /// Senders of each part of the data: of an antenna, or of a digitiser's stream.
+    pub senders_per_part: usize,
+    /// The longest gap whose heaps count as missing; longer ones are jumps of the stream's time.
+    pub max_gap_seconds: f64,
+    /// Whether a stream that starts again is gone on with.
+    pub resyncs: bool,
+}
+
+impl Options {
+    /// `frames` open frames of one sender, over one socket.
+    #[must_use]
+    pub fn new(frames: usize, adc_sample_rate_hz: f64) -> Self {
+        Self {
+            frames: frames.max(1),
+            adc_sample_rate_hz,
+            stride: 1,
+            senders_per_part: 1,
+            max_gap_seconds: 60.0,
+            resyncs: true,
+        }
+    }
+}
+
+struct Open {
+    frame: FrameMut,
+    slots: Vec<Slot>,
+    whole: usize,
+}
+
+enum Entry {
+    /// Nothing has arrived for it.
+    Empty,
+    Open(Open),
+    /// There was no buffer when its first heap arrived: the whole frame is dropped.
+    Dropped,
+}
+
+/// The open frames.
+pub struct Window {
+    layout: Layout,
+    options: Options,
+    causes: Causes,
+    timeline: Timeline,
+    senders: Senders,
+    candidates: Candidates,
+    entries: VecDeque<Entry>,
+    /// The frame in which the stream begins or goes on after a gap, and its slots before that.
+    leading: (u64, usize),
+    /// Heaps of empty frames that are missed only if the stream goes on behind them.
+    gap: u64,
+    /// Slot tables not in use.
+    spare: Vec<Vec<Slot>>,
+    env: Env,
+}
+
+fn payload(frame: &mut FrameMut) -> &mut [u8] {
+    frame.as_mut_slice().expect(fxgraph::ON_HOST)
+}
+
+impl Window {
+    /// A window on a stream that counts and reports in `env`.
+    #[must_use]
+    pub fn new(layout: Layout, options: Options, env: &Env) -> Self {
+        let frames = options.frames.max(1);
+        let parts = layout.slots() / layout.heaps_per_frame;
+        let Options { stride, adc_sample_rate_hz, senders_per_part, .. } = options;
+        Self {
+            layout,
+            options,
+            causes: Causes::new(&env.counters),
+            timeline: Timeline::new(&layout, frames as u64, stride, adc_sample_rate_hz),
+            senders: Senders::new(parts, senders_per_part, &env.counters),
+            candidates: Candidates::default(),
+            entries: (0..frames).map(|_| Entry::Empty).collect(),
+            leading: (0, 0),
+            gap: 0,
+            spare: Vec::new(),
+            env: env.clone(),
+        }
+    }
+
+    /// Payload bytes of all open frames together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.len() * self.layout.slots() * self.layout.heap_bytes
+    }
+
+    /// Who sends the stream.
+    #[must_use]
+    pub fn senders(&self) -> &Senders {
+        &self.senders
+    }
+
+    /// Says what time it is; not called for a file, which is read at any speed.
+    pub fn tick(&mut self, now: Instant) {
+        self.timeline.tick(now);
+    }
+
+    /// Shows how far the stream has come.
+    pub fn show(&self) {
+        if self.timeline.base.is_some() {
+            self.causes.last_timestamp.set(self.timeline.newest as f64);
+        }
+    }
+
+    /// Takes in one datagram.
+    pub fn datagram(
+        &mut self,
+        datagram: &[u8],
+        sender: SocketAddrV4,
+        frames: &mut dyn Frames,
+    ) -> Outcome {
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(why) => {
+                self.causes.malformed(why).add(1);
+                return Outcome::Refused;
+            }
+        };
+        let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
+            Ok(place) => place,
+            Err(why) => return self.not_data(&packet, sender, why),
+        };
+        if packet.payload.is_empty() {
+            // It would be evidence of a time of which it brings nothing.
+            self.causes.length.add(1);
+            return Outcome::Refused;
+        }
+        match self.timeline.judge(place.frame, false) {
+            Verdict::Elsewhere => self.hold(&packet, place, (datagram, sender), frames),
+            verdict => self.take(&packet, place, verdict, sender, frames),
+        }
+    }
+
+    /// Looks whether packets held are believed by now, though no more of them come.
+    pub fn look(&mut self, frames: &mut dyn Frames) -> Outcome {
+        let held = self.candidates.list.iter().enumerate().filter(|(_, c)| c.is_likely());
+        let (mut held, is_full) = (held.map(|(index, _)| index), self.candidates.is_full());
+        let decided = if self.timeline.base.is_none() {
+            let chosen = self.timeline.choose(&self.candidates.list, is_full);
+            chosen.map(|chosen| (chosen, Move::Begin))
+        } else {
+            held.find_map(|index| self.decide(index, is_full).map(|how| (index, how)))
+        };
+        match decided {
+            Some((index, how)) => self.adopt(index, how, frames),
+            None => Outcome::Refused,
+        }
+    }
+
+    /// Passes on everything that is open, at the end of the stream.
+    pub fn flush(&mut self, frames: &mut dyn Frames) {
+        // There will be no more evidence: what is likely is handed on.
+        if self.timeline.base.is_none() {
+            if let Some(best) = self.timeline.best(&self.candidates.list) {
+                self.adopt(best, Move::Begin, frames);
+            }
+        } else if let Some((index, how)) = self.timeline.last_chance(&self.candidates.list)
+            && (how != Move::Back || self.options.resyncs)
+        {
+            self.adopt(index, how, frames);
+        }
+        for candidate in std::mem::take(&mut self.candidates.list) {
+            self.give_up(&candidate);
+        }
+        self.pass_on_all(frames);
+        self.gap = 0;
+    }
+
+    fn not_data(&mut self, packet: &Packet<'_>, sender: SocketAddrV4, why: Foreign) -> Outcome {
+        if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+            let now = self.timeline.now().unwrap_or_else(Instant::now);
+            if self.senders.stop(sender, now) {
+                let text = format!("{sender} sent a stop heap");
+                self.env.events.add(EventKind::SenderStopped, text);
+            }
+            return Outcome::Stop;
+        }
+        if packet.pointers().any(|pointer| pointer.id == item::DESCRIPTOR) {
+            self.causes.descriptors.add(1);
+        } else {
+            self.causes.foreign(why).add(1);
+        }
+        Outcome::Refused
+    }
+
+    /// Puts a packet where `verdict` says.
+    fn take(
+        &mut self,
+        packet: &Packet<'_>,
+        place: Place,
+        verdict: Verdict,
+        sender: SocketAddrV4,
+        frames: &mut dyn Frames,
+    ) -> Outcome {
+        let index = match verdict {
+            Verdict::Here(index) => index,
+            Verdict::Forward(by) => {
+                (0..by).for_each(|_| self.pass_on_first(frames));
+                self.entries.len() - 1
+            }
+            Verdict::Late => {
+                self.causes.late.add(1);
+                return Outcome::Refused;
+            }
+            Verdict::Elsewhere => {
+                self.causes.future.add(1);
+                return Outcome::Refused;
+            }
+        };
+        self.open(index, frames);
+        let heap = self.layout.heap_bytes;
+        let Entry::Open(open) = &mut self.entries[index] else {
+            self.accepted(place, sender);
+            return Outcome::Accepted;
+        };
+        let slot = &mut open.slots[place.slot];
+        let first = slot.is_empty();
+        // Layout::place has checked that heap and packet agree on the heap's length, and the parser
+        // that the payload lies in it.
+        let start = packet.offset as usize;
+        let end = start + packet.payload.len();
+        match slot.arrive(packet.heap_counter, start as u32, end as u32, heap as u32) {
+            Arrival::New => {
+                let to = place.slot * heap;
+                payload(&mut open.frame)[to + start..to + end].copy_from_slice(packet.payload);
+                let is_whole = slot.whole;
+                open.whole += usize::from(is_whole);
+                if first {
+                    self.causes.saturated.add(u64::from(place.saturated));
+                }
+                self.accepted(place, sender);
+                if is_whole {
+                    self.pass_on_whole(frames);
+                }
+                if !self.candidates.list.is_empty() {
+                    self.look_at_candidates(frames);
+                }
+                return Outcome::Accepted;
+            }
+            Arrival::Duplicate => self.causes.duplicate.add(1),
+            Arrival::TooManyPieces => self.causes.pieces.add(1),
+        }
+        Outcome::Refused
+    }
+
+    /// For how long no data were taken; `None` for a file.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.timeline.silence()
+    }
+
+    /// A packet brought something new.
+    fn accepted(&mut self, place: Place, sender: SocketAddrV4) {
+        self.timeline.accepted(place.frame, place.timestamp);
+        let parts = self.layout.slots() / self.layout.heaps_per_frame;
+        let now = self.timeline.now().unwrap_or_else(Instant::now);
+        self.senders.data(place.slot % parts, sender, now);
+    }
+
+    /// The stream goes on, so it is not where the candidates are that are far from it. Where it has
+    /// come up with heaps that overtook others, these are taken.
+    fn look_at_candidates(&mut self, frames: &mut dyn Frames) {
+        let now = self.timeline.now();
+        let mut list = std::mem::take(&mut self.candidates.list);
+        let is_reached = |candidate: &mut Candidate| {
+            self.timeline.judge(candidate.lowest, false) != Verdict::Elsewhere
+                && self.senders.is_current(candidate.sender)
+        };
+        let reached: Vec<Candidate> = list.extract_if(.., is_reached).collect();
+        list.retain_mut(|candidate| {
+            if self.timeline.is_near(candidate.lowest) {
+                return true;
+            }
+            self.give_up(candidate);
+            candidate.interrupt();
+            !candidate.is_stale(now)
+        });
+        if reached.is_empty() {
+            // The list keeps its memory: this is called for each packet of the stream.
+            self.candidates.list = list;
+            return;
+        }
+        for candidate in reached {
+            self.replay(&candidate, frames);
+        }
+        self.candidates.list.append(&mut list);
+    }
+
+    /// Counts the packets that `candidate` holds, which are not taken.
+    fn give_up(&self, candidate: &Candidate) {
+        match self.timeline.base {
+            None => self.causes.stray.add(u64::from(candidate.heaps)),
+            Some(base) if candidate.lowest < base => self.causes.late.add(candidate.len() as u64),
+            Some(_) => self.causes.future.add(candidate.len() as u64),
+        }
+    }
+
+    /// Holds a packet that is elsewhere than the stream, until others show what it is.
+    fn hold(
+        &mut self,
+        packet: &Packet<'_>,
+        place: Place,
+        (datagram, sender): (&[u8], SocketAddrV4),
+        frames: &mut dyn Frames,
+    ) -> Outcome {
+        let Place { frame, slot, timestamp, .. } = place;
+        let spot = Spot { frame, slot, offset: packet.offset, timestamp };
+        let (now, near) = (self.timeline.now(), self.entries.len() as u64);
+        let stream = self.timeline.newest;
+        let (index, forgotten) = self.candidates.add(spot, near, stream, now, (datagram, sender));
+        if let Some(forgotten) = forgotten {
+            self.give_up(&forgotten);
+        }
+        let is_full = self.candidates.is_full();
+        let decided = if self.timeline.base.is_none() {
+            let chosen = self.timeline.choose(&self.candidates.list, is_full);
+            chosen.map(|chosen| (chosen, Move::Begin))
+        } else {
+            self.decide(index, is_full).map(|how| (index, how))
+        };
+        if let Some((index, how)) = decided {
+            return self.adopt(index, how, frames);
+        }
+        let is_likely = self.candidates.list[index].is_likely();
+        if is_full {
+            for mut candidate in std::mem::take(&mut self.candidates.list) {
+                self.give_up(&candidate);
+                candidate.interrupt();
+                self.candidates.list.push(candidate);
+            }
+        }
+        Outcome::Held { is_likely }
+    }
+
+    fn decide(&self, index: usize, is_full: bool) -> Option<Move> {
+        let is_current = |sender| self.senders.is_current(sender);
+        self.timeline.decide(&self.candidates.list[index], is_current, is_full)
+    }
+
+    /// The stream goes on at the time of candidate number `index`.
+    fn adopt(&mut self, index: usize, how: Move, frames: &mut dyn Frames) -> Outcome {
+        let candidate = self.candidates.list.remove(index);
+        match how {
+            Move::Begin => {
+                // What came before a pause and was too little by itself.
+                for earlier in self.timeline.parts_before(&candidate, &mut self.candidates.list) {
+                    self.go_to(earlier.lowest, frames);
+                    self.lead(&earlier);
+                    self.replay(&earlier, frames);
+                }
+                self.go_to(candidate.lowest, frames);
+            }
+            Move::Ahead => self.go_to(candidate.lowest, frames),
+            Move::Leap => {
+                // After the last frames of before, which belong to the old time.
+                let sync_time = self.report_resync(&candidate, how, frames);
+                self.timeline.forget_pace();
+                self.set_real_time(sync_time);
+                self.go_to(candidate.lowest, frames);
+            }
+            Move::Back => {
+                let before = self.timeline.base.unwrap_or(0);
+                let back = (before.saturating_sub(candidate.lowest))
+                    .saturating_mul(self.layout.samples_per_frame());
+                if !(self.options.resyncs && self.timeline.can_start_again()) {
+                    return Outcome::WentBack { samples: back };
+                }
+                let sync_time = self.report_resync(&candidate, how, frames);
+                self.timeline.start_again();
+                self.set_real_time(sync_time);
+                self.go_to(self.lowest_of(&candidate), frames);
+            }
+        }
+        if how == Move::Begin {
+            // What else came at the start is of another time.
+            let others = std::mem::take(&mut self.candidates.list);
+            for other in others {
+                if self.timeline.is_near(other.lowest) {
+                    self.candidates.list.push(other);
+                } else {
+                    self.causes.stray.add(u64::from(other.heaps));
+                }
+            }
+        }
+        self.lead(&candidate);
+        self.replay(&candidate, frames);
+        if how != Move::Begin {
+            let (stream, now) = (self.timeline.newest, self.timeline.now());
+            self.candidates
+                .list
+                .iter_mut()
+                .for_each(|other| other.restart_measurement(stream, now));
+        }
+        Outcome::Accepted
+    }
+
+    /// Notes where in its first frame the stream goes on with `candidate`.
+    fn lead(&mut self, candidate: &Candidate) {
+        let places = candidate.packets().filter_map(|(datagram, _)| Some(self.place(datagram)?.1));
+        let first = places.map(|place| (place.frame, place.slot)).min();
+        let parts = self.layout.slots() / self.layout.heaps_per_frame;
+        self.leading = first.map_or((0, 0), |(frame, slot)| (frame, slot / parts * parts));
+    }
+
+    /// The earliest frame of the packets of `candidate`, before there is a time to be near to.
+    fn lowest_of(&self, candidate: &Candidate) -> u64 {
+        let frame = |(datagram, _): (&[u8], _)| Some(self.place(datagram)?.1.frame);
+        let first = candidate.packets().find_map(frame).unwrap_or(0);
+        let near = self.entries.len() as u64;
+        candidate
+            .packets()
+            .filter_map(frame)
+            .filter(|f| f.abs_diff(first) <= near)
+            .min()
+            .unwrap_or(first)
+    }
+
+    /// Where a packet that was held goes.
+    fn place<'a>(&self, datagram: &'a [u8]) -> Option<(Packet<'a>, Place)> {
+        let packet = Packet::parse(datagram).ok()?;
+        let place = self.layout.place(&packet, |wire| self.timeline.unwrap(wire)).ok()?;
+        Some((packet, place))
+    }
+
+    /// Takes in what `candidate` held.
+    fn replay(&mut self, candidate: &Candidate, frames: &mut dyn Frames) {
+        for (datagram, sender) in candidate.packets() {
+            let Some((packet, place)) = self.place(datagram) else { continue };
+            let verdict = self.timeline.judge(place.frame, true);
+            self.take(&packet, place, verdict, sender, frames);
+        }
+    }
+
+    /// Moves the window to frame number `frame`.
+    fn go_to(&mut self, frame: u64, frames: &mut dyn Frames) {
+        let len = self.entries.len() as u64;
+        let Some(base) = self.timeline.base else {
+            // Room for heaps that overtook the very first one.
+            self.timeline.begin(frame - frame.min(len / 2), frame);
+            return;
+        };
+        let end = base + len;
+        if frame < end + len {
+            (end..=frame).for_each(|_| self.pass_on_first(frames));
+            self.timeline.reach(frame);
+            return;
+        }
+        self.pass_on_all(frames);
+        let slots = self.layout.slots() as u64;
+        let between =
+            std::mem::take(&mut self.gap).saturating_add((frame - end).saturating_mul(slots));
+        let seconds = (between / slots) as f64 * self.timeline.frame_seconds();
+        self.causes.jumps.add(1);
+        if !self.timeline.started {
+            // There was nothing before the gap, or it was reported otherwise.
+        } else if seconds <= self.options.max_gap_seconds {
+            self.causes.missing.add(between);
+        } else {
+            self.causes.time_jumps.add(1);
+            self.causes.last_jump.set(seconds);
+            let text = format!("the stream's time jumped ahead by {seconds:.3} s");
+            self.env.events.add(EventKind::TimeJumped, text);
+        }
+        self.timeline.begin(frame, frame);
+    }
+
+    /// Sets the time of the frames' timestamp 0, if the time of the stream's own is known.
+    fn set_real_time(&self, sync_time: Option<f64>) {
+        let real_time = self.env.counters.real_time();
+        if let Some(sync_time) = sync_time.filter(|_| real_time.zero().is_some()) {
+            let origin_seconds = self.timeline.origin as f64 / self.options.adc_sample_rate_hz;
+            real_time.set_zero(sync_time - origin_seconds);
+        }
+    }
+
+    /// The sender of `candidate` started the stream again: what came before is passed on. Returns the
+    /// stream's new sync time, as measured.
+    fn report_resync(
+        &mut self,
+        candidate: &Candidate,
+        how: Move,
+        frames: &mut dyn Frames,
+    ) -> Option<f64> {
+        let from = self.timeline.newest;
+        self.pass_on_all(frames);
+        self.gap = 0;
+        self.senders.forget();
+        self.causes.resyncs.add(1);
+        // Both of one packet: what is held may be later.
+        let (timestamp, began) = candidate.first;
+        let timestamp = match how {
+            Move::Back => timestamp & ((1 << WIRE_BITS) - 1),
+            _ => timestamp,
+        };
+        // A file is read at any speed.
+        let sync_time = began.map(|began| {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let began = unix.saturating_sub(began.elapsed()).as_secs_f64();
+            began - timestamp as f64 / self.options.adc_sample_rate_hz
+        });
+        let about = sync_time.map_or_else(String::new, |sync_time| {
+            self.causes.sync_time.set(sync_time);
+            format!(", its sync time is now about {sync_time:.3}")
+        });
+        let text = format!(
+            "{} started again with another sync time: its timestamps went from {from} to {timestamp}{about}",
+            candidate.sender
+        );
+        self.env.events.add(EventKind::Resynchronised, text);
+        sync_time
+    }
+    fn open(&mut self, index: usize, frames: &mut dyn Frames) {
+        if !matches!(self.entries[index], Entry::Empty) {
+            return;
+        }
+        self.entries[index] = match frames.take() {
+            None => {
+                self.causes.frames_dropped.add(1);
+                Entry::Dropped
+            }
+            Some(frame) => {
+                let mut slots = self.spare.pop().unwrap_or_default();
+                slots.resize_with(self.layout.slots(), Slot::default);
+                slots.iter_mut().for_each(Slot::clear);
+                Entry::Open(Open { frame, slots, whole: 0 })
+            }
+        };
+    }
+
+    /// Passes on frames at the front of the window to which nothing can be added.
+    fn pass_on_whole(&mut self, frames: &mut dyn Frames) {
+        let slots = self.layout.slots();
+        // A dropped frame in front takes nothing more. At the start the room for overtaken heaps
+        // lies empty in front of the first frame; a whole frame behind it says that nothing
+        // overtook it.
+        loop {
+            let started = self.timeline.started;
+            let is_nothing = |entry: &Entry| match entry {
+                Entry::Empty => !started,
+                Entry::Open(_) => false,
+                Entry::Dropped => true,
+            };
+            let nothing = self.entries.iter().take_while(|entry| is_nothing(entry)).count();
+            match self.entries.get(nothing) {
+                Some(Entry::Open(open)) if open.whole == slots || self.is_led(nothing, open) => {
+                    (0..=nothing).for_each(|_| self.pass_on_first(frames));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether the frame at `index` lacks nothing but the heaps before the stream's first one.
+    fn is_led(&self, index: usize, open: &Open) -> bool {
+        let (frame, before) = self.leading;
+        self.timeline.base.is_some_and(|base| base + index as u64 == frame)
+            && open.whole + before >= open.slots.len()
+            && open.slots[before..].iter().all(|slot| slot.whole)
+    }
+
+    /// Moves the window by its whole length.
+    fn pass_on_all(&mut self, frames: &mut dyn Frames) {
+        (0..self.entries.len()).for_each(|_| self.pass_on_first(frames));
+    }
+
+    /// Moves the window by one frame.
+    fn pass_on_first(&mut self, frames: &mut dyn Frames) {
+        let Some(number) = self.timeline.base else { return };
+        self.timeline.base = Some(number + 1);
+        let first = self.entries.pop_front().unwrap_or(Entry::Empty);
+        self.entries.push_back(Entry::Empty);
+        match first {
+            Entry::Open(open) => self.close(open, number, frames),
+            Entry::Empty if self.timeline.started => self.gap += self.layout.slots() as u64,
+            Entry::Empty | Entry::Dropped => {}
+        }
+    }
+
+    fn close(&mut self, open: Open, number: u64, frames: &mut dyn Frames) {
+        let Open { mut frame, slots, whole } = open;
+        let (heap, per_unit) = (self.layout.heap_bytes, self.layout.heaps_per_unit());
+        let (header, payload) = frame.parts_mut::<u8>().expect(fxgraph::ON_HOST);
+        header.timestamp = self.timeline.origin + number * self.layout.samples_per_frame();
+        for (unit, heaps) in header.validity.iter_mut().zip(slots.chunks(per_unit)) {
+            *unit = u32::from(heaps.iter().all(|slot| slot.whole));
+        }
+        if whole < slots.len() {
+            // What did not arrive reads as zero, not as an old frame.
+            for (slot, bytes) in slots.iter().zip(payload.chunks_exact_mut(heap)) {
+                if !slot.whole {
+                    bytes.fill(0);
+                    self.causes.incomplete.add(u64::from(!slot.is_empty()));
+                }
+            }
+        }
+        self.causes.heaps.add(whole as u64);
+        for heaps in slots.chunks(slots.len() / self.layout.heaps_per_frame) {
+            self.count_missing(heaps);
+        }
+        self.spare.push(slots);
+        frames.push(frame);
+    }
+
+    /// Counts the heaps of one time that did not come. Those before the stream's first heap and
+    /// after its last one are not missing: only what comes later says that there was a gap.
+    fn count_missing(&mut self, heaps: &[Slot]) {
+        let missing = heaps.iter().filter(|slot| slot.is_empty()).count();
+        if missing < heaps.len() {
+            self.causes.missing.add(std::mem::take(&mut self.gap) + missing as u64);
+            self.timeline.started = true;
+        } else if self.timeline.started {
+            self.gap += missing as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

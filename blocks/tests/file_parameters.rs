@@ -1,0 +1,42 @@
+//! Files that parameters name: every kind declares them.
+
+use crate::kinds;
+use serde_json::Value;
+
+/// Names that a parameter for a file may have, as a part of a longer name too.
+const FILE_WORDS: [&str; 6] = ["path", "file", "folder", "directory", "pcap", "filename"];
+
+/// Names of the properties of `schema` that take text, with whether they are declared as files.
+fn texts(schema: &Value, found: &mut Vec<(String, bool)>) {
+    if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+        for (name, property) in properties {
+            let types = &property["type"];
+            if types == "string"
+                || types.as_array().is_some_and(|all| all.contains(&"string".into()))
+            {
+                found.push((name.clone(), property.get("x-file").is_some()));
+            }
+        }
+    }
+    match schema {
+        Value::Object(entries) => entries.values().for_each(|inner| texts(inner, found)),
+        Value::Array(items) => items.iter().for_each(|inner| texts(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn parameters_that_name_files_are_declared_as_files() {
+    let mut declared = 0;
+    for kind in kinds().iter() {
+        let mut found = Vec::new();
+        texts(&(kind.schema)().to_value(), &mut found);
+        for (name, is_declared) in found {
+            let is_counted = name.ends_with("frames_per_file");
+            let sounds_so = name.split('_').any(|word| FILE_WORDS.contains(&word)) && !is_counted;
+            assert_eq!(sounds_so, is_declared, "`{name}` of `{}`", kind.name);
+            declared += usize::from(is_declared);
+        }
+    }
+    assert_eq!(declared, 5, "file_sink, file_source, image_sink, recorder, spead_source");
+}

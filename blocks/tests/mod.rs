@@ -1,0 +1,7 @@
+//! Tests over all kinds, and what tests of blocks share.
+#![allow(clippy::unwrap_used)]
+
+pub mod chain;
+mod file_parameters;
+mod hostile_ports;
+mod live_updates;

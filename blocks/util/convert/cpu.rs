@@ -1,0 +1,63 @@
+//! The block on the processor.
+
+use super::Convert;
+use super::numbers;
+use crate::common::parallel::Threads;
+use fxgraph::{Block, BlockError, Counter, Counters, Dtype, Io, Next, async_trait};
+
+/// The running block.
+pub(super) struct Cpu {
+    convert: numbers::Convert,
+    scale: f64,
+    /// Bytes of an element of input and output.
+    element_bytes: [usize; 2],
+    threads: Threads,
+    /// Of each thread: elements of the frame that did not fit.
+    saturated: Vec<u64>,
+    values_saturated: Counter,
+}
+
+impl Cpu {
+    pub(super) fn new(
+        parameters: &Convert,
+        convert: numbers::Convert,
+        dtypes: [Dtype; 2],
+        counters: &Counters,
+    ) -> Result<Self, BlockError> {
+        let threads = Threads::new(parameters.threads)?;
+        Ok(Self {
+            convert,
+            scale: parameters.scale,
+            element_bytes: dtypes.map(|dtype| dtype.bytes(1)),
+            saturated: vec![0; threads.count()],
+            threads,
+            values_saturated: super::saturated(counters),
+        })
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.inputs[0].ended() {
+            return Ok(Next::Finished);
+        }
+        if io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        let (header, to) = output.parts_mut::<u8>()?;
+        header.continue_from(input.header());
+        header.validity.copy_from_slice(&input.header().validity);
+        let [from_bytes, to_bytes] = self.element_bytes;
+        let from = input.as_slice::<u8>()?;
+        self.threads.each(to, to_bytes, &mut self.saturated, |first, to, saturated| {
+            let from = &from[first * from_bytes..][..to.len() / to_bytes * from_bytes];
+            *saturated += (self.convert)(from, to, self.scale);
+        });
+        self.values_saturated.add(self.saturated.iter_mut().map(std::mem::take).sum());
+        io.outputs[0].push(output);
+        Ok(Next::Again)
+    }
+}

@@ -1,0 +1,77 @@
+#![doc = include_str!("README.md")]
+
+pub mod conformance;
+mod cpu;
+
+use fxgraph::DeviceName;
+use fxgraph::examples::Case;
+use fxgraph::{
+    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
+    Resources,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Parameters of `null_sink`: none.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NullSink {}
+
+impl Kind for NullSink {
+    const NAME: &'static str = "null_sink";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Numbered("input");
+    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "drops frames where they lie, on the device")];
+
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        Ok(vec![])
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources::default()
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        // Either form looks at headers only, wherever the payload lies.
+        Ok(Box::new(cpu::Sink::new(&ports.inputs, &env.counters)))
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::runtime::edge::Harness;
+    use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
+
+    #[test]
+    fn takes_everything_counts_what_was_missing_and_ends_with_its_inputs() {
+        let clock = Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 8 };
+        let port = PortType {
+            dtype: Dtype::I8,
+            axes: vec![Axis::new("sample", 8)],
+            clock,
+            band: None,
+            validity: ValidityType { axes: vec![Axis::new("heap", 2)], full: 3 },
+        };
+        let ports = Ports { inputs: vec![port.clone(), port], outputs: vec![] };
+        let counters = Counters::default();
+        let block = Box::new(cpu::Sink::new(&ports.inputs, &counters));
+        let mut harness = Harness::new(block, &ports, 4).unwrap();
+        harness.send(0, |frame| frame.fill_validity(3));
+        harness.send(1, |frame| frame.header_mut().validity.copy_from_slice(&[3, 2]));
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        harness.end(0);
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Wait);
+        harness.end(1);
+        assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+        let counts: Vec<u64> = counters.list().iter().map(|c| c.counter.get()).collect();
+        assert_eq!(counts, [2, 1]);
+    }
+}

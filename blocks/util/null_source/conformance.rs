@@ -1,0 +1,28 @@
+//! Cases that hold the form for a GPU to the definition.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::json;
+
+/// (pattern, element type, elements, frames): no more frames than buffers, as later ones repeat.
+const CASES: &[(&str, &str, usize, usize)] = &[
+    ("counter", "i8", 777, 2),
+    ("random", "ci4", 4096, 2),
+    ("random", "cf32", 1000, 2),
+    ("random", "cf16", 1001, 2),
+    ("random", "cf64", 500, 2),
+];
+
+/// The cases, with the form on `device`.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let case = |&(pattern, dtype, len, frames): &(&str, &str, usize, usize)| {
+        let parameters = json!({
+            "dtype": dtype, "axes": [{ "name": "sample", "len": len }], "samples_per_frame": len,
+            "frames": frames, "pattern": pattern, "first_timestamp": 3,
+        });
+        let name = format!("{pattern} {dtype}");
+        Case::new(("null_source", "cuda"), name, &parameters, ("", &[]), Tolerance::EXACT, device)
+    };
+    CASES.iter().map(case).collect()
+}

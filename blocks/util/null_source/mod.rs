@@ -1,0 +1,389 @@
+#![doc = include_str!("README.md")]
+
+mod bench;
+pub mod conformance;
+mod cpu;
+mod cuda;
+mod pattern;
+
+use crate::common::axes;
+use fxgraph::DeviceName;
+use fxgraph::examples::{Benchmark, Case};
+use fxgraph::{
+    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Parameters of `null_source`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NullSource {
+    /// Element type: `i10p` (packed, 2 to 16 bits), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
+    /// `ci8`, `ci16`, `ci32`, `cf16`, `cf32`, `cf64`.
+    pub dtype: String,
+    /// Axes of a frame, slowest first.
+    pub axes: Vec<AxisParameter>,
+    /// Axes of the validity flags; without any there is one flag per frame.
+    #[serde(default)]
+    pub validity_axes: Vec<AxisParameter>,
+    /// Validity count of a whole unit.
+    #[serde(default = "default_full")]
+    pub validity_full: u32,
+    /// ADC samples from one frame to the next.
+    pub samples_per_frame: u64,
+    /// ADC sample rate in Hz.
+    #[serde(default = "default_rate")]
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0 in seconds.
+    #[serde(default)]
+    pub sync_time_seconds: f64,
+    /// Timestamp of the first frame, in ADC samples.
+    #[serde(default)]
+    pub first_timestamp: u64,
+    /// Number of frames; without it the source goes on until the flowgraph stops.
+    pub frames: Option<u64>,
+    /// Every so-many-th unit of validity is missing, counted on from frame to frame; without it none. What stands
+    /// in its place is the pattern's all the same.
+    pub missing_every: Option<u64>,
+    /// What stands in the frames.
+    #[serde(default)]
+    pub pattern: Pattern,
+    /// Selects the random numbers.
+    #[serde(default)]
+    pub seed: u64,
+    /// Frequencies of the channel axis.
+    pub band: Option<BandParameter>,
+}
+
+/// One axis.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AxisParameter {
+    /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product`, `beam`,
+    /// `east_west`, `north_south`, `epoch`, `satellite`, `tap` or `value`.
+    pub name: String,
+    /// Number of elements.
+    pub len: usize,
+}
+
+/// Frequencies of a channel axis.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BandParameter {
+    /// Channels of the whole band.
+    pub channels: usize,
+    /// Index of the first channel of the axis in the whole band.
+    #[serde(default)]
+    pub first_channel: usize,
+    /// Frequency at the centre of the whole band, in Hz.
+    pub centre_hz: f64,
+    /// Width of the whole band in Hz.
+    pub bandwidth_hz: f64,
+}
+
+/// What stands in the frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// Bytes that count up modulo 251, on from frame to frame.
+    Counter,
+    /// Random values.
+    Random,
+    /// Whatever was in the buffer: costs nothing, for measuring what is downstream.
+    Untouched,
+}
+
+fn default_rate() -> f64 {
+    1.712e9
+}
+
+fn default_full() -> u32 {
+    1
+}
+
+/// Reads a list of axes; what is wrong goes to `refusals`.
+fn read_axes(
+    list: &[AxisParameter],
+    parameter: &'static str,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<Axis> {
+    let mut out: Vec<Axis> = Vec::new();
+    for axis in list {
+        let refuse = |message: String| Refusal::parameter(parameter, message);
+        match axes::known(&axis.name) {
+            None => refusals.push(
+                refuse(format!("there is no axis `{}`", axis.name))
+                    .help(format!("axes are called {}", axes::NAMES.join(", "))),
+            ),
+            Some(name) if out.iter().any(|other| other.name == name) => {
+                refusals.push(refuse(format!("axis `{name}` stands twice")));
+            }
+            Some(name) if axis.len == 0 => {
+                refusals
+                    .push(refuse(format!("axis `{name}` has no elements")).help("1 is the least"));
+            }
+            Some(name) => out.push(Axis::new(name, axis.len).from_parameter(parameter)),
+        }
+    }
+    out
+}
+
+/// Writes the validity of frame number `frame`: `full`, but for every `missing_every`-th unit.
+fn write_validity(validity: &mut [u32], frame: u64, full: u32, missing_every: Option<u64>) {
+    validity.fill(full);
+    let Some(every) = missing_every else { return };
+    let first = frame.wrapping_mul(validity.len() as u64);
+    for (n, count) in validity.iter_mut().enumerate() {
+        if (first.wrapping_add(n as u64) + 1).is_multiple_of(every) {
+            *count = 0;
+        }
+    }
+}
+
+/// Product of the lengths, if it is no larger than `limit`.
+fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
+    let product = axes.iter().try_fold(1usize, |product, axis| product.checked_mul(axis.len))?;
+    (product <= limit).then_some(product)
+}
+
+impl Kind for NullSource {
+    const NAME: &'static str = "null_source";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&[]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "frames that are filled once, and handed out again")];
+
+    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
+            let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
+            let help = format!("types are i10p (packed, 2 to 16 bits), {names}");
+            refusals.push(Refusal::parameter("dtype", unknown.to_string()).help(help));
+            Dtype::U8
+        });
+        let axes = read_axes(&self.axes, "axes", &mut refusals);
+        let validity_axes = read_axes(&self.validity_axes, "validity_axes", &mut refusals);
+        if checked_elements(&axes, axes::MAX_FRAME_BYTES * 8 / dtype.bits()).is_none() {
+            refusals.push(Refusal::parameter("axes", "a frame would be larger than 4 GiB"));
+        }
+        if checked_elements(&validity_axes, 1 << 24).is_none() {
+            refusals
+                .push(Refusal::parameter("validity_axes", "more than 16777216 flags per frame"));
+        }
+        if self.validity_full == 0 {
+            refusals
+                .push(Refusal::parameter("validity_full", "a whole unit must count at least 1"));
+        }
+        if self.missing_every == Some(0) {
+            refusals.push(
+                Refusal::parameter("missing_every", "every 0th unit cannot be missing")
+                    .help("1 makes all units missing, none is missing without it"),
+            );
+        }
+        if self.samples_per_frame == 0 {
+            refusals.push(
+                Refusal::parameter("samples_per_frame", "a frame takes no time")
+                    .help("1 is the least"),
+            );
+        }
+        if !(self.adc_sample_rate_hz > 0.0 && self.adc_sample_rate_hz.is_finite()) {
+            refusals.push(Refusal::parameter(
+                "adc_sample_rate_hz",
+                format!("{} Hz is not a sample rate", self.adc_sample_rate_hz),
+            ));
+        }
+        let band = self.band.map(|band| Band {
+            channels: band.channels,
+            first_channel: band.first_channel,
+            centre_hz: band.centre_hz,
+            bandwidth_hz: band.bandwidth_hz,
+        });
+        let channels = axes.iter().find(|axis| axis.name == "channel").map_or(1, |axis| axis.len);
+        if let Some(why) = band.and_then(|band| band.impossible(channels)) {
+            let help = "frequencies are finite, `first_channel` and the axis's length at most `channels` together";
+            refusals.push(Refusal::parameter("band", why).help(help));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        Ok(vec![PortType {
+            dtype,
+            axes,
+            clock: Clock {
+                adc_sample_rate_hz: self.adc_sample_rate_hz,
+                sync_time_seconds: self.sync_time_seconds,
+                samples_per_frame: self.samples_per_frame,
+            },
+            band,
+            validity: ValidityType { axes: validity_axes, full: self.validity_full },
+        }])
+    }
+
+    fn resources(&self, _ports: &Ports) -> Resources {
+        Resources::default()
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, &ports.outputs[0], env)?)),
+            _ => Ok(Box::new(cpu::Source::new(self, &ports.outputs[0]))),
+        }
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        bench::benchmarks(device)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::{Next, runtime::edge::Harness};
+    use half::f16;
+
+    fn parameters(json: serde_json::Value) -> NullSource {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn run(source: &NullSource) -> Vec<(u64, Vec<u8>)> {
+        let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
+        let block = Box::new(cpu::Source::new(source, &ports.outputs[0]));
+        let mut harness = Harness::new(block, &ports, 2).unwrap();
+        let mut frames = Vec::new();
+        loop {
+            let next = Harness::block_on(harness.run()).unwrap();
+            while let Some(frame) = harness.receive(0) {
+                assert!(frame.header().validity.iter().all(|v| *v == source.validity_full));
+                frames.push((frame.header().timestamp, frame.as_slice::<u8>().unwrap().to_vec()));
+            }
+            if next == Next::Finished {
+                return frames;
+            }
+        }
+    }
+
+    #[test]
+    fn makes_exactly_the_frames_asked_for_with_a_running_counter() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i16", "axes": [{"name": "sample", "len": 100}], "samples_per_frame": 50,
+            "frames": 5, "first_timestamp": 7, "pattern": "counter",
+        }));
+        let frames = run(&source);
+        assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), [7, 57, 107, 157, 207]);
+        let mut bytes = frames.iter().flat_map(|f| &f.1).enumerate();
+        assert!(bytes.all(|(i, b)| i % 251 == usize::from(*b)));
+    }
+
+    #[test]
+    fn units_are_missing_evenly_over_the_frames() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i8", "axes": [{"name": "heap", "len": 5}], "validity_axes": [{"name": "heap", "len": 5}],
+            "samples_per_frame": 5, "validity_full": 3, "missing_every": 4,
+        }));
+        let units = |frame| {
+            let mut validity = [7; 5];
+            write_validity(&mut validity, frame, source.validity_full, source.missing_every);
+            validity
+        };
+        let found = [0, 1, 2, 3].map(units).concat();
+        let expected = [3, 3, 3, 0].repeat(5);
+        assert_eq!(found, expected);
+        let none = NullSource { missing_every: Some(0), ..source };
+        assert!(none.ports(&[]).unwrap_err()[0].message.contains("every 0th unit"));
+    }
+
+    #[test]
+    fn random_complex_bytes_leave_out_the_value_that_cannot_be_conjugated() {
+        for dtype in ["ci8", "ci4"] {
+            let source = parameters(serde_json::json!({
+                "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
+                "frames": 2, "pattern": "random",
+            }));
+            let frames = run(&source);
+            assert_ne!(frames[0].1, frames[1].1);
+            assert_eq!(frames, run(&source));
+            let bytes = || frames.iter().flat_map(|f| f.1.iter().copied());
+            if dtype == "ci8" {
+                assert!(bytes().all(|b| b != 0x80));
+            } else {
+                assert!(bytes().all(|b| b >> 4 != 8 && b & 15 != 8));
+            }
+        }
+    }
+
+    #[test]
+    fn random_floats_of_every_width_are_finite_and_fill_minus_one_to_one() {
+        for dtype in ["f16", "f32", "f64", "cf16", "cf32", "cf64"] {
+            let source = parameters(serde_json::json!({
+                "dtype": dtype, "axes": [{"name": "sample", "len": 4096}], "samples_per_frame": 1,
+                "frames": 1, "pattern": "random",
+            }));
+            let bytes = &run(&source)[0].1;
+            let values: Vec<f64> = match &dtype[dtype.len() - 2..] {
+                "16" => bytes.as_chunks().0.iter().map(|b| f16::from_ne_bytes(*b).into()).collect(),
+                "32" => bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b).into()).collect(),
+                _ => bytes.as_chunks().0.iter().map(|b| f64::from_ne_bytes(*b)).collect(),
+            };
+            let parts = if dtype.starts_with('c') { 2 } else { 1 };
+            assert_eq!(values.len(), parts * 4096);
+            assert!(values.iter().all(|value| value.abs() <= 1.0), "{dtype}");
+            let power = values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64;
+            assert!((power - 1.0 / 3.0).abs() < 0.03, "{dtype}: {power}");
+        }
+    }
+
+    #[test]
+    fn the_page_and_the_parameters_name_every_type_and_axis() {
+        let schema = schemars::schema_for!(NullSource).to_value().to_string();
+        let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
+        for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
+            let quoted = format!("`{name}`");
+            assert!(schema.contains(&quoted), "{name} is not among the parameters' words");
+            assert!(NullSource::DOC.contains(&quoted), "{name} is not on the page");
+        }
+    }
+
+    #[test]
+    fn a_band_without_the_axis_is_refused() {
+        let band = |channels: usize, first_channel: usize, bandwidth_hz: f64| {
+            let source = NullSource {
+                band: Some(BandParameter { channels, first_channel, centre_hz: 1e9, bandwidth_hz }),
+                ..parameters(serde_json::json!({
+                    "dtype": "u8", "axes": [{"name": "channel", "len": 4}], "samples_per_frame": 8,
+                }))
+            };
+            source.ports(&[]).map_err(|refusals| refusals[0].message.clone())
+        };
+        assert!(band(8, 4, 1e8).is_ok());
+        for first_channel in [5, usize::MAX] {
+            let refused = band(8, first_channel, 1e8).unwrap_err();
+            assert_eq!(refused, "the channel axis is not within 8 channels");
+        }
+        assert!(band(0, 0, 1e8).is_err() && band(8, 0, f64::INFINITY).is_err());
+    }
+
+    #[test]
+    fn every_bad_parameter_is_refused_at_once() {
+        let source = parameters(serde_json::json!({
+            "dtype": "i99", "axes": [{"name": "chanel", "len": 1}, {"name": "pol", "len": 0}],
+            "samples_per_frame": 0, "adc_sample_rate_hz": -1.0,
+        }));
+        assert_eq!(source.ports(&[]).unwrap_err().len(), 5);
+        let huge = parameters(serde_json::json!({
+            "dtype": "u8", "axes": [{"name": "pol", "len": u64::MAX}, {"name": "sample", "len": u64::MAX}],
+            "samples_per_frame": 1,
+        }));
+        assert_eq!(huge.ports(&[]).unwrap_err().len(), 1);
+    }
+}

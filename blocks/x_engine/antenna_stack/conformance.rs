@@ -1,0 +1,49 @@
+//! Cases that hold the form for a GPU to the definition.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::{Value, json};
+
+/// Antennas of which number `n` begins `n % 3` frames late and sends one frame less after each.
+fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> String {
+    let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
+    let source = |n: usize| {
+        let parameters = json!({
+            "dtype": dtype, "samples_per_frame": 1024, "first_timestamp": 1024 * (n % 3), "seed": n,
+            "axes": [axis("heap", 2), axis("channel", channels), axis("spectrum", spectra), axis("pol", 2)],
+            "validity_axes": [axis("heap", 2)], "frames": 5 - n % 3 - n % 2, "pattern": "random",
+        });
+        format!("a{n}: {{kind: null_source, parameters: {parameters}}}\n")
+    };
+    (0..count).map(source).collect()
+}
+
+/// The cases, with the form on `device`.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let case = |name: &str, upstream: &str, count: usize, parameters: Value| {
+        let inputs: Vec<String> = (0..count).map(|n| format!("a{n}")).collect();
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        Case::new(
+            ("antenna_stack", "cuda"),
+            name,
+            &parameters,
+            (upstream, &inputs),
+            Tolerance::EXACT,
+            device,
+        )
+    };
+    vec![
+        case("one antenna", &antennas(1, "ci8", 16, 64), 1, json!({})),
+        case("four antennas, some late", &antennas(4, "ci8", 16, 64), 4, json!({})),
+        case("large heaps", &antennas(3, "ci8", 300, 256), 3, json!({})),
+        case(
+            "odd sizes, a part of the channels",
+            &antennas(5, "ci4", 7, 13),
+            5,
+            json!({ "first_channel": 2, "channels": 3 }),
+        ),
+        case("halves", &antennas(3, "cf16", 5, 24), 3, json!({})),
+        case("64 antennas", &antennas(64, "ci8", 8, 64), 64, json!({ "first_channel": 4 })),
+    ]
+}

@@ -1,0 +1,121 @@
+//! The form for CUDA devices: one launch for each frame, which reads all antennas' frames.
+#![allow(unsafe_code)] // launches and copies on memory that the job and the block own
+
+use super::AntennaStack;
+use super::matching::{Heaps, Matching};
+use crate::common::gpu::{self, Table};
+use fxgraph::cuda::{Grid, Kernel, Lane, Tunable, frame_address};
+use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports, async_trait};
+
+/// Widest memory access, in bytes.
+const WIDEST: usize = 16;
+/// Such accesses of each thread and threads of a block: as many as suit most cases, and others.
+const CUTS: [(usize, usize); 5] = [(4, 256), (2, 512), (4, 128), (8, 128), (8, 256)];
+
+/// The running block.
+pub struct Cuda {
+    matching: Matching,
+    heaps: Heaps,
+    antennas: usize,
+    /// Its jobs hold the output, and keep the inputs until the kernel has read them.
+    lane: Lane<FrameMut>,
+    kernel: Kernel,
+    grid: Grid,
+    /// Where each antenna's part of each heap comes from, `[heap][antenna]`; 0 for zeros.
+    sources: Table<u64>,
+}
+
+/// Bytes of the block's own array.
+pub fn device_bytes(ports: &Ports) -> usize {
+    Table::<u64>::device_bytes(ports.outputs[0].validity.units())
+}
+
+/// Bytes of the widest access that all pieces are aligned to.
+fn vector_bytes(heaps: &Heaps) -> usize {
+    1 << (heaps.bytes | heaps.first | heaps.taken | WIDEST).trailing_zeros()
+}
+
+/// The kernel, with the ways to cut it.
+pub fn tunable(heaps: &Heaps) -> Tunable {
+    let way = |(vectors, threads)| gpu::numbers([("VECTORS", vectors), ("THREADS", threads)]);
+    Tunable {
+        program: "gather.cu",
+        shape: gpu::numbers([("PIECE_BYTES", heaps.taken), ("VECTOR", vector_bytes(heaps))]),
+        ways: CUTS.map(way).to_vec(),
+    }
+}
+
+impl Cuda {
+    /// A stack for checked `ports`.
+    pub fn new(parameters: &AntennaStack, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let heaps = Heaps::new(parameters, ports);
+        let antennas = ports.inputs.len();
+        let pieces = heaps.count * antennas;
+        let tunable = tunable(&heaps);
+        let way = tunable.chosen(device);
+        let program = gpu::program(device, tunable.program, tunable.defines(way))?;
+        let kernel = program.kernel("gather", 0)?;
+        let [vectors, threads] = ["VECTORS", "THREADS"].map(|name| tunable.number(way, name));
+        let piece_blocks = (heaps.taken / vector_bytes(&heaps)).div_ceil(threads * vectors);
+        Ok(Self {
+            matching: Matching::new(parameters, ports, &env.counters),
+            heaps,
+            antennas,
+            kernel,
+            grid: Grid::new([piece_blocks * pieces, 1, 1], threads),
+            sources: Table::new(device, pieces)?,
+            lane,
+        })
+    }
+
+    fn begin(&mut self, time: u64, mut output: FrameMut) -> Result<(), BlockError> {
+        let slot = self.lane.begin(time)?;
+        let header = output.header_mut();
+        header.timestamp = time;
+        let sources = self.sources.host_mut(slot)?;
+        for (antenna, input) in self.matching.take(time).enumerate() {
+            let address = input.as_ref().map(|input| self.lane.read(input)).transpose()?;
+            for heap in 0..self.heaps.count {
+                let unit = heap * self.antennas + antenna;
+                let is_there = input.as_ref().is_some_and(|i| i.header().validity[heap] > 0);
+                let from = address.filter(|_| is_there);
+                sources[unit] = from.map_or(0, |from| from + self.heaps.begin(heap) as u64);
+                header.validity[unit] = u32::from(is_there);
+            }
+        }
+        let to = frame_address(&output, self.lane.device())?;
+        self.lane.hold(output)?;
+        self.lane.tables();
+        self.sources.send(&mut self.lane, slot, 0..self.heaps.count * self.antennas)?;
+        self.lane.work()?;
+        let arguments = [self.sources.address(slot).into(), to.into()];
+        // SAFETY: an array of the job's slot, and frames of the job, whose sizes the kernel was
+        // compiled for.
+        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+        self.lane.submit()
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(output) = self.lane.done()?
+        {
+            io.outputs[0].push(output);
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        let time = match self.matching.ready(io) {
+            Ok(time) => time,
+            Err(Next::Finished) if !self.lane.is_idle() => return Ok(Next::Wait),
+            Err(next) => return Ok(next),
+        };
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        self.begin(time, output)?;
+        Ok(Next::Again)
+    }
+}

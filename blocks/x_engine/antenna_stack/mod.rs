@@ -1,0 +1,188 @@
+#![doc = include_str!("README.md")]
+
+pub mod conformance;
+mod cpu;
+mod cuda;
+mod matching;
+
+use crate::common::axes;
+use fxgraph::DeviceName;
+use fxgraph::cuda::Tunable;
+use fxgraph::diagnostic::codes;
+use fxgraph::examples::Case;
+use fxgraph::{
+    At, Axis, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType, Ports,
+    Refusal, Resources, ValidityType,
+};
+use matching::Heaps;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Most frames that may be held per antenna.
+const MAX_WINDOW: usize = 1024;
+
+/// Parameters of `antenna_stack`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AntennaStack {
+    /// First channel taken, counted in the inputs' channel axis.
+    #[serde(default)]
+    pub first_channel: usize,
+    /// Number of channels taken; without it all from `first_channel` on.
+    pub channels: Option<usize>,
+    /// Frames that an antenna may be ahead before the others are given up for that time; unless
+    /// set only time decides.
+    #[serde(default)]
+    pub window: Option<usize>,
+    /// For how long antennas are waited for when nothing comes from any; then the array goes on
+    /// without them until they send again. Without it every antenna is waited for; 2 suits a live
+    /// array.
+    #[serde(default)]
+    pub wait_seconds: Option<f64>,
+}
+
+impl AntennaStack {
+    /// Channels taken of `all`.
+    fn channels_of(&self, all: usize) -> usize {
+        self.channels.unwrap_or_else(|| all.saturating_sub(self.first_channel))
+    }
+
+    fn check_channels(&self, all: usize, refusals: &mut Vec<Refusal>) {
+        let refuse = |parameter, message: String| {
+            Refusal::parameter(parameter, message)
+                .note(At::InputAxis(0, "channel"), format!("the {all} channels come from here"))
+        };
+        if self.first_channel >= all {
+            let message = format!("channel {} is beyond the last", self.first_channel);
+            let help = format!("{} is the last", all.saturating_sub(1));
+            refusals.push(refuse("first_channel", message).help(help));
+            return;
+        }
+        let most = all - self.first_channel;
+        let channels = self.channels_of(all);
+        if channels == 0 || channels > most {
+            let message =
+                format!("{channels} channels from {} on do not exist", self.first_channel);
+            refusals.push(refuse("channels", message).help(format!("1 to {most} are there")));
+        }
+    }
+}
+
+fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
+    let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+    let known = [["heap", "channel", "spectrum", "pol"], ["heap", "channel", "pol", "spectrum"]];
+    if known.iter().any(|known| names == known) {
+        refusals.extend(axes::refuse_validity(0, input, &[("heap", input.axes[0].len)]));
+    } else {
+        refusals.push(
+            Refusal::new(codes::INPUT_AXIS, At::Input(0), "these are not F-engine heaps")
+                .label(format!("this is {input}"))
+                .help("`postproc` makes [heap][channel][spectrum][pol] or [heap][channel][pol][spectrum]"),
+        );
+    }
+    if !matches!(input.dtype, Dtype::Ci8 | Dtype::Ci4 | Dtype::Cf16) {
+        refusals.push(
+            Refusal::new(
+                codes::INPUT_DTYPE,
+                At::Input(0),
+                format!("{} cannot be stacked", input.dtype),
+            )
+            .help("`postproc` makes ci8 or ci4, and `convert` makes cf16 of them"),
+        );
+    }
+}
+
+impl Kind for AntennaStack {
+    const NAME: &'static str = "antenna_stack";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Numbered("antenna");
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "from frames on the device, at the speed of its memory"),
+    ];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        let first = &inputs[0];
+        check_first(first, &mut refusals);
+        for (n, input) in inputs.iter().enumerate().skip(1) {
+            if input != first {
+                let message = format!("antenna {n} carries another stream than antenna 0");
+                refusals.push(
+                    Refusal::new(codes::INPUTS_DIFFER, At::Input(n), message)
+                        .label(format!("this is {input}"))
+                        .note(At::Input(0), format!("this is {first}"))
+                        .help("all antennas need the same channels, rate, layout and band"),
+                );
+            }
+        }
+        if let Some(all) = first.axis_len("channel") {
+            self.check_channels(all, &mut refusals);
+        }
+        if let Some(window) = self.window
+            && !(1..=MAX_WINDOW).contains(&window)
+        {
+            let message = format!("a window of {window} frames cannot be held");
+            refusals.push(
+                Refusal::parameter("window", message).help(format!("1 to {MAX_WINDOW} frames")),
+            );
+        }
+        if let Some(seconds) = self.wait_seconds
+            && !(0.0..=1e6).contains(&seconds)
+        {
+            let message = format!("cannot wait for {seconds} seconds");
+            refusals.push(
+                Refusal::parameter("wait_seconds", message).help("2 is usual; null waits for ever"),
+            );
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let heap = first.axes[0].clone();
+        let antenna = Axis::new("antenna", inputs.len());
+        let mut channel = first.axes[1].clone();
+        channel.len = self.channels_of(channel.len);
+        if self.channels.is_some() {
+            channel = channel.from_parameter("channels");
+        }
+        let mut output = first.clone();
+        output.axes[1] = channel;
+        output.axes.insert(1, antenna.clone());
+        output.validity = ValidityType::flags(vec![heap, antenna]);
+        if let Some(band) = &mut output.band {
+            band.first_channel += self.first_channel;
+        }
+        Ok(vec![output])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        Resources {
+            holds: vec![self.window.unwrap_or(1); ports.inputs.len()],
+            ..Resources::default()
+        }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let heaps = (implementation != CPU.name).then(|| Heaps::new(self, ports));
+        heaps.map(|heaps| cuda::tunable(&heaps))
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        cuda::device_bytes(ports)
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
+            _ => Ok(Box::new(cpu::Stack::new(self, ports, &env.counters))),
+        }
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+}
+
+#[cfg(test)]
+mod tests;

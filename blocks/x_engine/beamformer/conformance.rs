@@ -1,0 +1,149 @@
+//! Cases that hold the form for a GPU to the definition.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::{Value, json};
+
+/// Heaps, antennas, channels and spectra of a frame.
+type Shape = [usize; 4];
+
+/// (shape, K-major, element type, beams, dither)
+const CASES: &[(Shape, bool, &str, usize, &str)] = &[
+    ([1, 1, 4, 64], false, "ci8", 1, "none"),
+    ([2, 3, 5, 37], false, "ci8", 2, "uniform"),
+    ([2, 17, 3, 100], false, "ci8", 5, "uniform"),
+    ([1, 33, 8, 256], true, "ci8", 16, "uniform"),
+    ([3, 80, 4, 256], false, "ci8", 16, "uniform"),
+    ([1, 80, 4, 256], false, "ci8", 64, "uniform"),
+    ([1, 20, 6, 250], true, "ci8", 64, "none"),
+    ([2, 3, 5, 37], false, "ci4", 3, "none"),
+    ([1, 33, 4, 62], true, "ci4", 17, "uniform"),
+    ([1, 64, 16, 256], false, "ci4", 8, "uniform"),
+    ([1, 300, 2, 128], true, "ci4", 40, "uniform"),
+    ([4, 5, 300, 1], true, "ci8", 4, "uniform"),
+];
+
+fn axis(name: &str, len: usize) -> Value {
+    json!({ "name": name, "len": len })
+}
+
+/// Beams of both polarisations in turns, with weights, delays and phases, for each antenna its own
+/// of the first few.
+fn beams(beams: usize, antennas: usize, dtype: &str) -> Vec<Value> {
+    let each = |f: &dyn Fn(f64) -> f64| (0..antennas).map(|a| f(a as f64)).collect::<Vec<_>>();
+    // Values fill the range of 8 bits, some beyond it, and no sum lies half-way between two.
+    let rms = if dtype == "ci4" { 4.2 } else { 73.0 };
+    let gain = 50.0 / rms / (antennas as f64).sqrt();
+    let beam = |n: usize| {
+        let number = n as f64;
+        let pol = if n % 7 == 3 { 0 } else { n % 2 };
+        let gain = gain * (1.0 + 0.1 * number) + 1e-4 * 2.0_f64.sqrt();
+        if n > 3 {
+            return json!({ "pol": pol, "phases_radians": number, "gain": gain });
+        }
+        json!({
+            "pol": pol,
+            "weights": each(&|a| 1.0 - 0.3 * (a * 1.7 + number).sin()),
+            "delays_seconds": each(&|a| 1e-9 * (a * 0.37 - number)),
+            "phases_radians": each(&|a| a * a * 0.1 + number),
+            "gain": gain,
+        })
+    };
+    (0..beams).map(beam).collect()
+}
+
+fn band(channels: usize) -> Value {
+    json!({ "channels": 2 * channels, "first_channel": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6 })
+}
+
+/// The cases, with the form on `device`.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let case = |&(shape, k_major, dtype, count, dither): &(Shape, bool, &str, usize, &str)| {
+        let [heaps, antennas, channels, spectra] = shape;
+        let (heap, antenna) = (axis("heap", heaps), axis("antenna", antennas));
+        let (spectrum, pol) = (axis("spectrum", spectra), axis("pol", 2));
+        let inner = if k_major { [pol, spectrum] } else { [spectrum, pol] };
+        let source = json!({
+            "dtype": dtype, "axes": [heap, antenna, axis("channel", channels), inner[0], inner[1]],
+            "validity_axes": [heap, antenna], "samples_per_frame": heaps * spectra * 2 * channels,
+            "band": band(channels), "frames": 4, "pattern": "random",
+        });
+        let layout = if k_major { "K-major" } else { "standard" };
+        let name = format!("{dtype} {layout} {shape:?}, {count} beams, dither {dither}");
+        let parameters =
+            json!({ "beams": beams(count, antennas, dtype), "dither": dither, "dither_seed": 5 });
+        let upstream = format!("source: {{kind: null_source, parameters: {source}}}");
+        Case::new(
+            ("beamformer", "cuda"),
+            name,
+            &parameters,
+            (&upstream, &["source"]),
+            Tolerance::QUANTISED,
+            device,
+        )
+    };
+    let changed = [(64, false, "ci8"), (37, true, "ci8"), (62, false, "ci4")];
+    let changed =
+        changed.map(|(spectra, k_major, dtype)| changed_beams(spectra, k_major, dtype, device));
+    CASES.iter().map(case).chain([lost_antennas(device)]).chain(changed).collect()
+}
+
+/// Beams that change within heaps, and twice within one.
+fn changed_beams(spectra: usize, k_major: bool, dtype: &str, device: DeviceName) -> Case {
+    let (heaps, antennas, channels) = (3, 20, 6);
+    let (heap, antenna) = (axis("heap", heaps), axis("antenna", antennas));
+    let (spectrum, pol) = (axis("spectrum", spectra), axis("pol", 2));
+    let inner = if k_major { [pol, spectrum] } else { [spectrum, pol] };
+    let step = 2 * channels;
+    let source = json!({
+        "dtype": dtype, "axes": [heap, antenna, axis("channel", channels), inner[0], inner[1]],
+        "validity_axes": [heap, antenna], "samples_per_frame": heaps * spectra * step,
+        "band": band(channels), "frames": 4, "pattern": "random",
+    });
+    // The polarisations stay.
+    let turned = |radians: f64| {
+        let mut beams = beams(9, antennas, dtype);
+        for (number, beam) in beams.iter_mut().enumerate() {
+            beam["phases_radians"] = json!(radians * (1 + number) as f64);
+        }
+        beams
+    };
+    let at = |heap: usize, spectrum: usize| ((heap * spectra + spectrum) * step) as u64;
+    let parameters =
+        json!({ "beams": beams(9, antennas, dtype), "dither": "uniform", "dither_seed": 5 });
+    Case::new(
+        ("beamformer", "cuda"),
+        format!("beams that change, {dtype}, {spectra} spectra, K-major {k_major}"),
+        &parameters,
+        (&format!("source: {{kind: null_source, parameters: {source}}}"), &["source"]),
+        Tolerance::QUANTISED,
+        device,
+    )
+    .change(at(1, 5) + 1, json!({ "beams": turned(0.7) }))
+    .change(at(1, 23), json!({ "beams": turned(-0.2) }))
+    .change(at(2, 0), json!({ "beams": turned(1.1) }))
+    .change(at(7, 31) - 1, json!({ "beams": turned(0.1) }))
+}
+
+/// Antennas that begin and end at different times, and of the last frame only one.
+fn lost_antennas(device: DeviceName) -> Case {
+    let source = |antenna: usize, first: usize, frames: usize| {
+        let parameters = json!({
+            "dtype": "ci8", "samples_per_frame": 1024, "first_timestamp": 1024 * first, "seed": antenna,
+            "axes": [axis("heap", 2), axis("channel", 8), axis("spectrum", 32), axis("pol", 2)],
+            "validity_axes": [axis("heap", 2)], "band": band(8), "frames": frames, "pattern": "random",
+        });
+        format!("a{antenna}: {{kind: null_source, parameters: {parameters}}}\n")
+    };
+    let sources = [source(0, 0, 6), source(1, 1, 3), source(2, 2, 3), source(3, 0, 5)].concat();
+    let upstream = format!("{sources}stack: {{kind: antenna_stack, inputs: [a0, a1, a2, a3]}}");
+    Case::new(
+        ("beamformer", "cuda"),
+        "antennas that are missing",
+        &json!({ "beams": beams(6, 4, "ci8") }),
+        (&upstream, &["stack"]),
+        Tolerance::QUANTISED,
+        device,
+    )
+}

@@ -1,0 +1,221 @@
+//! Which heaps go where, and how the channels are shared among threads.
+
+use super::form::{Scratch, add_antennas, quantise_beam};
+use super::{Beamformer, Counts};
+use crate::common::dither::{self, Dither};
+use crate::common::simd::Form;
+use crate::common::stacked::Stacked;
+use fxgraph::retune::{Change, Changes, Timed};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use num_complex::Complex32;
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// The beamformer on the processor.
+pub(super) struct Cpu {
+    former: Former,
+    workers: Vec<Worker>,
+    pool: Option<rayon::ThreadPool>,
+    /// Input and output frame being worked on, and the first heap that is not done.
+    frames: Option<(Arc<Frame>, FrameMut, usize)>,
+    /// Clamped values of that frame, `[heap][beam]`.
+    saturated: Vec<f64>,
+    counts: Counts,
+    changes: Changes<Weights>,
+}
+
+/// What all threads read.
+struct Former {
+    form: Form,
+    shape: Stacked,
+    beams: usize,
+    weights: Timed<Weights>,
+    dither_seed: Option<u64>,
+    first_channel: usize,
+    channels_per_worker: usize,
+}
+
+/// How the antennas are added up.
+pub(super) struct Weights {
+    /// `[channel][beam][antenna]`.
+    pub table: Vec<Complex32>,
+    /// Polarisation of each beam.
+    pub pols: Vec<usize>,
+}
+
+/// What one thread has for itself.
+struct Worker {
+    scratch: Scratch,
+    /// For the spectra of a heap from which other weights hold.
+    changed: Scratch,
+    /// Its channels of one heap, `[beam][channel][spectrum]`.
+    output: Vec<[i8; 2]>,
+    /// Values clamped in this heap, per beam.
+    saturated: Vec<u64>,
+}
+
+/// Bytes of `threads` workers.
+pub(super) fn worker_bytes(shape: &Stacked, beams: usize, threads: usize) -> usize {
+    let channels = shape.channels.div_ceil(threads.max(1));
+    let rows = 16 * shape.spectra + 8 * beams * shape.spectra + 8 * beams;
+    threads.saturating_mul(rows + 2 * beams * channels * shape.spectra)
+}
+
+impl Cpu {
+    pub(super) fn new(
+        parameters: &Beamformer,
+        shape: Stacked,
+        weights: Weights,
+        first_channel: usize,
+        threads: usize,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let beams = parameters.beams.len();
+        let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
+        let workers = shape.channels.div_ceil(channels_per_worker);
+        let worker = |_| Worker {
+            scratch: Scratch::new(shape.spectra, beams),
+            changed: Scratch::new(shape.spectra, beams),
+            output: vec![[0; 2]; beams * channels_per_worker * shape.spectra],
+            saturated: vec![0; beams],
+        };
+        Ok(Self {
+            former: Former {
+                form: Form::best(),
+                shape,
+                weights: Timed::new(weights),
+                beams,
+                dither_seed: (parameters.dither == Dither::Uniform)
+                    .then_some(parameters.dither_seed),
+                first_channel,
+                channels_per_worker,
+            },
+            workers: (0..workers).map(worker).collect(),
+            pool: crate::common::parallel::pool(workers)?,
+            frames: None,
+            saturated: vec![0.0; shape.heaps * beams],
+            counts: Counts::new(env),
+            changes: Changes::default(),
+        })
+    }
+
+    fn heap(&mut self, input: &Frame, output: &mut FrameMut, heap: usize) {
+        let Self { former, workers, pool, .. } = self;
+        let shape = former.shape;
+        let valid = &input.header().validity[heap * shape.antennas..][..shape.antennas];
+        let timestamp = input.header().timestamp;
+        let timestamp = timestamp.saturating_add(heap as u64 * shape.samples_per_heap());
+        for (from, weights) in self.changes.begin(timestamp, shape.samples_per_heap()) {
+            former.weights.set(from, weights);
+        }
+        former.weights.advance(timestamp);
+        let former = &*former;
+        let payload = input.as_slice().expect(fxgraph::ON_HOST);
+        let work = |(index, worker): (usize, &mut Worker)| {
+            former.channels(worker, index, payload, heap, valid, timestamp);
+        };
+        match pool {
+            Some(pool) => pool.install(|| workers.par_iter_mut().enumerate().for_each(work)),
+            None => workers.iter_mut().enumerate().for_each(work),
+        }
+        let beams = former.beams;
+        let (header, payload) = output.parts_mut::<[i8; 2]>().expect(fxgraph::ON_HOST);
+        let row = shape.channels * shape.spectra;
+        let part = former.channels_per_worker * shape.spectra;
+        let rows = payload[heap * beams * row..][..beams * row].chunks_exact_mut(row);
+        for (beam, row) in rows.enumerate() {
+            for (worker, row) in workers.iter().zip(row.chunks_mut(part)) {
+                row.copy_from_slice(&worker.output[beam * part..][..row.len()]);
+            }
+        }
+        header.validity[heap] = self.counts.heap(valid);
+        for beam in 0..beams {
+            let saturated = workers.iter().map(|worker| worker.saturated[beam]).sum();
+            self.counts.values_saturated.add(saturated);
+            self.saturated[heap * beams + beam] = saturated as f64;
+        }
+    }
+}
+
+impl Former {
+    /// All beams of the channels of worker `index`.
+    fn channels(
+        &self,
+        worker: &mut Worker,
+        index: usize,
+        payload: &[u8],
+        heap: usize,
+        valid: &[u32],
+        timestamp: u64,
+    ) {
+        let Stacked { spectra, antennas, channels, .. } = self.shape;
+        let beams = self.beams;
+        let first = index * self.channels_per_worker;
+        let last = channels.min(first + self.channels_per_worker);
+        worker.saturated.fill(0);
+        if valid.iter().all(|&v| v == 0) {
+            worker.output.fill([0; 2]);
+            return;
+        }
+        for channel in first..last {
+            let rows = (0..antennas)
+                .filter(|&a| valid[a] != 0)
+                .map(|a| (a, self.shape.row(payload, heap, a, channel)));
+            let add = |t: u64, scratch: &mut Scratch| {
+                let Weights { table, pols } = self.weights.at(t);
+                let weights = &table[channel * beams * antennas..][..beams * antennas];
+                add_antennas(self.form, &self.shape, rows.clone(), weights, pols, scratch);
+            };
+            let step = self.shape.samples_per_spectrum;
+            add(timestamp, &mut worker.scratch);
+            let mut done = self.weights.run(timestamp, step, spectra);
+            while done < spectra {
+                let t = timestamp + done as u64 * step;
+                add(t, &mut worker.changed);
+                worker.scratch.replace_from(done, &worker.changed, spectra);
+                done += self.weights.run(t, step, spectra - done);
+            }
+            for beam in 0..beams {
+                let place = [timestamp, (self.first_channel + channel) as u64, beam as u64];
+                let dither_key = self.dither_seed.map(|seed| dither::key(seed, &place));
+                let at = (beam * self.channels_per_worker + channel - first) * spectra;
+                let output = &mut worker.output[at..][..spectra];
+                worker.saturated[beam] +=
+                    quantise_beam(self.form, dither_key, &worker.scratch, beam, output);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    /// One heap per call: large frames do not keep others waiting.
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let (input, mut output, heap) = if let Some(frames) = self.frames.take() {
+            frames
+        } else {
+            if io.inputs[0].peek().is_none() {
+                let ended = io.inputs[0].ended();
+                return Ok(if ended { Next::Finished } else { Next::Wait });
+            }
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+            output.header_mut().continue_from(input.header());
+            (input, output, 0)
+        };
+        self.heap(&input, &mut output, heap);
+        if heap + 1 < self.former.shape.heaps {
+            self.frames = Some((input, output, heap + 1));
+        } else {
+            let saturated = &self.saturated;
+            let annotations = &mut output.header_mut().annotations;
+            annotations.reset("saturated", saturated.len()).copy_from_slice(saturated);
+            io.outputs[0].push(output);
+        }
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

@@ -1,0 +1,315 @@
+//! The form for CUDA devices: one launch for each frame.
+#![allow(unsafe_code)] // launches and copies on memory that the job and the block own
+
+use super::cpu::Weights;
+use super::tiles::{Tiles, scale};
+use super::{Beam, Beamformer, Counts};
+use crate::common::dither::{self, Dither};
+use crate::common::gpu::{self, Table};
+use crate::common::stacked::Stacked;
+use crate::common::versions::{Versions, refuse_many};
+use fxgraph::cuda::{Grid, Kernel, Lane, Properties, Tunable, frame_address};
+use fxgraph::diagnostic::codes;
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{
+    At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
+};
+use num_complex::Complex32;
+use std::sync::Arc;
+
+/// Warps of a block of threads, as many as suit most cases and others; each takes so many times.
+const WARPS: [usize; 3] = [4, 2, 8];
+const WARP_TIMES: usize = 32;
+/// Blocks of threads that share the times of a tile at most: each loads the weights again.
+const MOST_SHARING: usize = 16;
+/// Blocks whose weights a multiprocessor's shared memory should hold.
+const RESIDENT_BLOCKS: usize = 3;
+/// Words before the antennas of a `Heap`.
+const HEAP_HEAD: usize = 4;
+
+/// The running block.
+pub(super) struct Cuda {
+    lane: Lane<Job>,
+    kernel: Kernel,
+    grid: Grid,
+    shape: Stacked,
+    beams: usize,
+    dither_seed: Option<u64>,
+    first_channel: u64,
+    /// Words of a `Heap`.
+    heap_words: usize,
+    /// Weights, then `Slots`.
+    weights: Versions<u32>,
+    tiles: Tiles,
+    pols: Vec<usize>,
+    changes: Changes<Weights>,
+    /// `Heap` of each heap.
+    heaps: Table<u32>,
+    /// `[heap][beam]`.
+    clamped: Table<u32>,
+    counts: Counts,
+}
+
+struct Job {
+    /// Kept until the kernel has read it.
+    _input: Arc<Frame>,
+    output: FrameMut,
+    slot: usize,
+}
+
+/// Bytes of the block's own arrays, with at most so many antennas filling up a step.
+pub(super) fn device_bytes(shape: &Stacked, beams: usize) -> usize {
+    // Two words for a weight; at most four slots for a beam, of two words each.
+    let weights = 2 * shape.channels * beams * shape.antennas + 8 * beams;
+    let heap = HEAP_HEAD + shape.antennas.next_multiple_of(8) + beams;
+    Versions::<u32>::device_bytes(weights) + Table::<u32>::device_bytes(shape.heaps * heap)
+}
+
+/// The kernel, with the ways to cut it; without what follows from the GPU's shared memory.
+pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
+    Tunable {
+        program: "beamformer.cu",
+        shape: gpu::numbers([
+            ("HEAPS", shape.heaps),
+            ("ANTENNAS", shape.antennas),
+            ("CHANNELS", shape.channels),
+            ("SPECTRA", shape.spectra),
+            ("K_MAJOR", usize::from(shape.k_major)),
+            ("FOUR_BIT", usize::from(shape.dtype == Dtype::Ci4)),
+            ("BEAMS", parameters.beams.len()),
+            ("WEIGHT_PARTS", 2),
+            ("DITHER", usize::from(parameters.dither == Dither::Uniform)),
+        ]),
+        ways: WARPS.map(|warps| gpu::numbers([("WARPS", warps)])).to_vec(),
+    }
+}
+
+/// How the beams are cut on this GPU; none if the weights of so many antennas do not fit it.
+fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<Tiles> {
+    let of_pol = [0, 1].map(|pol| parameters.beams.iter().filter(|beam| beam.pol == pol).count());
+    let roomy = gpu.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
+    let rooms = [roomy, gpu.shared_bytes_per_block];
+    rooms.iter().find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
+}
+
+/// Why the kernel cannot form these beams, on `gpu` if there is one.
+pub(super) fn refusals(
+    parameters: &Beamformer,
+    shape: &Stacked,
+    gpu: Option<&Properties>,
+) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let too_large = |beam: &Beam| {
+        let weights = beam.weights.values().iter();
+        weights.map(|weight| (weight * beam.gain).abs()).any(|size| size > f64::from(f32::MAX))
+    };
+    if let Some(beam) = parameters.beams.iter().position(too_large) {
+        let message = format!("weights times gain of beam {beam} are beyond single precision");
+        let at = At::Parameter("beams");
+        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
+    }
+    if let Some(gpu) = gpu
+        && tiles(parameters, shape, gpu).is_none()
+    {
+        let message = format!("the weights of {} antennas do not fit {}", shape.antennas, gpu.name);
+        let at = At::InputAxis(0, "antenna");
+        refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
+    }
+    refusals
+}
+
+impl Cuda {
+    pub(super) fn new(
+        parameters: &Beamformer,
+        shape: Stacked,
+        weights: &Weights,
+        first_channel: usize,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let pols = weights.pols.clone();
+        let beams = pols.len();
+        let properties = device.properties();
+        let tiles = tiles(parameters, &shape, properties)
+            .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
+        let tunable = tunable(parameters, &shape);
+        let way = tunable.chosen(device);
+        let warps = tunable.number(way, "WARPS");
+        let of_gpu = gpu::numbers([
+            ("TILES_0", tiles.per_group[0]),
+            ("TILES_1", tiles.per_group[1]),
+            ("GROUPS", tiles.groups),
+        ]);
+        let defines = [tunable.defines(way), of_gpu].concat();
+        let program = gpu::program(device, tunable.program, defines)?;
+        let kernel = program.kernel("beamform", tiles.shared_bytes())?;
+        let blocks = tiles.groups * shape.channels;
+        let items = shape.heaps * shape.spectra.div_ceil(WARP_TIMES);
+        let at_once = kernel.blocks_per_multiprocessor(32 * warps)? * properties.multiprocessors;
+        let sharing = sharing(blocks, items.div_ceil(warps), at_once);
+        let grid = Grid::new([blocks, sharing, 1], 32 * warps);
+        let mut table = vec![0; 2 * weights.table.len() + tiles.slot_words()];
+        write(&mut table, &tiles, weights, shape.antennas);
+        let heap_words = HEAP_HEAD + tiles.padded_antennas();
+        Ok(Self {
+            weights: Versions::new(device, &table)?,
+            tiles,
+            pols,
+            changes: Changes::default(),
+            heaps: Table::new(device, shape.heaps * heap_words)?,
+            clamped: Table::new(device, shape.heaps * beams)?,
+            lane,
+            kernel,
+            grid,
+            shape,
+            beams,
+            dither_seed: (parameters.dither == Dither::Uniform).then_some(parameters.dither_seed),
+            first_channel: first_channel as u64,
+            heap_words,
+            counts: Counts::new(env),
+        })
+    }
+
+    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
+        let header = output.header_mut();
+        header.continue_from(input.header());
+        for (heap, valid) in input.header().validity.chunks(self.shape.antennas).enumerate() {
+            header.validity[heap] = self.counts.heap(valid);
+        }
+        let timestamp = input.header().timestamp;
+        let samples = self.shape.heaps as u64 * self.shape.samples_per_heap();
+        for (from, weights) in self.changes.begin(timestamp, samples) {
+            self.weights
+                .set(from, |table| write(table, &self.tiles, &weights, self.shape.antennas));
+        }
+        self.weights.advance(timestamp);
+        let slot = self.lane.begin(timestamp)?;
+        self.describe_heaps(input.header(), slot)?;
+        let device = self.lane.device();
+        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
+        self.lane.hold(Job { _input: input, output, slot })?;
+        self.lane.tables();
+        self.heaps.send(&mut self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
+        self.clamped.clear(&mut self.lane, slot)?;
+        self.weights.send(&mut self.lane)?;
+        self.lane.work()?;
+        let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
+        let spectra = heaps * spectra;
+        let mut done = 0;
+        // One launch for all spectra that have the same weights.
+        while done < spectra {
+            let t = timestamp + done as u64 * samples_per_spectrum;
+            let weights = self.weights.address(t);
+            let end = done + self.weights.run(t, samples_per_spectrum, spectra - done);
+            let slots =
+                weights + (channels * self.beams * antennas * size_of::<Complex32>()) as u64;
+            let arguments = [
+                from.into(),
+                to.into(),
+                weights.into(),
+                slots.into(),
+                self.heaps.address(slot).into(),
+                self.clamped.address(slot).into(),
+                self.first_channel.into(),
+                (done as u32).into(),
+                (end as u32).into(),
+            ];
+            // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+            // kernel was compiled for.
+            unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
+            done = end;
+        }
+        self.lane.results()?;
+        self.clamped.fetch(&mut self.lane, slot)?;
+        self.lane.submit()
+    }
+
+    /// Writes the `Heap` of each heap of a frame.
+    fn describe_heaps(&mut self, input: &Header, slot: usize) -> Result<(), BlockError> {
+        let valid = input.validity.chunks(self.shape.antennas);
+        let words = self.heaps.host_mut(slot)?.chunks_mut(self.heap_words);
+        for (heap, (words, valid)) in words.zip(valid).enumerate() {
+            let later = heap as u64 * self.shape.samples_per_heap();
+            let timestamp = input.timestamp.saturating_add(later);
+            let key = self.dither_seed.map_or(0, |seed| dither::key(seed, &[timestamp]));
+            let present = valid.iter().filter(|&&valid| valid != 0).count() as u32;
+            words[..HEAP_HEAD].copy_from_slice(&[key as u32, (key >> 32) as u32, present, 0]);
+            for (word, &valid) in words[HEAP_HEAD..].iter_mut().zip(valid) {
+                *word = if valid == 0 { 0 } else { u32::MAX };
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, job: Job) -> Result<FrameMut, BlockError> {
+        let Job { mut output, slot, .. } = job;
+        let clamped = self.clamped.host(slot)?;
+        let saturated = output.header_mut().annotations.reset("saturated", clamped.len());
+        for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
+            *saturated = f64::from(clamped);
+            self.counts.values_saturated.add(u64::from(clamped));
+        }
+        debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
+        Ok(output)
+    }
+}
+
+/// Writes weights `[channel][beam][antenna]`, divided by their scales, then the slots of the beams with
+/// these.
+fn write(table: &mut [u32], tiles: &Tiles, weights: &Weights, antennas: usize) {
+    let (scaled, slots) = table.split_at_mut(2 * weights.table.len());
+    let scaled: &mut [Complex32] = bytemuck::cast_slice_mut(scaled);
+    scaled.copy_from_slice(&weights.table);
+    let scales = scale(scaled, weights.pols.len(), antennas);
+    slots.copy_from_slice(&tiles.slots(&weights.pols, &scales));
+}
+
+/// How many blocks of threads share the times of each of `blocks` tiles, `most` at most, on a GPU that
+/// runs `at_once`: as few as leave little of it idle in the last round.
+fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
+    let busy = |sharing: usize| {
+        let rounds = (blocks * sharing).div_ceil(at_once.max(1));
+        (blocks * sharing) as f64 / (rounds * at_once.max(1)) as f64
+    };
+    let choices = 1..=most.clamp(1, MOST_SHARING);
+    let good = choices.clone().find(|&sharing| busy(sharing) > 0.9);
+    good.or(choices.max_by(|&a, &b| busy(a).total_cmp(&busy(b)))).unwrap_or(1)
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            let output = self.end(job)?;
+            io.outputs[0].push(output);
+        }
+        if io.inputs[0].ended() && self.lane.is_idle() {
+            return Ok(Next::Finished);
+        }
+        let has_room = self.lane.has_room() && self.weights.has_room(self.lane.is_idle());
+        if !has_room || io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.begin(input, output)?;
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        let weights = change.value::<Weights>("beams");
+        if weights.is_some_and(|weights| weights.pols != self.pols) {
+            let text = "on a GPU the polarisations of its beams cannot change while it runs";
+            return Err(BlockError::new(text));
+        }
+        let is_too_large = |z: &Complex32| !z.re.is_finite() || !z.im.is_finite();
+        if weights.is_some_and(|weights| weights.table.iter().any(is_too_large)) {
+            return Err(BlockError::new("weights times gain are beyond single precision"));
+        }
+        refuse_many(&["beams"], &self.changes, &change)?;
+        self.changes.offer(change)
+    }
+}

@@ -1,0 +1,403 @@
+#![doc = include_str!("README.md")]
+
+mod bench;
+pub mod conformance;
+mod cpu;
+mod cuda;
+mod form;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+use crate::common::dither::Dither;
+use crate::common::geometry::Direction;
+use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::stacked::Stacked;
+use fxgraph::DeviceName;
+use fxgraph::cuda::{Properties, Tunable};
+use fxgraph::examples::{Benchmark, Case};
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
+    PortNames, PortType, Ports, Refusal, Resources, ValidityType,
+};
+use num_complex::{Complex32, Complex64};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use std::fmt;
+
+/// Adds the antennas up, each with its weight, delay and phase, to any number of beams.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Beamformer {
+    /// The beams, one polarisation each.
+    pub beams: Vec<Beam>,
+    /// Place of each antenna: east, north, up in metres; for beams that point `towards` a
+    /// direction. Of a longer list the first ones count.
+    #[serde(default)]
+    pub antennas_enu_metres: Vec<[f64; 3]>,
+    /// Noise added before rounding.
+    #[serde(default)]
+    pub dither: Dither,
+    /// Seed of the dither: the same one gives the same noise.
+    #[serde(default)]
+    pub dither_seed: u64,
+    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
+    /// share. By default 0, because a flowgraph has one beamformer for all antennas.
+    #[serde(default)]
+    pub threads: usize,
+}
+
+/// One beam.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Beam {
+    /// Polarisation of the antennas that it adds up, 0 or 1.
+    pub pol: usize,
+    /// Weight of the antennas: one number for all, or a list.
+    #[serde(default = "one")]
+    pub weights: PerAntenna,
+    /// Where the beam points: what arrives from there adds up in phase, without other delays.
+    pub towards: Option<Direction>,
+    /// Delay tau that is applied to each antenna, in seconds: one number for all, or a list.
+    #[serde(default)]
+    pub delays_seconds: PerAntenna,
+    /// Phase that is added to each antenna, in radians: one number for all, or a list.
+    #[serde(default)]
+    pub phases_radians: PerAntenna,
+    /// Factor before the sum is rounded to 8 bits.
+    #[serde(default = "unity")]
+    pub gain: f64,
+}
+
+const fn unity() -> f64 {
+    1.0
+}
+
+const fn one() -> PerAntenna {
+    PerAntenna::All(1.0)
+}
+
+/// A number for all antennas, or one for each.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(untagged)]
+pub enum PerAntenna {
+    /// The same for all.
+    All(f64),
+    /// One for each.
+    Each(Vec<f64>),
+}
+
+impl Default for PerAntenna {
+    fn default() -> Self {
+        Self::All(0.0)
+    }
+}
+
+impl PerAntenna {
+    fn of(&self, antenna: usize) -> f64 {
+        match self {
+            Self::All(value) => *value,
+            Self::Each(values) => values.get(antenna).copied().unwrap_or_default(),
+        }
+    }
+
+    fn values(&self) -> &[f64] {
+        match self {
+            Self::All(value) => std::slice::from_ref(value),
+            Self::Each(values) => values,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PerAntenna {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = PerAntenna;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or a list with one number for each antenna")
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<PerAntenna, E> {
+                Ok(PerAntenna::All(value))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<PerAntenna, E> {
+                Ok(PerAntenna::All(value as f64))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<PerAntenna, E> {
+                Ok(PerAntenna::All(value as f64))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<PerAntenna, A::Error> {
+                let mut values = Vec::new();
+                while let Some(value) = seq.next_element()? {
+                    values.push(value);
+                }
+                Ok(PerAntenna::Each(values))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Types of the voltages that are read.
+const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4];
+
+const MOST_BEAMS: usize = 1 << 12;
+/// A larger table of weights or output frame is a mistake.
+const MOST_BYTES: usize = 1 << 36;
+
+impl Beamformer {
+    fn beam_refusals(&self, antennas: Option<usize>, band: Option<&Band>) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
+        let mut refuse = |message: String, help: String| {
+            refusals.push(Refusal::parameter("beams", message).help(help));
+        };
+        if self.antennas_enu_metres.iter().flatten().any(|v| !v.is_finite() || v.abs() > 1e7) {
+            let message = "an antenna stands farther than 10000 km away".to_owned();
+            refuse(message, "places are in metres".to_owned());
+        }
+        if self.beams.is_empty() || self.beams.len() > MOST_BEAMS {
+            let message = format!("{} beams cannot be formed", self.beams.len());
+            refuse(message, format!("1 to {MOST_BEAMS} beams"));
+        }
+        for (m, beam) in self.beams.iter().enumerate() {
+            if beam.pol > 1 {
+                let message = format!("beam {m} asks for polarisation {}", beam.pol);
+                refuse(message, "the polarisations are 0 and 1".to_owned());
+            }
+            if !beam.gain.is_finite() {
+                let message = format!("the gain of beam {m} is not a finite number");
+                refuse(message, "1 leaves the sum as it is".to_owned());
+            }
+            let lists = [
+                ("weights", &beam.weights),
+                ("delays_seconds", &beam.delays_seconds),
+                ("phases_radians", &beam.phases_radians),
+            ];
+            for (name, list) in lists {
+                if list.values().iter().any(|value| value.is_nan() || value.abs() > 1e30) {
+                    let message = format!("`{name}` of beam {m} holds a number out of range");
+                    refuse(message, "finite numbers up to 1e30 are allowed".to_owned());
+                }
+                if let (PerAntenna::Each(values), Some(antennas)) = (list, antennas)
+                    && values.len() != antennas
+                {
+                    let count = values.len();
+                    let message = format!(
+                        "`{name}` of beam {m} has {count} numbers, the input has {antennas} antennas"
+                    );
+                    refuse(message, "one number for all antennas, or one for each".to_owned());
+                }
+            }
+            if let Some(direction) = beam.towards {
+                if !(direction.azimuth_degrees + direction.elevation_degrees).is_finite() {
+                    let message = format!("the direction of beam {m} is not finite");
+                    refuse(message, "give azimuth and elevation in degrees".to_owned());
+                }
+                let placed = self.antennas_enu_metres.len();
+                if let Some(antennas) = antennas
+                    && placed < antennas
+                {
+                    let message =
+                        format!("beam {m} points, but {placed} of {antennas} antennas are placed");
+                    refuse(message, "give `antennas_enu_metres`, a place for each".to_owned());
+                }
+            }
+            let delayed = beam.towards.is_some()
+                || beam.delays_seconds.values().iter().any(|&delay| delay != 0.0);
+            if antennas.is_some() && delayed && band.is_none() {
+                let message = format!("beam {m} has delays, but the input names no frequencies");
+                refuse(message, "use `phases_radians`, or a source that knows its band".to_owned());
+            }
+        }
+        refusals
+    }
+
+    fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let shape = Stacked::of_port(input, DTYPES).map_err(|more| refusals.extend(more)).ok();
+        let antennas = shape.map(|shape| shape.antennas);
+        refusals.extend(self.beam_refusals(antennas, input.band.as_ref()));
+        if let Some(shape) = shape {
+            let beams = self.beams.len();
+            let cells = beams.checked_mul(shape.channels);
+            let table = cells.and_then(|n| n.checked_mul(shape.antennas)?.checked_mul(8));
+            let frame =
+                cells.and_then(|n| n.checked_mul(shape.heaps * shape.spectra)?.checked_mul(2));
+            if [table, frame].iter().any(|bytes| bytes.is_none_or(|bytes| bytes > MOST_BYTES)) {
+                let message = format!("{beams} beams of {} channels take 64 GiB", shape.channels);
+                refusals.push(
+                    Refusal::parameter("beams", message)
+                        .note(At::InputAxis(0, "channel"), "channels come from here")
+                        .help("share the channels or the beams among several beamformers"),
+                );
+            }
+        }
+        let (Some(shape), true) = (shape, refusals.is_empty()) else { return Err(refusals) };
+        let axis = |name| input.axes.iter().find(|axis| axis.name == name).cloned();
+        let beam = Axis::new("beam", self.beams.len()).from_parameter("beams");
+        let axes = [axis("heap"), Some(beam), axis("channel"), axis("spectrum")];
+        Ok(PortType {
+            dtype: Dtype::Ci8,
+            axes: axes.into_iter().flatten().collect(),
+            clock: Clock { ..input.clock },
+            band: input.band,
+            validity: ValidityType {
+                axes: axis("heap").into_iter().collect(),
+                full: shape.antennas as u32,
+            },
+        })
+    }
+
+    /// Complex weights `[channel][beam][antenna]`, quantiser gain included.
+    fn weights(&self, shape: &Stacked, band: Option<&Band>) -> Vec<Complex32> {
+        let mut weights = Vec::with_capacity(shape.channels * self.beams.len() * shape.antennas);
+        for channel in 0..shape.channels {
+            let offset_hz = band.map_or(0.0, |band| band.from_centre_hz(channel));
+            for beam in &self.beams {
+                for antenna in 0..shape.antennas {
+                    // Reduced in turns, so that a long delay keeps its precision.
+                    let turns = (beam.delays_seconds.of(antenna) * offset_hz).fract();
+                    let turns = turns - self.late_turns(beam, antenna, offset_hz, band);
+                    let angle = beam.phases_radians.of(antenna) - std::f64::consts::TAU * turns;
+                    let weight = Complex64::from_polar(1.0, angle) * beam.weights.of(antenna);
+                    let weight = weight * beam.gain;
+                    weights.push(Complex32::new(weight.re as f32, weight.im as f32));
+                }
+            }
+        }
+        weights
+    }
+
+    /// The shape of the input, and how its antennas are added up.
+    fn weights_of(&self, ports: &Ports) -> Result<(Stacked, cpu::Weights), BlockError> {
+        let input = &ports.inputs[0];
+        let shape = Stacked::of_port(input, DTYPES)
+            .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
+        let table = self.weights(&shape, input.band.as_ref());
+        let pols = self.beams.iter().map(|beam| beam.pol).collect();
+        Ok((shape, cpu::Weights { table, pols }))
+    }
+
+    /// Turns by which a wave from where `beam` points lags behind at `antenna`.
+    fn late_turns(&self, beam: &Beam, antenna: usize, offset_hz: f64, band: Option<&Band>) -> f64 {
+        let place = self.antennas_enu_metres.get(antenna);
+        let (Some(direction), Some(place), Some(band)) = (beam.towards, place, band) else {
+            return 0.0;
+        };
+        (direction.delay_seconds(*place) * (band.centre_hz + offset_hz)).fract()
+    }
+
+    fn threads(&self, shape: &Stacked) -> usize {
+        threads_for(self.threads, self.products_per_frame(shape)).min(shape.channels)
+    }
+
+    /// Complex multiply-accumulates of one frame.
+    fn products_per_frame(&self, shape: &Stacked) -> f64 {
+        let values = shape.heaps * shape.antennas * shape.channels * shape.spectra;
+        values as f64 * self.beams.len() as f64
+    }
+}
+
+/// What both forms count.
+struct Counts {
+    values_saturated: Counter,
+    heaps_incomplete: Counter,
+}
+
+impl Counts {
+    fn new(env: &Env) -> Self {
+        Self {
+            values_saturated: env.counters.count(
+                "values_saturated",
+                "Complex values of beams that did not fit 8 bits and were clamped; lower the gain.",
+            ),
+            heaps_incomplete: env.counters.count(
+                "heaps_incomplete",
+                "Heaps to which not all antennas contributed; look for lost packets upstream.",
+            ),
+        }
+    }
+
+    /// The validity of a heap whose antennas have this one.
+    fn heap(&self, valid: &[u32]) -> u32 {
+        self.heaps_incomplete.add(u64::from(valid.contains(&0)));
+        valid.iter().filter(|&&v| v != 0).count() as u32
+    }
+}
+
+impl Kind for Beamformer {
+    const NAME: &'static str = "beamformer";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "on matrix units, in half precision with remainders")];
+
+    const LIVE: &'static [&'static str] = &["beams"];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        self.output(&inputs[0]).map(|output| vec![output])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Ok(shape) = Stacked::of_port(&ports.inputs[0], DTYPES) else {
+            return Resources::default();
+        };
+        let table = shape.channels * self.beams.len() * shape.antennas * size_of::<Complex32>();
+        let workers = cpu::worker_bytes(&shape, self.beams.len(), self.threads(&shape));
+        Resources {
+            host_bytes: table + workers,
+            // A frame is kept until all its heaps are done.
+            holds: vec![1],
+            operations_per_frame: 8.0 * self.products_per_frame(&shape),
+            ..Resources::default()
+        }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        match Stacked::of_port(&ports.inputs[0], DTYPES) {
+            Ok(shape) if implementation != CPU.name => cuda::refusals(self, &shape, gpu),
+            _ => Vec::new(),
+        }
+    }
+
+    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
+        let shape = shape.filter(|_| implementation != CPU.name);
+        shape.map(|shape| cuda::tunable(self, &shape))
+    }
+
+    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES);
+        shape.map_or(0, |shape| cuda::device_bytes(&shape, self.beams.len()))
+    }
+
+    fn live_value(
+        &self,
+        _parameter: &str,
+        _running: &Self,
+        ports: &Ports,
+    ) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.weights_of(ports)?.1))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let (shape, weights) = self.weights_of(ports)?;
+        let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);
+        if env.implementation == "cuda" {
+            return Ok(Box::new(cuda::Cuda::new(self, shape, &weights, first_channel, env)?));
+        }
+        let threads = self.threads(&shape);
+        Ok(Box::new(cpu::Cpu::new(self, shape, weights, first_channel, threads, env)?))
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        bench::benchmarks(device)
+    }
+}

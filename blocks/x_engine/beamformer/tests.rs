@@ -1,0 +1,319 @@
+#![allow(clippy::unwrap_used)]
+
+use super::form::{add_antennas, quantise_beam};
+use super::*;
+use crate::common::simd::Form;
+use crate::x_engine::correlator::tests::{count, env, noise, port, voltages};
+use fxgraph::runtime::edge::Harness;
+use fxgraph::{Counters, Frame, Next};
+use std::f64::consts::{PI, TAU};
+use std::sync::Arc;
+
+const SHAPE: Stacked = Stacked {
+    heaps: 2,
+    antennas: 5,
+    channels: 4,
+    spectra: 37,
+    samples_per_spectrum: 32,
+    k_major: false,
+    dtype: Dtype::Ci8,
+};
+const BAND: Band = Band { channels: 16, first_channel: 5, centre_hz: 1.284e9, bandwidth_hz: 856e6 };
+
+fn beam(pol: usize) -> Beam {
+    Beam {
+        pol,
+        weights: one(),
+        towards: None,
+        delays_seconds: PerAntenna::default(),
+        phases_radians: PerAntenna::default(),
+        gain: 1.0,
+    }
+}
+
+fn plain(beams: Vec<Beam>) -> Beamformer {
+    Beamformer {
+        beams,
+        antennas_enu_metres: vec![],
+        dither: Dither::None,
+        dither_seed: 0,
+        threads: 1,
+    }
+}
+
+/// One frame through the block.
+fn run(
+    kind: &Beamformer,
+    shape: &Stacked,
+    payload: &[u8],
+    valid: &[u32],
+) -> (Arc<Frame>, Counters) {
+    let input = PortType { band: Some(BAND), ..port(shape) };
+    let output = kind.ports(std::slice::from_ref(&input)).unwrap();
+    let ports = Ports { inputs: vec![input], outputs: output };
+    let counters = Counters::default();
+    let block = kind.build(&ports, &env(&counters)).unwrap();
+    let mut harness = Harness::new(block, &ports, 1).unwrap();
+    let sent = harness.send(0, |frame| {
+        frame.header_mut().timestamp = 1 << 20;
+        frame.header_mut().validity.copy_from_slice(valid);
+        frame.as_mut_slice().unwrap().copy_from_slice(payload);
+    });
+    assert!(sent);
+    harness.end(0);
+    assert_eq!(Harness::block_on(harness.run()).unwrap(), Next::Finished);
+    (harness.receive(0).unwrap(), counters)
+}
+
+/// The sum before rounding, in double precision, straight from the equation.
+fn exact(
+    beam: &Beam,
+    shape: &Stacked,
+    voltages: &[[i64; 2]],
+    valid: &[u32],
+    (heap, channel, spectrum): (usize, usize, usize),
+) -> Complex64 {
+    let from_centre = (BAND.first_channel + channel) as f64 - BAND.channels as f64 / 2.0;
+    let hz = from_centre * BAND.bandwidth_hz / BAND.channels as f64;
+    let antennas = (0..shape.antennas).filter(|a| valid[heap * shape.antennas + a] != 0);
+    let sum: Complex64 = antennas
+        .map(|a| {
+            let row = (heap * shape.antennas + a) * shape.channels + channel;
+            let [re, im] = voltages[(row * shape.spectra + spectrum) * 2 + beam.pol];
+            let angle = beam.phases_radians.of(a) - TAU * beam.delays_seconds.of(a) * hz;
+            beam.weights.of(a)
+                * Complex64::new(re as f64, im as f64)
+                * Complex64::new(0.0, angle).exp()
+        })
+        .sum();
+    sum * beam.gain
+}
+
+#[test]
+fn beams_are_within_one_step_of_double_precision_for_every_layout() {
+    let each = |f: fn(f64) -> f64| PerAntenna::Each((0..5).map(|a| f(f64::from(a))).collect());
+    let full = Beam {
+        pol: 1,
+        weights: each(|a| 0.3 * a - 0.5),
+        towards: None,
+        delays_seconds: each(|a| (a - 2.0) * 40e-6 + 1e-9),
+        phases_radians: each(|a| 5.0 * a),
+        gain: 0.25,
+    };
+    // Gains that put no integer sum half-way between two results.
+    let others = [(0, 0.213_71), (1, 0.291_37)].map(|(pol, gain)| Beam { gain, ..beam(pol) });
+    let kind = plain([full].into_iter().chain(others).collect());
+    // Antenna 1 lacks heap 0, antennas 0 and 4 lack heap 1.
+    let valid = [1, 0, 1, 1, 1, 0, 1, 1, 1, 0];
+    for (k_major, dtype) in
+        [(false, Dtype::Ci8), (false, Dtype::Ci4), (true, Dtype::Ci8), (true, Dtype::Ci4)]
+    {
+        for threads in [1, 3] {
+            let shape = Stacked { k_major, dtype, ..SHAPE };
+            let kind = Beamformer { threads, ..kind.clone() };
+            let payload = noise(shape.frame_bytes(), 11);
+            let (frame, counters) = run(&kind, &shape, &payload, &valid);
+            assert_eq!(frame.header().validity, [4, 3]);
+            assert_eq!(frame.header().timestamp, 1 << 20);
+            assert_eq!(count(&counters, "heaps_incomplete"), 2);
+            let voltages = voltages(&shape, &payload);
+            let (mut off, mut clamped) = (0, vec![0.0; 6]);
+            for (index, value) in frame.as_slice::<[i8; 2]>().unwrap().iter().enumerate() {
+                let spectrum = index % shape.spectra;
+                let channel = index / shape.spectra % shape.channels;
+                let unit = index / shape.spectra / shape.channels;
+                let (heap, m) = (unit / 3, unit % 3);
+                let place = (heap, channel, spectrum);
+                let sum = exact(&kind.beams[m], &shape, &voltages, &valid, place);
+                let parts = [sum.re, sum.im];
+                clamped[unit] += f64::from(u8::from(parts.iter().any(|v| v.abs() > 127.0)));
+                for (value, part) in value.iter().zip(parts) {
+                    let rounded = part.clamp(-127.0, 127.0).round_ties_even();
+                    assert!((f64::from(*value) - rounded).abs() <= 1.0, "{value} is not {part}");
+                    off += u32::from(i32::from(*value) != rounded as i32);
+                }
+            }
+            assert!(off <= 4, "{off} values are not the rounded ones");
+            assert_eq!(frame.header().annotations.get("saturated"), clamped);
+        }
+    }
+}
+
+#[test]
+fn one_antenna_with_weight_one_passes_through() {
+    let mut weights = vec![0.0; 5];
+    weights[3] = 1.0;
+    let beams = [0, 1].map(|pol| Beam { weights: PerAntenna::Each(weights.clone()), ..beam(pol) });
+    let payload: Vec<u8> =
+        noise(SHAPE.frame_bytes(), 5).iter().map(|&b| if b == 0x80 { 0 } else { b }).collect();
+    let (frame, counters) = run(&plain(beams.to_vec()), &SHAPE, &payload, &[1; 10]);
+    let voltages = voltages(&SHAPE, &payload);
+    for (index, value) in frame.as_slice::<[i8; 2]>().unwrap().iter().enumerate() {
+        let (spectrum, rest) = (index % SHAPE.spectra, index / SHAPE.spectra);
+        let (channel, unit) = (rest % SHAPE.channels, rest / SHAPE.channels);
+        let row = (unit / 2 * SHAPE.antennas + 3) * SHAPE.channels + channel;
+        let expected = voltages[(row * SHAPE.spectra + spectrum) * 2 + unit % 2];
+        assert_eq!(value.map(i64::from), expected);
+    }
+    assert_eq!(count(&counters, "values_saturated"), 0);
+}
+
+#[test]
+fn a_plane_wave_adds_up_coherently_once_its_delays_are_undone() {
+    // Delays of the wave at each antenna; it turns by -2 pi f tau.
+    let late: Vec<f64> = (0..5).map(|a| f64::from(a) * 3.1e-9 - 4e-9).collect();
+    let amplitude = 20.0;
+    let mut payload = vec![0; SHAPE.frame_bytes()];
+    for (index, value) in payload.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let channel = index / SHAPE.spectra % SHAPE.channels;
+        let antenna = index / SHAPE.spectra / SHAPE.channels % SHAPE.antennas;
+        let from_centre = (BAND.first_channel + channel) as f64 - BAND.channels as f64 / 2.0;
+        let hz = BAND.centre_hz + from_centre * BAND.bandwidth_hz / BAND.channels as f64;
+        let wave = Complex64::from_polar(amplitude, 0.4 - TAU * hz * late[antenna]);
+        let part = |v: f64| (v.round() as i8).cast_unsigned();
+        *value = [part(wave.re), part(wave.im), 0, 0];
+    }
+    let undone = Beam {
+        delays_seconds: PerAntenna::Each(late.iter().map(|t| -t).collect()),
+        phases_radians: PerAntenna::Each(late.iter().map(|t| TAU * BAND.centre_hz * t).collect()),
+        ..beam(0)
+    };
+    let (frame, _) = run(&plain(vec![undone, beam(0)]), &SHAPE, &payload, &[1; 10]);
+    let row = SHAPE.channels * SHAPE.spectra;
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
+    let power = |values: &[[i8; 2]]| {
+        let sum: f64 = values.as_flattened().iter().map(|&v| f64::from(v).powi(2)).sum();
+        sum / row as f64
+    };
+    let coherent = (5.0 * amplitude).powi(2);
+    assert!((power(&values[..row]) / coherent - 1.0).abs() < 0.03);
+    assert!(power(&values[row..2 * row]) < 0.5 * coherent);
+    for &[re, im] in &values[..row] {
+        let angle = f64::from(im).atan2(f64::from(re));
+        assert!((angle - 0.4).abs() < PI / 100.0);
+    }
+}
+
+#[test]
+fn values_beyond_the_range_are_clamped_and_counted_once_each() {
+    // Both parts of polarisation 0 clamp, one part of polarisation 1 does, and 127 itself does not.
+    let mut payload = vec![0; SHAPE.frame_bytes()];
+    payload.as_chunks_mut::<4>().0.fill([100, 0x9c, 80, 127]);
+    let one = PerAntenna::Each(vec![1.0, 1.0, 0.0, 0.0, 0.0]);
+    let only = PerAntenna::Each(vec![1.0, 0.0, 0.0, 0.0, 0.0]);
+    let beams = vec![
+        Beam { weights: one.clone(), ..beam(0) },
+        Beam { weights: one, ..beam(1) },
+        Beam { weights: only, ..beam(1) },
+    ];
+    let (frame, counters) = run(&plain(beams), &SHAPE, &payload, &[1; 10]);
+    let row = SHAPE.channels * SHAPE.spectra;
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
+    assert!(values[..row].iter().all(|&v| v == [127, -127]));
+    assert!(values[row..2 * row].iter().all(|&v| v == [127, 127]));
+    assert!(values[2 * row..3 * row].iter().all(|&v| v == [80, 127]));
+    let per_heap = [row as f64, row as f64, 0.0];
+    let saturated = frame.header().annotations.get("saturated");
+    assert_eq!(saturated, [per_heap, per_heap].concat());
+    assert_eq!(count(&counters, "values_saturated"), 4 * row as u64);
+}
+
+#[test]
+fn a_heap_that_all_antennas_lack_is_zero() {
+    let payload = noise(SHAPE.frame_bytes(), 2);
+    let valid = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
+    let kind = Beamformer { dither: Dither::Uniform, ..plain(vec![beam(0)]) };
+    let (frame, _) = run(&kind, &SHAPE, &payload, &valid);
+    let heap = SHAPE.channels * SHAPE.spectra;
+    assert_eq!(frame.header().validity, [0, 5]);
+    assert!(frame.as_slice::<[i8; 2]>().unwrap()[..heap].iter().all(|&v| v == [0, 0]));
+    assert!(frame.as_slice::<[i8; 2]>().unwrap()[heap..].iter().any(|&v| v != [0, 0]));
+}
+
+#[test]
+fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
+    let shape = Stacked { spectra: 4000, ..SHAPE };
+    let mut payload = vec![0; shape.frame_bytes()];
+    payload.as_chunks_mut::<4>().0.fill([3, 1, 0, 0]);
+    // 5 x 3 x 0.15 = 2.25 and 0.75.
+    let kind = Beamformer {
+        dither: Dither::Uniform,
+        dither_seed: 9,
+        ..plain(vec![Beam { gain: 0.15, ..beam(0) }])
+    };
+    let (frame, _) = run(&kind, &shape, &payload, &[1; 10]);
+    let values = frame.as_slice::<[i8; 2]>().unwrap();
+    for (part, expected) in [(0, 2.25), (1, 0.75)] {
+        let sum: f64 = values.iter().map(|v| f64::from(v[part])).sum();
+        assert!((sum / values.len() as f64 - expected).abs() < 0.02);
+    }
+    let other = Beamformer { threads: 3, ..kind.clone() };
+    assert_eq!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
+    let other = Beamformer { dither_seed: 10, ..kind };
+    assert_ne!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
+}
+
+#[test]
+fn every_form_gives_the_same_numbers() {
+    let payload = noise(SHAPE.frame_bytes(), 4);
+    let weights: Vec<_> = (0..10).map(|i| Complex32::from_polar(0.2, i as f32)).collect();
+    let mut seen: Vec<Vec<[i8; 2]>> = Vec::new();
+    for form in Form::available() {
+        let mut scratch = form::Scratch::new(SHAPE.spectra, 2);
+        let rows = (0..5).map(|a| (a, SHAPE.row(&payload, 0, a, 0)));
+        add_antennas(form, &SHAPE, rows, &weights, &[0, 1], &mut scratch);
+        let mut output = vec![[0; 2]; 2 * SHAPE.spectra];
+        for (m, output) in output.chunks_exact_mut(SHAPE.spectra).enumerate() {
+            quantise_beam(form, Some(1), &scratch, m, output);
+        }
+        seen.push(output);
+    }
+    assert!(seen.iter().all(|output| *output == seen[0]));
+}
+
+#[test]
+fn bad_beams_are_refused_all_at_once() {
+    let input = port(&SHAPE);
+    let each = |n: usize| PerAntenna::Each(vec![1e-9; n]);
+    let kind = plain(vec![
+        Beam { weights: each(4), ..beam(2) },
+        Beam { gain: f64::NAN, phases_radians: PerAntenna::All(f64::INFINITY), ..beam(0) },
+        // The input of this test names no frequencies.
+        Beam { delays_seconds: each(5), ..beam(1) },
+    ]);
+    let refusals = kind.ports(std::slice::from_ref(&input)).unwrap_err();
+    assert_eq!(refusals.len(), 5, "{refusals:?}");
+    assert!(refusals.iter().any(|r| r.message.contains("has 4 numbers")));
+    assert_eq!(plain(vec![]).ports(&[input]).unwrap_err().len(), 1);
+}
+
+#[test]
+fn weights_may_be_a_number_or_a_list() {
+    let text = r#"{"beams": [{"pol": 1, "weights": 2}, {"pol": 0, "weights": [1, 0.5]}]}"#;
+    let kind: Beamformer = serde_json::from_str(text).unwrap();
+    assert_eq!(kind.beams[0].weights, PerAntenna::All(2.0));
+    assert_eq!(kind.beams[1].weights, PerAntenna::Each(vec![1.0, 0.5]));
+    let wrong = serde_json::from_str::<PerAntenna>(r#""all""#).unwrap_err().to_string();
+    assert!(wrong.contains("a number, or a list with one number for each antenna"));
+}
+
+#[test]
+fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_there() {
+    let direction = Direction { azimuth_degrees: 123.0, elevation_degrees: 34.0 };
+    let places = [[0.0; 3], [900.0, 5.0, 1.0], [-20.0, 40.0, 0.0], [3.0, -70.0, 2.0], [1.0; 3]];
+    let late: Vec<f64> = places.iter().map(|place| direction.delay_seconds(*place)).collect();
+    let written = Beam {
+        delays_seconds: PerAntenna::Each(late.iter().map(|t| -t).collect()),
+        phases_radians: PerAntenna::Each(late.iter().map(|t| TAU * BAND.centre_hz * t).collect()),
+        ..beam(0)
+    };
+    let pointed = Beam { towards: Some(direction), ..beam(0) };
+    let kind = |beams| Beamformer { antennas_enu_metres: places.to_vec(), ..plain(beams) };
+    let weights = |beam| kind(vec![beam]).weights(&SHAPE, Some(&BAND));
+    for (a, b) in weights(written).iter().zip(weights(pointed.clone())) {
+        assert!((a - b).norm() < 1e-5, "{a} {b}");
+    }
+    let input = PortType { band: Some(BAND), ..port(&SHAPE) };
+    assert!(kind(vec![pointed.clone()]).ports(std::slice::from_ref(&input)).is_ok());
+    assert_eq!(plain(vec![pointed]).ports(&[input]).unwrap_err().len(), 1, "nobody is placed");
+}

@@ -1,0 +1,158 @@
+//! How the beams are shared among blocks of threads, and their weights as `kernels/x_engine/beamformer.cu`
+//! wants them.
+
+use num_complex::Complex32;
+
+/// Beams of a tile: so many columns a matrix instruction has.
+const TILE_BEAMS: usize = 4;
+/// Antennas of one matrix instruction.
+const STEP_ANTENNAS: usize = 8;
+/// Most tiles of a block: a warp makes one key of dither per beam.
+const MOST_TILES: usize = 8;
+/// Shared memory of the weights of one tile and one step.
+const FRAGMENT_BYTES: usize = 32 * 16;
+/// The largest part of a weight is brought to 2^9 .. 2^10, so that what halves leave of it is no
+/// subnormal half either.
+const LARGEST_EXPONENT: i32 = 9;
+
+/// Beams in tiles, of each polarisation on its own, and tiles in groups that one block forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiles {
+    /// Tiles of each polarisation in a group.
+    pub per_group: [usize; 2],
+    pub groups: usize,
+    /// Matrix instructions that follow each other over all antennas.
+    pub steps: usize,
+}
+
+impl Tiles {
+    /// For so many beams of each polarisation, in the fewest groups that take at most
+    /// `shared_bytes` of shared memory each. None if there are too many antennas.
+    pub fn new(beams: [usize; 2], antennas: usize, shared_bytes: usize) -> Option<Self> {
+        let tiles = beams.map(|beams| beams.div_ceil(TILE_BEAMS));
+        let steps = antennas.div_ceil(STEP_ANTENNAS);
+        let of_groups = |groups: usize| Self {
+            per_group: tiles.map(|tiles| tiles.div_ceil(groups)),
+            groups,
+            steps,
+        };
+        let fits =
+            |tiles: &Self| tiles.per_group() <= MOST_TILES && tiles.shared_bytes() <= shared_bytes;
+        (1..=tiles[0].max(tiles[1])).map(of_groups).find(fits)
+    }
+
+    /// Tiles of a group.
+    pub fn per_group(&self) -> usize {
+        self.per_group.iter().sum()
+    }
+
+    /// Shared memory of a block of threads.
+    pub fn shared_bytes(&self) -> usize {
+        self.steps * self.per_group() * FRAGMENT_BYTES
+    }
+
+    /// Antennas, with those that fill the last step.
+    pub fn padded_antennas(&self) -> usize {
+        self.steps * STEP_ANTENNAS
+    }
+
+    /// Words of the `Slots` of all groups.
+    pub fn slot_words(&self) -> usize {
+        self.groups * 2 * self.per_group() * TILE_BEAMS
+    }
+
+    /// For each group the words of a `Slots`: first which beam each slot has, then its scale.
+    pub fn slots(&self, pols: &[usize], scales: &[f32]) -> Vec<u32> {
+        let slots = self.per_group() * TILE_BEAMS;
+        let mut words = vec![0_u32; self.slot_words()];
+        for group in words.chunks_exact_mut(2 * slots) {
+            group[..slots].fill(u32::MAX);
+        }
+        let mut taken = [0; 2];
+        for (beam, (&pol, scale)) in pols.iter().zip(scales).enumerate() {
+            let of_pol = self.per_group[pol] * TILE_BEAMS;
+            let group = taken[pol] / of_pol;
+            let slot = pol * self.per_group[0] * TILE_BEAMS + taken[pol] % of_pol;
+            words[group * 2 * slots + slot] = beam as u32;
+            words[group * 2 * slots + slots + slot] = scale.to_bits();
+            taken[pol] += 1;
+        }
+        words
+    }
+}
+
+/// Divides `weights` `[channel][beam][antenna]` by a power of two for each beam; those.
+pub fn scale(weights: &mut [Complex32], beams: usize, antennas: usize) -> Vec<f32> {
+    let parts = |weight: &Complex32| weight.re.abs().max(weight.im.abs());
+    let mut largest = vec![0.0_f32; beams];
+    for channel in weights.chunks_exact(beams * antennas) {
+        for (largest, weights) in largest.iter_mut().zip(channel.chunks_exact(antennas)) {
+            *largest = weights.iter().map(parts).fold(*largest, f32::max);
+        }
+    }
+    let power = |largest: f32| {
+        // The bits of an IEEE number that hold its exponent plus 127.
+        let exponent = (largest.to_bits() >> 23) as i32 - 127 - LARGEST_EXPONENT;
+        2.0_f32.powi(exponent.max(f32::MIN_EXP))
+    };
+    let scales: Vec<f32> = largest.into_iter().map(power).collect();
+    for channel in weights.chunks_exact_mut(beams * antennas) {
+        for (scale, weights) in scales.iter().zip(channel.chunks_exact_mut(antennas)) {
+            weights.iter_mut().for_each(|weight| *weight /= *scale);
+        }
+    }
+    scales
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_beam_has_one_slot_of_its_polarisation() {
+        for (beams, shared_bytes) in [([1, 0], 1 << 16), ([0, 9], 1 << 16), ([37, 64], 1 << 14)] {
+            let tiles = Tiles::new(beams, 17, shared_bytes).unwrap();
+            assert!(tiles.shared_bytes() <= shared_bytes && tiles.per_group() <= MOST_TILES);
+            // The polarisations in turns, as long as there are both.
+            let turn = |beam: usize| {
+                if beam < 2 * beams[0].min(beams[1]) {
+                    beam % 2
+                } else {
+                    usize::from(beams[1] > beams[0])
+                }
+            };
+            let pols: Vec<usize> = (0..beams[0] + beams[1]).map(turn).collect();
+            let scales: Vec<f32> = (0..pols.len()).map(|beam| beam as f32 + 0.5).collect();
+            let words = tiles.slots(&pols, &scales);
+            let slots = tiles.per_group() * TILE_BEAMS;
+            let mut seen = vec![0; pols.len()];
+            for group in words.chunks_exact(2 * slots) {
+                for (slot, &beam) in group[..slots].iter().enumerate() {
+                    if let Some(seen) = seen.get_mut(beam as usize) {
+                        *seen += 1;
+                        let pol = usize::from(slot >= tiles.per_group[0] * TILE_BEAMS);
+                        assert_eq!(pols[beam as usize], pol);
+                        assert_eq!(group[slots + slot], (beam as f32 + 0.5).to_bits());
+                    } else {
+                        assert_eq!(beam, u32::MAX);
+                    }
+                }
+            }
+            assert!(seen.iter().all(|&seen| seen == 1));
+        }
+        assert_eq!(Tiles::new([1, 1], 4000, 1 << 16), None);
+    }
+
+    #[test]
+    fn scaled_weights_are_of_one_size_and_lose_nothing() {
+        let all = [1e-30, 0.0, 3.0, 1e30, 511.9, f32::MAX];
+        let before: Vec<_> = all.iter().map(|&w| Complex32::new(w, -0.3 * w)).collect();
+        let mut weights = before.clone();
+        let scales = scale(&mut weights, all.len(), 1);
+        for ((before, after), scale) in before.iter().zip(&weights).zip(scales) {
+            assert_eq!(after * scale, *before);
+            assert!(after.re == 0.0 || (512.0..1024.0).contains(&after.re), "{after}");
+        }
+    }
+}

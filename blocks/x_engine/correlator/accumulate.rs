@@ -1,0 +1,230 @@
+//! The fast correlation: blocks of spectra are packed, tiles of products summed in 32 bits
+//! inside a call and in 64 bits across calls.
+
+use super::kernel::{Geometry, Kernel};
+use super::pack::Panels;
+use super::tiles::Tiles;
+use crate::common::stacked::Stacked;
+use fxgraph::BlockError;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Largest number of spectra whose 32-bit sums cannot wrap: 2 x 128 x 128 each.
+const SPECTRA_IN_32_BITS: usize = 65_535;
+
+/// The value of a product without any input: -2^31 is otherwise never put out.
+pub const MISSING: [i32; 2] = [i32::MIN, 1];
+
+/// Sums of products of all channels of a stream.
+pub struct Accumulator {
+    shape: Stacked,
+    kernel: Kernel,
+    tiles: Tiles,
+    channels_per_worker: usize,
+    /// `[channel]` `[tile][row][re, im][lane]`.
+    sums: Vec<i64>,
+    /// One per thread.
+    workers: Vec<Worker>,
+    pool: Option<rayon::ThreadPool>,
+}
+
+/// What one thread needs for itself.
+struct Worker {
+    panels: Panels,
+    /// 32-bit sums of one channel.
+    sums: Vec<i32>,
+    /// Visibilities that did not fit 32 bits in the last dump.
+    saturated: u64,
+}
+
+impl Accumulator {
+    /// Sums for a stream of this shape, all 0, computed by `kernel` on `threads` threads.
+    pub fn new(shape: Stacked, kernel: Kernel, threads: usize) -> Result<Self, BlockError> {
+        let tiles = Tiles::new(kernel.geometry(), shape.antennas);
+        let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
+        let workers = shape.channels.div_ceil(channels_per_worker);
+        let len = tiles.len().saturating_mul(shape.channels);
+        let mut sums = Vec::new();
+        sums.try_reserve_exact(len).map_err(|e| {
+            BlockError::new(format!("cannot allocate {len} sums of 8 bytes")).because(e)
+        })?;
+        sums.resize(len, 0);
+        let worker = |_| Worker {
+            panels: Panels::new(kernel, shape.antennas),
+            sums: vec![0; tiles.len()],
+            saturated: 0,
+        };
+        Ok(Self {
+            shape,
+            kernel,
+            tiles,
+            channels_per_worker,
+            sums,
+            workers: (0..workers).map(worker).collect(),
+            pool: crate::common::parallel::pool(workers)?,
+        })
+    }
+
+    /// Bytes that an accumulator of this shape takes.
+    #[must_use]
+    pub fn bytes(shape: &Stacked, kernel: Kernel, threads: usize) -> usize {
+        let tiles = Tiles::new(kernel.geometry(), shape.antennas).len();
+        let worker = Panels::bytes(kernel.geometry(), shape.antennas) + 4 * tiles;
+        shape.channels.saturating_mul(8 * tiles).saturating_add(threads.saturating_mul(worker))
+    }
+
+    /// Adds the products of heaps `heaps` of a frame; `valid` `[heap][antenna]` is 0 where
+    /// an antenna lacks a heap.
+    pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
+        let Self { shape, kernel, tiles, channels_per_worker, sums, workers, pool } = self;
+        let work = |(index, (sums, worker)): (usize, (&mut [i64], &mut Worker))| {
+            for (c, sums) in sums.chunks_exact_mut(tiles.len()).enumerate() {
+                let channel = index * *channels_per_worker + c;
+                worker.add_channel(
+                    shape,
+                    *kernel,
+                    tiles,
+                    payload,
+                    channel,
+                    heaps.clone(),
+                    valid,
+                    sums,
+                );
+            }
+        };
+        let chunk = *channels_per_worker * tiles.len();
+        match pool {
+            Some(pool) => pool.install(|| {
+                let parts = sums.par_chunks_mut(chunk).zip(workers.par_iter_mut());
+                parts.enumerate().for_each(work);
+            }),
+            None => sums.chunks_mut(chunk).zip(workers).enumerate().for_each(work),
+        }
+    }
+
+    /// Writes the products `[channel][product]` to `output` and starts again from 0; `counts`
+    /// `[baseline]` is 0 where there was no input. Says how many visibilities did not fit 32 bits.
+    pub fn dump(&mut self, counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
+        let Self { shape, tiles, channels_per_worker, sums, workers, pool, .. } = self;
+        let products = 4 * shape.baselines();
+        let work = |((sums, worker), output): ((&mut [i64], &mut Worker), &mut [[i32; 2]])| {
+            worker.saturated = 0;
+            let channels = sums.chunks_exact_mut(tiles.len());
+            for (sums, output) in channels.zip(output.chunks_exact_mut(products)) {
+                worker.saturated += dump_channel(tiles, sums, counts, output);
+            }
+        };
+        let chunk = *channels_per_worker * tiles.len();
+        let out_chunk = *channels_per_worker * products;
+        if let Some(pool) = pool {
+            let parts = sums.par_chunks_mut(chunk).zip(workers.par_iter_mut());
+            let parts = parts.zip(output.par_chunks_mut(out_chunk));
+            pool.install(|| parts.for_each(work));
+        } else {
+            let parts = sums.chunks_mut(chunk).zip(workers.iter_mut());
+            parts.zip(output.chunks_mut(out_chunk)).for_each(work);
+        }
+        self.workers.iter().map(|worker| worker.saturated).sum()
+    }
+}
+
+impl Worker {
+    #[allow(clippy::too_many_arguments)] // the parts of an accumulator, split for the threads
+    fn add_channel(
+        &mut self,
+        shape: &Stacked,
+        kernel: Kernel,
+        tiles: &Tiles,
+        payload: &[u8],
+        channel: usize,
+        heaps: Range<usize>,
+        valid: &[u32],
+        sums: &mut [i64],
+    ) {
+        // Spectra in the 32-bit sums, those in the panels included.
+        let mut pending = 0;
+        for heap in heaps {
+            let valid = &valid[heap * shape.antennas..][..shape.antennas];
+            if valid.iter().all(|&v| v == 0) {
+                continue;
+            }
+            let mut start = 0;
+            while start < shape.spectra {
+                let room = self.panels.room().min(SPECTRA_IN_32_BITS - pending);
+                if room == 0 {
+                    self.multiply(kernel, tiles);
+                    if pending == SPECTRA_IN_32_BITS {
+                        self.flush(tiles, sums);
+                        pending = 0;
+                    }
+                    continue;
+                }
+                let end = shape.spectra.min(start + room);
+                self.panels.push(shape, payload, (heap, channel), start..end, |a| valid[a] != 0);
+                pending += end - start;
+                start = end;
+            }
+        }
+        self.multiply(kernel, tiles);
+        self.flush(tiles, sums);
+    }
+
+    /// Adds the products of the packed spectra to the 32-bit sums.
+    fn multiply(&mut self, kernel: Kernel, tiles: &Tiles) {
+        let Geometry { lanes, rows, .. } = tiles.geometry;
+        for panel in 0..tiles.panels() {
+            let [_, column_re, column_im] = self.panels.panel(panel);
+            for block in 0..tiles.blocks(panel) {
+                let [row, ..] = self.panels.panel(block * rows / lanes);
+                // A panel without spectra has no rows to skip.
+                let row = row.get(block * rows % lanes..).unwrap_or_default();
+                let sums = &mut self.sums[tiles.start(panel, block)..][..tiles.geometry.tile_len()];
+                kernel.tile(row, column_re, column_im, sums);
+            }
+        }
+        self.panels.clear();
+    }
+
+    /// Moves the 32-bit sums to the 64-bit ones, offsets of the byte form taken off.
+    fn flush(&mut self, tiles: &Tiles, sums: &mut [i64]) {
+        let Geometry { lanes, rows, .. } = tiles.geometry;
+        let mut offsets = [[0; 2]; 16];
+        for block in 0..tiles.panels() * lanes / rows {
+            let offsets = &mut offsets[..rows];
+            for (r, offset) in offsets.iter_mut().enumerate() {
+                *offset = self.panels.take_offset(block * rows + r);
+            }
+            for panel in block * rows / lanes..tiles.panels() {
+                let tile = tiles.start(panel, block)..tiles.start(panel, block + 1);
+                let from = self.sums[tile.clone()].chunks_exact_mut(lanes);
+                let to = sums[tile].chunks_exact_mut(lanes);
+                for ((from, to), offset) in from.zip(to).zip(offsets.as_flattened()) {
+                    for (from, to) in from.iter_mut().zip(to) {
+                        *to += i64::from(from.wrapping_sub(*offset));
+                        *from = 0;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the products of one channel and zeroes its sums.
+fn dump_channel(tiles: &Tiles, sums: &mut [i64], counts: &[u32], output: &mut [[i32; 2]]) -> u64 {
+    const LARGEST: i64 = i32::MAX as i64;
+    let mut saturated = 0;
+    for ((places, count), output) in tiles.baselines().zip(counts).zip(output.as_chunks_mut().0) {
+        if *count == 0 {
+            *output = [MISSING; 4];
+            continue;
+        }
+        *output = places.map(|parts| {
+            let sum = parts.map(|place| sums[place]);
+            let clamped = sum.map(|s| s.clamp(-LARGEST, LARGEST));
+            saturated += u64::from(clamped != sum);
+            clamped.map(|s| s as i32)
+        });
+    }
+    sums.fill(0);
+    saturated
+}

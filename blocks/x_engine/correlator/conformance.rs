@@ -1,0 +1,232 @@
+//! Cases that hold the forms for GPUs to the definition: integers exactly.
+
+use fxgraph::DeviceName;
+use fxgraph::examples::{Case, Tolerance};
+use serde_json::json;
+
+/// What the samples are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Voltages {
+    Ci4,
+    Ci8,
+    /// Halves in (-1, 1).
+    Cf16,
+    /// Halves that are eighths of 4-bit integers: all sums are exact in single precision, in
+    /// whatever order, with whatever rounding.
+    Eighths,
+}
+
+/// A stream of stacked antennas with random samples, and the dumps made of it.
+#[derive(Clone, Copy)]
+struct Stream {
+    antennas: usize,
+    k_major: bool,
+    voltages: Voltages,
+    spectra: usize,
+    channels: usize,
+    heaps_per_frame: usize,
+    frames: usize,
+    heaps_per_dump: usize,
+    /// Every so-many-th heap of an antenna is missing, its place full of samples all the same.
+    missing_every: Option<usize>,
+}
+
+const STREAM: Stream = Stream {
+    antennas: 5,
+    k_major: true,
+    voltages: Voltages::Ci8,
+    spectra: 256,
+    channels: 2,
+    heaps_per_frame: 2,
+    frames: 4,
+    heaps_per_dump: 3,
+    missing_every: None,
+};
+
+impl Stream {
+    fn name(&self) -> String {
+        let Self { antennas, spectra, .. } = self;
+        let layout = if self.k_major { "K-major" } else { "standard" };
+        let voltages = format!("{:?}", self.voltages).to_lowercase();
+        let (frame, dump) = (self.heaps_per_frame, self.heaps_per_dump);
+        let missing = self.missing_every.map_or(String::new(), |n| format!(", 1 of {n} missing"));
+        format!(
+            "{antennas} antennas, {layout}, {voltages}, {spectra} x {frame} for {dump} heaps{missing}"
+        )
+    }
+
+    fn axes(&self, antenna: bool) -> Vec<serde_json::Value> {
+        let axis = |name: &str, len: usize| json!({"name": name, "len": len});
+        let mut axes = vec![axis("heap", self.heaps_per_frame)];
+        if antenna {
+            axes.push(axis("antenna", self.antennas));
+        }
+        axes.push(axis("channel", self.channels));
+        let (spectrum, pol) = (axis("spectrum", self.spectra), axis("pol", 2));
+        axes.extend(if self.k_major { [pol, spectrum] } else { [spectrum, pol] });
+        axes
+    }
+
+    /// Blocks, of which the last is `name`, that make the voltages of all antennas or of one.
+    fn source(&self, name: &str, all: bool, seed: usize, frames: usize, late: usize) -> String {
+        let samples = 8 * self.spectra * self.heaps_per_frame;
+        let axes = self.axes(all);
+        let units = if all { 2 } else { 1 };
+        let dtype = match self.voltages {
+            Voltages::Ci4 | Voltages::Eighths => "ci4",
+            Voltages::Ci8 => "ci8",
+            Voltages::Cf16 => "cf16",
+        };
+        let parameters = json!({
+            "dtype": dtype, "axes": axes, "validity_axes": axes[..units],
+            "samples_per_frame": samples, "first_timestamp": late * samples,
+            "frames": frames, "pattern": "random", "seed": seed, "missing_every": self.missing_every,
+        });
+        let source =
+            |name: &str| format!("{name}: {{kind: null_source, parameters: {parameters}}}\n");
+        if self.voltages != Voltages::Eighths {
+            return source(name);
+        }
+        let integers = format!("{name}_integers");
+        let convert = format!(
+            "{name}: {{kind: convert, input: {integers}, parameters: {{dtype: cf16, scale: 0.125}}}}\n"
+        );
+        source(&integers) + &convert
+    }
+
+    /// Integers, and halves whose sums need no rounding, are the same. Of other halves, matrix
+    /// instructions lose about 2^-23 of a sum with each 8 spectra (they round towards zero), up to
+    /// 4096 in a row, and each addition to what is in memory half of that. Autocorrelations, which are
+    /// most of the power, grow steadily and lose half of what their last value would: this is twice as
+    /// much. The largest difference is bound besides, because the values that stand for missing products
+    /// are so large that the rms of a case with some says nothing.
+    fn tolerance(&self) -> Tolerance {
+        if self.voltages != Voltages::Cf16 {
+            return Tolerance::EXACT;
+        }
+        let in_a_row = (self.spectra * self.heaps_per_frame).min(4096) / 8;
+        let summed = self.spectra * self.heaps_per_dump;
+        let additions = summed.div_ceil(self.spectra.min(4096));
+        let relative = (in_a_row + additions + 1) as f64 * 2f64.powi(-23);
+        // The power of a sample is 2/3 on average.
+        Tolerance { largest: relative * summed as f64, ..Tolerance::floating(relative) }
+    }
+
+    fn case(&self, form: &'static str, name: String, upstream: &str, device: DeviceName) -> Case {
+        let parameters = json!({"spectra_per_dump": self.heaps_per_dump * self.spectra});
+        let input = (upstream, &["stack"][..]);
+        Case::new(("correlator", form), name, &parameters, input, self.tolerance(), device)
+    }
+
+    /// All antennas at all times.
+    fn whole(&self, form: &'static str, device: DeviceName) -> Case {
+        let upstream = self.source("stack", true, self.antennas, self.frames, 0);
+        self.case(form, self.name(), &upstream, device)
+    }
+
+    /// Antennas that begin late or end early, for less and more than a dump.
+    fn missing(&self, form: &'static str, device: DeviceName) -> Case {
+        let mut upstream = String::new();
+        for antenna in 0..self.antennas {
+            let late = [0, 0, 1, 0, 3][antenna % 5];
+            let early = [0, 2, 0, 0, 1][antenna % 5];
+            let (name, frames) = (format!("a{antenna}"), self.frames - late - early);
+            upstream += &self.source(&name, false, antenna, frames, late);
+        }
+        let inputs: Vec<String> = (0..self.antennas).map(|a| format!("a{a}")).collect();
+        upstream += &format!("stack: {{kind: antenna_stack, inputs: [{}]}}", inputs.join(", "));
+        self.case(form, format!("missing antennas of {}", self.name()), &upstream, device)
+    }
+}
+
+/// Streams of every size of tile with every way to read a frame.
+fn streams() -> Vec<Stream> {
+    const LAYOUTS: [(bool, Voltages); 3] =
+        [(false, Voltages::Ci8), (false, Voltages::Ci4), (true, Voltages::Ci4)];
+    const SPECTRA: [usize; 8] = [256, 64, 16, 1024, 200, 37, 72, 48];
+    let mut streams = Vec::new();
+    for (i, antennas) in [1, 2, 3, 8, 17, 40, 64, 65, 80, 81, 128, 130, 200].into_iter().enumerate()
+    {
+        let stream = Stream {
+            antennas,
+            channels: if antennas < 64 { 7 } else { 2 },
+            spectra: SPECTRA[i % SPECTRA.len()],
+            ..STREAM
+        };
+        let (k_major, voltages) = LAYOUTS[i % LAYOUTS.len()];
+        let spectra = SPECTRA[(i + 3) % SPECTRA.len()];
+        streams.extend([stream, Stream { k_major, voltages, spectra, ..stream }]);
+    }
+    let long = Stream { antennas: 1, channels: 1, ..STREAM };
+    streams.extend([
+        // Dumps of many frames, several dumps of a frame, many heaps of a frame.
+        Stream { heaps_per_dump: 7, frames: 9, ..STREAM },
+        Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..STREAM },
+        Stream { heaps_per_frame: 40, heaps_per_dump: 64, spectra: 16, ..STREAM },
+        // Sums beyond 32 bits, which are clamped.
+        Stream { spectra: 1024, heaps_per_frame: 64, frames: 8, heaps_per_dump: 256, ..long },
+        // Heaps whose sums can leave 32 bits by themselves.
+        Stream { spectra: 70_000, heaps_per_dump: 1, ..long },
+        Stream { spectra: 70_001, heaps_per_dump: 2, k_major: false, ..long },
+    ]);
+    streams
+}
+
+/// The same with halves.
+fn streams_of_halves() -> Vec<Stream> {
+    const SPECTRA: [usize; 8] = [256, 24, 16, 1024, 100, 37, 36, 8];
+    let mut streams = Vec::new();
+    for (i, antennas) in [1, 2, 3, 8, 17, 40, 64, 65, 80, 81, 128, 130].into_iter().enumerate() {
+        for (k_major, voltages) in [(true, Voltages::Cf16), (false, Voltages::Eighths)] {
+            let k_major = k_major ^ (i % 3 == 2);
+            let spectra = SPECTRA[(i + if k_major { 0 } else { 5 }) % SPECTRA.len()];
+            let channels = if antennas < 64 { 7 } else { 2 };
+            streams.push(Stream { antennas, k_major, voltages, spectra, channels, ..STREAM });
+        }
+    }
+    let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
+    let eighths = Stream { voltages: Voltages::Eighths, ..STREAM };
+    streams.extend([
+        Stream { k_major: false, ..halves },
+        eighths,
+        Stream { heaps_per_dump: 7, frames: 9, ..eighths },
+        Stream { heaps_per_frame: 5, heaps_per_dump: 2, ..eighths },
+        // Frames and heaps with more samples than are summed in a row.
+        Stream { heaps_per_frame: 40, heaps_per_dump: 60, ..halves },
+        Stream { heaps_per_frame: 40, heaps_per_dump: 60, k_major: false, ..eighths },
+        Stream { spectra: 9000, ..halves },
+        Stream { spectra: 9001, ..eighths },
+        Stream { spectra: 5000, k_major: false, antennas: 1, channels: 1, ..halves },
+    ]);
+    streams
+}
+
+/// All cases of the correlator.
+#[must_use]
+pub fn cases(device: DeviceName) -> Vec<Case> {
+    let halves = Stream { voltages: Voltages::Cf16, ..STREAM };
+    let mut cases = vec![STREAM.whole("cuda", device), halves.whole("cuda", device)];
+    for form in ["hopper", "tensor_core"] {
+        cases.extend(streams().iter().map(|stream| stream.whole(form, device)));
+        for k_major in [false, true] {
+            let stream = Stream { k_major, frames: 6, ..STREAM };
+            cases.push(stream.missing(form, device));
+            let many = Stream { voltages: Voltages::Ci4, antennas: 70, ..stream };
+            cases.push(many.missing(form, device));
+            // Dumps that lack single heaps, at every place of a frame.
+            let scattered = Stream { missing_every: Some(7), heaps_per_frame: 4, ..stream };
+            cases.push(scattered.whole(form, device));
+            cases.push(
+                Stream { antennas: 70, missing_every: Some(71), ..scattered }.whole(form, device),
+            );
+        }
+    }
+    let form = "tensor_core";
+    cases.extend(streams_of_halves().iter().map(|stream| stream.whole(form, device)));
+    for (k_major, voltages) in [(false, Voltages::Cf16), (true, Voltages::Eighths)] {
+        let stream = Stream { k_major, voltages, frames: 6, ..STREAM };
+        cases.push(stream.missing(form, device));
+        cases.push(Stream { antennas: 70, ..stream }.missing(form, device));
+    }
+    cases
+}

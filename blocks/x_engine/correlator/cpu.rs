@@ -1,0 +1,96 @@
+//! The correlator on the processor.
+
+use super::accumulate::Accumulator;
+use super::dumps::Dumps;
+use super::floats::FloatAccumulator;
+use crate::common::stacked::Stacked;
+use fxgraph::{Block, BlockError, Frame, Io, Next, async_trait};
+use std::sync::Arc;
+
+/// Products summed per call of `work` at most, so that a call takes some 50 ms even where the
+/// processor is slow.
+const PRODUCTS_PER_CALL: usize = 500_000_000;
+
+/// Sums of products, of whichever type.
+pub(super) enum Sums {
+    Integers(Accumulator),
+    Floats(FloatAccumulator),
+}
+
+/// The correlator on the processor.
+pub(super) struct Cpu {
+    heaps: usize,
+    heaps_per_call: usize,
+    sums: Sums,
+    /// The frame being worked on, and its first heap that is not done.
+    frame: Option<(Arc<Frame>, usize)>,
+    dumps: Dumps,
+}
+
+impl Cpu {
+    pub(super) fn new(shape: Stacked, sums: Sums, dumps: Dumps) -> Self {
+        let products_per_heap = 4 * shape.baselines() * shape.channels * shape.spectra;
+        Self {
+            heaps: shape.heaps,
+            heaps_per_call: (PRODUCTS_PER_CALL / products_per_heap).max(1),
+            sums,
+            frame: None,
+            dumps,
+        }
+    }
+
+    /// Sums the next heaps of the frame at hand: at most to the end of a dump.
+    fn advance(&mut self, frame: Arc<Frame>, heap: usize) {
+        let heaps = self.dumps.take(frame.header(), heap, self.heaps_per_call);
+        let next = heaps.end;
+        if !heaps.is_empty() {
+            let (payload, valid) =
+                (frame.as_slice().expect(fxgraph::ON_HOST), &frame.header().validity);
+            match &mut self.sums {
+                Sums::Integers(sums) => sums.add(payload, heaps, valid),
+                Sums::Floats(sums) => sums.add(payload, heaps, valid),
+            }
+        }
+        self.frame = (next < self.heaps).then_some((frame, next));
+    }
+
+    /// Puts out the dump; says no if there is no frame for it now.
+    fn put_out(&mut self, io: &mut Io<'_>) -> bool {
+        let Some(mut frame) = io.outputs[0].take() else { return false };
+        let counts = self.dumps.counts();
+        match &mut self.sums {
+            Sums::Integers(sums) => {
+                let saturated = sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST));
+                self.dumps.saturated(saturated);
+            }
+            Sums::Floats(sums) => sums.dump(counts, frame.as_mut_slice().expect(fxgraph::ON_HOST)),
+        }
+        self.dumps.put_out(frame.header_mut());
+        io.outputs[0].push(frame);
+        true
+    }
+}
+
+#[async_trait]
+impl Block for Cpu {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if self.dumps.complete() && !self.put_out(io) {
+            return Ok(Next::Wait);
+        }
+        if let Some((frame, heap)) = self.frame.take() {
+            self.advance(frame, heap);
+            return Ok(Next::Again);
+        }
+        if let Some(frame) = io.inputs[0].pop() {
+            self.frame = Some((frame, 0));
+            return Ok(Next::Again);
+        }
+        if !io.inputs[0].ended() {
+            return Ok(Next::Wait);
+        }
+        if self.dumps.worth_having() && !self.put_out(io) {
+            return Ok(Next::Wait);
+        }
+        Ok(Next::Finished)
+    }
+}

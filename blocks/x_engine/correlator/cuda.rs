@@ -1,0 +1,166 @@
+//! The correlator on a GPU.
+#![allow(unsafe_code)] // work on frames and tables that jobs own
+
+use super::dumps::Dumps;
+use super::products::Form;
+use super::sums::Sums;
+use crate::common::stacked::Stacked;
+use fxgraph::cuda::{Device, IN_FLIGHT, Lane, Pinned, frame_address};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The correlator on a GPU. A job adds the heaps of a frame that belong to one dump, or puts out
+/// a dump.
+pub(super) struct Cuda {
+    shape: Stacked,
+    dumps: Dumps,
+    /// The frame being worked on, and its first heap that is not done.
+    frame: Option<(Arc<Frame>, usize)>,
+    lane: Lane<Job>,
+    tables: Vec<Tables>,
+    sums: Sums,
+}
+
+/// What the kernels of a job read or write.
+enum Job {
+    Add {
+        _frame: Arc<Frame>,
+    },
+    PutOut {
+        output: FrameMut,
+        /// Its tables.
+        slot: usize,
+    },
+}
+
+/// Memory that a job's tables are copied from and to.
+struct Tables {
+    /// `[heap][antenna]`
+    valid: Pinned<u32>,
+    /// `[baseline]`
+    counts: Pinned<u32>,
+    saturated: Pinned<u64>,
+}
+
+impl Tables {
+    fn new(device: &Arc<Device>, shape: &Stacked) -> Result<Self, BlockError> {
+        Ok(Self {
+            valid: Pinned::new(device, shape.heaps * shape.antennas)?,
+            counts: Pinned::new(device, shape.baselines())?,
+            saturated: Pinned::new(device, 1)?,
+        })
+    }
+}
+
+impl Cuda {
+    pub(super) fn new(
+        shape: Stacked,
+        spectra_per_dump: u64,
+        dumps: Dumps,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let form = Form::of(env.implementation, shape.dtype, device.properties().capability);
+        tracing::info!(block = env.name, ?form, "dumps of {spectra_per_dump} spectra");
+        let sums = Sums::new(device, form, shape, spectra_per_dump)?;
+        let tables =
+            (0..IN_FLIGHT).map(|_| Tables::new(device, &shape)).collect::<Result<_, _>>()?;
+        Ok(Self { shape, dumps, frame: None, tables, sums, lane })
+    }
+
+    /// Queues the next heaps of the frame at hand: at most to the end of a dump.
+    fn advance(&mut self, frame: Arc<Frame>, heap: usize) -> Result<(), BlockError> {
+        let heaps = self.dumps.take(frame.header(), heap, self.shape.heaps);
+        let next = heaps.end;
+        self.add(&frame, heaps)?;
+        self.frame = (next < self.shape.heaps).then_some((frame, next));
+        Ok(())
+    }
+
+    fn add(&mut self, frame: &Arc<Frame>, heaps: Range<usize>) -> Result<(), BlockError> {
+        let antennas = self.shape.antennas;
+        let valid = &frame.header().validity[heaps.start * antennas..heaps.end * antennas];
+        if valid.iter().all(|&v| v == 0) {
+            return Ok(());
+        }
+        let payload = frame_address(frame, self.lane.device())?;
+        let slot = self.lane.begin(frame.header().timestamp)?;
+        self.lane.hold(Job::Add { _frame: Arc::clone(frame) })?;
+        self.lane.work()?;
+        let table = if valid.contains(&0) {
+            let table = &mut self.tables[slot].valid;
+            table.get_mut()?[..valid.len()].copy_from_slice(valid);
+            Some(table)
+        } else {
+            None
+        };
+        // SAFETY: the job owns the frame.
+        unsafe { self.sums.add(&mut self.lane, payload, heaps, table) }?;
+        self.lane.submit()
+    }
+
+    /// Queues the dump; says no if there is no frame for it now.
+    fn put_out(&mut self, io: &mut Io<'_>) -> Result<bool, BlockError> {
+        let Some(mut output) = io.outputs[0].take() else { return Ok(false) };
+        self.dumps.put_out(output.header_mut());
+        let header = output.header();
+        let payload = frame_address(&output, self.lane.device())?;
+        let slot = self.lane.begin(header.timestamp)?;
+        let Tables { counts, saturated, .. } = &mut self.tables[slot];
+        let some_missing = header.validity.contains(&0);
+        if some_missing {
+            counts.get_mut()?.copy_from_slice(&header.validity);
+        }
+        let counts = some_missing.then_some(counts);
+        self.lane.hold(Job::PutOut { output, slot })?;
+        self.lane.work()?;
+        // SAFETY: the job owns the frame.
+        unsafe { self.sums.put_out(&mut self.lane, payload, counts, saturated) }?;
+        self.lane.submit()?;
+        Ok(true)
+    }
+
+    fn step(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room()
+            && let Some(job) = self.lane.done()?
+        {
+            if let Job::PutOut { output, slot } = job {
+                self.dumps.saturated(self.tables[slot].saturated.get()?[0]);
+                io.outputs[0].push(output);
+            }
+        }
+        if !self.lane.has_room() {
+            return Ok(Next::Wait);
+        }
+        let next = |queued| if queued { Next::Again } else { Next::Wait };
+        if self.dumps.complete() {
+            return self.put_out(io).map(next);
+        }
+        let at_hand = self.frame.take().or_else(|| io.inputs[0].pop().map(|frame| (frame, 0)));
+        if let Some((frame, heap)) = at_hand {
+            self.advance(frame, heap)?;
+            return Ok(Next::Again);
+        }
+        if !io.inputs[0].ended() {
+            return Ok(Next::Wait);
+        }
+        if self.dumps.worth_having() {
+            return self.put_out(io).map(next);
+        }
+        Ok(if self.lane.is_idle() { Next::Finished } else { Next::Wait })
+    }
+}
+
+#[async_trait]
+impl Block for Cuda {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let next = self.step(io);
+        if next.is_err() {
+            // With `on_fault: skip` the block goes on.
+            self.dumps.spoil();
+        }
+        next
+    }
+}

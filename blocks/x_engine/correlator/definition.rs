@@ -1,0 +1,69 @@
+//! The correlation as it is defined: plain loops that the fast form is held against.
+
+use crate::common::stacked::Stacked;
+use std::ops::{AddAssign, Mul, SubAssign};
+
+/// Number of the product of antenna `a1`, polarisation `p1` with antenna `a2`, polarisation
+/// `p2` (`a1 <= a2`) among the products of a channel.
+#[must_use]
+pub const fn product(a1: usize, p1: usize, a2: usize, p2: usize) -> usize {
+    4 * (a2 * (a2 + 1) / 2 + a1) + p1 + 2 * p2
+}
+
+/// Adds `e(a1,p1) x conj(e(a2,p2))`, spectrum after spectrum of heap `heap` of `payload`, to
+/// `sums` `[channel][product][re, im]`; `value` reads a complex value of a row, spectrum and polarisation,
+/// and `present` says which antennas have the heap.
+pub fn correlate<T: Copy + Mul<Output = T> + AddAssign + SubAssign>(
+    shape: &Stacked,
+    payload: &[u8],
+    heap: usize,
+    value: impl Fn(&[u8], usize, usize) -> [T; 2],
+    present: impl Fn(usize) -> bool,
+    sums: &mut [[T; 2]],
+) {
+    let products = 4 * shape.baselines();
+    for (channel, sums) in sums.chunks_exact_mut(products).enumerate() {
+        for a2 in (0..shape.antennas).filter(|&a| present(a)) {
+            let row2 = shape.row(payload, heap, a2, channel);
+            for a1 in (0..=a2).filter(|&a| present(a)) {
+                let row1 = shape.row(payload, heap, a1, channel);
+                for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+                    let [re, im] = &mut sums[product(a1, p1, a2, p2)];
+                    for spectrum in 0..shape.spectra {
+                        let [xr, xi] = value(row1, spectrum, p1);
+                        let [yr, yi] = value(row2, spectrum, p2);
+                        *re += xr * yr;
+                        *re += xi * yi;
+                        *im += xi * yr;
+                        *im -= xr * yi;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// [`correlate`] of integers: exact.
+pub fn correlate_integers(
+    shape: &Stacked,
+    payload: &[u8],
+    heap: usize,
+    present: impl Fn(usize) -> bool,
+    sums: &mut [[i64; 2]],
+) {
+    let value = |row: &[u8], spectrum, pol| shape.value(row, spectrum, pol).map(i64::from);
+    correlate(shape, payload, heap, value, present, sums);
+}
+
+/// [`correlate`] of halves. Their products are exact in double precision, so only the additions
+/// round.
+pub fn correlate_halves(
+    shape: &Stacked,
+    payload: &[u8],
+    heap: usize,
+    present: impl Fn(usize) -> bool,
+    sums: &mut [[f64; 2]],
+) {
+    let value = |row: &[u8], spectrum, pol| shape.half_value(row, spectrum, pol).map(f64::from);
+    correlate(shape, payload, heap, value, present, sums);
+}

@@ -1,0 +1,224 @@
+//! The correlation of halves on the processor: the definition's additions in the definition's order,
+//! many products at a time.
+#![allow(unsafe_code)] // functions compiled for AVX2 and FMA
+
+use super::accumulate::MISSING;
+use super::kernel::Geometry;
+use super::tiles::Tiles;
+use crate::common::parallel::Threads;
+use crate::common::simd::Form;
+use crate::common::stacked::Stacked;
+use fxgraph::BlockError;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use std::ops::Range;
+
+/// Columns of a tile, and rows: their sums fill the vector registers.
+const LANES: usize = 8;
+const ROWS: usize = 2;
+const GEOMETRY: Geometry = Geometry { lanes: LANES, rows: ROWS, bytes: false };
+/// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
+const BLOCK_SPECTRA: usize = 64;
+
+/// One spectrum of the inputs of a panel: real parts, imaginary parts.
+type Step = [[f64; LANES]; 2];
+
+/// Sums of products of all channels of a stream of halves, in double precision.
+pub struct FloatAccumulator {
+    shape: Stacked,
+    tiles: Tiles,
+    form: Form,
+    threads: Threads,
+    /// `[channel]` `[tile][row][re, im][lane]`.
+    sums: Vec<f64>,
+    /// One per thread.
+    workers: Vec<Worker>,
+}
+
+/// A block of spectra of one channel.
+struct Worker {
+    /// `[panel][spectrum]`
+    panels: Vec<Step>,
+    /// Spectra that are filled.
+    filled: usize,
+    /// Values of one antenna.
+    values: Vec<[f32; 2]>,
+}
+
+impl Worker {
+    fn new(antennas: usize) -> Self {
+        let panels = (2 * antennas).div_ceil(LANES);
+        Self {
+            panels: vec![[[0.0; LANES]; 2]; panels * BLOCK_SPECTRA],
+            filled: 0,
+            values: vec![[0.0; 2]; 2 * BLOCK_SPECTRA],
+        }
+    }
+}
+
+impl FloatAccumulator {
+    /// Sums for a stream of this shape, all 0, on `threads` threads.
+    pub fn new(shape: Stacked, form: Form, threads: usize) -> Result<Self, BlockError> {
+        let tiles = Tiles::new(GEOMETRY, shape.antennas);
+        let threads = Threads::new(threads)?;
+        let len = tiles.len().saturating_mul(shape.channels);
+        let mut sums = Vec::new();
+        sums.try_reserve_exact(len).map_err(|e| {
+            BlockError::new(format!("cannot allocate {len} sums of 8 bytes")).because(e)
+        })?;
+        sums.resize(len, 0.0);
+        let workers = (0..threads.count()).map(|_| Worker::new(shape.antennas)).collect();
+        Ok(Self { shape, tiles, form, threads, sums, workers })
+    }
+
+    /// Bytes that such sums take.
+    #[must_use]
+    pub fn bytes(shape: &Stacked, threads: usize) -> usize {
+        let panels = (2 * shape.antennas).div_ceil(LANES);
+        let worker = BLOCK_SPECTRA * (panels * size_of::<Step>() + 2 * size_of::<[f32; 2]>());
+        let channel = size_of::<f64>() * Tiles::new(GEOMETRY, shape.antennas).len();
+        shape.channels.saturating_mul(channel).saturating_add(threads.saturating_mul(worker))
+    }
+
+    /// Adds the products of heaps `heaps` of a frame, whose payload is aligned as halves are; `valid`
+    /// `[heap][antenna]` is 0 where an antenna lacks a heap.
+    pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
+        let Self { shape, tiles, form, threads, sums, workers } = self;
+        threads.each(sums, tiles.len(), workers, |first, sums, worker| {
+            for (c, sums) in sums.chunks_exact_mut(tiles.len()).enumerate() {
+                for heap in heaps.clone() {
+                    let valid = &valid[heap * shape.antennas..][..shape.antennas];
+                    if valid.iter().all(|&v| v == 0) {
+                        continue;
+                    }
+                    for start in (0..shape.spectra).step_by(BLOCK_SPECTRA) {
+                        let spectra = start..shape.spectra.min(start + BLOCK_SPECTRA);
+                        worker.fill(shape, payload, (heap, first + c), spectra, valid);
+                        worker.multiply(tiles, *form, sums);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Writes the products `[channel][product]` to `output` and starts again from 0; `counts`
+    /// `[baseline]` is 0 where there was no input.
+    pub fn dump(&mut self, counts: &[u32], output: &mut [[f32; 2]]) {
+        let Self { shape, tiles, threads, sums, workers, .. } = self;
+        let products = 4 * shape.baselines();
+        threads.each(output, products, workers, |first, output, _| {
+            let sums = sums[first * tiles.len()..].chunks_exact(tiles.len());
+            for (sums, output) in sums.zip(output.chunks_exact_mut(products)) {
+                let output = output.as_chunks_mut().0;
+                for ((places, count), output) in tiles.baselines().zip(counts).zip(output) {
+                    *output = match count {
+                        0 => [MISSING.map(|part| part as f32); 4],
+                        _ => places.map(|parts| parts.map(|place| sums[place] as f32)),
+                    };
+                }
+            }
+        });
+        sums.fill(0.0);
+    }
+}
+
+impl Worker {
+    /// Takes spectra of one heap and channel; antennas that lack the heap become zeros.
+    fn fill(
+        &mut self,
+        shape: &Stacked,
+        payload: &[u8],
+        (heap, channel): (usize, usize),
+        spectra: Range<usize>,
+        valid: &[u32],
+    ) {
+        self.filled = spectra.len();
+        for (antenna, valid) in valid.iter().enumerate() {
+            let panel = &mut self.panels[2 * antenna / LANES * BLOCK_SPECTRA..][..spectra.len()];
+            let values = &mut self.values[..2 * spectra.len()];
+            if *valid == 0 {
+                values.fill([0.0; 2]);
+            } else {
+                let row: &[f16] = bytemuck::cast_slice(shape.row(payload, heap, antenna, channel));
+                read(shape, row, spectra.clone(), values.as_flattened_mut());
+            }
+            let between = if shape.k_major { spectra.len() } else { 1 };
+            let step = if shape.k_major { 1 } else { 2 };
+            for pol in 0..2 {
+                let lane = (2 * antenna + pol) % LANES;
+                for (spectrum, inputs) in panel.iter_mut().enumerate() {
+                    let [re, im] = values[pol * between + spectrum * step];
+                    inputs[0][lane] = f64::from(re);
+                    inputs[1][lane] = f64::from(im);
+                }
+            }
+        }
+    }
+
+    /// Adds the products of what was taken to the sums of a channel.
+    fn multiply(&self, tiles: &Tiles, form: Form, sums: &mut [f64]) {
+        let panel = |panel: usize| &self.panels[panel * BLOCK_SPECTRA..][..self.filled];
+        for columns in 0..tiles.panels() {
+            for block in 0..tiles.blocks(columns) {
+                let tile = &mut sums[tiles.start(columns, block)..][..GEOMETRY.tile_len()];
+                let row = block * ROWS;
+                let (rows, columns) = (panel(row / LANES), panel(columns));
+                match form {
+                    Form::Portable => add_products::<false>(rows, row % LANES, columns, tile),
+                    // SAFETY: a form is chosen only if the processor has it; each has AVX2 and FMA.
+                    #[cfg(target_arch = "x86_64")]
+                    _ => unsafe { add_products_avx2(rows, row % LANES, columns, tile) },
+                }
+            }
+        }
+    }
+}
+
+/// Values of some spectra of a row: as they stand in it, with K-major layout one polarisation after
+/// the other.
+fn read(shape: &Stacked, row: &[f16], spectra: Range<usize>, values: &mut [f32]) {
+    if shape.k_major {
+        let len = 2 * spectra.len();
+        for (pol, values) in values.chunks_exact_mut(len).enumerate() {
+            let first = 2 * (pol * shape.spectra + spectra.start);
+            row[first..first + len].convert_to_f32_slice(values);
+        }
+    } else {
+        row[4 * spectra.start..4 * spectra.end].convert_to_f32_slice(values);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_products_avx2(rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
+    add_products::<true>(rows, first, columns, sums);
+}
+
+/// Adds the products of `ROWS` rows from `first` on with all columns, spectrum after spectrum, to
+/// `sums` `[row][re, im][lane]`. As the products are exact, it is the same whether they
+/// are `FUSED` with the additions.
+#[inline(always)]
+fn add_products<const FUSED: bool>(
+    rows: &[Step],
+    first: usize,
+    columns: &[Step],
+    sums: &mut [f64],
+) {
+    let add = |sum: &mut f64, a: f64, b: f64| {
+        *sum = if FUSED { a.mul_add(b, *sum) } else { *sum + a * b };
+    };
+    let sums: &mut [Step; ROWS] = bytemuck::cast_slice_mut(sums).try_into().expect("a tile's sums");
+    let mut tile = *sums;
+    for ([row_re, row_im], [column_re, column_im]) in rows.iter().zip(columns) {
+        for (r, [re, im]) in tile.iter_mut().enumerate() {
+            let (x, y) = (row_re[first + r], row_im[first + r]);
+            for lane in 0..LANES {
+                add(&mut re[lane], x, column_re[lane]);
+                add(&mut re[lane], y, column_im[lane]);
+                add(&mut im[lane], y, column_re[lane]);
+                add(&mut im[lane], -x, column_im[lane]);
+            }
+        }
+    }
+    *sums = tile;
+}

@@ -1,0 +1,265 @@
+#![doc = include_str!("README.md")]
+
+pub mod accumulate;
+mod bench;
+mod bound;
+pub mod conformance;
+mod cpu;
+mod cuda;
+pub mod definition;
+mod dumps;
+mod floats;
+#[cfg(test)]
+mod floats_tests;
+pub mod kernel;
+pub mod pack;
+mod products;
+mod rows;
+mod schedule;
+mod spread;
+#[cfg(target_arch = "x86_64")]
+mod spread_x86;
+mod sums;
+mod tensor_map;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tiles;
+mod whole;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::simd::Form;
+use crate::common::stacked::Stacked;
+use accumulate::Accumulator;
+use cuda::Cuda;
+use dumps::Dumps;
+use floats::FloatAccumulator;
+use fxgraph::DeviceName;
+use fxgraph::cuda::Properties;
+use fxgraph::diagnostic::codes;
+use fxgraph::examples::{Benchmark, Case};
+use fxgraph::{
+    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
+    Ports, Refusal, Resources, ValidityType,
+};
+use kernel::Kernel;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sums::Sums;
+
+/// Multiplies every antenna with every other and sums over time.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Correlator {
+    /// Spectra that are summed into one dump; a multiple of the spectra per heap.
+    /// Either this or `dump_seconds`.
+    pub spectra_per_dump: Option<u64>,
+    /// Length of a dump in seconds, rounded to whole heaps (at least one); the port's rate
+    /// shows what became of it.
+    pub dump_seconds: Option<f64>,
+    /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
+    /// share. By default 0, because a flowgraph has one correlator for all antennas.
+    #[serde(default)]
+    pub threads: usize,
+}
+
+/// Types of the voltages that are read.
+const DTYPES: &[Dtype] = &[Dtype::Ci8, Dtype::Ci4, Dtype::Cf16];
+/// Spectra per dump that keep sums of products of 8-bit numbers within 64 bits.
+const MOST_SPECTRA: u64 = 1 << 47;
+/// A larger output frame is a mistake.
+const MOST_BYTES: usize = 1 << 36;
+
+impl Correlator {
+    /// Heaps per dump.
+    fn heaps_per_dump(&self, shape: &Stacked, clock: &Clock) -> Result<u64, Box<Refusal>> {
+        let spectra = shape.spectra as u64;
+        let whole = |at, heaps: u64, message: String, help: String| {
+            let fits = heaps
+                .checked_mul(shape.samples_per_heap())
+                .is_some_and(|samples| samples < 1 << 60);
+            if heaps == 0 || heaps > u64::from(u32::MAX) || heaps * spectra > MOST_SPECTRA || !fits
+            {
+                return Err(out_of_range(at, message, help));
+            }
+            Ok(heaps)
+        };
+        match (self.spectra_per_dump, self.dump_seconds) {
+            (Some(wanted), None) => {
+                let at = At::Parameter("spectra_per_dump");
+                if wanted % spectra != 0 {
+                    let below = wanted - wanted % spectra;
+                    let above = below.saturating_add(spectra);
+                    let help = match below {
+                        0 => format!("{spectra} is the nearest"),
+                        _ => format!("{below} and {above} are the nearest"),
+                    };
+                    let message = format!("a dump has to be whole heaps of {spectra} spectra");
+                    let note = "spectra per heap come from here".to_owned();
+                    let mut refusal = out_of_range(at, message, help);
+                    refusal.notes.push((At::InputAxis(0, "spectrum"), note));
+                    return Err(refusal);
+                }
+                let message = format!("{wanted} spectra cannot be one dump");
+                let help = format!("{spectra} spectra are the shortest dump");
+                whole(at, wanted / spectra, message, help)
+            }
+            (None, Some(seconds)) => {
+                let heap_seconds = shape.samples_per_heap() as f64 / clock.adc_sample_rate_hz;
+                let at = At::Parameter("dump_seconds");
+                let message = format!("a dump cannot last {seconds} s");
+                let help =
+                    format!("one heap lasts {heap_seconds:.3e} s, and a dump is whole heaps");
+                if !seconds.is_finite() || seconds <= 0.0 || !heap_seconds.is_normal() {
+                    return Err(out_of_range(at, message, help));
+                }
+                // A float that is too large becomes the largest integer, which is refused.
+                whole(at, ((seconds / heap_seconds).round() as u64).max(1), message, help)
+            }
+            (Some(_), Some(_)) => {
+                let at = At::Parameter("dump_seconds");
+                let message = "the length of a dump is given twice";
+                Err(out_of_range(at, message, "leave out this or `spectra_per_dump`"))
+            }
+            (None, None) => {
+                let message = "the length of a dump is not given";
+                Err(out_of_range(At::Block, message, "set `spectra_per_dump` or `dump_seconds`"))
+            }
+        }
+    }
+
+    fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
+        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let shape = match Stacked::of_port(input, DTYPES) {
+            Ok(shape) => shape,
+            Err(more) => {
+                refusals.extend(more);
+                return Err(refusals);
+            }
+        };
+        let products = shape.antennas.checked_mul(shape.antennas + 1).map(|n| n / 2);
+        let bytes = products.and_then(|n| n.checked_mul(32)?.checked_mul(shape.channels));
+        if bytes.is_none_or(|bytes| bytes > MOST_BYTES) {
+            let message = format!(
+                "{} antennas with {} channels make a dump of more than 64 GiB",
+                shape.antennas, shape.channels
+            );
+            refusals.push(
+                Refusal::new(codes::INPUT_AXIS, At::InputAxis(0, "antenna"), message)
+                    .note(At::InputAxis(0, "channel"), "channels come from here")
+                    .help("share the channels among several correlators"),
+            );
+        }
+        let heaps =
+            self.heaps_per_dump(&shape, &input.clock).map_err(|refusal| refusals.push(*refusal));
+        let (Ok(heaps), true) = (heaps, refusals.is_empty()) else { return Err(refusals) };
+        let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
+        let baseline = || Axis::new("baseline", shape.baselines());
+        Ok(PortType {
+            dtype: if shape.dtype == Dtype::Cf16 { Dtype::Cf32 } else { Dtype::Ci32 },
+            axes: channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect(),
+            clock: Clock { samples_per_frame: heaps * shape.samples_per_heap(), ..input.clock },
+            band: input.band,
+            validity: ValidityType { axes: vec![baseline()], full: heaps as u32 },
+        })
+    }
+
+    /// Shape and number of threads for checked ports.
+    fn plan(&self, input: &PortType) -> Option<(Stacked, usize)> {
+        let shape = Stacked::of_port(input, DTYPES).ok()?;
+        let threads = threads_for(self.threads, products_per_heap(&shape) * shape.heaps as f64);
+        Some((shape, threads.min(shape.channels)))
+    }
+}
+
+fn out_of_range(at: At, message: impl Into<String>, help: impl Into<String>) -> Box<Refusal> {
+    Box::new(Refusal::new(codes::PARAMETER_OUT_OF_RANGE, at, message).help(help))
+}
+
+/// Complex multiply-accumulates that one heap of all antennas asks for.
+fn products_per_heap(shape: &Stacked) -> f64 {
+    4.0 * shape.baselines() as f64 * shape.channels as f64 * shape.spectra as f64
+}
+
+impl Kind for Correlator {
+    const NAME: &'static str = "correlator";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+    const IMPLEMENTATIONS: &'static [Implementation] = &[
+        CPU,
+        Implementation::cuda("cuda", "the faster of the two below on the GPU at hand"),
+        Implementation::cuda("hopper", "warpgroup matrix instructions: compute capability 9.0"),
+        Implementation::cuda("tensor_core", "any GPU of compute capability 8.0 or later"),
+    ];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        self.output(&inputs[0]).map(|output| vec![output])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        let Some((shape, threads)) = self.plan(&ports.inputs[0]) else {
+            return Resources::default();
+        };
+        let heaps = ports.outputs[0].validity.full;
+        let host_bytes = match shape.dtype {
+            Dtype::Cf16 => FloatAccumulator::bytes(&shape, threads),
+            _ => Accumulator::bytes(&shape, Kernel::best(2 * shape.antennas), threads),
+        };
+        Resources {
+            host_bytes,
+            // A complex multiply-accumulate is 4 multiplications and 4 additions.
+            operations_per_frame: 8.0 * products_per_heap(&shape) * f64::from(heaps),
+            ..Resources::default()
+        }
+    }
+
+    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
+        let Some(shape) = shape.filter(|_| implementation != CPU.name) else { return Vec::new() };
+        let size = sums::refuse_size(&shape);
+        size.into_iter().chain(products::refuse_form(implementation, shape.dtype, gpu)).collect()
+    }
+
+    fn device_bytes(&self, ports: &Ports, _: &str) -> usize {
+        let [input, output] = [&ports.inputs[0], &ports.outputs[0]];
+        Stacked::of_port(input, DTYPES)
+            .map_or(0, |shape| Sums::bytes(&shape, spectra_per_dump(&shape, &output.clock)))
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let (shape, threads) = self
+            .plan(&ports.inputs[0])
+            .ok_or_else(|| BlockError::new("the input is not a stream of stacked antennas"))?;
+        let clock = &ports.outputs[0].clock;
+        let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
+        if env.implementation != CPU.name {
+            return Ok(Box::new(Cuda::new(shape, spectra_per_dump(&shape, clock), dumps, env)?));
+        }
+        let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
+        let sums = if shape.dtype == Dtype::Cf16 {
+            let form = Form::best();
+            tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
+            cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
+        } else {
+            let kernel = Kernel::best(2 * shape.antennas);
+            tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
+            cpu::Sums::Integers(Accumulator::new(shape, kernel, threads)?)
+        };
+        Ok(Box::new(cpu::Cpu::new(shape, sums, dumps)))
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        bench::benchmarks(device)
+    }
+}
+
+/// Spectra of a dump with this clock.
+fn spectra_per_dump(shape: &Stacked, dump: &Clock) -> u64 {
+    dump.samples_per_frame / shape.samples_per_spectrum
+}

@@ -1,0 +1,177 @@
+//! From the stream's layout to panels of inputs that the inner loop reads in order.
+
+use super::kernel::{Geometry, Kernel};
+use super::spread::spread;
+use crate::common::stacked::Stacked;
+use fxgraph::Dtype;
+use std::ops::Range;
+
+/// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
+const BLOCK_SPECTRA: usize = 256;
+
+/// A block of spectra of one channel, packed for the inner loop; see [`super::kernel`].
+pub struct Panels {
+    kernel: Kernel,
+    geometry: Geometry,
+    /// Steps that fit.
+    capacity: usize,
+    /// Steps that are filled.
+    steps: usize,
+    /// `[panel][step][lane]` each.
+    row: Vec<u32>,
+    column_re: Vec<u32>,
+    column_im: Vec<u32>,
+    /// What the offsets of the byte form add to the real and imaginary sums of each row input.
+    offsets: Vec<[i32; 2]>,
+    /// Pairs of spectra of the antennas of one panel, `[antenna][pair]`: see [`stage`].
+    stage: Vec<u64>,
+}
+
+impl Panels {
+    /// Room for a block of `antennas` antennas, packed for `kernel`.
+    #[must_use]
+    pub fn new(kernel: Kernel, antennas: usize) -> Self {
+        let geometry = kernel.geometry();
+        let capacity = if geometry.bytes { BLOCK_SPECTRA / 2 } else { BLOCK_SPECTRA };
+        let panels = (2 * antennas).div_ceil(geometry.lanes);
+        let words = panels * capacity * geometry.lanes;
+        Self {
+            kernel,
+            geometry,
+            capacity,
+            steps: 0,
+            row: vec![0; words],
+            column_re: vec![0; words],
+            column_im: vec![0; words],
+            offsets: vec![[0; 2]; panels * geometry.lanes],
+            stage: vec![0; geometry.lanes / 2 * BLOCK_SPECTRA / 2],
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn bytes(geometry: Geometry, antennas: usize) -> usize {
+        let inputs = (2 * antennas).next_multiple_of(geometry.lanes);
+        let block = if geometry.bytes { BLOCK_SPECTRA / 2 } else { BLOCK_SPECTRA };
+        inputs * (block * 12 + 8) + geometry.lanes * BLOCK_SPECTRA * 2
+    }
+
+    /// Spectra that still fit (an odd number of them takes the room of one more).
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let steps = self.capacity - self.steps;
+        if self.geometry.bytes { 2 * steps } else { steps }
+    }
+
+    /// Forgets the spectra, and keeps the offsets.
+    pub fn clear(&mut self) {
+        self.steps = 0;
+    }
+
+    /// What to take off the sums of row input `input`, and forgets it.
+    pub fn take_offset(&mut self, input: usize) -> [i32; 2] {
+        std::mem::take(&mut self.offsets[input])
+    }
+
+    /// The filled part of panel `panel`: rows, and columns for the real and imaginary sums.
+    #[must_use]
+    pub fn panel(&self, panel: usize) -> [&[u32]; 3] {
+        let lanes = self.geometry.lanes;
+        let start = panel * self.capacity * lanes;
+        let range = start..start + self.steps * lanes;
+        [&self.row[range.clone()], &self.column_re[range.clone()], &self.column_im[range]]
+    }
+
+    /// Appends spectra `spectra` of one heap and channel; there must be [`room`](Self::room).
+    /// Antennas without the heap (`present` says no) become zeros.
+    pub fn push(
+        &mut self,
+        shape: &Stacked,
+        payload: &[u8],
+        (heap, channel): (usize, usize),
+        spectra: Range<usize>,
+        present: impl Fn(usize) -> bool,
+    ) {
+        let pairs = spectra.len().div_ceil(2);
+        let lanes = self.geometry.lanes;
+        let steps = if self.geometry.bytes { pairs } else { 2 * pairs };
+        for panel in 0..(2 * shape.antennas).div_ceil(lanes) {
+            for (slot, stage) in self.stage[..lanes / 2 * pairs].chunks_exact_mut(pairs).enumerate()
+            {
+                let antenna = panel * lanes / 2 + slot;
+                if antenna < shape.antennas && present(antenna) {
+                    let row = shape.row(payload, heap, antenna, channel);
+                    fill_stage(shape, row, spectra.clone(), stage);
+                } else {
+                    stage.fill(0);
+                }
+            }
+            let start = (panel * self.capacity + self.steps) * lanes;
+            let range = start..start + steps * lanes;
+            let panels = [
+                &mut self.row[range.clone()],
+                &mut self.column_re[range.clone()],
+                &mut self.column_im[range],
+            ];
+            let stage = &self.stage[..lanes / 2 * pairs];
+            let offsets = &mut self.offsets[panel * lanes..][..lanes];
+            spread(self.kernel, stage, pairs, panels, offsets);
+        }
+        self.steps += steps;
+    }
+}
+
+/// Two spectra of both polarisations: the bytes of
+/// `[pol][spectrum][re, im]`, first byte lowest. A missing second spectrum is zero.
+fn fill_stage(shape: &Stacked, row: &[u8], spectra: Range<usize>, stage: &mut [u64]) {
+    let whole = spectra.len() / 2;
+    match (shape.dtype == Dtype::Ci4, shape.k_major) {
+        (false, false) => {
+            let bytes = &row[4 * spectra.start..];
+            for (out, pair) in stage.iter_mut().zip(bytes.as_chunks::<8>().0).take(whole) {
+                *out = swap_middle(u64::from_le_bytes(*pair));
+            }
+        }
+        (true, false) => {
+            let bytes = &row[2 * spectra.start..];
+            for (out, pair) in stage.iter_mut().zip(bytes.as_chunks::<4>().0).take(whole) {
+                *out = swap_middle(widen(u32::from_le_bytes(*pair)));
+            }
+        }
+        (false, true) => {
+            let pols = [0, 1].map(|pol| &row[2 * (pol * shape.spectra + spectra.start)..]);
+            let pols = pols.map(|bytes| bytes.as_chunks::<4>().0);
+            for (out, (x, y)) in stage.iter_mut().zip(pols[0].iter().zip(pols[1])).take(whole) {
+                *out = u64::from(u32::from_le_bytes(*x)) | u64::from(u32::from_le_bytes(*y)) << 32;
+            }
+        }
+        (true, true) => {
+            let pols = [0, 1].map(|pol| &row[pol * shape.spectra + spectra.start..]);
+            let pols = pols.map(|bytes| bytes.as_chunks::<2>().0);
+            for (out, (x, y)) in stage.iter_mut().zip(pols[0].iter().zip(pols[1])).take(whole) {
+                *out = widen(u32::from_le_bytes([x[0], x[1], y[0], y[1]]));
+            }
+        }
+    }
+    if !spectra.len().is_multiple_of(2) {
+        let last = [0, 1].map(|pol| shape.value(row, spectra.end - 1, pol).map(i8::cast_unsigned));
+        let [[x, y], [u, v]] = last;
+        stage[whole] = u64::from_le_bytes([x, y, 0, 0, u, v, 0, 0]);
+    }
+}
+
+/// Exchanges spectrum and polarisation.
+const fn swap_middle(pair: u64) -> u64 {
+    pair & 0xffff_0000_0000_ffff | (pair & 0xffff_0000) << 16 | pair >> 16 & 0xffff_0000
+}
+
+/// Four 4-bit complex numbers (real part in the high nibble) as 8-bit ones.
+const fn widen(nibbles: u32) -> u64 {
+    let n = nibbles as u64;
+    let n = n & 0xffff | (n & 0xffff_0000) << 16;
+    let n = n & 0x0000_00ff_0000_00ff | (n & 0x0000_ff00_0000_ff00) << 8;
+    let n = n >> 4 & 0x000f_000f_000f_000f | (n & 0x000f_000f_000f_000f) << 8;
+    // Extends the sign of each nibble: (n ^ 8) - 8, bytes kept apart by a guard bit.
+    let biased = (n ^ 0x0808_0808_0808_0808) | 0x8080_8080_8080_8080;
+    (biased - 0x0808_0808_0808_0808) ^ 0x8080_8080_8080_8080
+}

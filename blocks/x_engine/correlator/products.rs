@@ -1,0 +1,467 @@
+//! The kernels that multiply, and how the visibilities of an array are cut into their tiles.
+#![allow(unsafe_code)] // launches
+
+use super::rows::{Rows, STAGE_BYTES};
+use super::schedule::{Load, Schedule};
+use super::tensor_map::{Element, Tensor, TensorMap};
+use crate::common::gpu;
+use fxgraph::cuda::driver::sys::CUstream;
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Properties};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, Refusal};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The compute capability whose instructions `hopper` uses.
+const HOPPER: (usize, usize) = (9, 0);
+
+/// The kernels for GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Warpgroup instructions and the copy engine.
+    Hopper,
+    /// Matrix instructions of warps.
+    TensorCore,
+}
+
+impl Form {
+    /// What `implementation` means for such voltages on a GPU of this capability.
+    pub(super) fn of(implementation: &str, dtype: Dtype, capability: (usize, usize)) -> Self {
+        match implementation {
+            "hopper" => Self::Hopper,
+            "tensor_core" => Self::TensorCore,
+            _ if dtype != Dtype::Cf16 && capability == HOPPER => Self::Hopper,
+            _ => Self::TensorCore,
+        }
+    }
+}
+
+/// Refuses `implementation` for voltages that it does not multiply, and on a GPU that lacks its
+/// instructions.
+pub(super) fn refuse_form(
+    implementation: &str,
+    dtype: Dtype,
+    gpu: Option<&Properties>,
+) -> Option<Refusal> {
+    if implementation != "hopper" {
+        return None;
+    }
+    let refuse = |message: String, help: &str| {
+        Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
+    };
+    if dtype == Dtype::Cf16 {
+        let help = "`tensor_core` multiplies halves too, and `cuda` takes it for them";
+        return refuse(format!("`hopper` multiplies 8-bit integers, not `{dtype}`"), help);
+    }
+    let Properties { name, capability: (major, minor), .. } =
+        gpu.filter(|gpu| gpu.capability != HOPPER)?;
+    let message =
+        format!("`hopper` needs a GPU of compute capability 9.0, and {name} has {major}.{minor}");
+    refuse(message, "`cuda` takes the form for the GPU at hand")
+}
+
+/// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, of which the
+/// lower triangle is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub antennas: usize,
+    pub channels: usize,
+    /// Bits of real and imaginary part as kernels read them: 8 of integers, 16 of halves.
+    pub sample_bits: usize,
+}
+
+impl Sizes {
+    /// Inputs: rows, and columns.
+    pub(super) fn rows(self) -> usize {
+        2 * self.antennas
+    }
+
+    /// 32-bit numbers of all visibilities.
+    pub(super) fn numbers(self) -> usize {
+        2 * self.rows() * self.rows() * self.channels
+    }
+}
+
+/// Tiles of one form, and what its kernel is compiled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    /// Rows and columns of a tile.
+    tile_rows: usize,
+    /// One tile is the whole triangle of a channel.
+    single: bool,
+    /// Stages of samples in shared memory.
+    stages: usize,
+    /// Dynamic shared memory in bytes.
+    shared_bytes: usize,
+    /// Threads of a block.
+    threads: usize,
+}
+
+/// Numbers of `kernels/x_engine/correlator_hopper.cu`.
+mod hopper {
+    pub const BLOCK_ROWS: usize = 32;
+    pub const MOST_BLOCKS: usize = 5;
+    pub const BLOCKS_OF_MANY: usize = 4;
+    pub const THREADS: usize = 384;
+    /// Numbers, rows and channels of a box of visibilities: 16 columns of 32 rows.
+    pub const BOX: [usize; 3] = [32, BLOCK_ROWS, 1];
+    pub const ALIGNMENT: usize = 1024;
+    /// Both warpgroups' boxes of visibilities.
+    pub const SLOTS_BYTES_SINGLE: usize = 2 * 5 * 2 * 4096;
+    pub const SLOTS_BYTES_MANY: usize = 2 * 2 * 4 * 4096;
+    pub const BARRIER_BYTES: usize = 2 * 8;
+    /// More are of no use.
+    pub const MOST_STAGES: usize = 16;
+    /// Of tiles of 1, 2, 3 and 4 blocks of rows. Part of the products of a tile on the diagonal is left
+    /// out, but its matrix instructions are smaller; the last was measured.
+    pub const DIAGONAL_PERCENT: [u64; 4] = [40, 50, 60, 72];
+    /// From so many tiles along a side on, tiles that begin one by one share more in the cache.
+    pub const STAGGERED_TILES: usize = 8;
+}
+
+/// Numbers of `kernels/x_engine/correlator_tensor_core.cu`.
+mod tensor_core {
+    pub const THREADS: usize = 256;
+    /// Rows of a tile, blocks of threads on a multiprocessor, and how fast full tiles are
+    /// in percent: larger ones read less from shared memory.
+    pub const TILES: [(usize, usize, usize); 3] = [(128, 1, 100), (96, 2, 90), (64, 3, 75)];
+    pub const MOST_STAGES: usize = 6;
+    /// Products that the busiest warps do of a tile on the diagonal, in percent.
+    pub const DIAGONAL_PERCENT: u64 = 57;
+    /// Shared memory that each block of threads takes besides.
+    pub const RESERVED_BYTES: usize = 1024;
+}
+
+impl Geometry {
+    fn new(form: Form, rows: usize, gpu: &Properties) -> Self {
+        match form {
+            Form::Hopper => Self::hopper(rows, gpu),
+            Form::TensorCore => Self::tensor_core(rows, gpu),
+        }
+    }
+
+    fn hopper(rows: usize, gpu: &Properties) -> Self {
+        use hopper::{
+            ALIGNMENT, BARRIER_BYTES, BLOCK_ROWS, BLOCKS_OF_MANY, MOST_BLOCKS, MOST_STAGES,
+            SLOTS_BYTES_MANY, SLOTS_BYTES_SINGLE, THREADS,
+        };
+        let blocks = rows.div_ceil(BLOCK_ROWS);
+        let single = blocks <= MOST_BLOCKS;
+        let tile_rows = BLOCK_ROWS * if single { blocks } else { BLOCKS_OF_MANY };
+        let (operands, slots) =
+            if single { (1, SLOTS_BYTES_SINGLE) } else { (2, SLOTS_BYTES_MANY) };
+        let stage_bytes = operands * tile_rows * STAGE_BYTES + BARRIER_BYTES;
+        let room = gpu.shared_bytes_per_block.saturating_sub(ALIGNMENT + slots);
+        let stages = (room / stage_bytes).clamp(2, MOST_STAGES);
+        Self {
+            tile_rows,
+            single,
+            stages,
+            shared_bytes: ALIGNMENT + stages * stage_bytes + slots,
+            threads: THREADS,
+        }
+    }
+
+    fn tensor_core(rows: usize, gpu: &Properties) -> Self {
+        use tensor_core::{DIAGONAL_PERCENT, MOST_STAGES, RESERVED_BYTES, THREADS, TILES};
+        // Work of a channel, counted in rows x columns / 100.
+        let work = |tile_rows: usize, percent: usize| {
+            let tiles = rows.div_ceil(tile_rows);
+            let full = 100 * tiles * (tiles - 1) / 2 + DIAGONAL_PERCENT as usize * tiles;
+            100 * full * tile_rows * tile_rows / percent
+        };
+        let [first, others @ ..] = TILES;
+        let (tile_rows, resident, _) =
+            others.iter().fold(first, |best, &(rows, resident, speed)| {
+                if work(rows, speed) < work(best.0, best.2) {
+                    (rows, resident, speed)
+                } else {
+                    best
+                }
+            });
+        let slot_bytes = 2 * tile_rows * STAGE_BYTES;
+        let of_all = gpu.shared_bytes_per_multiprocessor / resident;
+        let room = gpu.shared_bytes_per_block.min(of_all.saturating_sub(RESERVED_BYTES));
+        let stages = (room / slot_bytes).clamp(2, MOST_STAGES);
+        Self {
+            tile_rows,
+            single: rows <= tile_rows,
+            stages,
+            shared_bytes: stages * slot_bytes,
+            threads: THREADS,
+        }
+    }
+
+    /// How the rows of tiles are shared among launches.
+    fn launches(&self, form: Form, rows: usize, sample_bits: usize) -> Vec<Launch> {
+        let tiles = rows.div_ceil(self.tile_rows);
+        let stages = ("STAGES", self.stages.to_string());
+        if form == Form::TensorCore {
+            let bits = ("SAMPLE_BITS", sample_bits.to_string());
+            let defines = vec![bits, ("TILE_ROWS", self.tile_rows.to_string()), stages];
+            let diagonal_percent = tensor_core::DIAGONAL_PERCENT;
+            return vec![Launch { rows: 0..tiles, defines, diagonal_percent }];
+        }
+        let launch = |rows: Range<usize>, blocks: usize| Launch {
+            rows,
+            defines: vec![
+                ("SINGLE_TILE", u8::from(self.single).to_string()),
+                ("ROW_BLOCKS", blocks.to_string()),
+                stages.clone(),
+            ],
+            diagonal_percent: hopper::DIAGONAL_PERCENT[blocks.min(hopper::BLOCKS_OF_MANY) - 1],
+        };
+        let blocks = self.tile_rows / hopper::BLOCK_ROWS;
+        let last = rows.div_ceil(hopper::BLOCK_ROWS) - (tiles - 1) * blocks;
+        if last == blocks {
+            return vec![launch(0..tiles, blocks)];
+        }
+        vec![launch(0..tiles - 1, blocks), launch(tiles - 1..tiles, last)]
+    }
+}
+
+/// Some rows of tiles, and what the kernel is compiled with for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Launch {
+    rows: Range<usize>,
+    defines: Vec<(&'static str, String)>,
+    /// Time that a tile on the diagonal takes, in percent of one off it.
+    diagonal_percent: u64,
+}
+
+/// Arguments of the kernel that takes the most.
+const MOST_ARGUMENTS: usize = 15;
+
+/// A kernel with its work list.
+struct Part {
+    kernel: Kernel,
+    grid: Grid,
+    segments: DeviceArray<i32>,
+    starts: DeviceArray<i32>,
+}
+
+/// The kernels of one form with their work lists.
+pub(super) struct Products {
+    form: Form,
+    sizes: Sizes,
+    geometry: Geometry,
+    parts: Vec<Part>,
+    /// Stages that the lists are made for; they serve for any number.
+    listed: usize,
+}
+
+impl Products {
+    /// For visibilities of `sizes` and calls with up to `stages` stages of samples.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        form: Form,
+        sizes: Sizes,
+        stages: usize,
+    ) -> Result<Self, CudaError> {
+        let gpu = device.properties();
+        let geometry = Geometry::new(form, sizes.rows(), gpu);
+        let source = match form {
+            Form::Hopper => "correlator_hopper.cu",
+            Form::TensorCore => "correlator_tensor_core.cu",
+        };
+        let part = |launch: Launch| {
+            let kernel = gpu::program(device, source, launch.defines)?
+                .kernel("correlate", geometry.shared_bytes)?;
+            let resident = kernel.blocks_per_multiprocessor(geometry.threads)?.max(1);
+            let schedule = Schedule::new(&Load {
+                channels: sizes.channels,
+                staggered: form == Form::Hopper && launch.rows.len() >= hopper::STAGGERED_TILES,
+                rows: launch.rows,
+                stages,
+                blocks: gpu.multiprocessors * resident,
+                diagonal_percent: launch.diagonal_percent,
+            });
+            Ok(Part {
+                kernel,
+                grid: Grid::new([schedule.blocks(), 1, 1], geometry.threads),
+                segments: DeviceArray::from_slice(device, &schedule.segments())?,
+                starts: DeviceArray::from_slice(device, &schedule.starts())?,
+            })
+        };
+        let launches = geometry.launches(form, sizes.rows(), sizes.sample_bits);
+        let parts = launches.into_iter().map(part).collect::<Result<_, CudaError>>()?;
+        Ok(Self { form, sizes, geometry, parts, listed: stages })
+    }
+
+    /// Queues the products of `stages` of `rows`, added to those at `visibilities` and, of integers, to
+    /// the sums of the rows' real parts at `real_parts`.
+    ///
+    /// # Safety
+    /// The addresses must be valid until the kernels have run: `rows` as it says, `visibilities`
+    /// for [`Sizes::numbers`] numbers, `real_parts` for an integer for each row and channel, with
+    /// halves for none.
+    pub(super) unsafe fn launch(
+        &mut self,
+        stream: CUstream,
+        rows: &Rows,
+        stages: Range<usize>,
+        visibilities: u64,
+        real_parts: u64,
+    ) -> Result<(), CudaError> {
+        let int = |n: usize| n as i32;
+        let maps = match self.form {
+            Form::Hopper => Some(self.maps(rows, visibilities)?),
+            Form::TensorCore => None,
+        };
+        let [pol, antenna, channel, run] = rows.strides.map(|bytes| Arg::from(bytes as i64));
+        let tensors: &[Arg<'_>] = match &maps {
+            Some([samples, sums]) => &[Arg::Bytes(samples.bytes()), Arg::Bytes(sums.bytes())],
+            None => &[
+                rows.address.into(),
+                pol,
+                antenna,
+                channel,
+                run,
+                int(rows.run_bytes).into(),
+                visibilities.into(),
+            ],
+        };
+        let sizes =
+            [real_parts.into(), int(self.sizes.rows()).into(), int(rows.stages_per_run()).into()];
+        for part in &mut self.parts {
+            let work = [
+                part.segments.address().into(),
+                part.starts.address().into(),
+                int(stages.start).into(),
+                int(stages.len()).into(),
+                int(self.listed).into(),
+            ];
+            let count = tensors.len() + sizes.len() + work.len();
+            let all = tensors.iter().chain(&sizes).chain(&work);
+            let mut arguments = [Arg::from(0_u32); MOST_ARGUMENTS];
+            arguments.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
+            // SAFETY: the kernel's arguments; the addresses are the caller's promise.
+            unsafe { part.kernel.launch(stream, part.grid, &arguments[..count]) }?;
+        }
+        Ok(())
+    }
+
+    /// Samples and visibilities as the copy engine is told of them.
+    fn maps(&self, rows: &Rows, visibilities: u64) -> Result<[TensorMap; 2], CudaError> {
+        let Sizes { antennas, channels, .. } = self.sizes;
+        let n = self.sizes.rows();
+        let [pol, antenna, channel, run] = rows.strides;
+        let samples = Tensor {
+            address: rows.address,
+            element: Element::Byte,
+            lengths: [rows.run_bytes, 2, antennas, channels, rows.runs],
+            strides: [1, pol, antenna, channel, run],
+        };
+        let sums = Tensor {
+            address: visibilities,
+            element: Element::Int,
+            lengths: [2 * n, n, channels],
+            strides: [4, 8 * n, 8 * n * n],
+        };
+        let of_tile = [STAGE_BYTES, 2, self.geometry.tile_rows / 2, 1, 1];
+        Ok([TensorMap::new(&samples, of_tile)?, TensorMap::new(&sums, hopper::BOX)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(per_block: usize, per_multiprocessor: usize) -> Properties {
+        Properties {
+            name: String::new(),
+            capability: (9, 0),
+            multiprocessors: 132,
+            memory_bytes: 1 << 37,
+            shared_bytes_per_block: per_block,
+            shared_bytes_per_multiprocessor: per_multiprocessor,
+            l2_bytes: 50 << 20,
+        }
+    }
+
+    #[test]
+    fn hopper_tiles_hold_the_array_or_are_many() {
+        let gpu = gpu(232_448, 233_472);
+        for (antennas, tile_rows, single, stages) in [
+            (1, 32, true, 16),
+            (16, 32, true, 16),
+            (17, 64, true, 16),
+            (48, 96, true, 12),
+            (64, 128, true, 9),
+            (80, 160, true, 7),
+            (81, 128, false, 5),
+            (512, 128, false, 5),
+        ] {
+            let geometry = Geometry::new(Form::Hopper, 2 * antennas, &gpu);
+            let found = (geometry.tile_rows, geometry.single, geometry.stages);
+            assert_eq!(found, (tile_rows, single, stages), "{antennas}");
+            assert!(geometry.shared_bytes <= gpu.shared_bytes_per_block);
+        }
+    }
+
+    #[test]
+    fn rows_of_tiles_that_are_not_full_have_a_launch_of_their_own() {
+        let gpu = gpu(232_448, 233_472);
+        for (antennas, expected) in [
+            (80, vec![(0..1, "5")]),
+            (81, vec![(0..1, "4"), (1..2, "2")]),
+            (128, vec![(0..2, "4")]),
+            (197, vec![(0..3, "4"), (3..4, "1")]),
+        ] {
+            let rows = 2 * antennas;
+            let launches = Geometry::new(Form::Hopper, rows, &gpu).launches(Form::Hopper, rows, 8);
+            let found: Vec<_> =
+                launches.iter().map(|l| (l.rows.clone(), l.defines[1].1.as_str())).collect();
+            assert_eq!(found, expected, "{antennas}");
+        }
+    }
+
+    #[test]
+    fn tensor_core_tiles_fit_every_gpu() {
+        // Compute capability 8.0, 8.6, 9.0.
+        for (per_block, per_multiprocessor) in
+            [(166_912, 167_936), (101_376, 102_400), (232_448, 233_472)]
+        {
+            let gpu = gpu(per_block, per_multiprocessor);
+            for antennas in [1, 8, 32, 33, 48, 64, 80, 128, 200, 256, 512] {
+                let geometry = Geometry::new(Form::TensorCore, 2 * antennas, &gpu);
+                assert!(geometry.stages >= 2 && geometry.shared_bytes <= per_block);
+                assert!([64, 96, 128].contains(&geometry.tile_rows));
+            }
+        }
+    }
+
+    #[test]
+    fn tensor_core_tiles_leave_little_out() {
+        let gpu = gpu(232_448, 233_472);
+        let tile = |antennas: usize| Geometry::new(Form::TensorCore, 2 * antennas, &gpu).tile_rows;
+        assert_eq!([3, 32, 48, 64, 80, 256, 512].map(tile), [64, 64, 96, 128, 96, 128, 128]);
+    }
+
+    #[test]
+    fn the_form_is_that_of_the_gpu_unless_it_is_named() {
+        let of = |implementation, capability| Form::of(implementation, Dtype::Ci8, capability);
+        assert_eq!(of("cuda", (9, 0)), Form::Hopper);
+        assert_eq!(of("cuda", (12, 0)), Form::TensorCore);
+        assert_eq!(of("tensor_core", (9, 0)), Form::TensorCore);
+        assert_eq!(of("hopper", (8, 0)), Form::Hopper);
+        assert_eq!(Form::of("cuda", Dtype::Cf16, (9, 0)), Form::TensorCore);
+    }
+
+    #[test]
+    fn hopper_is_refused_on_other_gpus_and_for_halves() {
+        let [hopper, other] =
+            [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
+        assert!(refuse_form("hopper", Dtype::Ci4, Some(&hopper)).is_none());
+        assert!(refuse_form("cuda", Dtype::Ci8, Some(&other)).is_none());
+        let refusal = refuse_form("hopper", Dtype::Ci8, Some(&other)).unwrap();
+        assert_eq!(refusal.at, At::Implementation);
+        assert!(refusal.message.contains("12.0"));
+        for gpu in [None, Some(&hopper)] {
+            let refusal = refuse_form("hopper", Dtype::Cf16, gpu).unwrap();
+            assert!(refusal.help.unwrap().contains("`tensor_core`"));
+            assert!(refuse_form("cuda", Dtype::Cf16, gpu).is_none());
+            assert!(refuse_form("tensor_core", Dtype::Cf16, gpu).is_none());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Samples in device memory as the kernels for GPUs read them: rows of (antenna, polarisation),
+//! taken in stages of 128 bytes.
+
+use super::bound::SAMPLES_IN_32_BITS;
+use crate::common::stacked::Stacked;
+use fxgraph::Dtype;
+use std::ops::Range;
+
+/// Bytes of a stage of a row; as `kernels/x_engine/voltages.cuh` has it.
+pub(super) const STAGE_BYTES: usize = 128;
+/// Samples of halves that are summed before the sums are added to those in memory: matrix
+/// instructions round towards zero, eight samples at a time, so what they lose grows with their number.
+const SAMPLES_OF_HALVES: usize = 4096;
+/// What the copies of the kernels ask of addresses and strides.
+const ALIGNMENT: usize = 16;
+
+/// Consecutive samples that are summed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Heap of its first sample.
+    pub heap: usize,
+    /// First sample in that heap, at the beginning of a stage.
+    pub first: usize,
+    /// Samples, across heaps: whole heaps, or a part of one.
+    pub samples: usize,
+}
+
+/// Samples of a stage of a row: integers are bytes there.
+pub(super) fn stage_samples(shape: &Stacked) -> usize {
+    STAGE_BYTES / if shape.dtype == Dtype::Cf16 { 4 } else { 2 }
+}
+
+/// Most samples of a piece of frames of this shape.
+pub(super) fn longest_piece(shape: &Stacked) -> usize {
+    let most = match shape.dtype {
+        Dtype::Cf16 => SAMPLES_OF_HALVES,
+        _ => SAMPLES_IN_32_BITS,
+    };
+    if shape.spectra > most {
+        return most - most % stage_samples(shape);
+    }
+    shape.heaps.min(most / shape.spectra) * shape.spectra
+}
+
+/// Cuts heaps into pieces.
+pub(super) fn pieces(shape: &Stacked, heaps: Range<usize>) -> impl Iterator<Item = Piece> + use<> {
+    let (spectra, longest) = (shape.spectra, longest_piece(shape));
+    // Whole heaps if they fit, else parts of each.
+    let heaps_of_piece = (longest / spectra).max(1);
+    let end = heaps.end;
+    heaps.step_by(heaps_of_piece).flat_map(move |heap| {
+        let samples = spectra * heaps_of_piece.min(end - heap);
+        (0..samples).step_by(longest).map(move |first| Piece {
+            heap,
+            first,
+            samples: longest.min(samples - first),
+        })
+    })
+}
+
+/// Where rows lie. A run is what is contiguous of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    /// Of the first sample of all.
+    pub address: u64,
+    /// Bytes of a run.
+    pub run_bytes: usize,
+    /// Runs of each row.
+    pub runs: usize,
+    /// Bytes from one polarisation, antenna, channel and run to the next.
+    pub strides: [usize; 4],
+}
+
+impl Rows {
+    /// Rows of a frame that lies at `address`, if kernels can read them there. A heap is a run.
+    pub(super) fn of_frame(shape: &Stacked, address: u64) -> Option<Self> {
+        let run_bytes = shape.row_bytes() / 2;
+        if shape.dtype == Dtype::Ci4 || !shape.k_major || !run_bytes.is_multiple_of(ALIGNMENT) {
+            return None;
+        }
+        let channel = shape.row_bytes();
+        let antenna = shape.channels * channel;
+        let strides = [run_bytes, antenna, channel, shape.antennas * antenna];
+        let rows = Self { address, run_bytes, runs: shape.heaps, strides };
+        // A kernel takes whole stages, so short heaps make it work for nothing. Where that is more
+        // than a third of the time, to join the heaps first takes less.
+        let useful = shape.spectra.saturating_mul(3);
+        (useful >= 2 * rows.stages_per_run() * stage_samples(shape)).then_some(rows)
+    }
+
+    /// Rows that `correlator_rows.cu` writes to `address`, with room for so many stages. A
+    /// stage is a run.
+    pub(super) fn joined(shape: &Stacked, address: u64, stages: usize) -> Self {
+        let run = 2 * shape.antennas * STAGE_BYTES;
+        let strides = [STAGE_BYTES, 2 * STAGE_BYTES, stages * run, run];
+        Self { address, run_bytes: STAGE_BYTES, runs: stages, strides }
+    }
+
+    /// Stages of a run, the last one perhaps in part.
+    pub(super) fn stages_per_run(&self) -> usize {
+        self.run_bytes.div_ceil(STAGE_BYTES)
+    }
+
+    /// Stages that hold `piece` of a frame.
+    pub(super) fn stages(&self, shape: &Stacked, piece: &Piece) -> Range<usize> {
+        let stage = stage_samples(shape);
+        let first = piece.heap * self.stages_per_run() + piece.first / stage;
+        let whole = piece.samples / shape.spectra;
+        let count = match whole {
+            0 => piece.samples.div_ceil(stage),
+            _ => whole * self.stages_per_run(),
+        };
+        first..first + count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    const SHAPE: Stacked = Stacked {
+        heaps: 4,
+        antennas: 3,
+        channels: 2,
+        spectra: 256,
+        samples_per_spectrum: 8,
+        k_major: true,
+        dtype: Dtype::Ci8,
+    };
+
+    proptest! {
+        #[test]
+        fn pieces_are_all_samples_once_and_never_too_long(
+            heaps in 1..300_usize,
+            spectra in prop_oneof![1..2000_usize, 60_000..200_000_usize],
+            first in 0..300_usize,
+            dtype in select(vec![Dtype::Ci8, Dtype::Ci4, Dtype::Cf16]),
+        ) {
+            let shape = Stacked { heaps, spectra, dtype, ..SHAPE };
+            let first = first % heaps;
+            let mut next = first * spectra;
+            for piece in pieces(&shape, first..heaps) {
+                prop_assert_eq!(piece.heap * spectra + piece.first, next);
+                prop_assert!(piece.first.is_multiple_of(stage_samples(&shape)));
+                prop_assert!((1..=longest_piece(&shape)).contains(&piece.samples));
+                prop_assert!(piece.samples <= SAMPLES_IN_32_BITS);
+                next += piece.samples;
+            }
+            prop_assert_eq!(next, heaps * spectra);
+        }
+
+        #[test]
+        fn stages_of_pieces_are_all_stages_once(
+            heaps in 1..300_usize,
+            spectra in prop_oneof![6..250_usize, 8000..20_000_usize],
+            dtype in select(vec![Dtype::Ci8, Dtype::Cf16]),
+        ) {
+            let shape = Stacked { heaps, spectra: 8 * spectra, dtype, ..SHAPE };
+            let Some(rows) = Rows::of_frame(&shape, 0) else { return Ok(()) };
+            let mut next = 0;
+            for piece in pieces(&shape, 0..heaps) {
+                let stages = rows.stages(&shape, &piece);
+                prop_assert_eq!(stages.start, next);
+                next = stages.end;
+            }
+            prop_assert_eq!(next, heaps * rows.stages_per_run());
+        }
+    }
+
+    #[test]
+    fn rows_of_a_frame_are_where_the_samples_are() {
+        let rows = Rows::of_frame(&SHAPE, 0).unwrap();
+        let payload: Vec<u8> = (0..SHAPE.frame_bytes()).map(|i| (i % 251) as u8).collect();
+        let [pol, antenna, channel, run] = rows.strides;
+        for (heap, a, c, p) in [(0, 0, 0, 1), (3, 2, 1, 0), (1, 2, 0, 1)] {
+            let at = heap * run + a * antenna + c * channel + p * pol;
+            let row = SHAPE.row(&payload, heap, a, c);
+            let value = SHAPE.value(row, 5, p).map(i8::cast_unsigned);
+            assert_eq!(payload[at + 10..at + 12], value);
+        }
+        assert_eq!(rows.run_bytes, 512);
+    }
+
+    #[test]
+    fn frames_that_kernels_cannot_read_are_not_read() {
+        for (shape, readable) in [
+            (SHAPE, true),
+            (Stacked { k_major: false, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Ci4, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Cf16, ..SHAPE }, true),
+            (Stacked { dtype: Dtype::Cf16, spectra: 36, ..SHAPE }, false),
+            (Stacked { dtype: Dtype::Cf16, spectra: 24, ..SHAPE }, true),
+            (Stacked { dtype: Dtype::Cf16, spectra: 30, ..SHAPE }, false),
+            (Stacked { spectra: 252, ..SHAPE }, false),
+            (Stacked { spectra: 16, ..SHAPE }, false),
+            (Stacked { spectra: 48, ..SHAPE }, true),
+        ] {
+            assert_eq!(Rows::of_frame(&shape, 0).is_some(), readable, "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn joined_rows_take_what_is_reserved_for_them() {
+        let rows = Rows::joined(&SHAPE, 0, 5);
+        let [_, _, channel, run] = rows.strides;
+        assert_eq!(channel * SHAPE.channels, 2 * 3 * 128 * 5 * 2);
+        assert_eq!(run, 2 * 3 * 128);
+        assert_eq!(rows.stages_per_run(), 1);
+    }
+}

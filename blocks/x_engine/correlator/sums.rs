@@ -1,0 +1,277 @@
+//! Sums of products in the memory of a GPU, and the kernels that work on them.
+#![allow(unsafe_code)] // launches
+
+use super::products::{Form, Products, Sizes};
+use super::rows::{Piece, Rows, STAGE_BYTES, longest_piece, pieces, stage_samples};
+use super::whole::Whole;
+use crate::common::gpu;
+use crate::common::stacked::Stacked;
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Dtype, Refusal};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Threads of a block of `correlator_rows.cu` and `correlator_dump.cu`.
+pub(super) const THREADS: usize = 256;
+/// Antennas and stages of samples that a block of `correlator_rows.cu` moves.
+const ROWS_BLOCK: (usize, usize) = (8, 4);
+/// `AT_ONCE` of `correlator_dump.cu`.
+const CHANNELS_AT_ONCE: usize = 4;
+/// Largest grid in y.
+const MOST_BLOCKS_Y: usize = 65_535;
+
+/// Refuses what the kernels would have to count with more than 32 bits.
+pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
+    let counted = [
+        2 * shape.spectra,
+        shape.channels.saturating_mul(shape.antennas),
+        shape.channels.saturating_mul(2 * shape.baselines()),
+    ];
+    if counted.iter().all(|&n| i32::try_from(n).is_ok()) {
+        return None;
+    }
+    let Stacked { antennas, channels, spectra, .. } = shape;
+    let message = format!(
+        "kernels cannot count {antennas} antennas, {channels} channels and {spectra} spectra in 32 bits"
+    );
+    let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
+    Some(refusal.help("share the channels among several correlators, or use `implementation: cpu`"))
+}
+
+/// Sums of one dump, and what is needed to add to them.
+pub(super) struct Sums {
+    shape: Stacked,
+    products: Products,
+    rows: Kernel,
+    /// `[channel][row][column][re, im]`, lower triangle: integers or floats.
+    visibilities: DeviceArray<u32>,
+    /// `[channel][stage][row][stage's bytes]`: samples of a piece that cannot be read from the frame.
+    joined: DeviceArray<u8>,
+    /// `[heap][antenna]` of the heaps that are added.
+    valid: DeviceArray<u32>,
+    /// `[baseline]` of the dump.
+    counts: DeviceArray<u32>,
+    numbers: Numbers,
+}
+
+/// What depends on the type of the sums.
+enum Numbers {
+    Integers(Box<Whole>),
+    /// With the kernel that dumps them.
+    Floats(Kernel),
+}
+
+/// Addresses of a dump: of the sums, of the frame, and of `[baseline]` counts, 0 if there was input
+/// everywhere.
+pub(super) struct Dump {
+    pub visibilities: u64,
+    pub payload: u64,
+    pub counts: u64,
+}
+
+/// Lengths of the arrays of [`Sums`].
+struct Lengths {
+    visibilities: usize,
+    joined: usize,
+    valid: usize,
+    counts: usize,
+}
+
+impl Lengths {
+    fn new(shape: &Stacked) -> Self {
+        let sizes = sizes(shape);
+        Self {
+            visibilities: sizes.numbers(),
+            joined: sizes.rows() * shape.channels * joined_stages(shape) * STAGE_BYTES,
+            valid: shape.heaps * shape.antennas,
+            counts: shape.baselines(),
+        }
+    }
+}
+
+/// Blocks of threads for the baselines and channels of a dump.
+pub(super) fn dump_grid(shape: &Stacked) -> Grid {
+    let blocks = (2 * shape.baselines()).div_ceil(THREADS);
+    let channels = shape.channels.div_ceil(CHANNELS_AT_ONCE);
+    Grid::new([blocks, channels.min(MOST_BLOCKS_Y), 1], THREADS)
+}
+
+fn sizes(shape: &Stacked) -> Sizes {
+    let sample_bits = if shape.dtype == Dtype::Cf16 { 16 } else { 8 };
+    Sizes { antennas: shape.antennas, channels: shape.channels, sample_bits }
+}
+
+/// Stages of the longest piece once its heaps are joined.
+fn joined_stages(shape: &Stacked) -> usize {
+    longest_piece(shape).div_ceil(stage_samples(shape))
+}
+
+impl Sums {
+    /// Device memory of such sums, in bytes.
+    pub(super) fn bytes(shape: &Stacked, spectra_per_dump: u64) -> usize {
+        let l = Lengths::new(shape);
+        let whole = match shape.dtype {
+            Dtype::Cf16 => 0,
+            _ => Whole::bytes(shape, spectra_per_dump),
+        };
+        4 * (l.visibilities + l.valid + l.counts) + l.joined + whole
+    }
+
+    /// Sums of nothing.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        form: Form,
+        shape: Stacked,
+        spectra_per_dump: u64,
+    ) -> Result<Self, BlockError> {
+        let lengths = Lengths::new(&shape);
+        // Read from the frame, short heaps take more stages than joined.
+        let whole = Piece { heap: 0, first: 0, samples: longest_piece(&shape) };
+        let of_frame = Rows::of_frame(&shape, 0);
+        let stages = of_frame.map_or(0, |rows| rows.stages(&shape, &whole).len());
+        let stages = stages.max(joined_stages(&shape));
+        let number = |n: usize| n.to_string();
+        let layout = vec![
+            ("ANTENNAS", number(shape.antennas)),
+            ("CHANNELS", number(shape.channels)),
+            ("SPECTRA", number(shape.spectra)),
+            ("K_MAJOR", number(usize::from(shape.k_major))),
+            ("SAMPLE_BITS", number(shape.dtype.bits() / 2)),
+        ];
+        let dumping = gpu::program(device, "correlator_dump.cu", Vec::new())?;
+        let numbers = match shape.dtype {
+            Dtype::Cf16 => Numbers::Floats(dumping.kernel("dump_floats", 0)?),
+            _ => Whole::new(device, &dumping, shape, spectra_per_dump)
+                .map(|whole| Numbers::Integers(Box::new(whole)))?,
+        };
+        Ok(Self {
+            shape,
+            products: Products::new(device, form, sizes(&shape), stages)?,
+            rows: gpu::program(device, "correlator_rows.cu", layout)?.kernel("rows", 0)?,
+            visibilities: DeviceArray::zeros(device, lengths.visibilities)?,
+            joined: DeviceArray::new(device, lengths.joined)?,
+            valid: DeviceArray::new(device, lengths.valid)?,
+            counts: DeviceArray::new(device, lengths.counts)?,
+            numbers,
+        })
+    }
+
+    /// Queues the products of heaps `heaps` of the frame at `payload`. `valid` holds `[heap][antenna]`
+    /// of these heaps, 0 where an antenna lacks one; without it all are there.
+    ///
+    /// # Safety
+    /// `payload` must stay as it is until the job is done.
+    pub(super) unsafe fn add<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        payload: u64,
+        heaps: Range<usize>,
+        valid: Option<&mut Pinned<u32>>,
+    ) -> Result<(), BlockError> {
+        let some_missing = valid.is_some();
+        if let Some(valid) = valid {
+            lane.send(valid, &self.valid, 0..heaps.len() * self.shape.antennas)?;
+        }
+        let in_place = Rows::of_frame(&self.shape, payload).filter(|_| !some_missing);
+        for piece in pieces(&self.shape, heaps.clone()) {
+            let visibilities = self.visibilities.address();
+            let real_parts = match &mut self.numbers {
+                Numbers::Integers(whole) => {
+                    whole.make_room(lane, visibilities, piece.samples)?;
+                    whole.real_parts()
+                }
+                Numbers::Floats(_) => 0,
+            };
+            let (rows, stages) = if let Some(rows) = in_place {
+                (rows, rows.stages(&self.shape, &piece))
+            } else {
+                let row = self.shape.antennas * size_of::<u32>();
+                let first = self.valid.address() + ((piece.heap - heaps.start) * row) as u64;
+                let table = if some_missing { first } else { 0 };
+                // SAFETY: the caller's promise.
+                let rows = unsafe { self.join(lane, payload, &piece, table) }?;
+                (rows, 0..piece.samples.div_ceil(stage_samples(&self.shape)))
+            };
+            // SAFETY: own arrays; rows in the frame are the caller's promise.
+            unsafe {
+                self.products.launch(lane.stream(), &rows, stages, visibilities, real_parts)
+            }?;
+        }
+        Ok(())
+    }
+
+    /// Queues the writing of rows of a piece; `valid` is the address of its table, or 0.
+    ///
+    /// # Safety
+    /// As for [`add`](Self::add).
+    unsafe fn join<J>(
+        &mut self,
+        lane: &Lane<J>,
+        payload: u64,
+        piece: &Piece,
+        valid: u64,
+    ) -> Result<Rows, BlockError> {
+        let Stacked { antennas, channels, .. } = self.shape;
+        let heap_bytes = antennas * channels * self.shape.row_bytes();
+        let from = payload + (piece.heap * heap_bytes) as u64;
+        let (block_antennas, block_stages) = ROWS_BLOCK;
+        let block_samples = block_stages * stage_samples(&self.shape);
+        let blocks = antennas.div_ceil(block_antennas) * channels;
+        let grid = Grid::new([blocks, piece.samples.div_ceil(block_samples), 1], THREADS);
+        let stages = joined_stages(&self.shape);
+        let to = self.joined.address();
+        let int = |n: usize| n as i32;
+        let arguments = [
+            from.into(),
+            valid.into(),
+            to.into(),
+            int(piece.first).into(),
+            int(piece.samples).into(),
+            int(stages).into(),
+        ];
+        // SAFETY: the kernel's arguments; it writes the piece's stages only, of which there are at
+        // most as many as `joined` holds.
+        unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
+        Ok(Rows::joined(&self.shape, to, stages))
+    }
+
+    /// Queues the dump to the frame at `payload` and starts again from 0. `counts` `[baseline]` is
+    /// 0 where there was no input; without it there was everywhere. How many products of integers did
+    /// not fit 32 bits is in `saturated` once the job is done.
+    ///
+    /// # Safety
+    /// `payload` must stay valid until the job is done.
+    pub(super) unsafe fn put_out<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        payload: u64,
+        counts: Option<&mut Pinned<u32>>,
+        saturated: &mut Pinned<u64>,
+    ) -> Result<(), BlockError> {
+        let mut dump = Dump { visibilities: self.visibilities.address(), payload, counts: 0 };
+        if let Some(counts) = counts {
+            lane.send(counts, &self.counts, 0..self.counts.len())?;
+            dump.counts = self.counts.address();
+        }
+        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and a frame that is
+        // the caller's promise.
+        unsafe {
+            match &mut self.numbers {
+                Numbers::Integers(whole) => whole.put_out(lane, &dump, saturated)?,
+                Numbers::Floats(kernel) => {
+                    let arguments = [
+                        dump.visibilities.into(),
+                        dump.counts.into(),
+                        dump.payload.into(),
+                        (2 * self.shape.antennas as i32).into(),
+                        (self.shape.baselines() as i32).into(),
+                        (self.shape.channels as i32).into(),
+                    ];
+                    kernel.launch(lane.stream(), dump_grid(&self.shape), &arguments)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! What 32-bit sums of integers in the memory of a GPU need besides: real parts that the kernels leave
+//! out, and 64-bit sums to which they are moved before they overflow.
+#![allow(unsafe_code)] // launches
+
+use super::bound::{Bound, SAMPLES_IN_32_BITS};
+use super::sums::{Dump, THREADS, dump_grid};
+use crate::common::stacked::Stacked;
+use fxgraph::BlockError;
+use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Pinned, Program};
+use std::sync::Arc;
+
+/// Words of the kernels' `State`.
+const STATE: usize = 2;
+
+/// Sums of one dump besides the 32-bit ones.
+pub(super) struct Whole {
+    shape: Stacked,
+    watch: Kernel,
+    widen: Kernel,
+    settle: Kernel,
+    dump: Kernel,
+    /// `[channel][row]`: what the imaginary parts lack, see `kernels/x_engine/voltages.cuh`.
+    real_parts: DeviceArray<i32>,
+    /// `[channel][baseline][product][re, im]`, for dumps whose sums can leave 32 bits.
+    wide: Option<DeviceArray<i64>>,
+    /// Products of the dump that did not fit 32 bits.
+    saturated: DeviceArray<u64>,
+    /// What the kernels know of the sums.
+    state: DeviceArray<u32>,
+    /// Of the 32-bit sums.
+    bound: Bound,
+}
+
+/// Lengths of the real parts and the 64-bit sums.
+fn lengths(shape: &Stacked, spectra_per_dump: u64) -> [usize; 2] {
+    let fits = spectra_per_dump <= SAMPLES_IN_32_BITS as u64;
+    let wide = if fits { 0 } else { 8 * shape.baselines() * shape.channels };
+    [2 * shape.antennas * shape.channels, wide]
+}
+
+impl Whole {
+    /// Its device memory in bytes.
+    pub(super) fn bytes(shape: &Stacked, spectra_per_dump: u64) -> usize {
+        let [real_parts, wide] = lengths(shape, spectra_per_dump);
+        4 * real_parts + 8 * wide
+    }
+
+    /// Sums of nothing, with the kernels of `correlator_dump.cu`.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        dumping: &Arc<Program>,
+        shape: Stacked,
+        spectra_per_dump: u64,
+    ) -> Result<Self, BlockError> {
+        let [real_parts, wide] = lengths(&shape, spectra_per_dump);
+        let wide = if wide == 0 { None } else { Some(DeviceArray::zeros(device, wide)?) };
+        Ok(Self {
+            shape,
+            watch: dumping.kernel("watch", 0)?,
+            widen: dumping.kernel("widen", 0)?,
+            settle: dumping.kernel("settle", 0)?,
+            dump: dumping.kernel("dump", 0)?,
+            real_parts: DeviceArray::zeros(device, real_parts)?,
+            wide,
+            saturated: DeviceArray::new(device, 1)?,
+            state: DeviceArray::zeros(device, STATE)?,
+            bound: Bound::default(),
+        })
+    }
+
+    /// Where the kernels sum real parts.
+    pub(super) fn real_parts(&self) -> u64 {
+        self.real_parts.address()
+    }
+
+    /// Before so many samples are summed at `visibilities`: if these could leave 32 bits by that,
+    /// queues a look at them, which moves them to the 64-bit sums if they are too large.
+    pub(super) fn make_room<J>(
+        &mut self,
+        lane: &Lane<J>,
+        visibilities: u64,
+        samples: usize,
+    ) -> Result<(), BlockError> {
+        let Some(most) = self.bound.add(samples) else { return Ok(()) };
+        // Without 64-bit sums a dump is too short to need room.
+        let Some(wide) = &self.wide else { return Ok(()) };
+        let int = |n: usize| n as i32;
+        let (channels, inputs) = (self.shape.channels, 2 * self.shape.antennas);
+        let rows = Grid::new([(inputs * channels).div_ceil(THREADS), 1, 1], THREADS);
+        let (grid, one) = (dump_grid(&self.shape), Grid::new([1, 1, 1], THREADS));
+        let visibilities = visibilities.into();
+        let real_parts = self.real_parts.address().into();
+        let state = self.state.address().into();
+        let [n, baselines, channels] =
+            [inputs, self.shape.baselines(), channels].map(|n| int(n).into());
+        let watched = [visibilities, state, n, channels];
+        let wide = wide.address().into();
+        let widened = [visibilities, real_parts, wide, state, most.into(), n, baselines, channels];
+        let settled = [real_parts, state, most.into(), n, channels];
+        // SAFETY: the kernels' arguments; own arrays of the lengths they expect, and the sums of
+        // which this is a part.
+        unsafe {
+            self.watch.launch(lane.stream(), rows, &watched)?;
+            self.widen.launch(lane.stream(), grid, &widened)?;
+            self.settle.launch(lane.stream(), one, &settled)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the dump and starts again from 0. How many products did not fit 32 bits is in `saturated`
+    /// once the job is done.
+    ///
+    /// # Safety
+    /// What `dump` names must stay valid until the job is done.
+    pub(super) unsafe fn put_out<J>(
+        &mut self,
+        lane: &mut Lane<J>,
+        dump: &Dump,
+        saturated: &mut Pinned<u64>,
+    ) -> Result<(), BlockError> {
+        self.bound = Bound::default();
+        let arguments = [
+            dump.visibilities.into(),
+            self.real_parts.address().into(),
+            self.wide.as_ref().map_or(0, DeviceArray::address).into(),
+            self.state.address().into(),
+            dump.counts.into(),
+            dump.payload.into(),
+            self.saturated.address().into(),
+            (2 * self.shape.antennas as i32).into(),
+            (self.shape.baselines() as i32).into(),
+            (self.shape.channels as i32).into(),
+        ];
+        lane.zero(&self.saturated)?;
+        // SAFETY: the kernel's arguments; own arrays of the lengths it expects, and what is the
+        // caller's promise.
+        unsafe { self.dump.launch(lane.stream(), dump_grid(&self.shape), &arguments) }?;
+        lane.zero(&self.real_parts)?;
+        lane.zero(&self.state)?;
+        lane.fetch(&self.saturated, saturated)
+    }
+}

@@ -1,0 +1,111 @@
+//! The `fxgraph` program, as a library: a program with blocks of its own has every command, the REST
+//! interface and the page.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     // `.with(my_blocks::kinds())` adds those of another crate.
+//!     fxgraph_cli::main(fxgraph_blocks::kinds())
+//! }
+//! ```
+//!
+//! # Layout
+//! - [`commands`]: one file per command
+//! - [`terminal`]: what goes to stdout and stderr, and in which colours
+//! - [`table`], [`units`]: how results are written
+//! - [`drawing`]: what is drawn with characters
+//! - [`flowgraph`]: loads a file or shows what is wrong with it
+//! - [`client`]: speaking with a running flowgraph
+//! - [`assignment`]: `name=value` on the command line
+//! - [`kernel_folder`]: folders with edited kernels
+//! - [`serve`]: serving a running flowgraph over HTTP
+//! - [`heap`]: memory that goes back to the system
+//! - [`tuning`]: the file of measurements that kernels are cut by
+//! - [`signals`]: SIGINT, SIGTERM, SIGHUP and SIGXFSZ
+//! - [`failure`]: why a command did not succeed, and the exit code that says so
+//!
+//! Stdout carries results only; progress, logs and errors go to stderr.
+
+mod assignment;
+mod client;
+mod commands;
+mod drawing;
+mod failure;
+mod flowgraph;
+mod heap;
+mod kernel_folder;
+mod runs;
+mod serve;
+mod shadows;
+mod signals;
+mod table;
+mod terminal;
+mod tuning;
+mod units;
+
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser};
+use commands::Command;
+use fxgraph::Registry;
+use std::process::ExitCode;
+use terminal::{Color, Terminal};
+
+/// Signal chains of radio telescopes as graphs of blocks.
+#[derive(Debug, Parser)]
+#[command(name = "fxgraph", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// When to use colours; auto is on a terminal, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+
+    /// What to log to stderr: debug, `fxgraph_blocks=trace`, or several with commas
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    log: String,
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 done, 1 failed while running or a test failed, 2 bad usage,
+78 the flowgraph is wrong and nothing was started, 130 stopped at once.";
+
+/// All arguments and commands; the one declaration behind parser, help and completions.
+fn command_line() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the program with these kinds of blocks: reads the command line, executes the command, and
+/// returns the exit status.
+#[must_use]
+pub fn main(kinds: Registry) -> ExitCode {
+    heap::configure();
+    let color = Color::before_parsing(std::env::args_os());
+    let choice = match color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    };
+    let matches = command_line().color(choice).get_matches();
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    let mut terminal = Terminal::new(arguments.color);
+    let result = flowgraph::use_kinds(kinds)
+        .and_then(|()| terminal.start_logging(&arguments.log))
+        .and_then(|()| signals::report_file_size_limit())
+        .and_then(|()| arguments.command.execute(&mut terminal));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(&terminal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::command_line().debug_assert();
+    }
+}

@@ -1,0 +1,69 @@
+//! The reference implementation.
+
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+
+/// The running block.
+pub struct Gain {
+    gain: f32,
+    changes: Changes<f32>,
+    samples_per_frame: u64,
+    full: u32,
+    above_one: Counter,
+}
+
+impl Gain {
+    pub fn new(gain: f32, input: &PortType, counters: &Counters) -> Self {
+        Self {
+            gain,
+            changes: Changes::default(),
+            samples_per_frame: input.clock.samples_per_frame,
+            full: input.validity.full,
+            above_one: counters.count(
+                "samples_above_one",
+                "samples of the output whose magnitude is greater than 1",
+            ),
+        }
+    }
+}
+
+#[async_trait]
+impl Block for Gain {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let input = &mut io.inputs[0];
+        if input.peek().is_none() {
+            return Ok(if input.ended() { Next::Finished } else { Next::Wait });
+        }
+        // Room first: a frame that is taken from the input must have somewhere to go.
+        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(mut power) = io.outputs[1].take() else { return Ok(Next::Wait) };
+        let Some(frame) = input.pop() else { return Ok(Next::Wait) };
+        let from = frame.header();
+
+        for (_, gain) in self.changes.begin(from.timestamp, self.samples_per_frame) {
+            self.gain = gain;
+        }
+        let (header, samples) = output.parts_mut::<f32>()?;
+        header.continue_from(from);
+        header.validity.copy_from_slice(&from.validity);
+        let (mut sum, mut above) = (0.0, 0);
+        for (y, x) in samples.iter_mut().zip(frame.as_slice::<f32>()?) {
+            *y = self.gain * x;
+            sum += f64::from(*y).powi(2);
+            above += u64::from(y.abs() > 1.0);
+        }
+        self.above_one.add(above);
+        let mean = sum / samples.len() as f64;
+        let (header, values) = power.parts_mut::<f32>()?;
+        header.continue_from(from);
+        header.validity.fill(u32::from(from.validity.iter().all(|count| *count == self.full)));
+        values.fill(mean as f32);
+        io.outputs[0].push(output);
+        io.outputs[1].push(power);
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

@@ -1,0 +1,11 @@
+//! A kind of block outside fxgraph's repository: `spectral_kurtosis`.
+
+pub mod spectral_kurtosis;
+
+use fxgraph::{KindEntry, Registry};
+
+/// The kinds of this crate.
+#[must_use]
+pub fn kinds() -> Registry {
+    Registry::new(vec![KindEntry::of::<spectral_kurtosis::SpectralKurtosis>()])
+}

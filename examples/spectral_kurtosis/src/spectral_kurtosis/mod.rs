@@ -1,0 +1,117 @@
+#![doc = include_str!("README.md")]
+
+mod cpu;
+#[cfg(test)]
+mod tests;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::examples::Benchmark;
+use fxgraph::retune::LiveValue;
+use fxgraph::{
+    At, Axis, Block, BlockError, DeviceName, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
+    Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Fewest spectra of a frame whose kurtosis says something.
+const MIN_SPECTRA: usize = 4;
+
+/// Parameters of `spectral_kurtosis`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpectralKurtosis {
+    /// Standard deviations from 1 beyond which a channel is flagged; live.
+    #[serde(default = "default_sigmas")]
+    pub sigmas: f64,
+}
+
+fn default_sigmas() -> f64 {
+    5.0
+}
+
+/// Lengths of the axes of the input.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    pols: usize,
+    spectra: usize,
+    channels: usize,
+}
+
+impl Shape {
+    fn of(port: &PortType) -> Option<Self> {
+        let axes: Vec<(&str, usize)> =
+            port.axes.iter().map(|axis| (axis.name.as_ref(), axis.len)).collect();
+        match (port.dtype, axes.as_slice()) {
+            (Dtype::Cf32, &[("pol", pols), ("spectrum", spectra), ("channel", channels)])
+                if spectra >= MIN_SPECTRA =>
+            {
+                Some(Self { pols, spectra, channels })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Kind for SpectralKurtosis {
+    const NAME: &'static str = "spectral_kurtosis";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output", "kurtosis"]);
+    const LIVE: &'static [&'static str] = &["sigmas"];
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let input = &inputs[0];
+        let mut refusals = Vec::new();
+        if !(self.sigmas > 0.0 && self.sigmas.is_finite()) {
+            let message = format!("`sigmas` must be greater than 0, got {}", self.sigmas);
+            refusals.push(Refusal::parameter("sigmas", message));
+        }
+        let shape = Shape::of(input);
+        if shape.is_none() {
+            let message = format!("`spectral_kurtosis` cannot read `{input}`");
+            let help =
+                "connect cf32 [pol][spectrum][channel] with at least 4 spectra, as `fft` makes it";
+            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
+        }
+        let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
+        let kurtosis = PortType {
+            dtype: Dtype::F32,
+            axes: vec![Axis::new("pol", shape.pols), Axis::new("channel", shape.channels)],
+            validity: ValidityType::flags(vec![Axis::new("frame", 1)]),
+            ..input.clone()
+        };
+        Ok(vec![input.clone(), kurtosis])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        // The power and its square are 3 and 1 operations, both sums 2.
+        let operations_per_frame = 6.0 * ports.inputs[0].elements() as f64;
+        Resources { operations_per_frame, ..Resources::default() }
+    }
+
+    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
+        Ok(Box::new(self.sigmas))
+    }
+
+    fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
+        if device != DeviceName::Cpu {
+            return Vec::new();
+        }
+        let flowgraph = "flowgraph: bench\nblocks:\n  \
+            source: {kind: null_source, parameters: {dtype: cf32, axes: [{name: pol, len: 2}, \
+            {name: spectrum, len: 256}, {name: channel, len: 1024}], samples_per_frame: 524288, \
+            pattern: random}}\n  \
+            block: {kind: spectral_kurtosis, queue: 1, input: source}\n  \
+            sink: {kind: null_sink, input: block.output}\n  \
+            kurtosis: {kind: null_sink, input: block.kurtosis}\n";
+        let name = "spectral_kurtosis, 1024 channels, 256 spectra".to_owned();
+        vec![Benchmark { name, flowgraph: flowgraph.to_owned(), blocks: &["block"] }]
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        let input = &ports.inputs[0];
+        let shape = Shape::of(input).ok_or_else(|| BlockError::new("unchecked ports"))?;
+        Ok(Box::new(cpu::Flagger::new(self.sigmas, shape, input, &env.counters)))
+    }
+}
