@@ -1,0 +1,215 @@
+//! Gaps, wraps and restarts of the stream.
+
+use super::*;
+
+#[test]
+fn every_heap_of_an_outage_is_counted_as_missing() {
+    // Longer than the window, and up to its length.
+    for (from, to) in [(500, 1000), (501, 1002), (503, 1001), (500, 520), (499, 506)] {
+        let mut live = Live::new(4);
+        live.stream(0..from);
+        live.millis += to - from;
+        live.stream(to..1500);
+        let handed_on = live.handed_on().len() as u64;
+        assert_eq!(live.count("window_jumps"), u64::from(to > 600), "{from}..{to}");
+        assert_eq!(live.count("heaps_missing"), 1500 - handed_on, "{from}..{to}");
+        assert_eq!(live.count("heaps_received"), handed_on, "{from}..{to}");
+    }
+}
+
+#[test]
+fn the_wrap_of_the_48_bits_on_the_wire_is_not_seen_behind_the_source() {
+    let wrap = (1 << 48) / STEP;
+    for start in [wrap - 4, wrap - 8, wrap - 200] {
+        let mut live = Live::new(4);
+        live.stream(start..wrap + 200);
+        assert_eq!(live.handed_on(), (start..wrap + 200).collect::<Vec<_>>());
+        let losses = live.counters.list();
+        assert!(losses.iter().filter(|c| c.is_loss).all(|c| c.counter.get() == 0));
+    }
+}
+
+#[test]
+fn gap_of_minutes_loses_no_heap_even_over_the_wrap() {
+    let wrap = (1 << 48) / STEP;
+    for start in [1000, wrap - 1000] {
+        let mut live = Live::new(4);
+        live.stream(start..start + 100);
+        live.millis += 300_000;
+        let after = start + 300_100;
+        live.stream(after..after + 100);
+        let expected = (start..start + 100).chain(after..after + 100);
+        assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+        assert_eq!(live.count("window_jumps"), 1);
+        // Longer than the longest gap whose heaps are missed.
+        assert_eq!((live.count("time_jumps"), live.count("heaps_missing")), (1, 0));
+    }
+}
+
+#[test]
+fn a_gap_in_a_file_which_has_no_clock_is_crossed_on_more_evidence() {
+    let env = Env::detached("in");
+    let counters = env.counters.clone();
+    let mut window = Window::new(digitiser(), Options::new(4, RATE), &env);
+    let mut desk = Desk::new(&digitiser(), 64);
+    for h in (0..40).chain(4000..4100) {
+        window.datagram(&heap(h), FROM, &mut desk);
+    }
+    assert_eq!(count(&counters, "window_jumps"), 1);
+    window.flush(&mut desk);
+    assert_eq!(count(&counters, "packets_too_far_ahead"), 0);
+    assert_eq!(count(&counters, "heaps_missing"), 4000 - 40);
+}
+
+#[test]
+fn a_stream_that_leaps_into_the_future_is_followed_once_its_old_time_is_silent() {
+    let mut live = Live::new(4);
+    live.stream(0..100);
+    live.stream(1_000_000..1_001_000);
+    assert_eq!(live.handed_on(), (0..100).chain(1_000_000..1_001_000).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_too_far_ahead"), 0);
+    assert_eq!((live.count("resyncs"), live.count("heaps_missing")), (1, 0));
+}
+
+#[test]
+fn restart_of_the_sender_continues_in_the_next_turn_without_loss() {
+    // From later to earlier, before a second was over, with a pause, and twice.
+    for (before, pause) in [(5000..10_000, 0), (5000..5400, 0), (5000..5400, 3000)] {
+        let mut live = Live::new(4);
+        live.stream(before.clone());
+        live.millis += pause;
+        live.stream(0..3000);
+        live.millis += pause;
+        live.stream(8..2000);
+        let expected = before.chain(TURN..TURN + 3000).chain(2 * TURN + 8..2 * TURN + 2000);
+        assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+        assert_eq!((live.count("resyncs"), live.count("heaps_missing")), (2, 0));
+        assert_eq!(live.count("packets_too_late"), 0);
+    }
+}
+
+#[test]
+fn restart_within_the_length_of_the_window_is_no_delay() {
+    // A slow stream has a window of many seconds.
+    let mut live = Live::new(2048);
+    live.stream(5000..5400);
+    live.millis += 1200;
+    live.stream(0..3000);
+    assert_eq!(live.handed_on(), (5000..5400).chain(TURN..TURN + 3000).collect::<Vec<_>>());
+    assert_eq!((live.count("resyncs"), live.count("packets_too_late")), (1, 0));
+}
+
+#[test]
+fn restart_just_before_the_end_is_handed_on() {
+    let mut live = Live::new(4);
+    live.stream(5000..10_000);
+    live.millis += 300;
+    live.stream(0..10);
+    assert_eq!(live.handed_on(), (5000..10_000).chain(TURN..TURN + 10).collect::<Vec<_>>());
+}
+
+#[test]
+fn restart_of_the_sender_ends_the_stream_if_asked_for() {
+    let mut live = Live::new(4);
+    live.window.options.resyncs = false;
+    live.stream(5000..10_000);
+    let outcomes = live.stream(0..2000);
+    let held = outcomes.iter().take_while(|o| matches!(o, Outcome::Held { .. })).count();
+    // A quarter of a second of nothing else.
+    assert_eq!(held, 249);
+    assert!(matches!(outcomes[held], Outcome::WentBack { .. }), "{:?}", outcomes[held]);
+    assert_eq!(live.handed_on(), (5000..10_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn restart_of_all_f_engines_keeps_every_heap() {
+    let env = Env::detached("in");
+    let mut window = Window::new(f_engine(), Options::new(4, RATE), &env);
+    let mut desk = Desk::new(&f_engine(), 2000);
+    let start = Instant::now();
+    let mut millis = 0;
+    for first in [700, 20, 100] {
+        millis += 2000;
+        for number in first..first + 100 {
+            millis += 1;
+            window.tick(start + Duration::from_millis(millis));
+            for antenna in 0..3 {
+                // F-engines that start again send from other ports.
+                let port = (1000 + first + antenna) as u16;
+                let sender = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+                for channel in [8, 12] {
+                    let heap = voltages(number, antenna, channel, 0, &[1; HEAP]);
+                    window.datagram(&heap, sender, &mut desk);
+                }
+            }
+        }
+    }
+    window.flush(&mut desk);
+    let heaps: Vec<u64> = desk.out.iter().map(|frame| frame.header().timestamp / STEP).collect();
+    let expected = (700..800).chain(TURN + 20..TURN + 120).chain(2 * TURN + 100..2 * TURN + 200);
+    assert_eq!(heaps, expected.collect::<Vec<_>>());
+    assert!(desk.out.iter().all(|frame| frame.header().validity == [1; 3]));
+    assert_eq!(count(&env.counters, "resyncs"), 2);
+}
+
+#[test]
+fn restart_of_one_f_engine_leaves_the_others_alone() {
+    let env = Env::detached("in");
+    let mut window = Window::new(f_engine(), Options::new(4, RATE), &env);
+    let mut desk = Desk::new(&f_engine(), 2000);
+    let start = Instant::now();
+    for number in 0..1000 {
+        window.tick(start + Duration::from_millis(number));
+        for antenna in 0..3 {
+            let number = if antenna == 2 { number % 500 } else { number } + 3000;
+            for channel in [8, 12] {
+                let heap = voltages(number, antenna, channel, 0, &[1; HEAP]);
+                window.datagram(&heap, FROM, &mut desk);
+            }
+        }
+    }
+    window.flush(&mut desk);
+    assert_eq!(desk.out.len(), 1000);
+    assert!(desk.out.iter().all(|frame| frame.header().validity[..2] == [1; 2]));
+    assert_eq!(count(&env.counters, "resyncs"), 0);
+    assert_eq!(count(&env.counters, "packets_too_late"), 2 * 500);
+}
+
+#[test]
+fn part_of_a_stream_before_a_pause_is_kept_however_short() {
+    for part in [1, 3, 4, 100] {
+        let env = Env::detached("in");
+        let layout = Layout { heaps_per_frame: 256, ..digitiser() };
+        let mut live = Live::new(4);
+        live.window = Window::new(layout, Options::new(4, RATE), &env);
+        live.desk = Desk::new(&layout, 100);
+        live.stream(1000..1000 + part);
+        live.millis += 20_000;
+        live.stream(21_000 + part..22_000);
+        let expected = (1000..1000 + part).chain(21_000 + part..22_000);
+        assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+        assert_eq!(count(&env.counters, "heaps_stray"), 0);
+    }
+}
+
+#[test]
+fn first_frame_after_a_gap_does_not_wait_for_what_the_gap_lacks() {
+    let mut live = Live::new(16);
+    live.stream(1002..1100);
+    live.millis += 20_000;
+    // From the middle of a frame to the middle of another.
+    live.stream(21_102..21_110);
+    let last = live.desk.out.last().unwrap();
+    assert_eq!(last.header().timestamp / STEP, 21_104);
+    assert_eq!(live.desk.out[0].header().validity, [0, 0, 1, 1]);
+    assert_eq!(live.handed_on(), (1002..1100).chain(21_102..21_110).collect::<Vec<_>>());
+}
+
+#[test]
+fn jump_of_the_time_is_one_jump_and_no_missing_heaps() {
+    let mut live = Live::new(4);
+    live.stream(0..1000);
+    live.stream(1 << 41..(1 << 41) + 1000);
+    assert_eq!(live.handed_on(), (0..1000).chain(1 << 41..(1 << 41) + 1000).collect::<Vec<_>>());
+    assert_eq!((live.count("heaps_missing"), live.count("window_jumps")), (0, 1));
+}

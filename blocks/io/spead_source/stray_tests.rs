@@ -1,0 +1,202 @@
+//! Packets that are not of the stream, or not of its time.
+
+use super::*;
+
+#[test]
+fn strays_however_many_and_however_well_they_agree_move_nothing_while_the_stream_goes_on() {
+    let mut live = Live::new(4);
+    for h in 400..800 {
+        live.stream(h..h + 1);
+        // Ever longer runs, far ahead and far behind.
+        for stray in 0..(h - 400) {
+            live.heap((1 << 35) + h * 500 + stray);
+            live.heap(stray);
+        }
+    }
+    assert_eq!(live.handed_on(), (400..800).collect::<Vec<_>>());
+    assert_eq!(live.count("window_jumps"), 0);
+    let counted = ["packets_too_far_ahead", "packets_too_late", "heaps_stray"];
+    let strays: u64 = counted.iter().map(|name| live.count(name)).sum();
+    // At the start heaps are counted, of which some came twice.
+    assert!((158_000..=400 * 399).contains(&strays), "{strays} strays");
+    assert_eq!(live.count("heaps_missing"), 0);
+}
+
+#[test]
+fn strays_in_the_future_are_not_believed_in_a_pause_before_there_are_many_over_many_frames() {
+    let mut live = Live::new(4);
+    live.stream(0..100);
+    live.millis += 10_000;
+    for stray in 0..63 {
+        live.heap((1 << 35) + stray);
+    }
+    live.stream(10_100..10_200);
+    assert_eq!(live.handed_on(), (0..100).chain(10_100..10_200).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_too_far_ahead"), 63);
+}
+
+#[test]
+fn a_stray_first_heap_is_forgotten_and_nothing_of_it_is_handed_on() {
+    for strays in [1, 3] {
+        let mut live = Live::new(4);
+        for stray in 0..strays {
+            live.heap((1 << 40) + stray);
+        }
+        live.stream(400..480);
+        assert_eq!(live.handed_on(), (400..480).collect::<Vec<_>>());
+        assert_eq!(live.count("heaps_stray"), strays);
+        assert_eq!(live.count("window_jumps"), 0);
+    }
+}
+
+#[test]
+fn a_stray_first_heap_from_the_future_does_not_vouch_for_others_like_it() {
+    let ahead = 4_000_000;
+    let mut live = Live::new(4);
+    live.heap(ahead);
+    live.stream(0..500);
+    for stray in 500..506 {
+        live.heap(ahead + stray);
+    }
+    let outcomes = live.stream(500..3500);
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Accepted));
+    assert_eq!(live.handed_on(), (0..3500).collect::<Vec<_>>());
+    assert_eq!(live.count("window_jumps"), 0);
+    assert_eq!(live.count("packets_too_late"), 0);
+    assert_eq!(live.count("packets_too_far_ahead"), 6);
+    assert_eq!(live.count("heaps_stray"), 1);
+}
+
+#[test]
+fn packets_without_payload_say_nothing_about_where_the_stream_is() {
+    let mut live = Live::new(4);
+    for number in 4_000_000..4_000_100 {
+        let empty = packet(number, 0, &[], &sample_items(number));
+        assert_eq!(live.window.datagram(&empty, FROM, &mut live.desk), Outcome::Refused);
+    }
+    live.stream(0..100);
+    assert_eq!(live.handed_on(), (0..100).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_wrong_length"), 100);
+}
+
+#[test]
+fn strays_in_a_pause_do_not_make_the_way_back_to_the_stream_longer() {
+    let mut live = Live::new(4);
+    live.stream(0..500);
+    live.millis += 300_000;
+    // Of a time that has come, so that the window goes there.
+    for stray in 100_000..100_004 {
+        live.heap(stray);
+    }
+    live.stream(300_500..301_000);
+    let expected = (0..500).chain(100_000..100_004).chain(300_500..301_000);
+    assert_eq!(live.handed_on(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn foreign_packet_up_to_half_a_window_ahead_loses_nothing() {
+    for ahead in 1..12 {
+        let mut live = Live::new(16);
+        live.stream(0..60);
+        // One heap is late: the window waits for it.
+        live.stream(61..64);
+        for number in 64..100 {
+            live.stream(number..number + 1);
+            if number == 70 {
+                live.heap_from(FOREIGN, number + ahead * HEAPS as u64);
+            }
+        }
+        live.heap(60);
+        live.stream(100..400);
+        let foreign = 70 + ahead * HEAPS as u64;
+        let mut handed_on = live.handed_on();
+        handed_on.retain(|number| *number != foreign);
+        let expected = (0..400).filter(|number| *number != foreign);
+        assert_eq!(handed_on, expected.collect::<Vec<_>>(), "{ahead} frames ahead");
+    }
+}
+
+#[test]
+fn foreign_packet_beyond_a_full_window_does_not_move_it() {
+    let mut live = Live::new(16);
+    // Heap 41 is late, and the window is full behind it.
+    live.stream(0..41);
+    live.stream(42..104);
+    for ahead in [3, 5, 9] {
+        live.heap_from(FOREIGN, 104 + ahead * HEAPS as u64);
+    }
+    live.heap(41);
+    live.stream(104..400);
+    assert_eq!(live.handed_on(), (0..400).collect::<Vec<_>>());
+    // The foreign ones.
+    assert_eq!(live.count("packets_too_late"), 3);
+}
+
+#[test]
+fn strays_that_outnumber_the_stream_at_the_start_do_not_keep_it_out() {
+    // At random times, and always at the same time.
+    let mut seed = 1_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 24 & ((1 << 43) - 1)
+    };
+    let strays: [&mut dyn FnMut() -> u64; 2] = [&mut random, &mut || 1 << 40];
+    for (case, stray) in strays.into_iter().enumerate() {
+        let mut live = Live::new(4);
+        for number in 0..2000 {
+            for _ in 0..5 {
+                live.window.tick(live.start + Duration::from_millis(live.millis));
+                let heap = heap(stray());
+                live.window.datagram(&heap, FOREIGN, &mut live.desk);
+            }
+            live.stream(400 + number..401 + number);
+        }
+        assert!(live.handed_on().into_iter().eq(400..2400), "case {case}");
+    }
+}
+
+#[test]
+fn stream_is_followed_once_stale_heaps_that_came_first_end() {
+    for stale in [4, 100, 1000] {
+        let mut live = Live::new(4);
+        live.stream(1_000_000..1_000_000 + stale);
+        live.stream(400..2400);
+        let handed_on = live.handed_on();
+        let expected = (1_000_000..1_000_000 + stale).chain(TURN + 400..TURN + 2400);
+        assert_eq!(handed_on, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn stream_of_real_pace_takes_over_from_one_without() {
+    let mut live = Live::new(4);
+    // Faster than real time, long before the stream begins and ever after.
+    let mut stray = 1 << 40;
+    for number in 0..6000 {
+        for _ in 0..5 {
+            stray += 1;
+            live.window.tick(live.start + Duration::from_millis(live.millis));
+            live.window.datagram(&heap(stray), FOREIGN, &mut live.desk);
+        }
+        if number >= 1000 {
+            live.stream(number..number + 1);
+        } else {
+            live.millis += 1;
+        }
+    }
+    let handed_on = live.handed_on();
+    let taken = handed_on.iter().filter(|heap| (TURN..TURN + 6000).contains(heap)).count();
+    assert!(taken >= 3500, "{taken} of 5000 heaps");
+}
+
+#[test]
+fn while_the_stream_goes_on_another_that_lags_behind_is_only_counted() {
+    let mut live = Live::new(4);
+    for h in 5000..9000 {
+        live.stream(h..h + 1);
+        assert_ne!(live.heap(h - 4000), Outcome::Accepted);
+    }
+    assert_eq!(live.handed_on(), (5000..9000).collect::<Vec<_>>());
+    assert_eq!(live.count("packets_too_late") + live.count("heaps_stray"), 4000);
+    assert_eq!(live.count("resyncs"), 0);
+}
