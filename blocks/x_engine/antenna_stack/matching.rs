@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 /// How often a block that waits looks at the clock.
 const LOOK: Duration = Duration::from_millis(100);
+/// For how long antennas are waited for, unless that is set, when others are far ahead with a full
+/// window: nothing else would say that those behind do not come.
+const BLOCKED: Duration = Duration::from_secs(2);
 
 /// The frames of all antennas, and what is known of the antennas.
 pub struct Matching {
@@ -21,9 +24,10 @@ pub struct Matching {
     waited: Duration,
     looked: Option<Instant>,
     window: Option<usize>,
+    window_samples: u64,
     step: u64,
-    /// Earliest time that has not gone out.
-    next: u64,
+    /// Earliest time that has not gone out, once one has.
+    next: Option<u64>,
     heaps: u64,
     missing: Counter,
     silences: Counter,
@@ -33,6 +37,7 @@ pub struct Matching {
 impl Matching {
     /// For checked `ports`.
     pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
+        let step = ports.outputs[0].clock.samples_per_frame;
         Self {
             held: vec![VecDeque::new(); ports.inputs.len()],
             ended: vec![false; ports.inputs.len()],
@@ -41,8 +46,9 @@ impl Matching {
             waited: Duration::ZERO,
             looked: None,
             window: parameters.window,
-            step: ports.outputs[0].clock.samples_per_frame,
-            next: 0,
+            window_samples: step.saturating_mul(parameters.window.unwrap_or(0) as u64),
+            step,
+            next: None,
             heaps: ports.inputs[0].axes[0].len as u64,
             missing: counters
                 .loss("antenna_heaps_missing", "Heaps of antennas that were not there in time."),
@@ -69,19 +75,28 @@ impl Matching {
         let mut antennas = self.held.iter().zip(&self.given_up).zip(&self.ended);
         let complete =
             antennas.all(|((held, given_up), ended)| !held.is_empty() || *given_up || *ended);
-        let full = self.window.is_some_and(|most| self.held.iter().any(|held| held.len() >= most));
-        if !complete && !full {
-            return Err(self.wait());
-        }
         let fronts = self.held.iter().filter_map(|held| held.front());
         let time = fronts.map(|frame| frame.header().timestamp).min();
+        let most = self.window.unwrap_or(usize::MAX);
+        let mut full = self.held.iter().filter(|held| held.len() >= most).peekable();
+        let is_blocked = full.peek().is_some();
+        // An antenna that was restarted is a turn of the timestamps ahead: its frames do not say how
+        // late those of the others are.
+        let from = self.next.or(time).unwrap_or(0);
+        let is_near = |frame: &Arc<Frame>| {
+            frame.header().timestamp.saturating_sub(from) < self.window_samples
+        };
+        let is_full = full.any(|held| held.front().is_some_and(is_near));
+        if !complete && !is_full {
+            return Err(self.wait(is_blocked));
+        }
         let is_end = self.ended.iter().all(|ended| *ended);
         time.ok_or(if is_end { Next::Finished } else { Next::Wait })
     }
 
     /// The frames of that time, antenna by antenna, for those that have one. The time is past then.
     pub fn take(&mut self, time: u64) -> impl Iterator<Item = Option<Arc<Frame>>> {
-        self.next = time.saturating_add(self.step);
+        self.next = Some(time.saturating_add(self.step));
         let (heaps, missing) = (self.heaps, &self.missing);
         self.held.iter_mut().map(move |held| {
             let frame = match held.front() {
@@ -104,7 +119,7 @@ impl Matching {
                 // Late or not, it is there again: its next frame is waited for.
                 *given_up = false;
                 (self.waited, self.looked) = (Duration::ZERO, None);
-                if frame.header().timestamp < self.next {
+                if self.next.is_some_and(|next| frame.header().timestamp < next) {
                     self.late.add(1);
                 } else {
                     held.push_back(frame);
@@ -113,9 +128,11 @@ impl Matching {
         }
     }
 
-    /// Waits for the antennas without a frame, at most as long as there is patience.
-    fn wait(&mut self) -> Next {
-        let Some(patience) = self.patience else { return Next::Wait };
+    /// Waits for the antennas without a frame, at most as long as there is patience. `is_blocked`: the
+    /// window of some antenna is full.
+    fn wait(&mut self, is_blocked: bool) -> Next {
+        let patience = self.patience.or(is_blocked.then_some(BLOCKED));
+        let Some(patience) = patience else { return Next::Wait };
         if self.held.iter().all(VecDeque::is_empty) {
             return Next::Wait;
         }

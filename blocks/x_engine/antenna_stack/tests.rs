@@ -154,6 +154,61 @@ fn a_silent_antenna_is_given_up_after_the_window_and_is_late_afterwards() {
     assert_eq!(bench.counts(), [2, 0, 1]);
 }
 
+/// The next turn of timestamps, where a stream goes on that was restarted.
+const TURN: u64 = 48 << 44;
+
+#[test]
+fn antenna_that_was_restarted_leaves_the_frames_of_the_others_whole() {
+    let mut bench = Bench::new(3, &AntennaStack { window: Some(2), ..AntennaStack::default() });
+    (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
+    bench.run();
+    assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
+    // Antenna 2 starts again, and fills its window and its queue.
+    (0..6).for_each(|n| bench.send(2, TURN + 48 * n, [1, 1]));
+    // Antenna 1 is behind antenna 0, but by less than the window.
+    bench.send(0, 48, [1, 1]);
+    for time in (48..48 * 20).step_by(48) {
+        assert_eq!(bench.run(), Next::Wait);
+        assert_eq!(bench.receive(3), None, "antenna 1 is waited for");
+        bench.send(1, time, [1, 1]);
+        bench.run();
+        assert_eq!(bench.receive(3), Some((time, vec![1, 1, 0, 1, 1, 0])));
+        bench.send(0, time + 48, [1, 1]);
+    }
+    // The others start again, some frames later.
+    for time in [TURN + 192, TURN + 240] {
+        (0..2).for_each(|antenna| bench.send(antenna, time, [1, 1]));
+    }
+    bench.run();
+    let mut frames = std::iter::from_fn(|| bench.receive(3));
+    assert_eq!(frames.next(), Some((48 * 20, vec![1, 0, 0, 1, 0, 0])));
+    for n in 0..4 {
+        assert_eq!(frames.next(), Some((TURN + 48 * n, vec![0, 0, 1, 0, 0, 1])));
+    }
+    for n in 4..6 {
+        assert_eq!(frames.next(), Some((TURN + 48 * n, vec![1; 6])));
+    }
+    assert_eq!(frames.next(), None);
+    assert_eq!(bench.counts()[2], 0, "no frame is late");
+}
+
+#[test]
+fn window_full_far_ahead_does_not_wait_for_the_dead_for_ever() {
+    let mut bench = Bench::new(3, &AntennaStack { window: Some(2), ..AntennaStack::default() });
+    (0..3).for_each(|antenna| bench.send(antenna, 0, [1, 1]));
+    bench.run();
+    assert_eq!(bench.receive(3), Some((0, vec![1; 6])));
+    // Antennas 0 and 1 send no more.
+    bench.send(2, TURN, [1, 1]);
+    bench.send(2, TURN + 48, [1, 1]);
+    assert_eq!(bench.run(), Next::Wait);
+    assert_eq!(bench.receive(3), None);
+    assert_eq!(Harness::block_on(bench.harness.run()).unwrap(), Next::Wait);
+    for time in [TURN, TURN + 48] {
+        assert_eq!(bench.receive(3), Some((time, vec![0, 0, 1, 0, 0, 1])));
+    }
+}
+
 #[test]
 fn a_dead_antenna_stalls_the_others_once_and_is_one_of_them_again_when_it_sends() {
     let parameters = AntennaStack { wait_seconds: Some(0.05), ..AntennaStack::default() };
