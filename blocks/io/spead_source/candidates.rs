@@ -11,7 +11,7 @@ pub const HELD_BYTES: usize = 16 << 20;
 /// How long a candidate to which nothing was added is kept when room is needed for another.
 const STALE: Duration = Duration::from_secs(2);
 /// Shortest time in which a pace can be measured.
-const MEASURABLE: Duration = Duration::from_millis(20);
+pub const MEASURABLE: Duration = Duration::from_millis(5);
 
 /// A packet by where it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,10 +43,16 @@ pub struct Candidate {
     /// Newest timestamp of the stream when the first packet came.
     pub stream_then: u64,
     grown: Option<Instant>,
+    /// When its first packet came, whatever has been measured since.
+    pub began: Option<Instant>,
     /// Who sent the latest packet.
     pub sender: SocketAddrV4,
+    /// Whether its packets are of senders of the stream: others must not get between these.
+    pub is_current: bool,
     held: Vec<u8>,
     packets: Vec<(u32, SocketAddrV4)>,
+    /// Packets at the beginning that were taken, and their bytes.
+    taken: (usize, usize),
 }
 
 impl Candidate {
@@ -55,14 +61,16 @@ impl Candidate {
         Some(now?.saturating_duration_since(self.first.1?))
     }
 
+    /// By how much its time has gone on.
+    pub fn samples(&self) -> f64 {
+        self.last.timestamp.saturating_sub(self.first.0) as f64
+    }
+
     /// By how much its time goes on faster or slower than real time, as a fraction of real time;
     /// infinite if that is not known.
     pub fn pace_error(&self, now: Option<Instant>, adc_sample_rate_hz: f64) -> f64 {
         match self.lasting(now).filter(|lasting| *lasting >= MEASURABLE) {
-            Some(real) => {
-                let samples = self.last.timestamp.saturating_sub(self.first.0) as f64;
-                (samples / adc_sample_rate_hz / real.as_secs_f64() - 1.0).abs()
-            }
+            Some(real) => (self.samples() / adc_sample_rate_hz / real.as_secs_f64() - 1.0).abs(),
             None => f64::INFINITY,
         }
     }
@@ -79,31 +87,42 @@ impl Candidate {
 
     /// Packets held.
     pub fn len(&self) -> usize {
-        self.packets.len()
+        self.packets.len() - self.taken.0
     }
 
     /// The packets held, in the order in which they came.
     pub fn packets(&self) -> impl Iterator<Item = (&[u8], SocketAddrV4)> {
-        let mut rest = self.held.as_slice();
-        self.packets.iter().map(move |(len, sender)| {
+        let mut rest = &self.held[self.taken.1..];
+        self.packets[self.taken.0..].iter().map(move |(len, sender)| {
             let (packet, after) = rest.split_at(*len as usize);
             rest = after;
             (packet, *sender)
         })
     }
 
-    /// Gives up the packets held, because packets elsewhere came in between. Returns their number.
-    pub fn interrupt(&mut self) -> usize {
-        (self.evidence, self.heaps) = (0, 0);
+    /// The first packet held was taken.
+    pub fn drop_first(&mut self) {
+        let Some((len, _)) = self.packets.get(self.taken.0) else { return };
+        self.taken.0 += 1;
+        self.taken.1 += *len as usize;
+        // No more is moved than was taken since the last time.
+        if 2 * self.taken.1 >= self.held.len() {
+            let (packets, bytes) = std::mem::take(&mut self.taken);
+            self.packets.drain(..packets);
+            self.held.drain(..bytes);
+        }
+    }
+
+    /// Gives up the packets held, because packets elsewhere came in between.
+    pub fn interrupt(&mut self) {
+        (self.evidence, self.heaps, self.taken) = (0, 0, (0, 0));
         // Strays come again and again: little memory stays for them.
         if self.held.capacity() > 1 << 16 {
             self.held = Vec::new();
         } else {
             self.held.clear();
         }
-        let packets = self.packets.len();
         self.packets.clear();
-        packets
     }
 
     /// The stream's time was moved: what was measured against the time before says nothing.
@@ -142,9 +161,11 @@ impl Candidates {
         near: u64,
         stream: u64,
         now: Option<Instant>,
-        (datagram, sender): (&[u8], SocketAddrV4),
+        (datagram, sender, is_current): (&[u8], SocketAddrV4, bool),
     ) -> (usize, Option<Candidate>) {
-        let fits = |candidate: &Candidate| candidate.last.frame.abs_diff(spot.frame) <= near;
+        let fits = |candidate: &Candidate| {
+            candidate.is_current == is_current && candidate.last.frame.abs_diff(spot.frame) <= near
+        };
         let mut forgotten = None;
         let index = self.list.iter().position(fits).unwrap_or_else(|| {
             if self.list.len() == MAX_CANDIDATES {
@@ -159,9 +180,12 @@ impl Candidates {
                 first: (spot.timestamp, now),
                 stream_then: stream,
                 grown: now,
+                began: now,
                 sender,
+                is_current,
                 held: Vec::new(),
                 packets: Vec::new(),
+                taken: (0, 0),
             });
             self.list.len() - 1
         });

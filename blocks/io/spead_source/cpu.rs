@@ -95,6 +95,7 @@ impl Source {
             senders_per_part: if is_digitiser { senders.clamp(1, MAX_SENDERS) } else { 1 },
             max_gap_seconds: parameters.max_gap_seconds,
             resyncs: parameters.on_restart == OnRestart::Resync,
+            sync_time_seconds: Some(parameters.sync_time_seconds).filter(|sync| *sync > 0.0),
             ..Options::new(self.window, parameters.adc_sample_rate_hz)
         })
     }

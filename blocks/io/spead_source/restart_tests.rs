@@ -213,3 +213,78 @@ fn jump_of_the_time_is_one_jump_and_no_missing_heaps() {
     assert_eq!(live.handed_on(), (0..1000).chain(1 << 41..(1 << 41) + 1000).collect::<Vec<_>>());
     assert_eq!((live.count("heaps_missing"), live.count("window_jumps")), (0, 1));
 }
+
+#[test]
+fn another_machine_takes_the_stream_over_without_loss() {
+    // After a pause, with packets that come later or earlier than those of before, by one heap each.
+    for (pause, lead) in [(0, 0), (0, 1), (0, 6), (20, 0), (100, 0), (100, 3), (3000, 0), (20, -10)]
+    {
+        for heaps in [1, HEAPS, 64] {
+            let layout = Layout { heaps_per_frame: heaps, ..digitiser() };
+            let mut live = Live::of(layout, Options::new(16, RATE));
+            live.stream(1000..2000);
+            live.millis += pause;
+            let first = (2000 + pause).saturating_add_signed(lead).max(2000);
+            let end = first + 3000;
+            for number in first..end {
+                live.millis += 1;
+                live.heap_from(FOREIGN, number);
+            }
+            assert!(live.window.senders().is_current(FOREIGN));
+            let expected = (1000..2000).chain(first..end);
+            assert_eq!(live.handed_on(), expected.collect::<Vec<_>>(), "{pause} {lead} {heaps}");
+            assert_eq!(live.count("resyncs"), 0);
+        }
+    }
+}
+
+#[test]
+fn f_engine_that_is_replaced_by_another_loses_nothing() {
+    // The new one is ahead of the others, and behind them.
+    for lead in [0, 5, -3] {
+        let env = Env::detached("in");
+        let mut window = Window::new(f_engine(), Options::new(16, RATE), &env);
+        let mut desk = Desk::new(&f_engine(), 3000);
+        let start = Instant::now();
+        for number in 0..2000_u64 {
+            window.tick(start + Duration::from_millis(number));
+            for antenna in (0..3).filter(|antenna| *antenna != 2 || number >= 3) {
+                let is_new = antenna == 2 && number >= 500;
+                let port = if is_new { 99 } else { antenna as u16 };
+                let sender = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+                let lead = if antenna == 2 { lead } else { 0 };
+                let number = 3000 + number.saturating_add_signed(lead);
+                for channel in [8, 12] {
+                    let heap = voltages(number, antenna, channel, 0, &[1; HEAP]);
+                    window.datagram(&heap, sender, &mut desk);
+                }
+            }
+        }
+        window.flush(&mut desk);
+        let whole = desk.out.iter().filter(|frame| frame.header().validity == [1; 3]).count();
+        let late = count(&env.counters, "packets_too_late");
+        let complete = if lead < 0 { 2000 + lead } else { 1997 - lead };
+        assert_eq!((whole as i64, late), (complete, 0), "lead {lead}");
+    }
+}
+
+#[test]
+fn stream_older_than_a_turn_begins_at_the_time_since_sync_time() {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let turn_seconds = (1_u64 << 48) as f64 / RATE;
+    for turns in [0.25, 3.25, 2.999_999_999_9, 3.0] {
+        let sync_time_seconds = Some(unix - turns * turn_seconds);
+        let options = Options { sync_time_seconds, ..Options::new(4, RATE) };
+        let mut live = Live::of(digitiser(), options);
+        let first = (turns * TURN as f64) as u64 / 64 * 64 + 7;
+        live.stream(first..first + 300);
+        assert_eq!(live.handed_on(), (first..first + 300).collect::<Vec<_>>(), "{turns}");
+        // A stream that does not go by that sync time, and one that was restarted.
+        let mut live = Live::of(digitiser(), options);
+        live.stream(1 << 30..(1 << 30) + 300);
+        live.millis += 2000;
+        live.stream(16..300);
+        let expected = (1 << 30..(1 << 30) + 300).chain(TURN + 16..TURN + 300);
+        assert_eq!(live.handed_on(), expected.collect::<Vec<_>>(), "{turns}");
+    }
+}

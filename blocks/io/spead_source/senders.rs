@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 pub const AFTER_STOP: Duration = Duration::from_millis(100);
 /// Packets by which the sender of the data outlasts packets of others.
 const MOST_VOTES: u8 = 16;
+/// How long a sender must be silent before another that is ahead of it may take its seat.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// The sender of one part of the data: the address that sent most of the last packets.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +17,16 @@ struct Seat {
     holder: SocketAddrV4,
     /// Packets of the holder less those of others, up to a limit; 0 is a free seat.
     votes: u8,
+    /// When the holder last sent something new.
+    heard: Option<Instant>,
     stopped: Option<Instant>,
+}
+
+impl Seat {
+    fn confirm(&mut self, now: Instant) {
+        self.votes = (self.votes + 1).min(MOST_VOTES);
+        self.heard = Some(now);
+    }
 }
 
 /// The senders of a stream.
@@ -33,7 +44,7 @@ impl Senders {
     /// No sender yet of a stream of `parts`, each sent by up to `seats_per_part` senders.
     pub fn new(parts: usize, seats_per_part: usize, counters: &Counters) -> Self {
         let holder = SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
-        let free = Seat { holder, votes: 0, stopped: None };
+        let free = Seat { holder, votes: 0, heard: None, stopped: None };
         Self {
             seats: vec![free; parts.max(1) * seats_per_part.max(1)],
             seats_per_part: seats_per_part.max(1),
@@ -45,19 +56,55 @@ impl Senders {
         }
     }
 
-    /// `sender` sent data of `part`.
-    pub fn data(&mut self, part: usize, sender: SocketAddrV4, now: Instant) {
+    /// `sender` sent data of `part`, ahead of the stream's clock if `is_early`. Returns whether it has
+    /// a seat now.
+    ///
+    /// A sender of data ahead of the clock gets no seat while the one before goes on: a burst of
+    /// packets for the rest of a frame would else make anybody the stream's sender.
+    pub fn data(
+        &mut self,
+        part: usize,
+        sender: SocketAddrV4,
+        now: Instant,
+        is_early: bool,
+    ) -> bool {
         let first = part * self.seats_per_part;
-        let Some(seats) = self.seats.get_mut(first..first + self.seats_per_part) else { return };
+        let Some(seats) = self.seats.get_mut(first..first + self.seats_per_part) else {
+            return false;
+        };
+        let is_quiet = |seat: &Seat| {
+            seat.heard.is_none_or(|heard| now.saturating_duration_since(heard) >= QUIET)
+        };
         if let Some(seat) = seats.iter_mut().find(|seat| seat.votes > 0 && seat.holder == sender) {
-            seat.votes = (seat.votes + 1).min(MOST_VOTES);
+            seat.confirm(now);
             let is_overtaken = |at| now.saturating_duration_since(at) < AFTER_STOP;
             seat.stopped = seat.stopped.filter(|at| is_overtaken(*at));
         } else if let Some(seat) = seats.iter_mut().find(|seat| seat.votes == 0) {
-            *seat = Seat { holder: sender, votes: 1, stopped: None };
+            *seat = Seat { holder: sender, votes: 1, heard: Some(now), stopped: None };
         } else {
-            seats.iter_mut().for_each(|seat| seat.votes -= 1);
+            if !is_early || seats.iter().all(is_quiet) {
+                seats.iter_mut().for_each(|seat| seat.votes -= 1);
+            }
+            return false;
         }
+        true
+    }
+
+    /// `sender` sent data of `part` that another one was faster to send; it keeps its seat by them, and
+    /// gets none.
+    pub fn confirm(&mut self, part: usize, sender: SocketAddrV4, now: Instant) {
+        let first = part * self.seats_per_part;
+        let seats = self.seats.get_mut(first..first + self.seats_per_part).unwrap_or_default();
+        let held = seats.iter_mut().filter(|seat| seat.votes > 0 && seat.holder == sender);
+        held.for_each(|seat| seat.confirm(now));
+    }
+
+    /// Whether `sender` may lead with data of `part`: it has a seat there, or nobody has.
+    pub fn may_lead(&self, part: usize, sender: SocketAddrV4) -> bool {
+        let first = part * self.seats_per_part;
+        let seats = self.seats.get(first..first + self.seats_per_part).unwrap_or_default();
+        let mut taken = seats.iter().filter(|seat| seat.votes > 0).peekable();
+        taken.peek().is_none() || taken.any(|seat| seat.holder == sender)
     }
 
     /// Whether `sender` sends data that are being taken.
@@ -142,8 +189,8 @@ mod tests {
         let mut senders = Senders::new(2, 1, &counters);
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        senders.data(0, address(1), at(0));
-        senders.data(1, address(2), at(0));
+        senders.data(0, address(1), at(0), false);
+        senders.data(1, address(2), at(0), false);
         assert!(!senders.stop(address(3), at(1)));
         assert_eq!(senders.stopped(at(500)), []);
         assert!(senders.stop(address(1), at(2)));
@@ -151,9 +198,9 @@ mod tests {
         assert_eq!(senders.stopped(at(101)), []);
         assert_eq!(senders.stopped(at(102)), [address(1)]);
         // Data that the stop overtook change nothing, those of a sender that goes on do.
-        senders.data(0, address(1), at(4));
+        senders.data(0, address(1), at(4), false);
         assert_eq!(senders.stopped(at(102)), [address(1)]);
-        senders.data(0, address(1), at(200));
+        senders.data(0, address(1), at(200), false);
         assert_eq!(senders.stopped(at(500)), []);
         assert_eq!(count(&counters, "heaps_stop"), 2);
         assert_eq!(count(&counters, "heaps_stop_refused"), 1);
@@ -163,9 +210,9 @@ mod tests {
     fn stop_after_a_few_foreign_packets_is_refused() {
         let mut senders = Senders::new(1, 1, &Counters::default());
         let now = Instant::now();
-        (0..1000).for_each(|_| senders.data(0, address(1), now));
+        (0..1000).for_each(|_| _ = senders.data(0, address(1), now, false));
         for foreign in 0..10 {
-            senders.data(0, address(100 + foreign % 2), now);
+            senders.data(0, address(100 + foreign % 2), now, false);
         }
         assert!(!senders.stop(address(100), now));
         assert!(senders.stop(address(1), now));
@@ -175,8 +222,8 @@ mod tests {
     fn sender_that_took_over_is_the_only_one_that_can_stop() {
         let mut senders = Senders::new(1, 1, &Counters::default());
         let now = Instant::now();
-        (0..1000).for_each(|_| senders.data(0, address(1), now));
-        (0..20).for_each(|_| senders.data(0, address(2), now));
+        (0..1000).for_each(|_| _ = senders.data(0, address(1), now, false));
+        (0..20).for_each(|_| _ = senders.data(0, address(2), now, false));
         assert!(!senders.stop(address(1), now));
         assert!(senders.stop(address(2), now));
         assert_eq!(senders.stopped(now + AFTER_STOP), [address(2)]);
@@ -187,7 +234,7 @@ mod tests {
         let mut senders = Senders::new(4, 1, &Counters::default());
         let now = Instant::now();
         for antenna in 0..4 {
-            senders.data(antenna, address(antenna as u32 / 2), now);
+            senders.data(antenna, address(antenna as u32 / 2), now, false);
         }
         senders.stop(address(0), now);
         assert_eq!(senders.stopped(now + AFTER_STOP), [address(0)]);
@@ -199,10 +246,21 @@ mod tests {
         let mut senders = Senders::new(1, 2, &Counters::default());
         let now = Instant::now();
         for n in 0..100_000 {
-            senders.data(0, address(n + 10), now);
-            senders.data(0, address(1), now);
+            senders.data(0, address(n + 10), now, false);
+            senders.data(0, address(1), now, false);
         }
         assert_eq!(senders.seats.len(), 2);
         assert!(senders.stop(address(1), now));
+    }
+
+    #[test]
+    fn sender_ahead_of_the_clock_gets_the_seat_once_the_holder_is_quiet() {
+        let mut senders = Senders::new(1, 1, &Counters::default());
+        let start = Instant::now();
+        (0..20).for_each(|_| _ = senders.data(0, address(1), start, true));
+        (0..1000).for_each(|_| _ = senders.data(0, address(2), start, true));
+        assert!(senders.may_lead(0, address(1)) && !senders.may_lead(0, address(2)));
+        (0..20).for_each(|_| _ = senders.data(0, address(2), start + QUIET, true));
+        assert!(senders.may_lead(0, address(2)) && !senders.may_lead(0, address(1)));
     }
 }

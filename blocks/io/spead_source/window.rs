@@ -2,7 +2,7 @@
 
 mod moves;
 
-use super::candidates::Candidates;
+use super::candidates::{Candidate, Candidates};
 use super::causes::Causes;
 use super::layout::{Foreign, Layout, Place};
 use super::senders::Senders;
@@ -15,7 +15,7 @@ use fxgraph::runtime::EventKind;
 use fxgraph::{Env, FrameMut};
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where empty frames come from and filled ones go to.
 pub trait Frames {
@@ -62,6 +62,8 @@ pub struct Options {
     pub max_gap_seconds: f64,
     /// Whether a stream that starts again is gone on with.
     pub resyncs: bool,
+    /// Unix time of timestamp 0, if it is known.
+    pub sync_time_seconds: Option<f64>,
 }
 
 impl Options {
@@ -75,6 +77,7 @@ impl Options {
             senders_per_part: 1,
             max_gap_seconds: 60.0,
             resyncs: true,
+            sync_time_seconds: None,
         }
     }
 }
@@ -122,11 +125,16 @@ impl Window {
         let frames = options.frames.max(1);
         let parts = layout.slots() / layout.heaps_per_frame;
         let Options { stride, adc_sample_rate_hz, senders_per_part, .. } = options;
+        let mut timeline = Timeline::new(&layout, frames as u64, stride, adc_sample_rate_hz);
+        if let Some(sync_time) = options.sync_time_seconds {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            timeline.set_real_time(Instant::now(), unix.as_secs_f64() - sync_time);
+        }
         Self {
             layout,
             options,
             causes: Causes::new(&env.counters),
-            timeline: Timeline::new(&layout, frames as u64, stride, adc_sample_rate_hz),
+            timeline,
             senders: Senders::new(parts, senders_per_part, &env.counters),
             candidates: Candidates::default(),
             entries: (0..frames).map(|_| Entry::Empty).collect(),
@@ -177,17 +185,21 @@ impl Window {
         };
         let place = match self.layout.place(&packet, |wire| self.timeline.unwrap(wire)) {
             Ok(place) => place,
-            Err(why) => return self.not_data(&packet, sender, why),
+            Err(why) => return self.not_data(&packet, sender, why, frames),
         };
         if packet.payload.is_empty() {
             // It would be evidence of a time of which it brings nothing.
             self.causes.length.add(1);
             return Outcome::Refused;
         }
-        match self.timeline.judge(place.frame, false) {
-            Verdict::Elsewhere => self.hold(&packet, place, (datagram, sender), frames),
-            verdict => self.take(&packet, place, verdict, sender, frames),
+        let Some(verdict) = self.admit(place, sender) else {
+            return self.hold(&packet, place, (datagram, sender), frames);
+        };
+        let outcome = self.take(&packet, place, verdict, sender, frames);
+        if outcome == Outcome::Accepted && !self.candidates.list.is_empty() {
+            self.look_at_candidates(frames);
         }
+        outcome
     }
 
     /// Passes on everything that is open, at the end of the stream.
@@ -197,10 +209,14 @@ impl Window {
             if let Some(best) = self.timeline.best(&self.candidates.list) {
                 self.adopt(best, Move::Begin, frames);
             }
-        } else if let Some((index, how)) = self.timeline.last_chance(&self.candidates.list)
-            && (how != Move::Back || self.options.resyncs)
-        {
-            self.adopt(index, how, frames);
+        } else {
+            let standing = |candidate: &Candidate| self.standing(candidate);
+            let last = self.timeline.last_chance(&self.candidates.list, standing);
+            if let Some((index, how)) =
+                last.filter(|(_, how)| *how != Move::Back || self.options.resyncs)
+            {
+                self.adopt(index, how, frames);
+            }
         }
         for candidate in std::mem::take(&mut self.candidates.list) {
             self.give_up(&candidate);
@@ -209,8 +225,15 @@ impl Window {
         self.gap = 0;
     }
 
-    fn not_data(&mut self, packet: &Packet<'_>, sender: SocketAddrV4, why: Foreign) -> Outcome {
+    fn not_data(
+        &mut self,
+        packet: &Packet<'_>,
+        sender: SocketAddrV4,
+        why: Foreign,
+        frames: &mut dyn Frames,
+    ) -> Outcome {
         if packet.value(item::STREAM_CONTROL) == Some(item::STREAM_STOP) {
+            self.begin_before_stop(sender, frames);
             let now = self.timeline.now().unwrap_or_else(Instant::now);
             if self.senders.stop(sender, now) {
                 let text = format!("{sender} sent a stop heap");
@@ -243,6 +266,7 @@ impl Window {
             }
             Verdict::Late => {
                 self.causes.late.add(1);
+                self.not_new(place, sender);
                 return Outcome::Refused;
             }
             Verdict::Elsewhere => {
@@ -275,12 +299,12 @@ impl Window {
                 if is_whole {
                     self.pass_on_whole(frames);
                 }
-                if !self.candidates.list.is_empty() {
-                    self.look_at_candidates(frames);
-                }
                 return Outcome::Accepted;
             }
-            Arrival::Duplicate => self.causes.duplicate.add(1),
+            Arrival::Duplicate => {
+                self.causes.duplicate.add(1);
+                self.not_new(place, sender);
+            }
             Arrival::TooManyPieces => self.causes.pieces.add(1),
         }
         Outcome::Refused
@@ -294,10 +318,40 @@ impl Window {
 
     /// A packet brought something new.
     fn accepted(&mut self, place: Place, sender: SocketAddrV4) {
-        self.timeline.accepted(place.frame, place.timestamp);
-        let parts = self.layout.slots() / self.layout.heaps_per_frame;
+        let is_early = self.timeline.accepted(place.frame, place.timestamp);
         let now = self.timeline.now().unwrap_or_else(Instant::now);
-        self.senders.data(place.slot % parts, sender, now);
+        if self.senders.data(self.part(place), sender, now, is_early) {
+            self.timeline.measure(place.timestamp);
+        }
+    }
+
+    /// A packet brought what was there already: its sender sends the stream all the same.
+    fn not_new(&mut self, place: Place, sender: SocketAddrV4) {
+        let now = self.timeline.now().unwrap_or_else(Instant::now);
+        self.senders.confirm(self.part(place), sender, now);
+    }
+
+    /// Which part of the stream a heap belongs to.
+    fn part(&self, place: Place) -> usize {
+        place.slot % (self.layout.slots() / self.layout.heaps_per_frame)
+    }
+
+    /// Where a packet goes that nothing but its own time speaks for; `None` if it takes others to
+    /// believe that the stream is there. Ahead of all data so far only senders of the stream lead,
+    /// and others no further than to the stream's clock; a file has none.
+    fn admit(&self, place: Place, sender: SocketAddrV4) -> Option<Verdict> {
+        let verdict = self.timeline.judge(place.frame, false);
+        match verdict {
+            Verdict::Elsewhere => None,
+            Verdict::Late => Some(verdict),
+            Verdict::Here(_) | Verdict::Forward(_) => {
+                let is_admitted = place.frame <= self.timeline.front
+                    || self.senders.may_lead(self.part(place), sender)
+                    || self.timeline.is_due(place.frame)
+                    || self.timeline.now().is_none();
+                is_admitted.then_some(verdict)
+            }
+        }
     }
 
     fn open(&mut self, index: usize, frames: &mut dyn Frames) {

@@ -249,12 +249,15 @@ struct Live {
 
 impl Live {
     fn new(frames: usize) -> Self {
+        Self::of(digitiser(), Options::new(frames, RATE))
+    }
+
+    fn of(layout: Layout, options: Options) -> Self {
         let env = Env::detached("in");
-        let counters = env.counters.clone();
         Self {
-            window: Window::new(digitiser(), Options::new(frames, RATE), &env),
-            desk: Desk::new(&digitiser(), 10_000),
-            counters,
+            window: Window::new(layout, options, &env),
+            desk: Desk::new(&layout, 10_000),
+            counters: env.counters,
             start: Instant::now(),
             millis: 0,
         }

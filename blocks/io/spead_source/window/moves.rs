@@ -5,7 +5,7 @@ use super::{Frames, Outcome, Window};
 use crate::io::spead::packet::Packet;
 use crate::io::spead_source::candidates::{Candidate, Spot};
 use crate::io::spead_source::layout::Place;
-use crate::io::spead_source::timeline::{Move, Verdict, WIRE_BITS};
+use crate::io::spead_source::timeline::{Move, Standing, Verdict, WIRE_BITS};
 use fxgraph::runtime::EventKind;
 use std::net::SocketAddrV4;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,10 +33,13 @@ impl Window {
         let now = self.timeline.now();
         let mut list = std::mem::take(&mut self.candidates.list);
         let is_reached = |candidate: &mut Candidate| {
-            self.timeline.judge(candidate.lowest, false) != Verdict::Elsewhere
-                && self.senders.is_current(candidate.sender)
+            let lowest = candidate.lowest;
+            self.timeline.judge(lowest, false) != Verdict::Elsewhere
+                && (lowest <= self.timeline.front
+                    || self.timeline.is_due(lowest)
+                    || candidate.is_current)
         };
-        let reached: Vec<Candidate> = list.extract_if(.., is_reached).collect();
+        let mut reached: Vec<Candidate> = list.extract_if(.., is_reached).collect();
         list.retain_mut(|candidate| {
             if self.timeline.is_near(candidate.lowest) {
                 return true;
@@ -50,10 +53,55 @@ impl Window {
             self.candidates.list = list;
             return;
         }
-        for candidate in reached {
-            self.replay(&candidate, frames);
+        for candidate in &mut reached {
+            self.take_up(candidate, frames);
         }
-        self.candidates.list.append(&mut list);
+        list.extend(reached.into_iter().filter(|candidate| candidate.len() > 0));
+        self.candidates.list = list;
+    }
+
+    /// Takes the packets that `candidate` holds up to the first one whose time has not come.
+    fn take_up(&mut self, candidate: &mut Candidate, frames: &mut dyn Frames) {
+        loop {
+            let Some((datagram, sender)) = candidate.packets().next() else { return };
+            if let Some((packet, place)) = self.place(datagram) {
+                let verdict = if candidate.is_current {
+                    Some(self.timeline.judge(place.frame, true))
+                } else {
+                    self.admit(place, sender)
+                };
+                let Some(verdict) = verdict else {
+                    candidate.lowest = place.frame;
+                    return;
+                };
+                self.take(&packet, place, verdict, sender, frames);
+            }
+            candidate.drop_first();
+        }
+    }
+
+    /// What the sender of `candidate` is to the stream. Where a restart ends the flowgraph, nobody
+    /// who was not heard before is believed sooner than who was heard beside the stream.
+    pub(super) fn standing(&self, candidate: &Candidate) -> Standing {
+        if candidate.is_current {
+            Standing::Current
+        } else if self.timeline.is_beside(candidate) || !self.options.resyncs {
+            Standing::Beside
+        } else {
+            Standing::New
+        }
+    }
+
+    /// `sender` says that it stops: what it sent by then is the stream if nothing has shown that yet.
+    pub(super) fn begin_before_stop(&mut self, sender: SocketAddrV4, frames: &mut dyn Frames) {
+        if self.timeline.base.is_none()
+            && let Some(best) = self.timeline.best(&self.candidates.list)
+            && let candidate = &self.candidates.list[best]
+            && candidate.is_likely()
+            && candidate.sender == sender
+        {
+            self.adopt(best, Move::Begin, frames);
+        }
     }
 
     /// Counts the packets that `candidate` holds, which are not taken.
@@ -77,7 +125,10 @@ impl Window {
         let spot = Spot { frame, slot, offset: packet.offset, timestamp };
         let (now, near) = (self.timeline.now(), self.entries.len() as u64);
         let stream = self.timeline.newest;
-        let (index, forgotten) = self.candidates.add(spot, near, stream, now, (datagram, sender));
+        // A file is not listened to: whoever is in it sends the stream.
+        let is_current = now.is_none() || self.senders.is_current(sender);
+        let datagram = (datagram, sender, is_current);
+        let (index, forgotten) = self.candidates.add(spot, near, stream, now, datagram);
         if let Some(forgotten) = forgotten {
             self.give_up(&forgotten);
         }
@@ -103,13 +154,14 @@ impl Window {
     }
 
     fn decide(&self, index: usize, is_full: bool) -> Option<Move> {
-        let is_current = |sender| self.senders.is_current(sender);
-        self.timeline.decide(&self.candidates.list[index], is_current, is_full)
+        let candidate = &self.candidates.list[index];
+        self.timeline.decide(candidate, self.standing(candidate), is_full)
     }
 
     /// The stream goes on at the time of candidate number `index`.
     pub(super) fn adopt(&mut self, index: usize, how: Move, frames: &mut dyn Frames) -> Outcome {
-        let candidate = self.candidates.list.remove(index);
+        let mut candidate = self.candidates.list.remove(index);
+        let is_in_window = self.timeline.is_in_window(candidate.lowest);
         match how {
             Move::Begin => {
                 // What came before a pause and was too little by itself.
@@ -120,7 +172,11 @@ impl Window {
                 }
                 self.go_to(candidate.lowest, frames);
             }
-            Move::Ahead => self.go_to(candidate.lowest, frames),
+            Move::Along => self.go_to(candidate.lowest, frames),
+            Move::Ahead => {
+                self.senders.forget();
+                self.go_to(candidate.lowest, frames);
+            }
             Move::Leap => {
                 // After the last frames of before, which belong to the old time.
                 let sync_time = self.report_resync(&candidate, how, frames);
@@ -152,8 +208,17 @@ impl Window {
                 }
             }
         }
-        self.lead(&candidate);
-        self.replay(&candidate, frames);
+        if !is_in_window {
+            self.lead(&candidate);
+        }
+        if how == Move::Along {
+            self.take_up(&mut candidate, frames);
+            if candidate.len() > 0 {
+                self.candidates.list.push(candidate);
+            }
+        } else {
+            self.replay(&candidate, frames);
+        }
         if how != Move::Begin {
             let (stream, now) = (self.timeline.newest, self.timeline.now());
             self.candidates
@@ -192,12 +257,15 @@ impl Window {
         Some((packet, place))
     }
 
-    /// Takes in what `candidate` held.
+    /// Takes in what `candidate` held, in which the stream is.
     fn replay(&mut self, candidate: &Candidate, frames: &mut dyn Frames) {
         for (datagram, sender) in candidate.packets() {
             let Some((packet, place)) = self.place(datagram) else { continue };
             let verdict = self.timeline.judge(place.frame, true);
-            self.take(&packet, place, verdict, sender, frames);
+            let outcome = self.take(&packet, place, verdict, sender, frames);
+            if outcome == Outcome::Accepted && !self.candidates.list.is_empty() {
+                self.look_at_candidates(frames);
+            }
         }
     }
 
