@@ -1,5 +1,6 @@
 //! What the framework costs: nanoseconds per frame and hop, and the throughput of a flowgraph of
-//! five blocks that do nothing (or copy), against the same work in a bare loop.
+//! five blocks that do nothing (or copy), against the same work in a bare loop; and of one output that
+//! many blocks read.
 //!
 //! `cargo bench -p fxgraph --bench hop`
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
@@ -95,6 +96,46 @@ fn pool(frames: usize, bytes: usize) -> Arc<Pool> {
     Pool::new(&HostAllocator, frames, bytes, 1).unwrap()
 }
 
+type Edges = (Vec<Arc<Edge>>, Vec<PartOutput>);
+
+fn part(
+    number: usize,
+    block: Box<dyn Block>,
+    (inputs, outputs): Edges,
+    bytes: usize,
+    thread: Thread,
+) -> Part {
+    Part {
+        name: format!("block {number}"),
+        kind: "no_op",
+        block,
+        counters: Counters::default(),
+        summary: Summary::default(),
+        events: BlockEvents::default(),
+        wake: Waker::default(),
+        ports: Ports {
+            inputs: inputs.iter().map(|_| port(bytes)).collect(),
+            outputs: outputs.iter().map(|_| port(bytes)).collect(),
+        },
+        inputs,
+        outputs,
+        thread,
+        on_fault: OnFault::Stop,
+        rebuild: None,
+    }
+}
+
+/// A source, and `branches` sinks that read its output.
+fn fan_out(branches: usize, frames: u64) -> Assembly {
+    let edges: Vec<Arc<Edge>> = (0..branches).map(|_| Edge::new(DEPTH)).collect();
+    let output = PartOutput { edges: edges.clone(), pool: Some(pool(DEPTH + 2, 4096)) };
+    let sink =
+        |(edge, number)| part(number, Box::new(Sink), (vec![edge], vec![]), 4096, Thread::Shared);
+    let source = part(0, Box::new(Source(frames)), (vec![], vec![output]), 4096, Thread::Shared);
+    let parts = std::iter::once(source).chain(edges.into_iter().zip(1..).map(sink)).collect();
+    Assembly { name: "fan-out".to_owned(), parts }
+}
+
 fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
     let mut parts: Vec<Part> = Vec::new();
     for number in 0..BLOCKS + 2 {
@@ -116,24 +157,7 @@ fn assembly(work: Work, bytes: usize, frames: u64, thread: Thread) -> Assembly {
             Work::Copy => (!last).then(|| pool(DEPTH + 2, bytes)),
         };
         let outputs = if last { vec![] } else { vec![PartOutput { edges: vec![], pool }] };
-        parts.push(Part {
-            name: format!("block {number}"),
-            kind: "no_op",
-            block,
-            counters: Counters::default(),
-            summary: Summary::default(),
-            events: BlockEvents::default(),
-            wake: Waker::default(),
-            ports: Ports {
-                inputs: inputs.iter().map(|_| port(bytes)).collect(),
-                outputs: outputs.iter().map(|_| port(bytes)).collect(),
-            },
-            inputs,
-            outputs,
-            thread,
-            on_fault: OnFault::Stop,
-            rebuild: None,
-        });
+        parts.push(part(number, block, (inputs, outputs), bytes, thread));
     }
     Assembly { name: "hop".to_owned(), parts }
 }
@@ -169,9 +193,7 @@ fn best(run: impl Fn() -> Duration) -> f64 {
     (0..REPEATS).map(|_| run().as_secs_f64()).fold(f64::INFINITY, f64::min)
 }
 
-fn main() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("machine: {}, {cores} cores", machine::processor());
+fn chains(cores: usize) {
     println!("source, {BLOCKS} blocks, sink: {HOPS} hops; best of {REPEATS}\n");
     println!(
         "| work | frame | runs on | frames/s | ns per frame and hop | GB/s per hop | of the bare loop |"
@@ -206,4 +228,41 @@ fn main() {
             );
         }
     }
+}
+
+fn branches(cores: usize) {
+    println!("\none output, several readers; best of {REPEATS}\n");
+    println!(
+        "| readers | runs on | ns per frame and reader | calls of the source per frame | of a reader |"
+    );
+    println!("|---:|---|---:|---:|---:|");
+    for branches in [1, 10, 100, 1000] {
+        let frames = 2_000_000 / branches as u64;
+        for workers in [1, cores] {
+            let run = || {
+                let options = Options { workers, config_id: 0 };
+                let report = start(fan_out(branches, frames), options).unwrap().wait();
+                assert!(report.failures.is_empty(), "{:?}", report.failures);
+                report
+            };
+            let reports = (0..REPEATS).map(|_| run());
+            let best = reports.min_by_key(|report| report.elapsed).unwrap();
+            let (source, readers) = best.stats.split_first().unwrap();
+            let works: u64 = readers.iter().map(|reader| reader.works).sum();
+            let hops = frames as f64 * branches as f64;
+            println!(
+                "| {branches} | {workers} workers | {:.0} | {:.2} | {:.2} |",
+                best.elapsed.as_secs_f64() * 1e9 / hops,
+                source.works as f64 / frames as f64,
+                works as f64 / hops,
+            );
+        }
+    }
+}
+
+fn main() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("machine: {}, {cores} cores", machine::processor());
+    chains(cores);
+    branches(cores);
 }
