@@ -130,7 +130,7 @@ fn a_chain_of_very_many_blocks_is_planned() {
 }
 
 /// Steps to read and check `blocks` blocks, each of which passes on what the one before it makes, and to count the
-/// frames of its pools.
+/// frames of its pools and the memory of its swaps.
 fn steps_of_chain(blocks: usize) -> usize {
     let mut text = String::from("flowgraph: chain\nblocks:\n  b0: {kind: source}\n");
     for block in 1..blocks {
@@ -140,6 +140,7 @@ fn steps_of_chain(blocks: usize) -> usize {
     steps(|| {
         let plan = load_text("chain.yaml", &text, &[], &registry()).result.unwrap();
         assert_eq!(plan.pool_frames().len(), blocks);
+        assert!(plan.swap_bytes(&plan.memory()) > 0);
     })
 }
 

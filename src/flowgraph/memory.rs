@@ -101,6 +101,9 @@ fn bytes_text(bytes: usize) -> String {
     format!("{scaled:.1} TB")
 }
 
+/// The output whose pool frames of an output come from, by (block, port).
+type Origins = HashMap<(usize, usize), (usize, usize)>;
+
 impl Plan {
     /// What the flowgraph keeps in memory while it runs.
     #[must_use]
@@ -134,6 +137,16 @@ impl Plan {
     /// until it is there: its own, its pools, the frames that it keeps until then and those that it reads.
     #[must_use]
     pub fn swap_memory(&self, index: usize, memory: &Memory) -> BTreeMap<DeviceName, usize> {
+        self.swap_memory_of(index, memory, &mut Origins::new())
+    }
+
+    /// [`swap_memory`](Self::swap_memory) of one of many blocks, with the origins that are known.
+    fn swap_memory_of(
+        &self,
+        index: usize,
+        memory: &Memory,
+        origins: &mut Origins,
+    ) -> BTreeMap<DeviceName, usize> {
         let mut all: BTreeMap<DeviceName, usize> = BTreeMap::new();
         let mut add = |device, bytes: usize| {
             let sum = all.entry(device).or_default();
@@ -149,7 +162,7 @@ impl Plan {
             }
         }
         for (input, source) in block.inputs.iter().enumerate() {
-            let (origin, port) = self.origin(*source);
+            let (origin, port) = self.known_origin(*source, origins);
             let source = &self.blocks[origin];
             let bytes = source.ports.outputs[port].frame_bytes();
             add(source.output_device(), block.lent_frames(input).saturating_mul(bytes));
@@ -164,7 +177,10 @@ impl Plan {
             !block.inputs.is_empty() && !block.ports.outputs.is_empty() && !block.is_transfer()
         };
         let blocks = self.blocks.iter().enumerate().filter(|(_, block)| can_swap(block));
-        let bytes = |(index, _)| self.swap_memory(index, memory).get(&DeviceName::Cpu).copied();
+        let mut origins = Origins::new();
+        let bytes = |(index, _)| {
+            self.swap_memory_of(index, memory, &mut origins).get(&DeviceName::Cpu).copied()
+        };
         blocks.filter_map(bytes).max().unwrap_or_default()
     }
 
@@ -235,7 +251,7 @@ impl Plan {
                 ports.map(|port| if own(&port) { fills(block, port) } else { 0 }).collect()
             })
             .collect();
-        let mut origins: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
+        let mut origins = Origins::new();
         for block in &self.blocks {
             for (input, source) in block.inputs.iter().enumerate() {
                 let (from, port) = self.known_origin(*source, &mut origins);
@@ -258,11 +274,7 @@ impl Plan {
     }
 
     /// [`origin`](Self::origin) of many outputs: a long chain of blocks that pass frames through is walked once.
-    fn known_origin(
-        &self,
-        mut output: (usize, usize),
-        known: &mut HashMap<(usize, usize), (usize, usize)>,
-    ) -> (usize, usize) {
+    fn known_origin(&self, mut output: (usize, usize), known: &mut Origins) -> (usize, usize) {
         let mut way = Vec::new();
         let origin = loop {
             if let Some(origin) = known.get(&output) {
