@@ -34,7 +34,7 @@ mod writing;
 pub use budget::Budget;
 pub(crate) use budget::used_bytes;
 pub use files::{DESCRIPTION, RecordingWriter, try_folder, try_path};
-pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger, TriggerKind};
+pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};
 pub use recorders::Recorders;
 pub use side_file::SideFile;

@@ -83,52 +83,14 @@ pub struct Loud {
 pub struct EventTrigger {
     /// Kinds of events.
     #[serde(default = "usual_kinds")]
-    pub kinds: Vec<TriggerKind>,
+    pub kinds: Vec<EventKind>,
     /// Names of blocks that they happen to; any unless set.
     pub blocks: Option<Vec<String>>,
 }
 
-/// Kinds of events that a recording may begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TriggerKind {
-    /// A block failed, and the run stops.
-    Fault,
-    /// A block failed and goes on without the frame at work.
-    Skipped,
-    /// A block failed, was built anew and goes on.
-    Restarted,
-    /// A block counted lost data.
-    DataLost,
-    /// Parameters were changed.
-    Retuned,
-    /// A block has taken the place of another.
-    Swapped,
-    /// It failed, and the other one is back.
-    RolledBack,
-    /// A frame of a shadow is not what the block made.
-    ShadowDiffers,
-}
-
-fn usual_kinds() -> Vec<TriggerKind> {
-    use TriggerKind::{DataLost, Fault, Restarted, Skipped};
+fn usual_kinds() -> Vec<EventKind> {
+    use EventKind::{DataLost, Fault, Restarted, Skipped};
     vec![Fault, Skipped, Restarted, DataLost]
-}
-
-impl TriggerKind {
-    pub(super) fn is(self, kind: EventKind) -> bool {
-        let other = match self {
-            Self::Fault => EventKind::Fault,
-            Self::Skipped => EventKind::Skipped,
-            Self::Restarted => EventKind::Restarted,
-            Self::DataLost => EventKind::DataLost,
-            Self::Retuned => EventKind::Retuned,
-            Self::Swapped => EventKind::Swapped,
-            Self::RolledBack => EventKind::RolledBack,
-            Self::ShadowDiffers => EventKind::ShadowDiffers,
-        };
-        kind == other
-    }
 }
 
 impl RecorderOptions {

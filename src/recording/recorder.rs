@@ -268,8 +268,7 @@ impl Recorder {
         let is_own = event.block.as_ref() == Some(&self.0.name);
         let is_named =
             |blocks: &Vec<String>| event.block.as_ref().is_some_and(|block| blocks.contains(block));
-        let is_wanted = kinds.iter().any(|kind| kind.is(event.kind));
-        if is_wanted && !is_own && blocks.as_ref().is_none_or(is_named) {
+        if kinds.contains(&event.kind) && !is_own && blocks.as_ref().is_none_or(is_named) {
             let block = event.block.as_ref().map(|block| format!(" of `{block}`"));
             let cause =
                 format!("{}{}: {}", event.kind.name(), block.unwrap_or_default(), event.text);

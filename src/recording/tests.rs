@@ -113,7 +113,7 @@ fn a_frame_that_shows_something_is_recorded_with_those_before_and_after() {
 fn an_event_begins_a_recording_if_it_is_one_that_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = Some(vec!["x".to_owned()]);
-    let kinds = vec![TriggerKind::Fault];
+    let kinds = vec![EventKind::Fault];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks });
     let (recorder, recorders, _) = start(options(folder.path(), trigger));
     let watch = recorders.watcher();

@@ -1,6 +1,8 @@
 //! What happens to a run: a bounded log with numbers, for whoever watches.
 
 use event_listener::Listener;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,8 +25,9 @@ pub struct Event {
     pub text: String,
 }
 
-/// Sorts of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// Every block has started, frames move.
     Started,
@@ -61,6 +64,8 @@ pub enum EventKind {
     /// A sender that was late is on schedule again.
     CaughtUp,
     /// A recorder has made a recording, or failed.
+    // Recorders that trigger on it would record for ever.
+    #[serde(skip_deserializing)]
     Recorded,
     /// Another flowgraph was to run and could not.
     NotStarted,
@@ -240,6 +245,20 @@ mod tests {
         assert_eq!(events.since(0).len(), KEPT);
         assert_eq!(events.since(0)[0].sequence, 4);
         assert_eq!(events.since(last + 10), []);
+    }
+
+    #[test]
+    fn event_kinds_have_one_name_and_all_but_recorded_can_be_asked_for() {
+        let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap_or_default();
+        let named = schema["oneOf"].as_array().into_iter().flatten();
+        let names: Vec<&serde_json::Value> = named.map(|kind| &kind["const"]).collect();
+        for name in &names {
+            let kind: EventKind = serde_json::from_value((*name).clone()).expect("a kind");
+            assert_eq!(kind.name(), *name);
+        }
+        assert_eq!(names.len(), 23);
+        let recorded = serde_json::from_value::<EventKind>("recorded".into());
+        assert!(recorded.is_err(), "{recorded:?}");
     }
 
     #[test]

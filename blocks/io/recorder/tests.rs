@@ -53,6 +53,17 @@ fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
     (env, done)
 }
 
+#[test]
+fn page_names_every_kind_of_event_that_begins_a_recording() {
+    let schema = schemars::schema_for!(fxgraph::runtime::EventKind).to_value();
+    let kinds = schema["oneOf"].as_array().unwrap();
+    assert_eq!(kinds.len(), 23);
+    for kind in kinds {
+        let name = kind["const"].as_str().unwrap();
+        assert!(Recorder::DOC.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
 fn play(path: &Path) -> Vec<Arc<Frame>> {
     let path = path.display().to_string();
     let source = FileSource { path, frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };

@@ -4,9 +4,7 @@ use super::kinds::{Row, events, rows};
 use super::{Control, LIMIT, assert_whole, flow, start, stop, swap};
 use crate::control::RecordError;
 use crate::recording::array::Header;
-use crate::recording::{
-    EventTrigger, Recorded, RecorderOptions, RecorderState, Trigger, TriggerKind,
-};
+use crate::recording::{EventTrigger, Recorded, RecorderOptions, RecorderState, Trigger};
 use crate::runtime::EventKind;
 use std::fs::{self, File};
 use std::path::Path;
@@ -113,7 +111,7 @@ fn an_event_is_recorded_with_what_came_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("eventful", 4);
     control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
-    let kinds = vec![TriggerKind::Swapped];
+    let kinds = vec![EventKind::Swapped];
     let trigger = Trigger::Events(EventTrigger { kinds, blocks: None });
     control.record("s", around(trigger), LIMIT).unwrap();
     has_before(&control, "1");
@@ -146,6 +144,7 @@ fn recordings_that_cannot_be_are_refused() {
         ("{", "E0101"),
         ("before_second: 1", "E0106"),
         ("trigger: {events: {kinds: [flood]}}", "E0108"),
+        ("trigger: {events: {kinds: [recorded]}}", "E0108"),
         ("{path: x.txt, after_seconds: -1}", "E0201"),
     ] {
         let Err(RecordError::Request(refused)) = control.recorder_options("f", request) else {
