@@ -320,6 +320,7 @@ impl Block for Sink {
                         let is_out = self.send_stop()?;
                         return Ok(if is_out { Next::Finished } else { Next::After(RETRY) });
                     }
+                    self.pace.wait_for_input();
                     return Ok(Next::After(self.until_descriptors(now)));
                 };
                 let timestamp = frame.header().timestamp;

@@ -13,11 +13,19 @@ pub struct Pace {
     seconds_per_byte: f64,
     /// Speed of sending, as a multiple of the stream's own; 0 is as fast as possible.
     rate: f64,
+    /// Speed of making a delay good.
+    catch_up_rate: f64,
+    /// Speed of sending the newest frame.
+    speed: f64,
     adc_sample_rate_hz: f64,
     /// Timestamp of the newest frame, and the time of timestamp 0 by the frame that came earliest: in
     /// seconds since `epoch`.
     newest: u64,
     zero: f64,
+    /// Seconds by which the schedule is later than that because the sink waited for its input.
+    moved: f64,
+    /// Nothing was there to be sent since the newest frame.
+    has_waited: bool,
     epoch: Instant,
     /// When the newest frame began.
     began: Instant,
@@ -35,9 +43,13 @@ impl Pace {
         Self {
             seconds_per_byte: input.bytes_per_second().max(1.0).recip(),
             rate,
+            catch_up_rate: catch_up,
+            speed: rate,
             adc_sample_rate_hz: input.clock.adc_sample_rate_hz,
             newest: u64::MAX,
             zero: 0.0,
+            moved: 0.0,
+            has_waited: false,
             epoch: Instant::now(),
             began: Instant::now(),
             bytes: 0,
@@ -47,30 +59,44 @@ impl Pace {
         }
     }
 
+    /// Notes that nothing is there to be sent.
+    pub fn wait_for_input(&mut self) {
+        self.has_waited = true;
+    }
+
     /// Begins to send a frame of `timestamp`.
     ///
     /// The frame is due when the one before has been sent, or later: when it would have come had it
-    /// been as early as the earliest one. A sink that waits for its input gains no credit by that, and one
-    /// whose input was held up sends late, not fast.
+    /// been as early as the earliest one. A frame that the sink waited for was not due before it came: a source
+    /// that pauses, or a block upstream that is slow, moves the schedule. The sink makes up for that, at the
+    /// catch-up rate, only while frames wait for it.
     pub fn begin(&mut self, timestamp: u64, now: Instant) {
+        let has_waited = std::mem::take(&mut self.has_waited);
         let seconds = timestamp as f64 / self.adc_sample_rate_hz;
         self.zero += DRIFT * now.saturating_duration_since(self.began).as_secs_f64();
         self.began = now;
         let zero = now.saturating_duration_since(self.epoch).as_secs_f64() - seconds;
+        let length = timestamp.saturating_sub(self.newest) as f64 / self.adc_sample_rate_hz;
         // Also a stream that starts again from an earlier timestamp is on time.
         if timestamp <= self.newest || zero < self.zero {
-            self.zero = zero;
+            (self.zero, self.moved) = (zero, 0.0);
+        } else if has_waited {
+            self.moved = zero - self.zero;
+        } else {
+            self.moved = (self.moved - length * (1.0 - self.catch_up_rate.recip())).max(0.0);
         }
         self.newest = timestamp;
-        let since_epoch = Duration::try_from_secs_f64(self.zero + seconds).unwrap_or_default();
+        let since_epoch = self.zero + self.moved + seconds;
+        let since_epoch = Duration::try_from_secs_f64(since_epoch).unwrap_or_default();
         let expected = self.epoch.checked_add(since_epoch).unwrap_or(now);
         self.due = Some(self.due().map_or(expected, |due| due.max(expected)));
+        self.speed = if self.moved > 0.0 && !has_waited { self.catch_up_rate } else { self.rate };
         self.bytes = 0;
     }
 
     /// When the next byte is due.
     fn due(&self) -> Option<Instant> {
-        let seconds = self.bytes as f64 * self.seconds_per_byte / self.rate;
+        let seconds = self.bytes as f64 * self.seconds_per_byte / self.speed;
         self.due?.checked_add(Duration::try_from_secs_f64(seconds).ok()?)
     }
 
@@ -95,6 +121,10 @@ mod tests {
 
     /// Frames of 1000 bytes and 1 ms.
     fn pace(rate: f64) -> Pace {
+        pace_in(rate, &Env::detached("sink"))
+    }
+
+    fn pace_in(rate: f64, env: &Env) -> Pace {
         let port = PortType {
             dtype: Dtype::U8,
             axes: vec![Axis::new("sample", 1000)],
@@ -106,14 +136,18 @@ mod tests {
             band: None,
             validity: ValidityType::flags(vec![]),
         };
-        Pace::new(&port, rate, 1.25, &Env::detached("sink"))
+        Pace::new(&port, rate, 1.25, env)
     }
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// Sends the frame of number `n`, which comes at `now`, in pieces of 100 bytes; when it is out. Whoever
-    /// sleeps wakes `late` later than he should.
-    fn send(pace: &mut Pace, n: u64, mut now: Instant, late: Duration) -> Instant {
+    /// Sends the frame of number `n`, which `arrives` then, in pieces of 100 bytes, from when the sink is `free`;
+    /// returns when it is out. A sink that sleeps wakes `late`.
+    fn send(pace: &mut Pace, n: u64, free: Instant, arrives: Instant, late: Duration) -> Instant {
+        let mut now = free.max(arrives);
+        if arrives > free {
+            pace.wait_for_input();
+        }
         pace.begin(1000 * n, now);
         for _ in 0..10 {
             let wait = pace.wait(now);
@@ -130,7 +164,7 @@ mod tests {
         let mut pace = pace(1.0);
         let start = pace.epoch;
         let late = Duration::from_micros(700);
-        let end = (0..10_000).fold(start, |now, n| send(&mut pace, n, now, late));
+        let end = (0..10_000).fold(start, |now, n| send(&mut pace, n, now, start, late));
         let behind = (end - start).as_secs_f64() - 10.0;
         assert!((-0.001..0.002).contains(&behind), "{behind} s behind after 10 s");
     }
@@ -139,9 +173,10 @@ mod tests {
     fn frames_are_spread_over_their_time_divided_by_the_rate() {
         let mut pace = pace(1.1);
         let start = pace.epoch;
+        let mut out = start;
         for n in 0..100 {
             let arrives = start + n as u32 * MILLISECOND;
-            let out = send(&mut pace, n, arrives, Duration::ZERO);
+            out = send(&mut pace, n, out, arrives, Duration::ZERO);
             // The last tenth of it goes after 9/10 of the time.
             let took = (out - arrives).as_secs_f64();
             assert!(n == 0 || (0.000_8..0.000_83).contains(&took), "{took}");
@@ -154,19 +189,19 @@ mod tests {
         let start = pace.epoch;
         let mut now = start;
         for n in 0..1000 {
-            now = send(&mut pace, n, start.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+            now = send(&mut pace, n, now, start + n as u32 * MILLISECOND, Duration::ZERO);
         }
         // Meanwhile 2000 frames wait before it.
         let resumed = now + Duration::from_secs(2);
         now = resumed;
         let mut n = 1000;
         while now < resumed + Duration::from_secs(1) {
-            now = send(&mut pace, n, now.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+            now = send(&mut pace, n, now, start + n as u32 * MILLISECOND, Duration::ZERO);
             n += 1;
         }
         assert!((2250..=2280).contains(&n), "{} frames in a second", n - 1000);
         while n < 12_000 {
-            now = send(&mut pace, n, now.max(start + n as u32 * MILLISECOND), Duration::ZERO);
+            now = send(&mut pace, n, now, start + n as u32 * MILLISECOND, Duration::ZERO);
             n += 1;
         }
         let behind = now - (start + 12_000 * MILLISECOND);
@@ -177,12 +212,59 @@ mod tests {
     fn pause_of_the_stream_is_not_followed_by_a_burst() {
         let mut pace = pace(1.1);
         let start = pace.epoch;
-        send(&mut pace, 0, start, Duration::ZERO);
+        let mut out = send(&mut pace, 0, start, start, Duration::ZERO);
         // Its timestamps say that it paused for as long, or it starts again from 0.
         for (n, seconds) in [(10_000, 10), (0, 12)] {
             let later = start + Duration::from_secs(seconds);
-            let out = send(&mut pace, n, later, Duration::ZERO);
+            out = send(&mut pace, n, out, later, Duration::ZERO);
             assert!(out - later > Duration::from_micros(790), "{:?}", out - later);
+        }
+    }
+
+    /// The time by which the sink says that it is behind.
+    fn behind(env: &Env) -> f64 {
+        let gauges = env.counters.gauges();
+        let named = gauges.iter().find(|named| named.name == "pace_delay_seconds");
+        named.and_then(|named| named.gauge.get()).unwrap_or_default()
+    }
+
+    #[test]
+    fn sink_is_not_behind_a_source_that_was_silent_and_goes_on_where_it_ended() {
+        let env = Env::detached("sink");
+        let mut pace = pace_in(1.1, &env);
+        let start = pace.epoch;
+        let mut out = start;
+        for n in 0..1000 {
+            let silence = if n < 500 { 0 } else { 10_000 };
+            let arrives = start + (n + silence) as u32 * MILLISECOND;
+            out = send(&mut pace, n, out, arrives, Duration::ZERO);
+            assert!(behind(&env) < 1e-4, "frame {n} is {} s behind", behind(&env));
+            let took = (out - arrives).as_secs_f64();
+            assert!(n == 0 || (0.000_79..0.000_83).contains(&took), "frame {n} took {took} s");
+        }
+    }
+
+    #[test]
+    fn frames_that_a_slow_block_held_back_are_sent_at_the_catch_up_rate() {
+        for rate in [1.0, 1.1] {
+            let mut pace = pace(rate);
+            let start = pace.epoch;
+            let mut now = start;
+            // The block before it makes nothing for 2 s, and then all that it has not made.
+            let arrives = |n: u64| start + (n as u32 * MILLISECOND).max(Duration::from_secs(2));
+            let mut n = 0;
+            while now < start + Duration::from_secs(3) {
+                let at = if n == 0 { start } else { arrives(n) };
+                now = send(&mut pace, n, now, at, Duration::ZERO);
+                n += 1;
+            }
+            assert!((1240..=1280).contains(&n), "{n} frames in a second");
+            while n < 12_000 {
+                now = send(&mut pace, n, now, arrives(n), Duration::ZERO);
+                n += 1;
+            }
+            let behind = now - (start + 12_000 * MILLISECOND);
+            assert!(behind <= 2 * MILLISECOND, "{behind:?}");
         }
     }
 
