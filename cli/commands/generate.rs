@@ -207,7 +207,7 @@ fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
         return Some(format!("the crate has a module `{name}` already"));
     }
     let kind = type_name(name);
-    let is_code = |(file, _): &&(&str, &str)| file.ends_with(".rs");
+    let is_code = |(file, _): &&(&str, &str)| Path::new(file).extension() == Some("rs".as_ref());
     let code = || BLOCK.iter().chain(&CRATE).filter(is_code).map(|(_, text)| *text);
     if code().flat_map(words).any(|word| word == kind) {
         return Some(format!("a block uses another `{kind}`, which its type would hide"));
