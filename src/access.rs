@@ -2,189 +2,168 @@
 //!
 //! The author of a flowgraph may name any file. A client of a running flowgraph may name files below the
 //! directories that the operator allowed, one for reading and one for writing. A kind declares a parameter that
-//! names a file with [`read_path`] or [`written_path`]; the one place that reads parameters checks these
-//! values, for every kind.
+//! names a file as a [`ReadPath`] or a [`WrittenPath`]; the one place that reads parameters checks these
+//! values, for every kind, and a block opens the file through the parameter, below the directory that was allowed.
 
-use rustix::fs::{self, FileType, Mode, OFlags};
-use rustix::io::Errno;
-use serde::de::{Deserializer, Visitor};
+use crate::files::Files;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Links that one path may pass through.
-const MAX_LINKS: usize = 40;
-/// Flags of every file that is opened below a directory: nothing waits for the other end of a pipe, and no link is
-/// followed behind our back.
-const CAREFULLY: OFlags =
-    OFlags::NONBLOCK.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-
-/// Where files may be opened: anywhere, or below one directory, also through links.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    below: Option<Arc<Path>>,
-}
-
-impl Files {
-    /// Files below `directory`, which exists; paths begin with it as it is given.
-    pub fn below(directory: &Path) -> io::Result<Self> {
-        if !directory.metadata()?.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"));
-        }
-        if directory.to_str().is_none() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8"));
-        }
-        Ok(Self { below: Some(directory.into()) })
-    }
-
-    /// `path` as the methods take it: relative paths begin at the directory, if there is one.
-    #[must_use]
-    pub fn locate(&self, path: &Path) -> PathBuf {
-        self.below.as_ref().map_or_else(|| path.to_owned(), |root| root.join(path))
-    }
-
-    /// Opens a regular file for reading.
-    pub fn open(&self, path: &Path) -> io::Result<File> {
-        let Some(root) = &self.below else { return crate::files::open_regular(path) };
-        let (folder, name) = walk(root, path)?;
-        regular(fs::openat(folder, name, OFlags::RDONLY | CAREFULLY, Mode::empty())?)
-    }
-}
-
-fn leads_out() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the directory that is allowed")
-}
-
-fn regular(file: OwnedFd) -> io::Result<File> {
-    if FileType::from_raw_mode(fs::fstat(&file)?.st_mode) == FileType::RegularFile {
-        return Ok(file.into());
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
-}
-
-fn open_folder(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::openat(folder, name, flags, Mode::empty())
-}
-
-/// The directory that `path`, which begins with `root`, ends in, and the name there, which is no link. Each step is
-/// taken from an open directory to one directly in it; the way never leaves `root`, whatever others rename meanwhile.
-fn walk(root: &Path, path: &Path) -> io::Result<(OwnedFd, OsString)> {
-    let relative = path.strip_prefix(root).map_err(|_| leads_out())?;
-    let steps = |path: &Path| -> Vec<OsString> {
-        path.components().rev().map(|step| step.as_os_str().to_owned()).collect()
-    };
-    let open = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut way = vec![fs::open(root, open, Mode::empty())?];
-    let (mut rest, mut links) = (steps(relative), 0);
-    while let (Some(step), Some(folder)) = (rest.pop(), way.last()) {
-        match Path::new(&step).components().next() {
-            Some(Component::Normal(_)) => {}
-            Some(Component::ParentDir) => {
-                way.pop();
-                if way.is_empty() {
-                    return Err(leads_out());
-                }
-                continue;
-            }
-            _ => continue,
-        }
-        match fs::readlinkat(folder, &step, Vec::new()) {
-            Ok(target) => {
-                links += 1;
-                if links > MAX_LINKS {
-                    return Err(Errno::LOOP.into());
-                }
-                let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-                if target.is_absolute() {
-                    let inside = target.strip_prefix(root.canonicalize()?);
-                    rest.extend(steps(inside.map_err(|_| leads_out())?));
-                    way.truncate(1);
-                } else {
-                    rest.extend(steps(target));
-                }
-                continue;
-            }
-            // No link, or nothing.
-            Err(Errno::INVAL | Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if rest.is_empty() {
-            return way.pop().map(|folder| (folder, step)).ok_or_else(leads_out);
-        }
-        let inner = open_folder(folder, &step)?;
-        way.push(inner);
-    }
-    Err(Errno::ISDIR.into())
-}
-
-/// The content of the regular file at `path`, of `most` bytes at most.
-pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    crate::files::open_regular(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        let text = format!("it has more than {most} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-    }
-    Ok(bytes)
-}
 
 /// What readers of parameters know files by that a block reads, and that it writes.
 pub(crate) const NAMES: [&str; 2] = ["fxgraph::read_path", "fxgraph::written_path"];
 
-struct Text;
+/// A parameter that names a file: its text, and where the file may be. Relative paths begin in the working directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePath<const IS_WRITTEN: bool> {
+    text: String,
+    files: Files,
+}
 
-impl<'de> Visitor<'de> for Text {
-    type Value = String;
+/// A parameter that names a file which the block reads.
+pub type ReadPath = FilePath<false>;
+/// A parameter that names a file which the block writes.
+pub type WrittenPath = FilePath<true>;
+
+impl<const IS_WRITTEN: bool> FilePath<IS_WRITTEN> {
+    /// The file `text` of `files`.
+    #[must_use]
+    pub fn new(files: Files, text: impl Into<String>) -> Self {
+        Self { text: text.into(), files }
+    }
+
+    /// The file `text`, which may be where this one may be.
+    #[must_use]
+    pub fn with(&self, text: impl Into<String>) -> Self {
+        Self::new(self.files.clone(), text)
+    }
+
+    /// This file, whose path begins at `directory` if it is relative.
+    #[must_use]
+    pub fn begin_at(&self, directory: &Path) -> Self {
+        self.with(directory.join(&self.text).display().to_string())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        Path::new(&self.text)
+    }
+
+    /// Where it may be.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Whether there is something at this path.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.files.exists(self.path())
+    }
+}
+
+impl ReadPath {
+    /// See [`Files::open`].
+    pub fn open(&self) -> io::Result<File> {
+        self.files.open(self.path())
+    }
+
+    /// See [`Files::open_once`].
+    pub fn open_once(&self) -> io::Result<File> {
+        self.files.open_once(self.path())
+    }
+}
+
+impl WrittenPath {
+    /// See [`Files::create`].
+    pub fn create(&self) -> io::Result<File> {
+        self.files.create(self.path())
+    }
+}
+
+/// Its text.
+impl<const IS_WRITTEN: bool> Deref for FilePath<IS_WRITTEN> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<const IS_WRITTEN: bool> fmt::Display for FilePath<IS_WRITTEN> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A file anywhere.
+impl<const IS_WRITTEN: bool> From<&str> for FilePath<IS_WRITTEN> {
+    fn from(text: &str) -> Self {
+        Self::new(Files::default(), text)
+    }
+}
+
+/// A file anywhere.
+impl<const IS_WRITTEN: bool> From<&Path> for FilePath<IS_WRITTEN> {
+    fn from(path: &Path) -> Self {
+        Self::new(Files::default(), path.display().to_string())
+    }
+}
+
+impl<'de, const IS_WRITTEN: bool> Deserialize<'de> for FilePath<IS_WRITTEN> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_newtype_struct(NAMES[usize::from(IS_WRITTEN)], Named)
+    }
+}
+
+/// Takes text; or a path and the directory below which it was allowed, which only
+/// [`FileAccess::check`] gives.
+struct Named<const IS_WRITTEN: bool>;
+
+impl<'de, const IS_WRITTEN: bool> Visitor<'de> for Named<IS_WRITTEN> {
+    type Value = FilePath<IS_WRITTEN>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(text.into())
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<String, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
+        // Text alone, whatever else is there.
         inner.deserialize_str(self)
     }
-}
 
-/// Reads a parameter that names a file which the block reads.
-pub fn read_path<'de, D: Deserializer<'de>, P: From<String>>(from: D) -> Result<P, D::Error> {
-    from.deserialize_newtype_struct(NAMES[0], Text).map(Into::into)
-}
-
-/// Reads a parameter that names a file which the block writes.
-pub fn written_path<'de, D: Deserializer<'de>, P: From<String>>(from: D) -> Result<P, D::Error> {
-    from.deserialize_newtype_struct(NAMES[1], Text).map(Into::into)
-}
-
-/// [`read_path`] of a parameter that may be left out.
-pub fn read_path_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
-    struct Maybe;
-    impl<'de> Visitor<'de> for Maybe {
-        type Value = Option<PathBuf>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("text")
-        }
-
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
-        }
-
-        fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
-            read_path(inner).map(Some)
-        }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut located: A) -> Result<Self::Value, A::Error> {
+        let mut next = || located.next_element::<String>()?.ok_or_else(|| A::Error::custom("text"));
+        let (path, root) = (next()?, next()?);
+        Ok(FilePath::new(Files::below_known(Path::new(&root)), path))
     }
-    from.deserialize_option(Maybe)
+}
+
+impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        if IS_WRITTEN { "WrittenPath".into() } else { "ReadPath".into() }
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let verb = if IS_WRITTEN { "write" } else { "read" };
+        json_schema!({"type": "string", "x-file": verb})
+    }
 }
 
 /// Which files the parameters of a flowgraph, and its includes, may name.
@@ -265,8 +244,12 @@ impl FileAccess {
         self.limits().is_some()
     }
 
-    /// Where the file `text` is, if that is below the directory for clients and not where it says itself.
-    pub(crate) fn check(&self, is_written: bool, text: &str) -> Result<Option<String>, NotAllowed> {
+    /// Where the file `text` is and the directory for clients that it is below, unless the author named it.
+    pub(crate) fn check(
+        &self,
+        is_written: bool,
+        text: &str,
+    ) -> Result<Option<[String; 2]>, NotAllowed> {
         if let Some(Rule::Noted(noted)) = self.0.as_deref() {
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.insert((is_written, text.to_owned()));
@@ -278,55 +261,45 @@ impl FileAccess {
         }
         let (verb, files) =
             if is_written { ("write", &allowed.write) } else { ("read", &allowed.read) };
-        let Some((files, root)) = files.as_ref().and_then(|f| Some((f, f.below.as_deref()?)))
+        let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
         else {
             let message = format!("clients may not {verb} files, and `{text}` is a new one");
             let help = "`fxgraph run --files DIR` lets clients name files below DIR";
             return Err(NotAllowed { message, help });
         };
-        let path = files.locate(Path::new(text));
+        let path = root.join(text);
         let is_plain = path.components().all(|step| step != Component::ParentDir);
-        // What does not exist leads nowhere; what cannot be looked at may.
-        let leads_out = |path: &Path| {
-            walk(root, path).is_err_and(|error| {
-                !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            })
-        };
-        // A name that is completed later, from a timestamp, may become that of any link beside it.
-        let completes_to_link = || {
-            let folder = path.parent().unwrap_or(root);
-            let is_open = |text: &Path| text.to_string_lossy().contains('{');
-            let links_out = |entry: io::Result<std::fs::DirEntry>| {
-                entry.is_ok_and(|entry| {
-                    entry.file_type().is_ok_and(|kind| kind.is_symlink())
-                        && leads_out(&entry.path())
-                })
-            };
-            is_written
-                && text.contains('{')
-                && (folder.strip_prefix(root).is_ok_and(is_open)
-                    || std::fs::read_dir(folder).is_ok_and(|mut all| all.any(links_out)))
-        };
-        let is_outside = text.contains('\0') || !is_plain || !path.starts_with(root);
-        if is_outside || leads_out(&path) || completes_to_link() {
-            let message = format!("`{text}` is outside the directory that clients may {verb}");
-            let help = "give a path below the directory of `--files`, relative to that directory";
-            return Err(NotAllowed { message, help });
+        // The block comes to the same result when it opens the file; here the client learns why.
+        let is_inside = is_plain && path.starts_with(root) && files.admits(&path);
+        match [path.as_path(), root].map(Path::to_str) {
+            [Some(path), Some(root)] if is_inside && !text.contains('\0') => {
+                Ok(Some([path.to_owned(), root.to_owned()]))
+            }
+            _ => {
+                let message = format!("`{text}` is outside the directory that clients may {verb}");
+                let help =
+                    "give a path below the directory of `--files`, relative to that directory";
+                Err(NotAllowed { message, help })
+            }
         }
-        Ok(path.to_str().map(str::to_owned))
     }
 
     /// Where includes begin, if not every file may be included; empty otherwise.
     pub(crate) fn include_root(&self) -> PathBuf {
-        let below = self.limits().and_then(|clients| clients.folder.below.as_deref());
+        let below = self.limits().and_then(|clients| clients.folder.root());
         below.map(Path::to_owned).unwrap_or_default()
     }
 
-    /// How the file at `path` is included.
-    pub(crate) fn for_include(&self, path: &Path) -> Files {
-        let Some(clients) = self.limits() else { return Files::default() };
-        let is_authored = path.canonicalize().is_ok_and(|path| clients.included.contains(&path));
-        if is_authored { Files::default() } else { clients.folder.clone() }
+    /// Opens the file at `path` to be included.
+    pub(crate) fn open_include(&self, path: &Path) -> io::Result<File> {
+        let Some(clients) = self.limits() else { return Files::default().open(path) };
+        match path.canonicalize() {
+            // As it was looked at: `path` may lead elsewhere by now.
+            Ok(included) if clients.included.contains(&included) => {
+                Files::default().open(&included)
+            }
+            _ => clients.folder.open(path),
+        }
     }
 
     /// Whether errors may quote the included file at `path`.
@@ -344,73 +317,23 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A directory with what lies outside, and the directory that is allowed.
-    fn folders() -> (tempfile::TempDir, PathBuf, Files) {
+    #[test]
+    fn clients_name_authored_files_and_those_below_their_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("allowed");
         std::fs::create_dir_all(root.join("inner")).unwrap();
-        std::fs::write(folder.path().join("secret"), "secret").unwrap();
-        std::fs::write(root.join("inner/open"), "open").unwrap();
         let files = Files::below(&root).unwrap();
-        (folder, root, files)
-    }
-
-    fn text(file: io::Result<File>) -> io::Result<String> {
-        let mut text = String::new();
-        file?.read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    #[test]
-    fn files_links_that_stay_below_are_followed() {
-        let (_folder, root, files) = folders();
-        symlink("inner", root.join("relative")).unwrap();
-        symlink(root.join("inner"), root.join("absolute")).unwrap();
-        symlink("../inner/open", root.join("inner/back")).unwrap();
-        for name in ["inner/open", "relative/open", "absolute/open", "relative/back"] {
-            assert_eq!(text(files.open(&root.join(name))).unwrap(), "open", "{name}");
-        }
-    }
-
-    #[test]
-    fn files_paths_that_lead_out_are_not_opened() {
-        let (folder, root, files) = folders();
-        let secret = folder.path().join("secret");
-        symlink("..", root.join("up")).unwrap();
-        symlink("../..", root.join("inner/far")).unwrap();
-        symlink(&secret, root.join("direct")).unwrap();
-        symlink("/proc/self/fd/0", root.join("process")).unwrap();
-        symlink("circle", root.join("circle")).unwrap();
-        let pipe = std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
-        assert!(pipe.success());
-        let names = ["../secret", "up/secret", "inner/far/secret", "inner/../../secret"];
-        let others = ["direct", "process", "circle", "pipe", "inner", "/etc/passwd"];
-        for name in names.iter().chain(&others) {
-            assert!(files.open(&root.join(name)).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn read_regular_device_or_large_file_is_refused() {
-        let (folder, ..) = folders();
-        assert!(read_regular(Path::new("/dev/zero"), 10).is_err());
-        assert!(read_regular(&folder.path().join("secret"), 5).is_err(), "it has one byte more");
-        assert_eq!(read_regular(&folder.path().join("secret"), 6).unwrap(), b"secret");
-    }
-
-    #[test]
-    fn clients_name_authored_files_and_those_below_their_directory() {
-        let (_folder, root, files) = folders();
         let notes = FileAccess::noted();
         assert!(notes.check(true, "/data/out.npz").is_ok());
         let here = Files::below(&root).unwrap();
         let allowed = ClientFiles { read: None, write: Some(files) };
         let access = FileAccess::clients(allowed, &notes, here, []);
         let checked = |is_written, text: &str| access.check(is_written, text).ok();
+        let below = |path: &str| Some(Some([path.to_owned(), root.display().to_string()]));
         let new = root.join("new/a.npz").display().to_string();
         assert_eq!(checked(true, "/data/out.npz"), Some(None), "as the author has it");
-        assert_eq!(checked(true, "new/a.npz"), Some(Some(new.clone())));
-        assert_eq!(checked(true, &new), Some(Some(new)));
+        assert_eq!(checked(true, "new/a.npz"), below(&new));
+        assert_eq!(checked(true, &new), below(&new));
         symlink("/etc", root.join("etc")).unwrap();
         let bad = ["../a.npz", "/etc/a.npz", "inner/../../a.npz", "etc/a.npz", "a\0.npz"];
         for text in bad {

@@ -247,6 +247,33 @@ fn files_of_clients_are_written_and_read_below_their_directory() {
 }
 
 #[test]
+fn a_link_that_leads_out_later_leads_no_block_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let outside = folder.path().join("outside");
+    for made in [&home, &outside, &home.join("files"), &home.join("files/real")] {
+        fs::create_dir(made).unwrap();
+    }
+    let link = home.join("files/link");
+    symlink("real", &link).unwrap();
+    let arguments = ["--files", "files", "--duration", "20s"];
+    let program = Program::running(&home, &authored(), &arguments);
+    let parameters = serde_json::json!({"path": "link/{timestamp}.npy", "frames_per_file": 1});
+    let sink = serde_json::json!({"kind": "file_sink", "parameters": parameters});
+    let made = patch(&program, "", &sink);
+    assert_eq!(made.status, 200, "{made:?}");
+    assert!(fs::read_dir(home.join("files/real")).unwrap().count() > 0);
+    let draft = home.join("files/draft");
+    symlink("../../outside", &draft).unwrap();
+    fs::rename(draft, link).unwrap();
+    let output = program.end();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("leads out of the directory that is allowed"), "{said}");
+    assert_eq!(fs::read_dir(outside).unwrap().count(), 0);
+}
+
+#[test]
 fn reading_and_writing_are_allowed_apart() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), &authored(), &["--read-files", "."]);

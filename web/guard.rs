@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use fxgraph::access::read_regular;
+use fxgraph::files::read_regular;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;

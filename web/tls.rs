@@ -1,6 +1,6 @@
 //! TLS: a certificate and its key.
 
-use fxgraph::access::read_regular;
+use fxgraph::files::read_regular;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;

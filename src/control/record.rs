@@ -1,8 +1,10 @@
 //! Recordings of outputs, asked for while the flowgraph runs.
 
 use super::{Control, Tap, TapError, TapOptions, Tapped};
+use crate::access::WrittenPath;
 use crate::block::BlockError;
 use crate::device::DeviceName;
+use crate::files::Files;
 use crate::flowgraph::{Plan, Refused, request};
 use crate::kind::Refusal;
 use crate::memory;
@@ -37,6 +39,8 @@ const TELL: Duration = Duration::from_secs(1);
 /// Where recordings go that are asked for.
 pub(super) struct Place {
     folder: PathBuf,
+    /// The folder, which no link leads out of.
+    files: Files,
     budget: Arc<Budget>,
     /// Held where recorders are counted and one more is begun.
     beginning: Mutex<()>,
@@ -103,15 +107,16 @@ impl Control {
         most_bytes: u64,
         left_free_bytes: u64,
     ) -> Result<(), BlockError> {
-        try_folder(&folder.join("x"))?;
+        try_folder(&folder.join("x").as_path().into())?;
         let cannot = |error: io::Error| {
             BlockError::new(format!("cannot read {}", folder.display())).because(error)
         };
+        let files = Files::below(folder).map_err(cannot)?;
         let used = used_bytes(folder, "").map_err(cannot)?;
         let budget = Arc::new(Budget::new(folder, most_bytes, used, left_free_bytes));
         // A second call changes nothing.
         let (folder, beginning) = (folder.to_owned(), Mutex::default());
-        let _ = self.0.recordings.set(Place { folder, budget, beginning });
+        let _ = self.0.recordings.set(Place { folder, files, budget, beginning });
         Ok(())
     }
 
@@ -149,7 +154,7 @@ impl Control {
         let (block, index) = Self::find_output(&plan, output)?;
         let port = plan.blocks[block].ports.outputs[index].clone();
         if !is_file_name(&options.path) {
-            return Err(RecordError::Name(options.path));
+            return Err(RecordError::Name(options.path.to_string()));
         }
         let refusals = options.refusals(&port);
         if !refusals.is_empty() {
@@ -163,7 +168,8 @@ impl Control {
         // Again: others may have begun meanwhile.
         let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         admit(&plan, &options, &port)?;
-        options.path = place.folder.join(&options.path).display().to_string();
+        let path = place.folder.join(options.path.path()).display().to_string();
+        options.path = WrittenPath::new(place.files.clone(), path);
         options.budget = Some(Arc::clone(&place.budget));
         let blank = SideFile {
             block: tap.output().to_owned(),

@@ -120,13 +120,14 @@ impl Tuning {
     /// Reads the file at `path`; none if there is none.
     pub fn read(path: &Path) -> Result<Option<Self>, TuningError> {
         let path_buf = || path.to_owned();
-        let text = match files::read_text(path, MAX_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => {
-                return Err(TuningError::File { path: path_buf(), action: "read", source });
-            }
-        };
+        let text =
+            match files::open_regular(path).and_then(|file| files::read_text(file, MAX_BYTES)) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(source) => {
+                    return Err(TuningError::File { path: path_buf(), action: "read", source });
+                }
+            };
         let tuning = serde_json::from_str(&text);
         tuning.map(Some).map_err(|source| TuningError::Content { path: path_buf(), source })
     }

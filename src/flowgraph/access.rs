@@ -3,8 +3,9 @@
 use super::change::laid_over;
 use super::parse::parse;
 use super::{Plan, check};
-use crate::access::{ClientFiles, FileAccess, Files};
+use crate::access::{ClientFiles, FileAccess};
 use crate::diagnostic::Span;
+use crate::files::Files;
 use crate::kind::Registry;
 use serde_json::Value as Json;
 use std::io;

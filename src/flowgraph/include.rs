@@ -4,8 +4,9 @@ use super::Sources;
 use super::document::{Declared, Document, Template, document, doubled, text};
 use super::parse::{MAX_BYTES, parse};
 use super::value::Key;
-use crate::access::{FileAccess, Files};
+use crate::access::FileAccess;
 use crate::diagnostic::{Diagnostic, Span, codes};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -19,10 +20,10 @@ pub(super) struct Unread {
 }
 
 /// The text of a file, or why it cannot be had; never more than the limit.
-pub(super) fn read(files: &Files, path: &Path) -> Result<String, Unread> {
+pub(super) fn read(file: std::io::Result<File>) -> Result<String, Unread> {
     let unread = |reason: String| Unread { code: codes::UNREADABLE, reason };
     let cannot = |error: std::io::Error| unread(reason(&error));
-    let file = files.open(path).map_err(cannot)?;
+    let file = file.map_err(cannot)?;
     let length = file.metadata().map_err(cannot)?.len();
     if length > MAX_BYTES as u64 {
         let reason = format!("it has {length} bytes, more than the limit of {MAX_BYTES}");
@@ -173,7 +174,7 @@ impl Visit<'_> {
             self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
             return;
         }
-        let text = match read(&self.access.for_include(path), path) {
+        let text = match read(self.access.open_include(path)) {
             Ok(text) => text,
             Err(Unread { code, reason }) => {
                 self.problems.push(

@@ -9,8 +9,9 @@ use super::scope::{Budget, Names, Substitution, to_value};
 use super::test_spec::{TestHead, TestSpec};
 use super::value::{Key, Node, Value};
 use super::{Loaded, Sources, check, include, test_read, transfers};
-use crate::access::{self, FileAccess, Files};
+use crate::access::{self, FileAccess};
 use crate::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
+use crate::files::open_regular;
 use crate::recording::Recorders;
 use crate::runtime::assembly::Thread;
 use crate::{Registry, Resources};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// Reads, expands and checks the flowgraph at `path`; `set` overrides its parameters.
 #[must_use]
 pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
-    load_read(path, include::read(&Files::default(), path), set, registry)
+    load_read(path, include::read(open_regular(path)), set, registry)
 }
 
 /// [`load`] of standard input, of which `bytes` are what came: at most one byte more than

@@ -1,6 +1,6 @@
 //! NumPy's `.npy` format, version 1.0, with frames appended along the first axis.
 
-use crate::files;
+use crate::files::{self, Files};
 use crate::npy::{self, MAGIC};
 use std::fs::File;
 use std::io;
@@ -29,12 +29,13 @@ pub struct ArrayWriter {
 impl ArrayWriter {
     /// An empty array at `path` of rows of `row_shape` elements of NumPy type `descr`.
     pub fn create(
+        files: &Files,
         path: &Path,
         descr: &'static str,
         row_shape: Vec<usize>,
         row_bytes: usize,
     ) -> io::Result<Self> {
-        let file = File::create(path)?;
+        let file = files.create(path)?;
         let path = path.to_owned();
         let writer = Self { file, path, descr, row_shape, row_bytes, rows: 0 };
         writer.write_header()?;
@@ -183,7 +184,7 @@ mod tests {
     fn the_file_is_whole_after_every_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
-        let mut writer = ArrayWriter::create(&path, "<i2", vec![3], 6).unwrap();
+        let mut writer = ArrayWriter::create(&Files::default(), &path, "<i2", vec![3], 6).unwrap();
         for row in 0..4u64 {
             let header = Header::read(&File::open(&path).unwrap(), 0).unwrap();
             assert_eq!(header.shape, [row, 3]);

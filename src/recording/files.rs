@@ -1,16 +1,19 @@
 //! One recording: its arrays and its side file.
 
 use super::Checksum;
+use super::PLACEHOLDER;
 use super::array::ArrayWriter;
 use super::side_file::SideFile;
+use crate::access::WrittenPath;
+use crate::files::Files;
 use crate::{BlockError, Header, PortType, files, npy};
-use std::fs::{self, File};
+use rustix::fs::FileType;
+use std::fs::File;
 use std::io::{
     self,
     ErrorKind::{AlreadyExists, Interrupted, InvalidInput, NotFound, Unsupported},
     Seek, SeekFrom, Write,
 };
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
@@ -28,6 +31,8 @@ pub const DESCRIPTION: &str = "recording.json";
 /// A recording that grows.
 pub struct RecordingWriter {
     path: PathBuf,
+    /// Where all its files may be.
+    files: Files,
     /// Folder of the arrays until a `.npz` is put together.
     parts: Option<PathBuf>,
     data: ArrayWriter,
@@ -58,62 +63,67 @@ fn put(writer: &mut ArrayWriter, row: &[u8], checksum: &mut Checksum) -> Result<
 
 /// Whether a file can be written at `path`, tried without touching what is there: in the place of
 /// a file that is there if it `overwrites`, else beside that file.
-pub fn try_path(path: &Path, overwrites: bool) -> Result<(), BlockError> {
+pub fn try_path(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
     try_folder(path)?;
-    match fs::metadata(path) {
+    let (files, path) = (path.files(), path.path());
+    match files.file_type(path) {
         // Opening a pipe would wait for its reader.
-        Ok(there) if there.file_type().is_fifo() || there.is_dir() => {
+        Ok(there) if there.is_fifo() || there.is_dir() => {
             Err(at(path)(io::Error::new(InvalidInput, "it is not a regular file")))
         }
         Ok(there) if there.is_file() && !overwrites => Ok(()),
-        Ok(_) => File::options().write(true).open(path).map(drop).map_err(at(path)),
+        Ok(_) => files.open_to_write(path).map(drop).map_err(at(path)),
         Err(_) => Ok(()),
     }
 }
 
-/// Whether files can be made in the folder of `path`; makes the folder.
-pub fn try_folder(path: &Path) -> Result<(), BlockError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(at(folder))?;
+/// Whether files can be made in the directory of `path`, without those that a timestamp names; makes the directory.
+pub fn try_folder(path: &WrittenPath) -> Result<(), BlockError> {
+    let start = path.split(PLACEHOLDER).next().unwrap_or_default();
+    let (files, start) = (path.files(), PathBuf::from(format!("{start}x")));
+    create_folder_of(files, &start)?;
+    let folder = start.parent().filter(|folder| !folder.as_os_str().is_empty());
     // A name of its own: several sinks may be at it at once.
-    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(at(path))
+    let named = tempfile::Builder::new();
+    let tried = named.make_in(folder.unwrap_or(Path::new(".")), |path| files.create_new(path));
+    let tried = tried.and_then(|tried| Ok(tried.into_temp_path().keep()?));
+    tried.and_then(|tried| files.remove_file(&tried)).map_err(at(path.path()))
 }
 
 /// Takes the name `path` for a new recording: `false` if another recording has it. No other
 /// program can take the name at the same time.
-fn claim(path: &Path) -> Result<bool, BlockError> {
+fn claim(files: &Files, path: &Path) -> Result<bool, BlockError> {
     let taken = |made: io::Result<()>, name: &Path| match made {
         Err(error) if error.kind() == AlreadyExists => Ok(false),
         made => made.map(|()| true).map_err(at(name)),
     };
-    match fs::metadata(path) {
+    match files.file_type(path) {
         Ok(there) if there.is_file() => return Ok(false),
         // A device takes what is written to it.
         Ok(_) => return Ok(true),
         Err(_) => {}
     }
     if !is_archive(path) {
-        return taken(File::create_new(path).map(drop), path);
+        return taken(files.create_new(path).map(drop), path);
     }
     let parts = parts_of(path);
-    if !taken(fs::create_dir(&parts), &parts)? {
+    if !taken(files.make_directory(&parts), &parts)? {
         return Ok(false);
     }
     // A recording that was finished since the look above has the name, or a link.
-    if fs::symlink_metadata(path).is_ok() {
-        let _ = fs::remove_dir(&parts);
+    if files.is_taken(path) {
+        let _ = files.remove_directory(&parts);
         return Ok(false);
     }
     Ok(true)
 }
 
 /// Gives back the name `path`, which was taken.
-fn release(path: &Path) {
+fn release(files: &Files, path: &Path) {
     if is_archive(path) {
-        let _ = fs::remove_dir_all(parts_of(path));
-    } else if path.is_file() {
-        let _ = fs::remove_file(path);
+        let _ = files.remove_directory(&parts_of(path));
+    } else if files.file_type(path).is_ok_and(FileType::is_file) {
+        let _ = files.remove_file(path);
     }
 }
 
@@ -126,22 +136,28 @@ fn parts_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.parts", path.display()))
 }
 
-fn create_folder_of(path: &Path) -> Result<(), BlockError> {
-    path.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).map_err(at(folder)))
+fn create_folder_of(files: &Files, path: &Path) -> Result<(), BlockError> {
+    files.make_directories_to(path).map_err(at(path.parent().unwrap_or(path)))
 }
 
 impl RecordingWriter {
     /// A new recording at `path`, which ends in `.npy` or `.npz`, or, if another recording has that
     /// name, at the first free one of `x_2.npz`, `x_3.npz`, ...
-    pub fn create_new(path: &Path, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
-        create_folder_of(path)?;
+    pub fn create_new(
+        path: &WrittenPath,
+        port: &PortType,
+        side: SideFile,
+    ) -> Result<Self, BlockError> {
+        let (files, path) = (path.files(), path.path());
+        create_folder_of(files, path)?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
         for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
-            if claim(&name)? {
+            if claim(files, &name)? {
                 // On a full disk the next try gets this name again.
-                return Self::create(name.clone(), port, side).inspect_err(|_| release(&name));
+                let created = Self::begin(files, name.clone(), port, side);
+                return created.inspect_err(|_| release(files, &name));
             }
         }
         let path = path.display();
@@ -149,20 +165,29 @@ impl RecordingWriter {
     }
 
     /// A new recording at `path`, which ends in `.npy` or `.npz`; an earlier one is overwritten.
-    pub fn create(path: PathBuf, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
-        create_folder_of(&path)?;
+    pub fn create(path: &WrittenPath, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
+        create_folder_of(path.files(), path.path())?;
+        Self::begin(path.files(), path.path().to_owned(), port, side)
+    }
+
+    fn begin(
+        files: &Files,
+        path: PathBuf,
+        port: &PortType,
+        side: SideFile,
+    ) -> Result<Self, BlockError> {
         let parts = is_archive(&path).then(|| parts_of(&path));
         if let Some(parts) = &parts {
-            fs::create_dir_all(parts).map_err(at(parts))?;
+            create_folder_of(files, &parts.join("x"))?;
             // What stands there is of an earlier run and would be taken for this one's.
-            match fs::remove_file(&path) {
+            match files.remove_file(&path) {
                 Err(error) if error.kind() != NotFound => return Err(at(&path)(error)),
                 _ => {}
             }
         }
         let create = |name: &str, descr, shape: Vec<usize>, bytes| {
             let file = array_path(&path, parts.as_deref(), name);
-            ArrayWriter::create(&file, descr, shape, bytes).map_err(at(&file))
+            ArrayWriter::create(files, &file, descr, shape, bytes).map_err(at(&file))
         };
         let number = |name: &str| create(name, "<u8", vec![], size_of::<u64>());
         let units = port.validity.axes.iter().map(|axis| axis.len).collect();
@@ -175,6 +200,7 @@ impl RecordingWriter {
         let checksum = create("checksum", "<u4", vec![], size_of::<u32>())?;
         let mut recording = Self {
             path,
+            files: files.clone(),
             parts,
             data,
             sequence,
@@ -275,8 +301,9 @@ impl RecordingWriter {
             }
             let file = array_path(&self.path, self.parts.as_deref(), name);
             let bytes = size_of_val(values);
+            let lens = vec![values.len()];
             let writer =
-                ArrayWriter::create(&file, "<f8", vec![values.len()], bytes).map_err(at(&file))?;
+                ArrayWriter::create(&self.files, &file, "<f8", lens, bytes).map_err(at(&file))?;
             self.annotations.push((name, writer));
             self.annotations.sort_by_key(|(name, _)| *name);
             self.name_array(name);
@@ -309,8 +336,9 @@ impl RecordingWriter {
     fn write_side_file(&mut self) -> Result<(), BlockError> {
         let path = PathBuf::from(format!("{}.json", self.path.display()));
         let draft = PathBuf::from(format!("{}.json.new", self.path.display()));
-        fs::write(&draft, self.description()?).map_err(at(&draft))?;
-        fs::rename(&draft, &path).map_err(at(&path))?;
+        let mut file = self.files.create(&draft).map_err(at(&draft))?;
+        file.write_all(self.description()?.as_bytes()).map_err(at(&draft))?;
+        self.files.rename(&draft, &path).map_err(at(&path))?;
         self.side_written = Instant::now();
         Ok(())
     }
@@ -338,11 +366,11 @@ impl RecordingWriter {
         if let Some(parts) = self.parts.take() {
             if let Err(error) = self.zip(&parts) {
                 // Half a file would only hide where the arrays are; nobody needs its removal said.
-                let _ = fs::remove_file(&self.path);
+                let _ = self.files.remove_file(&self.path);
                 let message = format!("{error}; the arrays are still in {}", parts.display());
                 return Err(BlockError::new(message));
             }
-            fs::remove_dir_all(&parts).map_err(at(&parts))?;
+            self.files.remove_directory(&parts).map_err(at(&parts))?;
         }
         self.write_side_file()
     }
@@ -351,7 +379,7 @@ impl RecordingWriter {
     /// frames before the cut are whole.
     fn zip(&self, parts: &Path) -> Result<(), BlockError> {
         let path = &self.path;
-        let file = File::create(path).map_err(at(path))?;
+        let file = self.files.create(path).map_err(at(path))?;
         let mut zip = ZipWriter::new(FailsOnce { file: &file, has_failed: false });
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         zip.start_file(DESCRIPTION, options).map_err(|error| at(path)(error.into()))?;
@@ -360,7 +388,7 @@ impl RecordingWriter {
         let others = self.side.arrays.values().filter(|name| Some(*name) != data);
         for file_name in others.chain(data) {
             let part = parts.join(file_name);
-            let mut from = File::open(&part).map_err(at(&part))?;
+            let mut from = self.files.open(&part).map_err(at(&part))?;
             let len = from.metadata().map_err(at(&part))?.len();
             let options = options.large_file(len >= u64::from(u32::MAX));
             zip.start_file(file_name, options).map_err(|error| at(path)(error.into()))?;

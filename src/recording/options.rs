@@ -1,6 +1,7 @@
 //! What is asked of a recorder.
 
 use super::budget::{Budget, used_bytes};
+use crate::access::WrittenPath;
 use crate::runtime::EventKind;
 use crate::{PortType, Refusal};
 use schemars::JsonSchema;
@@ -25,9 +26,7 @@ const MIN_FREE_BYTES: u64 = 1_000_000_000;
 pub struct RecorderOptions {
     /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` becomes the first frame's
     /// timestamp. A file that exists is left alone: the new one gets a number.
-    #[serde(deserialize_with = "crate::access::written_path")]
-    #[schemars(extend("x-file" = "write"))]
-    pub path: String,
+    pub path: WrittenPath,
     /// Time before the trigger that is recorded; that much of the stream is kept in memory.
     #[serde(default)]
     pub before_seconds: f64,

@@ -23,7 +23,7 @@ fn port() -> PortType {
 /// Five frames before a trigger, three after it.
 fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
     RecorderOptions {
-        path: folder.join("r_{timestamp}.npy").display().to_string(),
+        path: folder.join("r_{timestamp}.npy").as_path().into(),
         before_seconds: 0.05,
         after_seconds: Some(0.03),
         max_bytes: None,
@@ -261,7 +261,7 @@ fn options_that_cannot_be_are_refused_all_at_once() {
         options.refusals(&port()).into_iter().map(|refusal| refusal.message).collect::<Vec<_>>()
     };
     assert_eq!(refused(|_| {}), [""; 0]);
-    assert_eq!(refused(|o| o.path = "a.txt".to_owned()), ["`a.txt` is not a NumPy file name"]);
+    assert_eq!(refused(|o| o.path = "a.txt".into()), ["`a.txt` is not a NumPy file name"]);
     assert_eq!(refused(|o| o.before_seconds = f64::NAN), ["NaN s are no time"]);
     assert_eq!(refused(|o| o.before_seconds = 1e300).len(), 1);
     assert_eq!(refused(|o| o.max_bytes = Some(9)), ["a frame has 10 bytes already"]);

@@ -7,7 +7,6 @@ use super::ring::{Ring, Step};
 use crate::BlockError;
 use crate::control::TapFrame;
 use crate::runtime::with_causes;
-use std::path::Path;
 use std::sync::PoisonError;
 
 /// Recordings that a recorder remembers.
@@ -111,9 +110,10 @@ impl Recorder {
     }
 
     fn open(&self, timestamp: u64, cause: String) -> Result<Open, BlockError> {
-        let path = self.0.options.path.replace(PLACEHOLDER, &timestamp.to_string());
+        let path = &self.0.options.path;
+        let path = path.with(path.replace(PLACEHOLDER, &timestamp.to_string()));
         let blank = self.0.blank.clone();
-        let writer = RecordingWriter::create_new(Path::new(&path), &self.0.port, blank)?;
+        let writer = RecordingWriter::create_new(&path, &self.0.port, blank)?;
         let recorded = Recorded {
             path: writer.path().to_owned(),
             files: Vec::new(),

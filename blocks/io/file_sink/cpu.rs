@@ -1,10 +1,10 @@
 //! Which frame goes to which file.
 
 use super::{FileSink, PLACEHOLDER};
+use fxgraph::access::WrittenPath;
 use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait};
-use std::path::{Path, PathBuf};
 
 /// The running block.
 pub struct Sink {
@@ -24,7 +24,7 @@ pub struct Sink {
 impl Sink {
     /// A sink for `port`.
     pub fn new(mut parameters: FileSink, port: &PortType, env: &Env) -> Self {
-        parameters.path = env.output_folder.join(&parameters.path).display().to_string();
+        parameters.path = parameters.path.begin_at(&env.output_folder);
         let blank = SideFile::of(port).made_by(env);
         Self {
             parameters,
@@ -42,18 +42,19 @@ impl Sink {
         }
     }
 
-    fn path(&self, timestamp: u64) -> PathBuf {
-        self.parameters.path.replace(PLACEHOLDER, &timestamp.to_string()).into()
+    fn path(&self, timestamp: u64) -> WrittenPath {
+        let path = &self.parameters.path;
+        path.with(path.replace(PLACEHOLDER, &timestamp.to_string()))
     }
 
     fn open(&self, timestamp: u64) -> Result<RecordingWriter, BlockError> {
         let (path, blank) = (self.path(timestamp), self.blank.clone());
         if self.parameters.overwrite {
-            return RecordingWriter::create(path, &self.port, blank);
+            return RecordingWriter::create(&path, &self.port, blank);
         }
         let recording = RecordingWriter::create_new(&path, &self.port, blank)?;
-        if recording.path() != path {
-            let (path, other) = (path.display(), recording.path().display());
+        if recording.path() != path.path() {
+            let other = recording.path().display();
             let text = format!("{path} exists, recording to {other}");
             self.events.add(EventKind::Warning, &text);
             self.summary.set(text);
@@ -91,11 +92,8 @@ impl Block for Sink {
     async fn start(&mut self) -> Result<(), BlockError> {
         // A path that cannot be written shows before anything runs; nothing is written yet, as
         // another block may fail to start, and an earlier recording shall survive that.
-        match self.parameters.path.split_once(PLACEHOLDER) {
-            // Folders named by timestamps come later.
-            Some((before, _)) => try_folder(&Path::new(before).with_file_name("x")),
-            None => try_path(Path::new(&self.parameters.path), self.parameters.overwrite),
-        }
+        let FileSink { path, overwrite, .. } = &self.parameters;
+        if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, *overwrite) }
     }
 
     async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {

@@ -2,6 +2,7 @@
 
 mod cpu;
 
+use fxgraph::access::WrittenPath;
 use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,9 +17,7 @@ pub struct FileSink {
     /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
     /// timestamp. Directories are created. If the file exists, the recording gets the next free
     /// name: `x_2.npy`, `x_3.npy`, ...
-    #[serde(deserialize_with = "fxgraph::access::written_path")]
-    #[schemars(extend("x-file" = "write"))]
-    pub path: String,
+    pub path: WrittenPath,
     /// Overwrites a file that exists.
     #[serde(default)]
     pub overwrite: bool,
@@ -65,7 +64,7 @@ impl Kind for FileSink {
     }
 
     fn resources(&self, _ports: &Ports) -> Resources {
-        Resources { writes: vec![self.path.clone().into()], ..Resources::default() }
+        Resources { writes: vec![self.path.path().to_owned()], ..Resources::default() }
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {

@@ -20,7 +20,7 @@ fn port() -> PortType {
 }
 
 fn sink(path: &str) -> FileSink {
-    FileSink { path: path.to_owned(), overwrite: false, max_frames: None, frames_per_file: None }
+    FileSink { path: path.into(), overwrite: false, max_frames: None, frames_per_file: None }
 }
 
 /// Records `frames` frames at `path`; ends the stream or breaks off.
@@ -246,7 +246,7 @@ fn arrays_that_cannot_be_put_together_stay_and_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vis.npz");
     let side_file = SideFile { block: String::new(), ..SideFile::of(&port()) };
-    let recording = RecordingWriter::create(path.clone(), &port(), side_file).unwrap();
+    let recording = RecordingWriter::create(&path.as_path().into(), &port(), side_file).unwrap();
     // Something that is no file takes the name while the stream runs.
     fs::create_dir(&path).unwrap();
     let error = recording.close(true).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! Where in a recording's files its arrays are.
 
-use fxgraph::files::{open_regular, read_text, reason};
+use fxgraph::access::ReadPath;
+use fxgraph::files::{read_text, reason};
 use fxgraph::recording::{DESCRIPTION, SideFile};
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,25 +29,28 @@ const MAX_COMMENT: u64 = u16::MAX as u64;
 /// The extra field with numbers of more than 32 bits.
 const LONG_NUMBERS: u16 = 1;
 
-fn cannot_read(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {}", path.display(), reason(error))
+fn cannot_read(path: &ReadPath, error: &io::Error) -> String {
+    format!("cannot read {path}: {}", reason(error))
 }
 
 /// The description of the recording at `path`, out of its archive or from the file beside it, and the
 /// name for that place in errors.
-pub fn side_file(path: &Path) -> Result<(SideFile, String), String> {
-    let beside = PathBuf::from(format!("{}.json", path.display()));
+pub fn side_file(path: &ReadPath) -> Result<(SideFile, String), String> {
+    let beside = path.with(format!("{path}.json"));
     let inside = if is_archive(path) && path.exists() { Some(described(path)) } else { None };
     let (place, text) = match inside {
-        Some(Ok(Some(text))) => (format!("{DESCRIPTION} of {}", path.display()), text),
+        Some(Ok(Some(text))) => (format!("{DESCRIPTION} of {path}"), text),
         Some(Err(why)) if !beside.exists() => return Err(why),
-        _ => match read_text(&beside, MAX_SIDE_FILE_BYTES) {
-            Ok(text) => (beside.display().to_string(), text),
+        _ => match beside.open().and_then(|file| read_text(file, MAX_SIDE_FILE_BYTES)) {
+            Ok(text) => (beside.to_string(), text),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(cannot_read(&beside, &error));
             }
             Err(error) if !path.exists() => return Err(cannot_read(path, &error)),
-            Err(_) => return Err(no_description(path, &beside)),
+            Err(_) => {
+                let why = format!("there is no side file {beside}");
+                return Err(format!("{path} is not a recording: {why}"));
+            }
         },
     };
     match SideFile::read(&text) {
@@ -55,13 +59,8 @@ pub fn side_file(path: &Path) -> Result<(SideFile, String), String> {
     }
 }
 
-fn no_description(path: &Path, beside: &Path) -> String {
-    let (path, beside) = (path.display(), beside.display());
-    format!("{path} is not a recording: there is no side file {beside}")
-}
-
 /// The description inside the archive at `path`, if it has one.
-fn described(path: &Path) -> Result<Option<String>, String> {
+fn described(path: &ReadPath) -> Result<Option<String>, String> {
     let archive = Archive::open(path)?;
     if !archive.members.contains_key(DESCRIPTION) {
         return Ok(None);
@@ -69,9 +68,9 @@ fn described(path: &Path) -> Result<Option<String>, String> {
     let (start, length) = archive.member(DESCRIPTION)?;
     if length > MAX_SIDE_FILE_BYTES {
         let why = format!("has {length} bytes, more than the limit of {MAX_SIDE_FILE_BYTES}");
-        return Err(format!("{DESCRIPTION} of {} {why}", path.display()));
+        return Err(format!("{DESCRIPTION} of {path} {why}"));
     }
-    let says = |why: &str| format!("cannot read {DESCRIPTION} of {}: {why}", path.display());
+    let says = |why: &str| format!("cannot read {DESCRIPTION} of {path}: {why}");
     let mut bytes = Vec::new();
     let mut file = &archive.file;
     io::Seek::seek(&mut file, io::SeekFrom::Start(start))
@@ -80,12 +79,12 @@ fn described(path: &Path) -> Result<Option<String>, String> {
     String::from_utf8(bytes).map(Some).map_err(|_| says("it is not text in UTF-8"))
 }
 
-pub fn is_archive(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "npz")
+pub fn is_archive(path: &ReadPath) -> bool {
+    path.path().extension().is_some_and(|extension| extension == "npz")
 }
 
-pub fn is_array(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "npy")
+pub fn is_array(path: &ReadPath) -> bool {
+    path.path().extension().is_some_and(|extension| extension == "npy")
 }
 
 /// An array of a recording: bytes from `start` to `end` of a file.
@@ -99,7 +98,7 @@ pub struct Place {
 
 /// The files of a recording.
 pub struct Arrays<'a> {
-    path: &'a Path,
+    path: &'a ReadPath,
     side: &'a SideFile,
     /// `None`: each array is a file of its own.
     archive: Option<Archive>,
@@ -108,13 +107,13 @@ pub struct Arrays<'a> {
 
 impl<'a> Arrays<'a> {
     /// Those of the recording at `path`.
-    pub fn open(path: &'a Path, side: &'a SideFile) -> Result<Self, String> {
-        let parts = PathBuf::from(format!("{}.parts", path.display()));
+    pub fn open(path: &'a ReadPath, side: &'a SideFile) -> Result<Self, String> {
+        let parts = PathBuf::from(format!("{path}.parts"));
         // An archive that was never put together is still in parts.
-        let is_in_parts = is_archive(path) && !path.exists() && parts.is_dir();
+        let is_in_parts = is_archive(path) && !path.exists() && path.files().is_directory(&parts);
         let is_whole = is_archive(path) && !is_in_parts;
         let archive = if is_whole { Some(Archive::open(path)?) } else { None };
-        let beside = || path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let beside = || path.path().parent().map(Path::to_path_buf).unwrap_or_default();
         let folder = if is_in_parts { parts } else { beside() };
         Ok(Self { path, side, archive, folder })
     }
@@ -122,11 +121,11 @@ impl<'a> Arrays<'a> {
     /// The array `name`.
     pub fn find(&self, name: &str) -> Result<Place, String> {
         let file_name = self.side.arrays.get(name);
-        let missing = || format!("the side file of {} names no `{name}`", self.path.display());
+        let missing = || format!("the side file of {} names no `{name}`", self.path);
         let file_name = file_name.ok_or_else(missing)?;
         let is_name = |text: &str| text.len() <= MAX_NAME && !text.chars().any(char::is_control);
         if !is_name(name) || !is_name(file_name) {
-            let path = self.path.display();
+            let path = self.path;
             return Err(format!(
                 "`arrays` in the side file of {path} holds a name that no file has"
             ));
@@ -135,19 +134,19 @@ impl<'a> Arrays<'a> {
             let (start, length) = archive.member(file_name)?;
             let file = archive.file.try_clone();
             let file = file.map_err(|error| cannot_read(self.path, &error))?;
-            let name = format!("{file_name} of {}", self.path.display());
+            let name = format!("{file_name} of {}", self.path);
             let end = start.saturating_add(length).min(archive.length);
             return Ok(Place { file, name, start, end });
         }
         // The name only: a side file has no say over other folders.
         let only = Path::new(file_name).file_name().unwrap_or_default();
-        let path = self.folder.join(only);
-        let opened = open_regular(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let path = self.path.with(self.folder.join(only).display().to_string());
+        let opened = path.open().and_then(|file| Ok((file.metadata()?.len(), file)));
         let (end, file) = opened.map_err(|error| {
-            let (of, path, why) = (self.path.display(), path.display(), reason(&error));
+            let (of, why) = (self.path, reason(&error));
             format!("cannot read {path} (`{name}` of {of}): {why}")
         })?;
-        Ok(Place { file, name: path.display().to_string(), start: 0, end })
+        Ok(Place { file, name: path.to_string(), start: 0, end })
     }
 }
 
@@ -162,35 +161,35 @@ struct Member {
 /// An archive: of one that was cut off, the members that are left.
 struct Archive {
     file: File,
-    path: PathBuf,
+    path: ReadPath,
     length: u64,
     members: HashMap<String, Member>,
     is_cut: bool,
 }
 
 impl Archive {
-    fn open(path: &Path) -> Result<Self, String> {
+    fn open(path: &ReadPath) -> Result<Self, String> {
         let says = |error: io::Error| cannot_read(path, &error);
-        let file = open_regular(path).map_err(says)?;
+        let file = path.open().map_err(says)?;
         let length = file.metadata().map_err(says)?.len();
         let mut archive =
-            Self { file, path: path.to_owned(), length, members: HashMap::new(), is_cut: false };
+            Self { file, path: path.clone(), length, members: HashMap::new(), is_cut: false };
         let read = if let Some(end) = archive.end() {
             archive.read_directory(end)
         } else {
             archive.is_cut = true;
             archive.read_members()
         };
-        read.map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+        read.map_err(|why| format!("cannot read {path}: {why}"))?;
         Ok(archive)
     }
 
     /// Where the data of the member `name` begins, and its length.
     fn member(&self, name: &str) -> Result<(u64, u64), String> {
-        let says = |why: &str| format!("cannot read {name} of {}: {why}", self.path.display());
+        let says = |why: &str| format!("cannot read {name} of {}: {why}", self.path);
         let cut = ", which is cut off";
         let missing = || {
-            let (path, cut) = (self.path.display(), if self.is_cut { cut } else { "" });
+            let (path, cut) = (&self.path, if self.is_cut { cut } else { "" });
             format!("there is no {name} in {path}{cut}")
         };
         let member = self.members.get(name).ok_or_else(missing)?;

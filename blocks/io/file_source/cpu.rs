@@ -7,7 +7,6 @@ use fxgraph::runtime::{BlockEvents, EventKind};
 use fxgraph::{
     Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary, async_trait,
 };
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What is played, once it is open.
@@ -72,7 +71,7 @@ impl Source {
                 frames.saturating_add(missing),
                 missing as f64 / self.port.clock.frames_per_second(),
             );
-            let cut = if cut.is_empty() { path.clone() } else { cut.join(", ") };
+            let cut = if cut.is_empty() { path.to_string() } else { cut.join(", ") };
             format!(
                 "{path} is cut off: the last {missing} of {all} frames ({seconds:.6} s) are missing; too short: {cut}"
             )
@@ -137,7 +136,7 @@ impl Source {
 #[async_trait]
 impl Block for Source {
     async fn start(&mut self) -> Result<(), BlockError> {
-        let path = Path::new(&self.parameters.path);
+        let path = &self.parameters.path;
         let there = if let Some(raw) = &self.parameters.raw {
             let rows = plain::rows(path, raw, &self.port).map_err(BlockError::new)?;
             let frames = rows.count;

@@ -8,13 +8,13 @@ mod player;
 use crate::common::axes;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
+use fxgraph::access::ReadPath;
 use fxgraph::{
     At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources, npy,
 };
 use player::Recording;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::path::Path;
 
 /// Parameters of `file_source`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,9 +22,7 @@ use std::path::Path;
 pub struct FileSource {
     /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
     /// other file.
-    #[serde(deserialize_with = "fxgraph::access::read_path")]
-    #[schemars(extend("x-file" = "read"))]
-    pub path: String,
+    pub path: ReadPath,
     /// Frames to play at most.
     pub frames: Option<u64>,
     /// How fast frames come.
@@ -84,7 +82,7 @@ fn default_rate() -> f64 {
 
 impl Raw {
     /// The stream in the file at `path`, by the rules of `null_source`, which has the same parameters.
-    fn port(&self, path: &Path) -> Result<PortType, Vec<Refusal>> {
+    fn port(&self, path: &ReadPath) -> Result<PortType, Vec<Refusal>> {
         let header = plain::header(path, self).map_err(FileSource::refuse)?;
         let of_header = || header.as_ref().map(|header| npy::dtype(&header.descr));
         let dtype =
@@ -122,9 +120,8 @@ impl Raw {
         })?;
         let port = outputs.remove(0);
         if let Some(header) = header {
-            plain::frames(&header, &port).map_err(|why| {
-                FileSource::refuse(format!("cannot use {}: {why}", path.display()))
-            })?;
+            plain::frames(&header, &port)
+                .map_err(|why| FileSource::refuse(format!("cannot use {path}: {why}")))?;
         }
         Ok(port)
     }
@@ -133,14 +130,13 @@ impl Raw {
 impl FileSource {
     /// What is played.
     fn port(&self) -> Result<PortType, Vec<Refusal>> {
-        let path = Path::new(&self.path);
+        let path = &self.path;
         if let Some(raw) = &self.raw {
             return raw.port(path);
         }
         let side = if archive::is_array(path) || archive::is_archive(path) {
             archive::side_file(path)
         } else {
-            let path = path.display();
             Err(format!("{path} is not a recording: its name must end in .npy or .npz"))
         };
         let (side, place) = side.map_err(|why| {

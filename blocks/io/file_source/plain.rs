@@ -3,22 +3,20 @@
 use super::Raw;
 use super::archive::{Place, is_archive, is_array};
 use super::player::Rows;
-use fxgraph::files::{open_regular, reason};
+use fxgraph::access::ReadPath;
+use fxgraph::files::reason;
 use fxgraph::recording::array::Header;
 use fxgraph::{PortType, npy};
 use std::fs::File;
-use std::path::Path;
 
-fn open(path: &Path) -> Result<File, String> {
-    open_regular(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))
+fn open(path: &ReadPath) -> Result<File, String> {
+    path.open().map_err(|error| format!("cannot read {path}: {}", reason(&error)))
 }
 
 /// The header of the file at `path` if it is an array of `numpy.save`: a `.npy` file of which `raw`
 /// does not say where its data begins.
-pub fn header(path: &Path, raw: &Raw) -> Result<Option<Header>, String> {
+pub fn header(path: &ReadPath, raw: &Raw) -> Result<Option<Header>, String> {
     if raw.header_bytes.is_none() && is_archive(path) {
-        let path = path.display();
         return Err(format!(
             "cannot use {path}: `raw` describes one array, not an archive of arrays"
         ));
@@ -27,7 +25,7 @@ pub fn header(path: &Path, raw: &Raw) -> Result<Option<Header>, String> {
         return Ok(None);
     }
     let header = Header::read(&open(path)?, 0);
-    header.map(Some).map_err(|why| format!("cannot use {}: {why}", path.display()))
+    header.map(Some).map_err(|why| format!("cannot use {path}: {why}"))
 }
 
 /// Number of frames of `port` in the array: one for each element of its first axis, or, if the array
@@ -57,13 +55,13 @@ pub fn frames(header: &Header, port: &PortType) -> Result<u64, String> {
 }
 
 /// The frames of `port` in the file at `path`.
-pub fn rows(path: &Path, raw: &Raw, port: &PortType) -> Result<Rows, String> {
-    let says = |why: String| format!("cannot use {}: {why}", path.display());
+pub fn rows(path: &ReadPath, raw: &Raw, port: &PortType) -> Result<Rows, String> {
+    let says = |why: String| format!("cannot use {path}: {why}");
     let header = header(path, raw)?;
     let file = open(path)?;
     let end = file.metadata().map_err(|error| says(reason(&error)))?.len();
     let start = header.as_ref().map_or(raw.header_bytes.unwrap_or(0), |header| header.data_offset);
-    let place = Place { file, name: path.display().to_string(), start, end };
+    let place = Place { file, name: path.to_string(), start, end };
     let mut rows = Rows::plain(place, port.frame_bytes());
     if let Some(header) = header {
         let frames = frames(&header, port).map_err(says)?;

@@ -1,13 +1,13 @@
 //! Arrays on disk, row by row.
 
 use super::archive::{Arrays, Place};
+use fxgraph::access::ReadPath;
 use fxgraph::files::reason;
 use fxgraph::recording::array::Header;
 use fxgraph::recording::{Checksum, SideFile};
 use fxgraph::{FrameMut, PortType, npy};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Annotations that blocks know.
 const ANNOTATIONS: &[&str] =
@@ -99,7 +99,7 @@ struct Sums {
 
 impl Recording {
     /// Opens the arrays of the recording at `path`.
-    pub fn open(path: &Path, side: &SideFile, port: &PortType) -> Result<Self, String> {
+    pub fn open(path: &ReadPath, side: &SideFile, port: &PortType) -> Result<Self, String> {
         let arrays = Arrays::open(path, side)?;
         let open = |name: &str, descr: &str, shape: Vec<u64>, bytes: u64| {
             Rows::array(arrays.find(name)?, descr, |found| {
@@ -125,7 +125,6 @@ impl Recording {
         let mut annotations = Vec::new();
         for name in side.arrays.keys().filter(|name| !ARRAYS.contains(&name.as_str())) {
             if annotations.len() == MAX_ANNOTATIONS {
-                let path = path.display();
                 return Err(format!(
                     "the side file of {path} names more than {MAX_ANNOTATIONS} annotations"
                 ));

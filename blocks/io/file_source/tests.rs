@@ -23,12 +23,8 @@ fn byte(n: usize, i: usize) -> u8 {
 }
 
 pub fn record(path: &str, dtype: Dtype) {
-    let sink = FileSink {
-        path: path.to_owned(),
-        overwrite: true,
-        max_frames: None,
-        frames_per_file: None,
-    };
+    let sink =
+        FileSink { path: path.into(), overwrite: true, max_frames: None, frames_per_file: None };
     let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
     let block = sink.build(&ports, &Env::detached("out")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
@@ -52,7 +48,7 @@ pub fn record(path: &str, dtype: Dtype) {
 }
 
 pub fn source(path: &str) -> FileSource {
-    FileSource { path: path.to_owned(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
+    FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None }
 }
 
 /// Plays everything, or says why not.
@@ -107,7 +103,7 @@ fn plain_data_is_cut_into_whole_frames() {
     });
     let raw = Some(serde_json::from_value(raw).unwrap());
     let source = FileSource {
-        path: path.display().to_string(),
+        path: path.as_path().into(),
         frames: Some(3),
         pace: Pace::Full,
         catch_up: 1.25,

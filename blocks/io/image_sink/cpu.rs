@@ -2,19 +2,18 @@
 
 use super::ImageSink;
 use super::picture::Picture;
+use fxgraph::access::WrittenPath;
 use fxgraph::elements::Elements;
 use fxgraph::recording::try_path;
 use fxgraph::{
     Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
 };
-use std::fs::File;
 use std::io::BufWriter;
-use std::path::PathBuf;
 
 /// The running block.
 pub struct Sink {
     parameters: ImageSink,
-    path: PathBuf,
+    path: WrittenPath,
     elements: Elements,
     /// Whether values are complex, and count by their power.
     is_complex: bool,
@@ -40,7 +39,7 @@ impl Sink {
         let inner = port.axis_len(&parameters.columns).unwrap_or(1) as u64;
         let columns_per_frame = parameters.columns_per_frame(port) as u64;
         Self {
-            path: env.output_folder.join(&parameters.path),
+            path: parameters.path.begin_at(&env.output_folder),
             elements: Elements::new(port),
             is_complex: port.dtype.is_complex(),
             axes: [place(&parameters.rows), place(&parameters.columns)],
@@ -110,7 +109,7 @@ impl Sink {
     fn write(&self) -> Result<(), png::EncodingError> {
         let ImageSink { decibels, row_pixels, column_pixels, .. } = self.parameters;
         let size = [self.picture.columns().0 * column_pixels, self.picture.rows() * row_pixels];
-        let file = BufWriter::new(File::create(&self.path)?);
+        let file = BufWriter::new(self.path.create()?);
         let mut encoder = png::Encoder::new(file, size[0] as u32, size[1] as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
@@ -141,8 +140,7 @@ impl Block for Sink {
             return Ok(());
         }
         self.summary.set(self.describe());
-        self.write().map_err(|error| {
-            BlockError::new(format!("cannot write {}", self.path.display())).because(error)
-        })
+        self.write()
+            .map_err(|error| BlockError::new(format!("cannot write {}", self.path)).because(error))
     }
 }

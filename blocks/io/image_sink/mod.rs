@@ -6,6 +6,7 @@ mod picture;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use fxgraph::access::WrittenPath;
 use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
 use picture::Picture;
 use schemars::JsonSchema;
@@ -16,9 +17,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct ImageSink {
     /// File to write, ending in `.png`. Folders are made.
-    #[serde(deserialize_with = "fxgraph::access::written_path")]
-    #[schemars(extend("x-file" = "write"))]
-    pub path: String,
+    pub path: WrittenPath,
     /// Axis that goes upwards.
     pub rows: String,
     /// Axis that goes to the right.
@@ -133,7 +132,7 @@ impl Kind for ImageSink {
         let pixels = 3 * area * self.row_pixels * self.column_pixels;
         Resources {
             host_bytes: Picture::bytes(area) + pixels,
-            writes: vec![self.path.clone().into()],
+            writes: vec![self.path.path().to_owned()],
             ..Resources::default()
         }
     }

@@ -1,8 +1,7 @@
 //! Frames on their way to the recorder.
 
-use fxgraph::recording::{PLACEHOLDER, Recorder, RecorderOptions, SideFile, try_folder};
+use fxgraph::recording::{Recorder, RecorderOptions, SideFile, try_folder};
 use fxgraph::{Block, BlockError, Env, Io, Next, PortType, async_trait};
-use std::path::Path;
 
 /// The running block.
 pub struct Sink {
@@ -15,7 +14,7 @@ pub struct Sink {
 impl Sink {
     /// A sink for `port`.
     pub fn new(mut options: RecorderOptions, port: &PortType, env: &Env) -> Self {
-        options.path = env.output_folder.join(&options.path).display().to_string();
+        options.path = options.path.begin_at(&env.output_folder);
         Self { options, port: port.clone(), env: env.clone(), recorder: None }
     }
 }
@@ -23,9 +22,7 @@ impl Sink {
 #[async_trait]
 impl Block for Sink {
     async fn start(&mut self) -> Result<(), BlockError> {
-        // Folders named by timestamps come later.
-        let before = self.options.path.split(PLACEHOLDER).next().unwrap_or_default();
-        try_folder(&Path::new(before).with_file_name("x"))?;
+        try_folder(&self.options.path)?;
         self.recorder = Some(Recorder::start(
             (&self.env.name, ""),
             &self.port,

@@ -26,7 +26,7 @@ impl Kind for Recorder {
     fn resources(&self, ports: &Ports) -> Resources {
         Resources {
             host_bytes: self.0.memory_bytes(&ports.inputs[0]).unwrap_or(usize::MAX),
-            writes: vec![self.0.path.clone().into()],
+            writes: vec![self.0.path.path().to_owned()],
             ..Resources::default()
         }
     }

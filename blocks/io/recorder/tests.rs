@@ -65,8 +65,8 @@ fn page_names_every_kind_of_event_that_begins_a_recording() {
 }
 
 fn play(path: &Path) -> Vec<Arc<Frame>> {
-    let path = path.display().to_string();
-    let source = FileSource { path, frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
+    let source =
+        FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
     let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
     assert_eq!(ports.outputs[0], port());
     let block = source.build(&ports, &Env::detached("in")).unwrap();

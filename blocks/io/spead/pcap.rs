@@ -1,9 +1,9 @@
 //! UDP datagrams out of a pcap file (the classic format, any byte order, µs or ns).
 
+use fxgraph::access::ReadPath;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
 
 /// Longest record read; longer ones are no packets.
 const MAX_RECORD: usize = 1 << 18;
@@ -40,8 +40,8 @@ pub struct Datagram<'a> {
 
 impl Capture<BufReader<File>> {
     /// Opens the file at `path`.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Self::new(BufReader::with_capacity(1 << 20, File::open(path)?))
+    pub fn open(path: &ReadPath) -> io::Result<Self> {
+        Self::new(BufReader::with_capacity(1 << 20, path.open_once()?))
     }
 }
 

@@ -76,7 +76,7 @@ impl Source {
             return Ok(Input::sockets(sockets, counters));
         };
         let capture = pcap::Capture::open(path).map_err(|error| {
-            BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
+            BlockError::new(format!("cannot read {path}: {error}")).because(error)
         })?;
         Ok(Input::file(capture, addresses, path.clone(), counters))
     }

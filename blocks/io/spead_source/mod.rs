@@ -13,6 +13,7 @@ pub mod window;
 
 use crate::io::spead::address;
 use checks::MIN_WINDOW;
+use fxgraph::access::ReadPath;
 use fxgraph::{
     Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
     Resources, ValidityType,
@@ -20,7 +21,6 @@ use fxgraph::{
 use layout::{Layout, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// Which stream a source receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -68,9 +68,8 @@ pub struct SpeadSource {
     #[serde(default)]
     pub interfaces: Vec<String>,
     /// A capture file to read instead of the network.
-    #[serde(default, deserialize_with = "fxgraph::access::read_path_if_any")]
-    #[schemars(extend("x-file" = "read"))]
-    pub pcap: Option<PathBuf>,
+    #[serde(default)]
+    pub pcap: Option<ReadPath>,
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0.

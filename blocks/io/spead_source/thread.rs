@@ -5,6 +5,7 @@ use super::senders::{self, AFTER_STOP};
 use super::window::{Frames, Outcome, Window};
 use crate::io::spead::pcap::Capture;
 use crate::io::spead::receive::Batch;
+use fxgraph::access::ReadPath;
 use fxgraph::kind::Waker;
 use fxgraph::runtime::EventKind;
 use fxgraph::{BlockError, Counter, Counters, Env, FrameMut};
@@ -12,7 +13,6 @@ use socket2::Socket;
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -59,7 +59,7 @@ pub enum Input {
         /// Destinations to take; empty takes all.
         addresses: Vec<SocketAddrV4>,
         /// For messages.
-        path: PathBuf,
+        path: ReadPath,
     },
 }
 
@@ -68,7 +68,7 @@ impl Input {
     pub fn file(
         capture: Capture<BufReader<File>>,
         addresses: Vec<SocketAddrV4>,
-        path: PathBuf,
+        path: ReadPath,
         counters: &Counters,
     ) -> Self {
         Self::File {
@@ -256,12 +256,12 @@ impl Receiving {
         mut capture: Capture<BufReader<File>>,
         addresses: &[SocketAddrV4],
         [packets, bytes, skipped]: [&Counter; 3],
-        path: &Path,
+        path: &ReadPath,
     ) -> Result<End, BlockError> {
         let mut end = End::Asked;
         while !self.link.stopping() {
             let datagram = capture.next_datagram().map_err(|error| {
-                BlockError::new(format!("cannot read {}: {error}", path.display())).because(error)
+                BlockError::new(format!("cannot read {path}: {error}")).because(error)
             })?;
             let Some(datagram) = datagram else {
                 end = End::File;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Five frames from before the trigger, three from after it: a frame is a microsecond of the signal.
 fn around(trigger: Trigger) -> RecorderOptions {
     RecorderOptions {
-        path: "r_{timestamp}.npy".to_owned(),
+        path: "r_{timestamp}.npy".into(),
         before_seconds: 5e-6,
         after_seconds: Some(3e-6),
         max_bytes: None,
@@ -135,8 +135,8 @@ fn recordings_that_cannot_be_are_refused() {
         control.record(output, options, LIMIT).unwrap_err().to_string()
     };
     assert_eq!(refused("x", |_| {}), "there is no block `x`");
-    assert!(refused("f", |o| o.path = "../x.npz".to_owned()).contains("is no name of a file"));
-    assert!(refused("f", |o| o.path = "x.txt".to_owned()).contains("not a NumPy file name"));
+    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is no name of a file"));
+    assert!(refused("f", |o| o.path = "x.txt".into()).contains("not a NumPy file name"));
     assert!(refused("f", |o| o.before_seconds = 1e6).contains("are to be kept in memory"));
     assert!(refused("f", |o| o.before_seconds = 1e300).contains("do not fit"));
     for (request, code) in [

@@ -6,7 +6,7 @@
 use super::{Key, Node, Problem, ReadError, Value};
 use crate::access::{self, FileAccess};
 use crate::diagnostic::Span;
-use serde::de::value::StrDeserializer;
+use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{
     self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess,
     Visitor,
@@ -49,7 +49,10 @@ impl<'a> Reader<'a> {
         let Value::Text(text) = &self.node.value else { return Err(self.expected("text")) };
         match self.access.check(is_written, text) {
             Ok(None) => self.done(visitor.visit_newtype_struct(self)),
-            Ok(Some(located)) => self.done(visitor.visit_str(&located)),
+            Ok(Some(located)) => {
+                let located = SeqDeserializer::<_, ReadError>::new(located.into_iter());
+                self.done(visitor.visit_seq(located))
+            }
             Err(refused) => {
                 let mut error =
                     ReadError::new(Problem::Forbidden, refused.message, "not this file");
