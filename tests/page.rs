@@ -62,6 +62,15 @@ fn the_page_starts_what_is_held() {
 }
 
 #[test]
+fn page_where_clients_may_change_live_parameters_only_offers_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
+    let shadowed = FLOWGRAPH.replace("kind: pfb,", "kind: pfb, shadow: {parameters: {taps: 8}},");
+    let program = Program::start(folder.path(), &shadowed, &["--control", "live"]);
+    browse(&program, "live", folder.path());
+}
+
+#[test]
 fn the_page_asks_for_the_token() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();

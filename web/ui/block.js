@@ -7,6 +7,7 @@ import * as format from "./format.js";
 import { markdown } from "./markdown.js";
 import { parameters } from "./parameters.js";
 import { record } from "./record.js";
+import { LIVE_ONLY } from "./request.js";
 import { shadow } from "./shadow.js";
 import { swap } from "./swap.js";
 
@@ -32,10 +33,17 @@ export class Block {
     });
     if (!page) return false;
     const before = this.#page;
+    page.control = now.flowgraph.control;
     page.shadow = now.shadows.find((one) => one.block === page.name) ?? null;
     page.recorders = now.recorders.filter((one) => page.outputs.some(({ name }) => one.output === `${page.name}.${name}`));
     this.#page = page;
     return before && (page.kind !== before.kind || page.implementation !== before.implementation) ? "other" : "same";
+  }
+
+  /// What it shows of a shadow, all clients may see.
+  closed(tab) {
+    const { control, shadow } = this.#page;
+    return control === "live" && (tab === "swap" || (tab === "shadow" && !shadow)) && LIVE_ONLY;
   }
 
   title() {

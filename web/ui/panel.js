@@ -7,6 +7,7 @@ import { at, h, morph } from "./dom.js";
 /// - `load(now)`: takes over what `now` says, a look at all there is; gives `false` if it is not there any more, and
 ///   `"other"` if what its tabs showed is of something else
 /// - `title()`, `line()`, `alert()`: elements of the head
+/// - `closed(tab)`: why a tab cannot be opened, if so
 /// - `tab(name)`: `{ element, show() }` or a promise of it; `show` is called after each `load`
 export class Panel {
   #subject = null;
@@ -39,7 +40,8 @@ export class Panel {
     this.onSelect(subject.block ?? null);
     // Another tab may have been chosen meanwhile.
     const wanted = tab ?? this.#tab;
-    await this.#show(subject.tabs.includes(wanted) ? wanted : subject.tabs[0]);
+    const open = this.#openTabs();
+    await this.#show(open.includes(wanted) ? wanted : open[0]);
     if (opened === this.#opened) this.element.querySelector('[role="tab"][aria-selected="true"]').focus();
   }
 
@@ -87,6 +89,15 @@ export class Panel {
     const alert = this.#subject.alert();
     this.alert.hidden = alert.length === 0;
     morph(this.alert, alert);
+    for (const element of this.element.querySelectorAll('[role="tab"]')) {
+      const why = this.#subject.closed(element.dataset.tab);
+      element.disabled = Boolean(why);
+      element.title = why || "";
+    }
+  }
+
+  #openTabs() {
+    return this.#subject.tabs.filter((tab) => !this.#subject.closed(tab));
   }
 
   async #show(tab) {
@@ -113,7 +124,7 @@ export class Panel {
   #key(event) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.target.getAttribute("role") !== "tab") return;
-    const { tabs } = this.#subject;
+    const tabs = this.#openTabs();
     const next = tabs[(tabs.indexOf(this.#tab) + step + tabs.length) % tabs.length];
     this.#show(next);
     at(`tab-${next}`).focus();

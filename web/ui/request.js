@@ -36,3 +36,6 @@ export const refusal = (title, problem) => [
   h("p", { class: "problem" }, title),
   h("ul", { class: "problem" }, reasons(problem).map(({ text }) => h("li", {}, text))),
 ];
+
+/// Why some requests are refused where the program runs with `--control live`.
+export const LIVE_ONLY = "Clients may change live parameters only: the program runs with --control live.";

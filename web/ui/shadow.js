@@ -23,8 +23,10 @@ export async function shadow(page) {
 
   function show(now) {
     page = now;
-    begin.hidden = Boolean(now.shadow);
+    const isLive = now.control === "live";
+    begin.hidden = isLive || Boolean(now.shadow);
     running.hidden = !now.shadow;
+    stop.hidden = isLive;
     if (now.shadow) morph(report, told(now.shadow, now));
   }
 

@@ -5,6 +5,7 @@ import { plain } from "./fields.js";
 import { tile } from "./figures.js";
 import * as format from "./format.js";
 import { Recorders } from "./recorders.js";
+import { LIVE_ONLY } from "./request.js";
 import { number, verdict } from "./shadow.js";
 import { update } from "./update.js";
 
@@ -21,6 +22,10 @@ export class Whole {
   load(now) {
     this.#now = now;
     return "same";
+  }
+
+  closed(tab) {
+    return tab === "change" && this.#now.flowgraph.control === "live" && LIVE_ONLY;
   }
 
   title() {
