@@ -17,9 +17,17 @@ pub struct Shape {
     pub pitch: usize,
     /// ADC samples from one spectrum to the next.
     pub step: usize,
+    /// ADC samples per second.
+    pub adc_sample_rate_hz: f64,
 }
 
 impl Shape {
+    fn new(port: &PortType, pols: usize, spectra: usize, unzip: usize, channels: usize) -> Self {
+        let step = port.samples_per("spectrum").unwrap_or(0) as usize;
+        let adc_sample_rate_hz = port.clock.adc_sample_rate_hz;
+        Self { pols, spectra, unzip, channels, pitch: channels, step, adc_sample_rate_hz }
+    }
+
     /// The shape of filtered samples, if `port` carries such: `f32` or `cf32` \[pol\]\[spectrum\]\[sample\],
     /// or `cf32` \[pol\]\[spectrum\]\[unzip\]\[sample\], where pairs of reals are the complex numbers.
     #[must_use]
@@ -37,7 +45,7 @@ impl Shape {
             ) => (pols, spectra, unzip, unzip * part),
             _ => return None,
         };
-        Some(Self { pols, spectra, unzip, channels, pitch: channels, step: step(port) })
+        Some(Self::new(port, pols, spectra, unzip, channels))
     }
 
     /// The shape of transformed spectra, if `port` carries such: `cf32` \[pol\]\[spectrum\]\[channel\] or
@@ -54,7 +62,7 @@ impl Shape {
             ) => (pols, spectra, unzip, unzip * part),
             _ => return None,
         };
-        Some(Self { pols, spectra, unzip, channels, pitch: channels, step: step(port) })
+        Some(Self::new(port, pols, spectra, unzip, channels))
     }
 
     /// The same, of which only so many channels, those in the middle, are of interest.
@@ -84,11 +92,6 @@ impl Shape {
 #[must_use]
 pub fn are_complex(port: &PortType) -> bool {
     port.dtype == Dtype::Cf32 && port.axis_len("unzip").is_none()
-}
-
-/// ADC samples from one spectrum to the next.
-fn step(port: &PortType) -> usize {
-    port.samples_per("spectrum").unwrap_or(0) as usize
 }
 
 fn lengths(port: &PortType) -> Vec<(&'static str, usize)> {

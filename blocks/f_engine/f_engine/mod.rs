@@ -146,6 +146,7 @@ impl FEngine {
             channels: self.channels,
             pitch: self.channels,
             step: 2 * self.channels,
+            adc_sample_rate_hz: ports.inputs[0].clock.adc_sample_rate_hz,
         }
     }
 }

@@ -5,6 +5,10 @@ use crate::common::spectra::Shape;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Header};
 
+/// Between heaps that are further apart the stream's time jumped: nothing is missing. As `max_gap_seconds` of
+/// `spead_source` has it by default.
+const MAX_GAP_SECONDS: f64 = 60.0;
+
 /// Collects the spectra of input frames in the heaps of output frames.
 ///
 /// Until it is complete, the validity of an output frame counts the valid spectra of each heap.
@@ -21,6 +25,8 @@ pub struct Collector {
     adc_clipped: Vec<f64>,
     /// Number of the last valid heap since sync time.
     last_heap: Option<u64>,
+    /// Heaps in [`MAX_GAP_SECONDS`].
+    max_gap: u64,
     heaps_missing: Counter,
     values_saturated: Counter,
     frames_misplaced: Counter,
@@ -47,6 +53,8 @@ impl Collector {
             adc_power: vec![0.0; 2 * shape.pols],
             adc_clipped: vec![0.0; shape.pols],
             last_heap: None,
+            max_gap: (MAX_GAP_SECONDS * shape.adc_sample_rate_hz
+                / (shape.step * postproc.spectra_per_heap) as f64) as u64,
             heaps_missing: counters.loss(
                 "heaps_missing",
                 "heaps between valid ones that lack a spectrum; look for lost data upstream",
@@ -153,7 +161,7 @@ impl Collector {
         for (heap, _) in header.validity.iter().enumerate().filter(|(_, validity)| **validity > 0) {
             let number = first_heap + heap as u64;
             let missing = self.last_heap.map_or(0, |last| number - last - 1);
-            self.heaps_missing.add(missing);
+            self.heaps_missing.add(if missing <= self.max_gap { missing } else { 0 });
             self.last_heap = Some(number);
         }
         if !header.validity.contains(&1) {

@@ -197,6 +197,23 @@ fn heaps_with_a_lost_spectrum_are_exactly_the_missing_ones() {
 }
 
 #[test]
+fn jump_of_the_streams_time_is_no_missing_heap() {
+    let parameters = || json!({"spectra_per_heap": 16, "heaps_per_frame": 1});
+    let missing_after = |jump: u64| {
+        let mut spectra = pfb(json!({"channels": CHANNELS, "spectra_per_frame": 16}), &two_pols(8));
+        let middle = spectra.frames.len() / 2;
+        spectra.frames[middle..].iter_mut().for_each(|frame| frame.timestamp += jump);
+        let out = then::<Postproc>(parameters(), then::<Fft>(json!({}), spectra));
+        out.count("heaps_missing")
+    };
+    let heap = 16 * STEP as u64;
+    let whole = missing_after(0);
+    assert_eq!(missing_after(1000 * heap), whole + 1000);
+    // A digitiser that was restarted goes on in the next turn of the 48 bits.
+    assert_eq!(missing_after(1 << 48), whole);
+}
+
+#[test]
 fn frame_sizes_and_threads_change_nothing_two_days_in() {
     let start = 172_800 * 1_712_000_000_u64 / (1 << 20) * (1 << 20);
     let mut pols = two_pols(40);

@@ -79,8 +79,15 @@ mod tests {
     #[test]
     fn a_piece_has_all_tiles_that_its_spectra_are_in() {
         let postproc: Postproc = kind(json!({"spectra_per_heap": 21, "heaps_per_frame": 3}));
-        let shape =
-            Shape { pols: 2, spectra: 10, unzip: 1, channels: 4096, pitch: 4096, step: 8192 };
+        let shape = Shape {
+            pols: 2,
+            spectra: 10,
+            unzip: 1,
+            channels: 4096,
+            pitch: 4096,
+            step: 8192,
+            adc_sample_rate_hz: 1e9,
+        };
         let tiles = Tiles::new(&postproc, shape, 256);
         // Of 8 spectra: three for each heap.
         assert_eq!([0, 7, 8, 20, 21, 62].map(|place| tiles.of(place)), [0, 0, 1, 2, 3, 8]);
