@@ -36,7 +36,7 @@ fn idle_connections_keep_no_client_with_a_token_out() {
     let (address, stop) = (program.address, AtomicBool::new(false));
     let bearer = format!("Bearer {token}");
     let with = [("Authorization", bearer.as_str())];
-    let worst = std::thread::scope(|scope| {
+    let typical = std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 // Never a byte, and a new one for each that the server ends.
@@ -62,8 +62,8 @@ fn idle_connections_keep_no_client_with_a_token_out() {
         times.sort();
         times[20]
     });
-    // Behind the idle ones it would be the time that the server waits for a first byte.
-    assert!(worst < Duration::from_secs(2), "{worst:?}");
+    // Behind the idle ones it would be the time that the server waits for a request's head, or more.
+    assert!(typical < Duration::from_secs(5), "{typical:?}");
     let mut silent = connect(program.address);
     assert_eq!(silent.read(&mut [0]).unwrap(), 0, "a connection without a byte ends");
     assert_eq!(http::request(address, "POST", "/api/v1/flowgraph/stop", &with, b"").status, 202);
