@@ -262,7 +262,11 @@ fn a_link_that_leads_out_later_leads_no_block_out() {
     let sink = serde_json::json!({"kind": "file_sink", "parameters": parameters});
     let made = patch(&program, "", &sink);
     assert_eq!(made.status, 200, "{made:?}");
-    assert!(fs::read_dir(home.join("files/real")).unwrap().count() > 0);
+    let began = Instant::now();
+    while fs::read_dir(home.join("files/real")).unwrap().next().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(15), "no file was written");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let draft = home.join("files/draft");
     symlink("../../outside", &draft).unwrap();
     fs::rename(draft, link).unwrap();
