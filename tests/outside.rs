@@ -1,4 +1,5 @@
-//! A crate outside the workspace: `examples/spectral_kurtosis`, built elsewhere against this checkout.
+//! Crates outside the workspace, built elsewhere against this checkout: `examples/spectral_kurtosis`, and the one that
+//! `fxgraph generate block --crate` writes.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -32,9 +33,40 @@ fn said(command: &mut Command) -> String {
     said
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// `cargo` in the crate at `home`. All such crates share what is compiled.
+fn cargo(home: &Path, arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(home).env("CARGO_TARGET_DIR", root().join("target/outside"));
+    cargo.env_remove("CARGO_MANIFEST_DIR");
+    cargo
+}
+
+#[test]
+fn generated_crate_passes_its_tests_and_runs() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let home = elsewhere.path().join("my_gain");
+    let generate = |directory: &Path| {
+        let mut fxgraph = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
+        fxgraph.args(["generate", "block", "my_gain", "--crate"]).arg(directory);
+        fxgraph.arg("--fxgraph").arg(root());
+        fxgraph
+    };
+    said(&mut generate(&home));
+    assert!(!generate(&home).status().unwrap().success(), "nothing is overwritten");
+    assert!(said(&mut cargo(&home, &["test", "-q"])).contains("2 passed"));
+    let mut run = |arguments: &[&str]| said(cargo(&home, &["run", "-q", "--"]).args(arguments));
+    assert!(run(&["list", "my_gain"]).contains("samples_above_one"));
+    assert!(run(&["test", "flowgraphs/my_gain.yaml"]).contains("1 passed, 0 failed"));
+    assert!(run(&["run", "flowgraphs/my_gain.yaml"]).contains("samples_above_one"));
+}
+
 #[test]
 fn block_of_another_crate_has_every_command() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root();
     let elsewhere = tempfile::tempdir().unwrap();
     let home = elsewhere.path();
     copy(&root.join("examples/spectral_kurtosis"), home);
@@ -43,16 +75,9 @@ fn block_of_another_crate_has_every_command() {
     fs::write(home.join("Cargo.toml"), manifest).unwrap();
     // The same versions of everything, which are compiled once for all crates outside the workspace.
     fs::copy(root.join("Cargo.lock"), home.join("Cargo.lock")).unwrap();
-    let target = root.join("target/outside");
-    let cargo = |arguments: &[&str]| {
-        let mut cargo = Command::new("cargo");
-        cargo.args(arguments).current_dir(home).env("CARGO_TARGET_DIR", &target);
-        cargo.env_remove("CARGO_MANIFEST_DIR");
-        cargo
-    };
-    assert!(said(&mut cargo(&["test", "-q"])).contains("3 passed"));
-    said(&mut cargo(&["build", "-q"]));
-    let program = target.join("debug/fxgraph-sk");
+    assert!(said(&mut cargo(home, &["test", "-q"])).contains("3 passed"));
+    said(&mut cargo(home, &["build", "-q"]));
+    let program = root.join("target/outside/debug/fxgraph-sk");
     let run = |arguments: &[&str]| {
         let mut program = Command::new(&program);
         program.args(arguments).current_dir(home);

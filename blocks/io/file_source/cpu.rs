@@ -43,7 +43,8 @@ pub struct Source {
 impl Source {
     /// A source for `port`.
     pub fn new(parameters: FileSource, port: &PortType, env: &Env) -> Self {
-        let missing = "Frames that were in the recording before it was cut off; copy it anew.";
+        let missing =
+            "Frames that were in the recording before it was cut off; copy the recording again.";
         let is_paced = parameters.pace == Pace::RealTime;
         let delay = is_paced.then(|| Delay::new(parameters.catch_up, env));
         Self {
