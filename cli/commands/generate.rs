@@ -21,15 +21,15 @@ enum What {
         name: String,
 
         /// The family to add it to: a directory with a list of kinds in mod.rs or lib.rs
-        #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "crate")]
+        #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "alone")]
         into: PathBuf,
 
         /// Writes a crate of its own to this directory, with a program that has its kind and all of fxgraph's
-        #[arg(long, value_name = "DIR", id = "crate")]
+        #[arg(long = "crate", value_name = "DIR")]
         alone: Option<PathBuf>,
 
         /// The checkout of fxgraph that the crate uses
-        #[arg(long, value_name = "DIR", default_value = ".", requires = "crate")]
+        #[arg(long, value_name = "DIR", default_value = ".", requires = "alone")]
         fxgraph: PathBuf,
     },
     /// A flowgraph that runs, with a test
