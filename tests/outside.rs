@@ -58,7 +58,7 @@ fn generated_crate_passes_its_tests_and_runs() {
     said(&mut generate(&home));
     assert!(!generate(&home).status().unwrap().success(), "nothing is overwritten");
     assert!(said(&mut cargo(&home, &["test", "-q"])).contains("2 passed"));
-    let mut run = |arguments: &[&str]| said(cargo(&home, &["run", "-q", "--"]).args(arguments));
+    let run = |arguments: &[&str]| said(cargo(&home, &["run", "-q", "--"]).args(arguments));
     assert!(run(&["list", "my_gain"]).contains("samples_above_one"));
     assert!(run(&["test", "flowgraphs/my_gain.yaml"]).contains("1 passed, 0 failed"));
     assert!(run(&["run", "flowgraphs/my_gain.yaml"]).contains("samples_above_one"));
