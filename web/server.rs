@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -36,6 +36,9 @@ use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
+/// Connections that wait to be accepted; the system allows fewer where `net.core.somaxconn` says so. A client
+/// beyond it tries again after a second only.
+const BACKLOG: u32 = 4096;
 /// Threads that serve requests.
 const THREADS: usize = 2;
 /// Priority of these threads, as `nice` has it: blocks come first where cores are scarce.
@@ -133,6 +136,14 @@ fn files(directory: &Path) -> Result<Files, BindError> {
     below.map_err(|said| BindError::Files { path: directory.to_owned(), said })
 }
 
+/// Listens on `address`. A restarted server gets the address of the one before at once.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 impl Server {
     /// Takes the address.
     pub fn bind(options: Options) -> Result<Self, BindError> {
@@ -155,7 +166,7 @@ impl Server {
             .build()
             .map_err(BindError::Threads)?;
         let refused = |said| BindError::Address { address: options.listen, said };
-        let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(refused)?;
+        let listener = runtime.block_on(async { listen(options.listen) }).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let (tls, permission) = (options.tls, options.permission);
         Ok(Self { runtime, listener, address, guard, tls, permission, files })
