@@ -15,8 +15,9 @@ pub const INPUT: BlockId = BlockId(0);
 /// The block whose port `input` takes the samples of the output frames.
 pub const OUTPUT: BlockId = BlockId(1);
 
-/// Bytes of each stream buffer between two blocks, at least: both sides of a filter of some thousand taps fit.
-const BUFFER_BYTES: i64 = 1 << 16;
+/// Bytes of the stream buffer between two blocks, for `Kind::resources`; more where a block asks for more. The samples
+/// of a filter of some thousand taps fit.
+pub const BUFFER_BYTES: usize = 1 << 16;
 
 /// Builds the blocks of a sub-flowgraph and their connections.
 pub(crate) type Build = Box<dyn FnMut(&mut Graph) -> Result<(), BlockError> + Send>;
@@ -109,5 +110,5 @@ fn configure() {
     // fxgraph sets these two when it starts a flowgraph; a block may be built before.
     config::set("ctrlport_enable", false);
     config::set("log_level", "off");
-    config::set("buffer_size", BUFFER_BYTES);
+    config::set("buffer_size", BUFFER_BYTES as i64);
 }

@@ -18,7 +18,7 @@ pub mod timing;
 mod watched;
 
 pub use futuresdr;
-pub use graph::{Graph, INPUT, OUTPUT};
+pub use graph::{BUFFER_BYTES, Graph, INPUT, OUTPUT};
 pub use host::Host;
 pub use timing::Timing;
 

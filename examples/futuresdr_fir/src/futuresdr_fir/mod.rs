@@ -11,7 +11,7 @@ use fxgraph_futuresdr::futuresdr::blocks::{Fir, FirBuilder};
 use fxgraph_futuresdr::futuresdr::futuredsp::{
     DecimatingFirFilter, Filter, firdes::lowpass, windows::hamming,
 };
-use fxgraph_futuresdr::{Host, Sample, Timing};
+use fxgraph_futuresdr::{BUFFER_BYTES, Host, Sample, Timing};
 use num_complex::Complex32;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -114,7 +114,9 @@ impl Kind for FuturesdrFir {
         // A multiplication and an addition for each tap, in each part of a complex sample.
         let parts = if ports.outputs[0].dtype == Dtype::Cf32 { 2.0 } else { 1.0 };
         let operations_per_frame = 2.0 * parts * (ports.outputs[0].elements() * self.taps) as f64;
-        Resources { operations_per_frame, ..Resources::default() }
+        // Before and behind the filter.
+        let host_bytes = 2 * BUFFER_BYTES;
+        Resources { host_bytes, operations_per_frame, ..Resources::default() }
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
