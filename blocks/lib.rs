@@ -27,6 +27,5 @@ pub fn kinds() -> Registry {
         util::kinds(),
         x_engine::kinds(),
     ];
-    let kinds = families.into_iter().flatten().collect();
-    Registry::new(kinds).with_programs(fxgraph_kernels::PROGRAMS)
+    Registry::new(families.into_iter().flatten().collect())
 }

@@ -1,12 +1,14 @@
 //! Any datagrams through the packet parser and the window of open frames.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
+
+#[macro_use]
+mod target;
 
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::{Env, FrameMut};
 use fxgraph_blocks::io::spead::packet::Packet;
 use fxgraph_blocks::io::spead_source::layout::{Layout, Stream};
 use fxgraph_blocks::io::spead_source::window::{Frames, Options, Window};
-use libfuzzer_sys::fuzz_target;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -22,16 +24,14 @@ impl Frames for Desk {
     fn push(&mut self, _frame: FrameMut) {}
 }
 
-fuzz_target!(|bytes: &[u8]| {
+target!(datagrams, "packet");
+
+fn datagrams(bytes: &[u8]) {
     if let Ok(packet) = Packet::parse(bytes) {
         assert!(packet.offset + packet.payload.len() as u64 <= packet.heap_length);
     }
-    let stream = Stream::FEngine {
-        antennas: 3,
-        substreams: 2,
-        first_channel: 8,
-        channels_per_substream: 4,
-    };
+    let stream =
+        Stream::FEngine { antennas: 3, substreams: 2, first_channel: 8, channels_per_substream: 4 };
     let layout = Layout { stream, heap_bytes: 32, samples_per_heap: 16, heaps_per_frame: 2 };
     let pool = Pool::new(&HostAllocator, 3, layout.slots() * 32, 6).expect("3 small buffers");
     let mut desk = Desk(pool);
@@ -45,4 +45,4 @@ fuzz_target!(|bytes: &[u8]| {
         rest = after;
     }
     window.flush(&mut desk);
-});
+}

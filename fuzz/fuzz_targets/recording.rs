@@ -1,16 +1,20 @@
 //! Any bytes as a recording: a side file's length in four bytes, the side file, and an array or an archive.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
+
+#[macro_use]
+mod target;
 
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{Env, Kind, Ports};
 use fxgraph_blocks::io::file_source::FileSource;
-use libfuzzer_sys::fuzz_target;
 use std::fs;
 
 /// Frames of more bytes only take time.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
-fuzz_target!(|bytes: &[u8]| {
+target!(recording, "recording");
+
+fn recording(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let length = u32::from_le_bytes(*length) as usize;
     let (side, data) = rest.split_at(length.min(rest.len()));
@@ -27,7 +31,8 @@ fuzz_target!(|bytes: &[u8]| {
             continue;
         }
         let ports = Ports { inputs: vec![], outputs };
-        let block = Kind::build(&source, &ports, &Env::detached("in")).expect("nothing is opened yet");
+        let block =
+            Kind::build(&source, &ports, &Env::detached("in")).expect("nothing is opened yet");
         let Ok(mut harness) = Harness::new(block, &ports, 8) else { continue };
         // Whatever is wrong is said in words.
         let _ = Harness::block_on(async {
@@ -35,4 +40,4 @@ fuzz_target!(|bytes: &[u8]| {
             harness.run().await
         });
     }
-});
+}

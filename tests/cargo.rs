@@ -1,0 +1,47 @@
+//! Cargo for tests that build packages outside the workspace. These packages share the dependencies
+//! that are compiled for the workspace: same versions, same profile, same build directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Configures Cargo in `directory` for [`command`].
+///
+/// The crates of this repository are not optimised there. This saves time, and it keeps a copy of the
+/// workspace from overwriting the workspace in the build directory: Cargo tells packages of two
+/// workspaces apart by profiles and by paths within the workspace only.
+pub fn configure(directory: &Path) {
+    let mut config = format!(
+        "[build]\nbuild-dir = \"{}\"\n\n[profile.dev.package]\n",
+        build_directory().display()
+    );
+    for package in ["fxgraph", "fxgraph-kernels", "fxgraph-blocks", "fxgraph-web", "fxgraph-cli"] {
+        config += &format!("{package} = {{ opt-level = 0 }}\n");
+    }
+    fs::create_dir_all(directory.join(".cargo")).unwrap();
+    fs::write(directory.join(".cargo/config.toml"), config).unwrap();
+}
+
+/// Returns `program`, which may call Cargo, in the configured `directory`.
+pub fn command(program: &str, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(directory).env("CARGO_TARGET_DIR", directory.join("target"));
+    // Cargo sets these for a test. Build scripts that depend on them, like that of `ring`, would
+    // run again, and every crate above would be compiled again.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_")
+            || name.starts_with("CARGO_MANIFEST_")
+            || name == "OUT_DIR"
+        {
+            command.env_remove(&*name);
+        }
+    }
+    command
+}
+
+/// The directory with everything that Cargo compiled for these tests, usually `target`.
+pub fn build_directory() -> PathBuf {
+    // Parent of `debug/fxgraph`.
+    Path::new(env!("CARGO_BIN_EXE_fxgraph")).ancestors().nth(2).unwrap().to_owned()
+}
