@@ -27,5 +27,6 @@ pub fn kinds() -> Registry {
         util::kinds(),
         x_engine::kinds(),
     ];
-    Registry::new(families.into_iter().flatten().collect())
+    let kinds = families.into_iter().flatten().collect();
+    Registry::new(kinds).with_programs(fxgraph_kernels::PROGRAMS)
 }

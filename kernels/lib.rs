@@ -3,7 +3,7 @@
 /// The source file at this path in this crate.
 macro_rules! source {
     ($path:literal) => {
-        $crate::Source { name: $crate::file_name($path), text: include_str!($path) }
+        fxgraph::cuda::Source::embedded($path, include_str!($path))
     };
 }
 
@@ -11,34 +11,7 @@ mod programs;
 
 pub use programs::PROGRAMS;
 
-/// A CUDA source file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// File name, as `#include` and compiler messages give it.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'static str,
-}
-
-/// What a GPU must be to run a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
-    /// Compute capability 8.0 or later.
-    Ampere,
-    /// Compute capability 9.0 exactly: `wgmma` is of Hopper alone.
-    Hopper,
-}
-
-/// A source that is compiled on its own, with a block's parameters as macros.
-#[derive(Clone, Copy, Debug)]
-pub struct Program {
-    /// The source.
-    pub source: Source,
-    /// GPUs it runs on.
-    pub needs: Needs,
-    /// Parameter sets that every change is compiled with: `NAME=VALUE` separated by blanks.
-    pub cases: &'static [&'static str],
-}
+use fxgraph::cuda::{ProgramSource, Source};
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[
@@ -74,17 +47,8 @@ pub const HEADERS: &[Source] = &[
     source!("x_engine/voltages.cuh"),
 ];
 
-/// `path` without its directory.
-const fn file_name(path: &'static str) -> &'static str {
-    let mut at = path.len();
-    while at > 0 && path.as_bytes()[at - 1] != b'/' {
-        at -= 1;
-    }
-    path.split_at(at).1
-}
-
 /// The program `name`.
 #[must_use]
-pub fn program(name: &str) -> Option<&'static Program> {
+pub fn program(name: &str) -> Option<&'static ProgramSource> {
     PROGRAMS.iter().find(|program| program.source.name == name)
 }

@@ -1,11 +1,13 @@
 //! The list of programs, each with the parameter sets it is checked with.
 
-use crate::{Needs, Program};
+use crate::HEADERS;
+use fxgraph::cuda::{Needs, ProgramSource};
 
 /// All programs, by name.
-pub const PROGRAMS: &[Program] = &[
-    Program {
+pub static PROGRAMS: &[ProgramSource] = &[
+    ProgramSource {
         source: source!("x_engine/beamformer.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "HEAPS=1 ANTENNAS=1 CHANNELS=1 SPECTRA=1 K_MAJOR=1 FOUR_BIT=1 BEAMS=1 TILES_0=1 TILES_1=0 GROUPS=1 WEIGHT_PARTS=2 DITHER=0 WARPS=1",
@@ -15,8 +17,9 @@ pub const PROGRAMS: &[Program] = &[
             "HEAPS=2 ANTENNAS=256 CHANNELS=512 SPECTRA=256 K_MAJOR=0 FOUR_BIT=1 BEAMS=64 TILES_0=4 TILES_1=4 GROUPS=2 WEIGHT_PARTS=2 DITHER=1 WARPS=8",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("util/convert.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "FROM=I4 TO=F16 PARTS=2 DOUBLE=0",
@@ -31,9 +34,15 @@ pub const PROGRAMS: &[Program] = &[
             "FROM=F64 TO=F16 PARTS=2 DOUBLE=1",
         ],
     },
-    Program { source: source!("x_engine/correlator_dump.cu"), needs: Needs::Ampere, cases: &[""] },
-    Program {
+    ProgramSource {
+        source: source!("x_engine/correlator_dump.cu"),
+        headers: HEADERS,
+        needs: Needs::Ampere,
+        cases: &[""],
+    },
+    ProgramSource {
         source: source!("x_engine/correlator_hopper.cu"),
+        headers: HEADERS,
         needs: Needs::Hopper,
         cases: &[
             "SINGLE_TILE=1 ROW_BLOCKS=1 STAGES=16",
@@ -47,8 +56,9 @@ pub const PROGRAMS: &[Program] = &[
             "SINGLE_TILE=0 ROW_BLOCKS=4 STAGES=5",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("x_engine/correlator_rows.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "ANTENNAS=1 CHANNELS=1 SPECTRA=16 K_MAJOR=0 SAMPLE_BITS=8",
@@ -60,8 +70,9 @@ pub const PROGRAMS: &[Program] = &[
             "ANTENNAS=80 CHANNELS=16 SPECTRA=256 K_MAJOR=1 SAMPLE_BITS=16",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("x_engine/correlator_tensor_core.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "SAMPLE_BITS=8 TILE_ROWS=64 STAGES=3",
@@ -72,8 +83,9 @@ pub const PROGRAMS: &[Program] = &[
             "SAMPLE_BITS=16 TILE_ROWS=128 STAGES=6",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("f_engine/ddc.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "SUBSAMPLING=2 TAPS=2 BITS=2 NATIVE=0 ROW=256 WARPS=4",
@@ -83,10 +95,21 @@ pub const PROGRAMS: &[Program] = &[
             "SUBSAMPLING=64 TAPS=1280 BITS=16 NATIVE=1 ROW=64 WARPS=4",
         ],
     },
-    Program { source: source!("util/matrix_peak.cu"), needs: Needs::Ampere, cases: &[""] },
-    Program { source: source!("util/matrix_peak_hopper.cu"), needs: Needs::Hopper, cases: &[""] },
-    Program {
+    ProgramSource {
+        source: source!("util/matrix_peak.cu"),
+        headers: HEADERS,
+        needs: Needs::Ampere,
+        cases: &[""],
+    },
+    ProgramSource {
+        source: source!("util/matrix_peak_hopper.cu"),
+        headers: HEADERS,
+        needs: Needs::Hopper,
+        cases: &[""],
+    },
+    ProgramSource {
         source: source!("f_engine/f_engine.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=1024 POLS=2 TAPS=16 SAMPLE_BITS=10 NATIVE_SAMPLES=0 VALUE_BITS=8 K_MAJOR=0 SPECTRA_PER_HEAP=256 DITHER=0 CHANNEL_GAINS=1 TILE_BYTES=32 FINISH_THREADS=256",
@@ -100,13 +123,15 @@ pub const PROGRAMS: &[Program] = &[
             "CHANNELS=32768 POLS=1 TAPS=4 SAMPLE_BITS=16 NATIVE_SAMPLES=1 VALUE_BITS=8 K_MAJOR=0 SPECTRA_PER_HEAP=65536 DITHER=1 CHANNEL_GAINS=1 TILE_BYTES=8 FINISH_THREADS=256",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("f_engine/fft.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &["CHANNELS=4", "CHANNELS=1048576"],
     },
-    Program {
+    ProgramSource {
         source: source!("frb/frb_beamformer.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "RADIX8=1 SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 BITS=16 ROWS=4 EAST_WEST=0 WEIGHTED=0 CLAMP=0 ROW_BEAMS=512 UNITS_IN_TIME=1 UNITS_IN_FREQUENCY=1 HALVES=1 FINE=1 SUM_CHANNELS=1 SUM_SPECTRA=1 WARPS=4 PER_WARP=1",
@@ -123,8 +148,9 @@ pub const PROGRAMS: &[Program] = &[
             "RADIX8=0 SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 BITS=16 ROWS=2 EAST_WEST=1 WEIGHTED=1 CLAMP=1 ROW_BEAMS=192 UNITS_IN_TIME=1 UNITS_IN_FREQUENCY=1 HALVES=0 FINE=32 SUM_CHANNELS=1 SUM_SPECTRA=1 WARPS=16 PER_WARP=1",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("frb/frb_fp32.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 FEEDS=256 BITS=4 ROWS=4 EAST_WEST=1 POINTS=512 ROW_BEAMS=256 UNITS_IN_TIME=3 UNITS_IN_FREQUENCY=2 HALVES=0 FINE=128 SUM_CHANNELS=8 SUM_SPECTRA=3",
@@ -134,8 +160,9 @@ pub const PROGRAMS: &[Program] = &[
             "SPECTRA=384 CHANNELS=16 POLS=2 CYLINDERS=4 FEEDS=33 BITS=8 ROWS=4 EAST_WEST=0 POINTS=64 ROW_BEAMS=33 UNITS_IN_TIME=3 UNITS_IN_FREQUENCY=2 HALVES=1 FINE=8 SUM_CHANNELS=0 SUM_SPECTRA=0",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("util/gather.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "PIECE_BYTES=39 VECTOR=1 VECTORS=4 THREADS=256",
@@ -144,8 +171,9 @@ pub const PROGRAMS: &[Program] = &[
             "PIECE_BYTES=1048576 VECTOR=16 VECTORS=2 THREADS=512",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("gnss/gnss_correlator.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "COMPONENT_BYTES=2 ANTENNAS=1 ANTENNAS_AT_ONCE=1 TAPS=3 SYSTEMS=1 TAP_PHASES=0x1000000000000,0x800000000000,0x0 OFFSETS=1 EPOCHS=64 SATELLITES=32 SATELLITES_AT_ONCE=4 ROW=6400000 GROUP=32 SUFFIX=1 THREADS=128 BLOCKS=4 ROUNDS=25 WINDOW=1120 CHANNELS_AS_ARGUMENT=0",
@@ -157,8 +185,9 @@ pub const PROGRAMS: &[Program] = &[
             "COMPONENT_BYTES=4 ANTENNAS=3 ANTENNAS_AT_ONCE=1 TAPS=8 SYSTEMS=1 TAP_PHASES=0x7000000000000,0x6000000000000,0x5000000000000,0x4000000000000,0x3000000000000,0x2000000000000,0x1000000000000,0x0 OFFSETS=104 EPOCHS=2 SATELLITES=2 SATELLITES_AT_ONCE=1 ROW=10000 GROUP=16 SUFFIX=0 THREADS=128 BLOCKS=3 ROUNDS=1 WINDOW=512 CHANNELS_AS_ARGUMENT=1",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("f_engine/pfb.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=4 TAPS=1 UNZIP=1 BITS=3 NATIVE=0 THREADS=64",
@@ -170,8 +199,9 @@ pub const PROGRAMS: &[Program] = &[
             "CHANNELS=4 TAPS=64 UNZIP=1 BITS=32 NATIVE=0 THREADS=64",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("f_engine/postproc.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "CHANNELS=4 PITCH=4 UNZIP=1 POLS=1 SPECTRA_PER_HEAP=1 BITS=4 K_MAJOR=0 DITHER=0 GAINS=0 THREADS=256",
@@ -182,8 +212,9 @@ pub const PROGRAMS: &[Program] = &[
             "CHANNELS=1048576 PITCH=1048576 UNZIP=16 POLS=2 SPECTRA_PER_HEAP=65536 BITS=4 K_MAJOR=0 DITHER=1 GAINS=1 THREADS=256",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("util/strided_copy.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "UNIT_BYTES=1 LENGTHS=1 INPUT_STRIDES=1 OUTPUT_STRIDES=1",
@@ -191,8 +222,9 @@ pub const PROGRAMS: &[Program] = &[
             "UNIT_BYTES=16 LENGTHS=384,3,5 INPUT_STRIDES=1,1920,384 OUTPUT_STRIDES=1,384,1152",
         ],
     },
-    Program {
+    ProgramSource {
         source: source!("util/transpose.cu"),
+        headers: HEADERS,
         needs: Needs::Ampere,
         cases: &[
             "ELEMENT_BYTES=1 ROW_INPUT_LENGTHS=4096 ROW_INPUT_STRIDES=8192 ROW_OUTPUT_LENGTHS=4096 ROW_OUTPUT_STRIDES=1 COLUMN_INPUT_LENGTHS=8192 COLUMN_INPUT_STRIDES=1 COLUMN_OUTPUT_LENGTHS=8192 COLUMN_OUTPUT_STRIDES=4096 BATCH_LENGTHS=1 BATCH_INPUT_STRIDES=0 BATCH_OUTPUT_STRIDES=0 BLOCK=16 VTX=16 VTY=16 VECTOR=8 THREADS=512",

@@ -4,21 +4,12 @@
 mod python;
 
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::{Command, Output};
-
-/// The folder of NVRTC's library.
-fn compiler() -> PathBuf {
-    let python = python::environment("kernels-python", "kernels/requirements.txt").unwrap();
-    let script = "import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], 'cu13', 'lib'))";
-    let output = Command::new(python).args(["-c", script]).output().unwrap();
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-}
 
 fn fxgraph(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fxgraph"))
         .args(arguments)
-        .env("LD_LIBRARY_PATH", compiler())
+        .env("LD_LIBRARY_PATH", python::nvrtc())
         .output()
         .unwrap()
 }

@@ -1,14 +1,18 @@
-//! Crates outside the workspace, built elsewhere against this checkout: `examples/spectral_kurtosis`, and the one that
+//! Crates outside the workspace, built elsewhere against this checkout: those in `examples`, and the one that
 //! `fxgraph generate block --crate` writes.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cargo;
+mod python;
 
+use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -66,53 +70,124 @@ fn generated_crate_passes_its_tests_and_runs() {
     assert!(run(&["run", "flowgraphs/my_gain.yaml"]).contains("samples_above_one"));
 }
 
+/// One of `examples` in a directory of its own, and its program.
+struct Example {
+    home: TempDir,
+    program: &'static str,
+}
+
+impl Example {
+    /// `tests` are those that it must have passed.
+    fn built(name: &str, program: &'static str, tests: &str) -> Self {
+        let root = root();
+        let home = tempfile::tempdir().unwrap();
+        copy(&root.join("examples").join(name), home.path());
+        let manifest = fs::read_to_string(home.path().join("Cargo.toml")).unwrap();
+        let manifest = manifest.replace("../..", root.to_str().unwrap());
+        fs::write(home.path().join("Cargo.toml"), manifest).unwrap();
+        // The same versions of everything, which are compiled once for all crates outside the workspace.
+        fs::copy(root.join("Cargo.lock"), home.path().join("Cargo.lock")).unwrap();
+        assert!(said(&mut cargo(home.path(), &["test", "-q"])).contains(tests));
+        said(&mut cargo(home.path(), &["build", "-q"]));
+        Self { home, program }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut program = Command::new(self.home.path().join("target/debug").join(self.program));
+        program.args(arguments).current_dir(self.home.path());
+        program
+    }
+
+    /// What the program says to these arguments.
+    fn said(&self, arguments: &[&str]) -> String {
+        said(&mut self.run(arguments))
+    }
+
+    /// Runs `flowgraph` in real time until it is stopped.
+    fn observe(&self, flowgraph: &str) -> Observation<'_> {
+        let mut running = self
+            .run(&["run", flowgraph])
+            .args(["--set", "seconds=600", "--set", "paced=true", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let line = lines.find(|line| line.contains("http://")).unwrap();
+        let address = line.split("http://").nth(1).unwrap();
+        let address = address.split(['/', ' ']).next().unwrap().to_owned();
+        let rest = std::thread::spawn(move || lines.for_each(drop));
+        Observation { example: self, running, rest, address }
+    }
+}
+
+/// A flowgraph that runs.
+struct Observation<'a> {
+    example: &'a Example,
+    running: Child,
+    rest: JoinHandle<()>,
+    address: String,
+}
+
+impl Observation<'_> {
+    /// What a command says of it.
+    fn said(&self, arguments: &[&str]) -> String {
+        said(self.example.run(arguments).args(["--connect", &self.address]))
+    }
+
+    fn stop(mut self) {
+        self.said(&["stop"]);
+        assert!(self.running.wait().unwrap().success());
+        self.rest.join().unwrap();
+    }
+}
+
 #[test]
 fn block_of_another_crate_has_every_command() {
-    let root = root();
-    let elsewhere = tempfile::tempdir().unwrap();
-    let home = elsewhere.path();
-    copy(&root.join("examples/spectral_kurtosis"), home);
-    let manifest = fs::read_to_string(home.join("Cargo.toml")).unwrap();
-    let manifest = manifest.replace("../..", root.to_str().unwrap());
-    fs::write(home.join("Cargo.toml"), manifest).unwrap();
-    // The same versions of everything, which are compiled once for all crates outside the workspace.
-    fs::copy(root.join("Cargo.lock"), home.join("Cargo.lock")).unwrap();
-    assert!(said(&mut cargo(home, &["test", "-q"])).contains("3 passed"));
-    said(&mut cargo(home, &["build", "-q"]));
-    let program = home.join("target/debug/fxgraph-sk");
-    let run = |arguments: &[&str]| {
-        let mut program = Command::new(&program);
-        program.args(arguments).current_dir(home);
-        program
-    };
+    let example = Example::built("spectral_kurtosis", "fxgraph-sk", "3 passed");
     const FLOWGRAPH: &str = "flowgraphs/spectral_kurtosis.yaml";
 
-    assert!(said(&mut run(&["list"])).contains("spectral_kurtosis"));
-    assert!(said(&mut run(&["list", "spectral_kurtosis"])).contains("channels_flagged"));
-    assert!(said(&mut run(&["schema"])).contains("spectral_kurtosis"));
-    said(&mut run(&["validate", FLOWGRAPH]));
-    assert!(said(&mut run(&["test", FLOWGRAPH])).contains("1 passed, 0 failed"));
-    let bench = said(&mut run(&["bench", "--only", "spectral_kurtosis", "--time", "2s"]));
+    assert!(example.said(&["list"]).contains("spectral_kurtosis"));
+    assert!(example.said(&["list", "spectral_kurtosis"]).contains("channels_flagged"));
+    assert!(example.said(&["schema"]).contains("spectral_kurtosis"));
+    example.said(&["validate", FLOWGRAPH]);
+    assert!(example.said(&["test", FLOWGRAPH]).contains("1 passed, 0 failed"));
+    let bench = example.said(&["bench", "--only", "spectral_kurtosis", "--time", "2s"]);
     assert!(bench.contains("spectral_kurtosis, 1024 channels"), "{bench}");
 
-    let mut running = run(&["run", FLOWGRAPH])
-        .args(["--set", "seconds=600", "--set", "paced=true", "--listen", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(running.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let line = lines.find(|line| line.contains("http://")).unwrap();
-    let address = line.split("http://").nth(1).unwrap();
-    let address = address.split(['/', ' ']).next().unwrap().to_owned();
-    let rest = std::thread::spawn(move || lines.for_each(drop));
-
-    let connected = |arguments: &[&str]| said(run(arguments).args(["--connect", &address]));
-    connected(&["set", "rfi.sigmas=8"]);
-    let swapped = connected(&["swap", "rfi", "sigmas=6"]);
+    let running = example.observe(FLOWGRAPH);
+    running.said(&["set", "rfi.sigmas=8"]);
+    let swapped = running.said(&["swap", "rfi", "sigmas=6"]);
     assert!(swapped.contains("seamless"), "{swapped}");
-    let compared = connected(&["compare", "a=rfi", "b={}", "--duration", "1s", "--max-error", "0"]);
+    let compared =
+        running.said(&["compare", "a=rfi", "b={}", "--duration", "1s", "--max-error", "0"]);
     assert!(compared.contains(" 0 different"), "{compared}");
-    connected(&["stop"]);
-    assert!(running.wait().unwrap().success());
-    rest.join().unwrap();
+    running.stop();
+
+    // Its CUDA kernel is compiled with those of fxgraph.
+    let mut kernels = example.run(&["kernels", "--only", "spectral_kurtosis", "--json"]);
+    let kernels = said(kernels.env("LD_LIBRARY_PATH", python::nvrtc()));
+    let kernels: Value = serde_json::from_str(&kernels).unwrap();
+    let programs = kernels["programs"].as_array().unwrap();
+    assert_eq!(programs.len(), 9, "three sets of parameters for three architectures: {kernels}");
+    assert!(programs.iter().all(|program| program["program"] == "spectral_kurtosis.cu"));
+    assert!(programs.iter().all(|program| program["kernels"][0]["registers"].as_u64() > Some(0)));
+}
+
+#[test]
+fn filter_of_futuresdr_runs_in_a_block_and_is_swapped_and_compared() {
+    let example = Example::built("futuresdr_fir", "fxgraph-fir", "2 passed");
+    const FLOWGRAPH: &str = "flowgraphs/futuresdr_fir.yaml";
+
+    assert!(example.said(&["list", "futuresdr_fir"]).contains("cutoff_hz"));
+    assert!(example.said(&["test", FLOWGRAPH]).contains("1 passed, 0 failed"));
+    let run = example.said(&["run", FLOWGRAPH]);
+    assert!(run.contains("heaps_missing"), "{run}");
+
+    let running = example.observe(FLOWGRAPH);
+    let swapped = running.said(&["swap", "low", "cutoff_hz=25000"]);
+    assert!(swapped.contains("seamless"), "{swapped}");
+    let compared =
+        running.said(&["compare", "a=low", "b={}", "--duration", "1s", "--max-error", "0"]);
+    assert!(compared.contains(" 0 different"), "{compared}");
+    running.stop();
 }

@@ -10,6 +10,15 @@ pub fn python() -> PathBuf {
     environment("tests-python", "tests/requirements.txt").unwrap()
 }
 
+/// The directory of NVRTC's library, which needs no GPU.
+#[allow(dead_code)] // not every test compiles kernels
+pub fn nvrtc() -> PathBuf {
+    let python = environment("kernels-python", "kernels/requirements.txt").unwrap();
+    let script = "import nvidia, os; print(os.path.join(list(nvidia.__path__)[0], 'cu13', 'lib'))";
+    let output = Command::new(python).args(["-c", script]).output().unwrap();
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
 /// The interpreter of the environment `name` with what the file `requirements` (of the repository)
 /// lists. Made under `target`, reused if it is of the same requirements.
 pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {

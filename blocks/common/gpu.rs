@@ -3,9 +3,8 @@
 use bytemuck::Pod;
 use fxgraph::BlockError;
 use fxgraph::cuda::{
-    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, InUse, Lane, Pinned, Program, Source,
+    CudaError, Defines, Device, DeviceArray, IN_FLIGHT, InUse, Lane, Pinned, Program,
 };
-use fxgraph_kernels::{HEADERS, Needs};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,29 +12,13 @@ use std::sync::Arc;
 pub fn program(
     device: &Arc<Device>,
     name: &'static str,
-    defines: Vec<(&'static str, String)>,
+    defines: Defines,
 ) -> Result<Arc<Program>, CudaError> {
     let program = fxgraph_kernels::program(name).ok_or_else(|| CudaError::Compile {
         name: name.to_owned(),
         log: "there is no such source".to_owned(),
     })?;
-    let (major, minor) = device.properties().capability;
-    let fits = match program.needs {
-        Needs::Ampere => major >= 8,
-        Needs::Hopper => (major, minor) == (9, 0),
-    };
-    if !fits {
-        let needed = match program.needs {
-            Needs::Ampere => "8.0 or later",
-            Needs::Hopper => "9.0",
-        };
-        return Err(CudaError::Capability { name, needed, found: format!("{major}.{minor}") });
-    }
-    let source = |source: &fxgraph_kernels::Source| Source {
-        name: source.name.to_owned(),
-        text: source.text.to_owned(),
-    };
-    Program::new(device, source(&program.source), HEADERS.iter().map(source).collect(), defines)
+    program.compile(device, defines)
 }
 
 /// Macros with these numbers.

@@ -1,10 +1,10 @@
 //! `fxgraph kernels`
 
 use crate::failure::{Failure, judge};
+use crate::flowgraph::registry;
 use crate::table::{Align, Table};
 use crate::terminal::{Paint, Terminal};
-use fxgraph::cuda::{self, CudaError, Source, compile};
-use fxgraph_kernels::{HEADERS, Needs, PROGRAMS, Program};
+use fxgraph::cuda::{self, CudaError, Needs, ProgramSource, Source, compile};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub struct Kernels {
 
 /// One compilation.
 struct Job {
-    program: &'static Program,
+    program: &'static ProgramSource,
     case: &'static str,
     architecture: String,
 }
@@ -71,8 +71,8 @@ impl Kernels {
 
     fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for program in PROGRAMS {
-            let name = program.source.name;
+        for &program in registry().programs() {
+            let name = &program.source.name;
             if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
                 continue;
             }
@@ -108,22 +108,21 @@ impl Kernels {
     }
 
     fn compile(&self, job: &Job) -> Result<Vec<Usage>, String> {
-        let source = |source: &fxgraph_kernels::Source| {
-            let edited = self.folder.as_ref().map(|folder| folder.join(source.name));
-            let edited = edited.and_then(|path| std::fs::read_to_string(path).ok());
-            Source {
-                name: source.name.to_owned(),
-                text: edited.unwrap_or_else(|| source.text.to_owned()),
+        let edited = |source: &Source| {
+            let path = self.folder.as_ref().map(|folder| folder.join(&*source.name));
+            match path.and_then(|path| std::fs::read_to_string(path).ok()) {
+                Some(text) => Source { text: text.into(), ..source.clone() },
+                None => source.clone(),
             }
         };
-        let headers: Vec<Source> = HEADERS.iter().map(source).collect();
+        let headers: Vec<Source> = job.program.headers.iter().map(edited).collect();
         let defines: Vec<(&str, String)> = job
             .case
             .split_whitespace()
             .map(|define| define.split_once('=').unwrap_or((define, "1")))
             .map(|(name, value)| (name, value.to_owned()))
             .collect();
-        let compiled = compile(&source(&job.program.source), &headers, &job.architecture, &defines)
+        let compiled = compile(&edited(&job.program.source), &headers, &job.architecture, &defines)
             .map_err(|error| error.to_string())?;
         // Such a kernel does what it should, several times slower than it could.
         match compiled.log.lines().find(|line| line.contains("Potential Performance Loss")) {
@@ -152,7 +151,7 @@ impl Kernels {
         );
         let mut errors = String::new();
         for (job, result) in jobs.iter().zip(results) {
-            let name = job.program.source.name;
+            let name = &*job.program.source.name;
             match result {
                 Ok(kernels) => kernels.iter().for_each(|usage| {
                     table.row([

@@ -4,6 +4,7 @@
 use super::CudaError;
 use cudarc::nvrtc::{result::NvrtcError, sys};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,9 +14,22 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// File name, for `#include` and for the compiler's messages.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// Its text.
-    pub text: String,
+    pub text: Cow<'static, str>,
+}
+
+impl Source {
+    /// The file at `path` in a crate, which carries its text: `Source::embedded("a/b.cu", include_str!("a/b.cu"))`.
+    /// Its name is the path without its directory.
+    #[must_use]
+    pub const fn embedded(path: &'static str, text: &'static str) -> Self {
+        let mut at = path.len();
+        while at > 0 && path.as_bytes()[at - 1] != b'/' {
+            at -= 1;
+        }
+        Self { name: Cow::Borrowed(path.split_at(at).1), text: Cow::Borrowed(text) }
+    }
 }
 
 /// What came of a compilation.
@@ -61,7 +75,7 @@ pub fn compile(
     library()?;
     let text = |text: &str| {
         CString::new(text).map_err(|_| CudaError::Compile {
-            name: program.name.clone(),
+            name: program.name.to_string(),
             log: "the source contains a zero byte".to_owned(),
         })
     };
@@ -88,7 +102,7 @@ pub fn compile(
         let log = handle.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned();
         if outcome == sys::nvrtcResult::NVRTC_ERROR_COMPILATION {
-            return Err(CudaError::Compile { name: program.name.clone(), log });
+            return Err(CudaError::Compile { name: program.name.to_string(), log });
         }
         check("compiling a kernel", outcome)?;
         let cubin = handle.bytes(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN)?;
@@ -191,7 +205,7 @@ pub(super) fn compile_cached(
         return Ok(cubin);
     }
     let Compiled { cubin, log } = compile(program, headers, architecture, defines)?;
-    tracing::debug!(program = program.name, architecture, "compiled\n{log}");
+    tracing::debug!(program = &*program.name, architecture, "compiled\n{log}");
     if let Some(file) = file {
         keep(&file, &cubin);
     }
@@ -222,22 +236,29 @@ fn keep(file: &std::path::Path, cubin: &[u8]) {
 mod tests {
     use super::*;
 
-    fn source(name: &str, text: &str) -> Source {
-        Source { name: name.to_owned(), text: text.to_owned() }
+    #[test]
+    fn embedded_source_has_the_name_of_its_file() {
+        let names = ["kernels/sub/pfb.cu", "pfb.cu", "/pfb.cu"];
+        for path in names {
+            assert_eq!(Source::embedded(path, "").name, "pfb.cu");
+        }
     }
 
     #[test]
     fn included_headers_are_followed_through_others() {
         let headers = [
-            source("types.cuh", "typedef int i32;"),
-            source("other.cuh", "#include \"types.cuh\""),
-            source("packed.cuh", "#pragma once\n  #include \"types.cuh\"\n#include \"packed.cuh\""),
+            Source::embedded("types.cuh", "typedef int i32;"),
+            Source::embedded("other.cuh", "#include \"types.cuh\""),
+            Source::embedded(
+                "packed.cuh",
+                "#pragma once\n  #include \"types.cuh\"\n#include \"packed.cuh\"",
+            ),
         ];
-        let program = source("pfb.cu", "// pfb\n#include \"packed.cuh\"\nint other;");
+        let program = Source::embedded("pfb.cu", "// pfb\n#include \"packed.cuh\"\nint other;");
         let names = |program| -> Vec<&str> {
-            included(program, &headers).into_iter().map(|header| header.name.as_str()).collect()
+            included(program, &headers).into_iter().map(|header| &*header.name).collect()
         };
         assert_eq!(names(&program), ["packed.cuh", "types.cuh"]);
-        assert!(names(&source("copy.cu", "// no #include")).is_empty());
+        assert!(names(&Source::embedded("copy.cu", "// no #include")).is_empty());
     }
 }

@@ -43,7 +43,7 @@ pub enum CudaError {
     #[error("the kernel {name} needs a GPU of compute capability {needed}, this one has {found}")]
     Capability {
         /// File name of the program.
-        name: &'static str,
+        name: String,
         /// What it needs.
         needed: &'static str,
         /// What there is.

@@ -118,9 +118,9 @@ fn edited(folder: &Path, source: &Source) -> Source {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let directories = std::iter::once(folder.to_owned()).chain(entries.map(|entry| entry.path()));
     let mut texts =
-        directories.map(|directory| directory.join(&source.name)).map(std::fs::read_to_string);
+        directories.map(|directory| directory.join(&*source.name)).map(std::fs::read_to_string);
     match texts.find_map(Result::ok) {
-        Some(text) => Source { text, ..source.clone() },
+        Some(text) => Source { text: text.into(), ..source.clone() },
         None => source.clone(),
     }
 }
@@ -202,7 +202,7 @@ impl Kernel {
             return Ok(());
         }
         let no_kernel = || CudaError::NoKernel {
-            program: self.program.source.name.clone(),
+            program: self.program.source.name.to_string(),
             kernel: self.name.to_owned(),
         };
         let modules = self.program.modules.lock().unwrap_or_else(PoisonError::into_inner);

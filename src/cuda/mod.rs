@@ -1,7 +1,8 @@
 //! CUDA devices, loaded at run time: a machine without them builds and runs everything else.
 //!
 //! - [`Device`]: an opened GPU. [`count`] says how many there are, [`properties`] what one is.
-//! - [`Program`], [`Kernel`]: CUDA sources, compiled by NVRTC for the GPU at hand and launched.
+//! - [`ProgramSource`]: a CUDA source that a crate carries, its own or any other's.
+//! - [`Program`], [`Kernel`]: sources, compiled by NVRTC for the GPU at hand and launched.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
 //! - [`Lane`]: a block's place on a device: streams, the jobs queued on them, and the callback that
 //!   wakes the block when one is done.
@@ -31,6 +32,7 @@ mod error;
 mod kernel;
 mod lane;
 mod memory;
+mod program_source;
 mod readout;
 mod status;
 pub mod transfer;
@@ -46,6 +48,7 @@ pub use lane::{IN_FLIGHT, Lane, Turn};
 pub use memory::{
     DeviceAllocator, DeviceArray, InUse, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };
+pub use program_source::{Needs, ProgramSource};
 pub use readout::Readout;
 pub(crate) use readout::payload;
 pub use tuning::{Choice, Defines, Tunable, Tuning, TuningError};

@@ -1,6 +1,7 @@
 //! Kinds by their names.
 
 use super::{Configured, Implementation, Kind, PortNames};
+use crate::cuda::ProgramSource;
 use crate::device::DeviceName;
 use crate::examples::{Benchmark, Case};
 use crate::flowgraph::value::{ReadError, Reader};
@@ -80,40 +81,57 @@ fn schema<K: Kind>() -> schemars::Schema {
     schema
 }
 
-/// The kinds that a program knows.
+/// The kinds that a program knows, and the CUDA programs of their blocks.
 #[derive(Clone)]
-pub struct Registry(Vec<KindEntry>);
+pub struct Registry {
+    kinds: Vec<KindEntry>,
+    programs: Vec<&'static ProgramSource>,
+}
 
 impl Registry {
     /// A registry of these kinds, sorted by name.
     #[must_use]
     pub fn new(mut kinds: Vec<KindEntry>) -> Self {
         kinds.sort_by_key(|kind| kind.name);
-        Self(kinds)
+        Self { kinds, programs: Vec::new() }
+    }
+
+    /// The same with these CUDA programs of its blocks.
+    #[must_use]
+    pub fn with_programs(mut self, programs: &'static [ProgramSource]) -> Self {
+        self.programs.extend(programs);
+        self
     }
 
     /// These kinds and those of `other`, which another crate declares.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
-        Self::new(self.0)
+        self.kinds.extend(other.kinds);
+        self.programs.extend(other.programs);
+        Self { programs: self.programs, ..Self::new(self.kinds) }
     }
 
     /// A name that two kinds have.
     #[must_use]
     pub fn duplicate(&self) -> Option<&'static str> {
-        self.0.windows(2).find(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name)
+        self.kinds.windows(2).find(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name)
     }
 
     /// The kind `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&KindEntry> {
-        self.0.iter().find(|kind| kind.name == name)
+        self.kinds.iter().find(|kind| kind.name == name)
     }
 
     /// All kinds, by name.
     pub fn iter(&self) -> impl Iterator<Item = &KindEntry> {
-        self.0.iter()
+        self.kinds.iter()
+    }
+
+    /// All CUDA programs.
+    #[must_use]
+    pub fn programs(&self) -> &[&'static ProgramSource] {
+        &self.programs
     }
 }
 

@@ -3,9 +3,10 @@
 pub mod spectral_kurtosis;
 
 use fxgraph::{KindEntry, Registry};
+use spectral_kurtosis::{PROGRAMS, SpectralKurtosis};
 
-/// The kinds of this crate.
+/// The kinds of this crate, and their CUDA programs.
 #[must_use]
 pub fn kinds() -> Registry {
-    Registry::new(vec![KindEntry::of::<spectral_kurtosis::SpectralKurtosis>()])
+    Registry::new(vec![KindEntry::of::<SpectralKurtosis>()]).with_programs(PROGRAMS)
 }

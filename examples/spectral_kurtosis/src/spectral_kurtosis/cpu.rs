@@ -14,8 +14,34 @@ pub struct Flagger {
     full: u32,
     /// `S1` and `S2` of each channel of one polarisation.
     sums: Vec<(f64, f64)>,
-    flagged: Counter,
-    incomplete: Counter,
+    counts: Counts,
+}
+
+/// The counters of both implementations.
+pub struct Counts {
+    pub flagged: Counter,
+    pub incomplete: Counter,
+}
+
+impl Counts {
+    pub fn new(counters: &Counters) -> Self {
+        Self {
+            flagged: counters.count(
+                "channels_flagged",
+                "channels of single polarisations and frames that were set to zero",
+            ),
+            incomplete: counters.count(
+                "frames_incomplete",
+                "frames with missing data, which were passed on as they are",
+            ),
+        }
+    }
+}
+
+/// Distance from 1 beyond which the kurtosis of so many spectra is flagged.
+pub fn limit(sigmas: f64, spectra: usize) -> f64 {
+    let m = spectra as f64;
+    sigmas * (4.0 * m * m / ((m - 1.0) * (m + 2.0) * (m + 3.0))).sqrt()
 }
 
 impl Flagger {
@@ -27,21 +53,14 @@ impl Flagger {
             samples_per_frame: input.clock.samples_per_frame,
             full: input.validity.full,
             sums: vec![(0.0, 0.0); shape.channels],
-            flagged: counters.count(
-                "channels_flagged",
-                "channels of single polarisations and frames that were set to zero",
-            ),
-            incomplete: counters.count(
-                "frames_incomplete",
-                "frames with missing data, which were passed on as they are",
-            ),
+            counts: Counts::new(counters),
         }
     }
 
     /// Flags the spectra of one polarisation, and writes the kurtosis of each channel.
     fn flag(&mut self, spectra: &mut [Complex32], kurtosis: &mut [f32]) {
         let m = self.shape.spectra as f64;
-        let limit = self.sigmas * (4.0 * m * m / ((m - 1.0) * (m + 2.0) * (m + 3.0))).sqrt();
+        let limit = limit(self.sigmas, self.shape.spectra);
         self.sums.fill((0.0, 0.0));
         for spectrum in spectra.chunks_exact(self.shape.channels) {
             for (value, (s1, s2)) in spectrum.iter().zip(&mut self.sums) {
@@ -58,7 +77,7 @@ impl Flagger {
                 spectra.iter_mut().skip(channel).step_by(self.shape.channels).for_each(|value| {
                     *value = Complex32::ZERO;
                 });
-                self.flagged.add(1);
+                self.counts.flagged.add(1);
             }
         }
     }
@@ -94,8 +113,8 @@ impl Block for Flagger {
                 spectra.chunks_exact_mut(len).zip(values.chunks_exact_mut(self.shape.channels));
             pols.for_each(|(spectra, values)| self.flag(spectra, values));
         } else {
-            values.fill(f32::NAN);
-            self.incomplete.add(1);
+            values.fill(0.0);
+            self.counts.incomplete.add(1);
         }
         io.outputs[0].push(output);
         io.outputs[1].push(kurtosis);

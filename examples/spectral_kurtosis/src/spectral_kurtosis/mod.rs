@@ -1,15 +1,19 @@
 #![doc = include_str!("README.md")]
 
+mod conformance;
 mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
+pub use cuda::PROGRAMS;
+
 use fxgraph::diagnostic::codes;
-use fxgraph::examples::Benchmark;
+use fxgraph::examples::{Benchmark, Case};
 use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, DeviceName, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    At, Axis, Block, BlockError, CPU, DeviceName, Dtype, Env, Implementation, Kind, PortNames,
+    PortType, Ports, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -58,6 +62,8 @@ impl Kind for SpectralKurtosis {
     const DOC: &'static str = include_str!("README.md");
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output", "kurtosis"]);
+    const IMPLEMENTATIONS: &'static [Implementation] =
+        &[CPU, Implementation::cuda("cuda", "one kernel, with the sums in double precision")];
     const LIVE: &'static [&'static str] = &["sigmas"];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -90,28 +96,37 @@ impl Kind for SpectralKurtosis {
         Resources { operations_per_frame, ..Resources::default() }
     }
 
+    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
+        cuda::Flagger::device_bytes()
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+
     fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
         Ok(Box::new(self.sigmas))
     }
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
-        if device != DeviceName::Cpu {
-            return Vec::new();
-        }
-        let flowgraph = "flowgraph: bench\nblocks:\n  \
+        let blocks = "  \
             source: {kind: null_source, parameters: {dtype: cf32, axes: [{name: pol, len: 2}, \
             {name: spectrum, len: 256}, {name: channel, len: 1024}], samples_per_frame: 524288, \
             pattern: random}}\n  \
             block: {kind: spectral_kurtosis, queue: 1, input: source}\n  \
             sink: {kind: null_sink, input: block.output}\n  \
             kurtosis: {kind: null_sink, input: block.kurtosis}\n";
+        let flowgraph = format!("flowgraph: bench\ndevice: \"{device}\"\nblocks:\n{blocks}");
         let name = "spectral_kurtosis, 1024 channels, 256 spectra".to_owned();
-        vec![Benchmark { name, flowgraph: flowgraph.to_owned(), blocks: &["block"] }]
+        vec![Benchmark { name, flowgraph, blocks: &["block"] }]
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let input = &ports.inputs[0];
         let shape = Shape::of(input).ok_or_else(|| BlockError::new("unchecked ports"))?;
-        Ok(Box::new(cpu::Flagger::new(self.sigmas, shape, input, &env.counters)))
+        match env.implementation {
+            "cuda" => Ok(Box::new(cuda::Flagger::new(self.sigmas, shape, input, env)?)),
+            _ => Ok(Box::new(cpu::Flagger::new(self.sigmas, shape, input, &env.counters))),
+        }
     }
 }

@@ -1,0 +1,128 @@
+#![doc = include_str!("README.md")]
+
+#[cfg(test)]
+mod tests;
+
+use fxgraph::diagnostic::codes;
+use fxgraph::{
+    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+};
+use fxgraph_futuresdr::futuresdr::blocks::{Fir, FirBuilder};
+use fxgraph_futuresdr::futuresdr::futuredsp::{
+    DecimatingFirFilter, Filter, firdes::lowpass, windows::hamming,
+};
+use fxgraph_futuresdr::{BUFFER_BYTES, Host, Sample, Timing};
+use num_complex::Complex32;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Taps and decimation for which FutureSDR's stream buffers have room.
+const MAX_TAPS: usize = 4095;
+const MAX_DECIMATION: usize = 1024;
+
+/// Parameters of `futuresdr_fir`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FuturesdrFir {
+    /// Frequency at which the amplitude is one half, in Hz; less than half of the sample rate.
+    pub cutoff_hz: f64,
+    /// Length of the filter, an odd number up to 4095.
+    #[serde(default = "default_taps")]
+    pub taps: usize,
+    /// Input samples for each output sample, 1 to 1024.
+    #[serde(default = "one")]
+    pub decimation: usize,
+    /// Samples of an output frame. By default those of an input frame, divided by `decimation`.
+    #[serde(default)]
+    pub samples_per_frame: Option<usize>,
+}
+
+fn default_taps() -> usize {
+    63
+}
+
+fn one() -> usize {
+    1
+}
+
+impl FuturesdrFir {
+    fn timing(&self) -> Timing {
+        Timing::fir(self.taps, self.decimation)
+    }
+
+    fn taps(&self, input: &PortType) -> Vec<f32> {
+        lowpass(self.cutoff_hz / sample_rate_hz(input), &hamming(self.taps, false))
+    }
+
+    fn host<T: Sample>(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError>
+    where
+        DecimatingFirFilter<T, T, Vec<f32>>: Filter<T, T, f32> + Send,
+    {
+        let (decimation, taps) = (self.decimation, self.taps(&ports.inputs[0]));
+        let host = Host::<T, T>::new(&self.timing(), ports, env, move |graph| {
+            let filter: Fir<T, T, f32, _> =
+                FirBuilder::decimating_with_taps::<T, T, Vec<f32>>(decimation, taps.clone());
+            let filter = graph.add(filter)?;
+            graph.chain(&[filter])
+        })?;
+        Ok(Box::new(host))
+    }
+}
+
+fn sample_rate_hz(input: &PortType) -> f64 {
+    input.clock.frames_per_second() * input.elements() as f64
+}
+
+impl Kind for FuturesdrFir {
+    const NAME: &'static str = "futuresdr_fir";
+    const DOC: &'static str = include_str!("README.md");
+    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
+    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+
+    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+        let input = &inputs[0];
+        let mut refusals = Vec::new();
+        if self.taps > MAX_TAPS || self.taps.is_multiple_of(2) {
+            let message = format!("`taps` must be odd and at most {MAX_TAPS}, got {}", self.taps);
+            refusals.push(Refusal::parameter("taps", message));
+        }
+        if !(1..=MAX_DECIMATION).contains(&self.decimation) {
+            let message =
+                format!("`decimation` must be 1 to {MAX_DECIMATION}, got {}", self.decimation);
+            refusals.push(Refusal::parameter("decimation", message));
+        }
+        let half_hz = sample_rate_hz(input) / 2.0;
+        if !(self.cutoff_hz > 0.0 && self.cutoff_hz < half_hz) {
+            let message = format!(
+                "`cutoff_hz` must be greater than 0 and less than {half_hz}, got {}",
+                self.cutoff_hz
+            );
+            refusals.push(Refusal::parameter("cutoff_hz", message));
+        }
+        if ![Dtype::F32, Dtype::Cf32].contains(&input.dtype) {
+            let message = format!("`futuresdr_fir` needs f32 or cf32 samples, got `{input}`");
+            let help = "convert the samples, with `convert` or `ddc`";
+            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        Ok(vec![self.timing().output(input, input.dtype, self.samples_per_frame)?])
+    }
+
+    fn resources(&self, ports: &Ports) -> Resources {
+        // A multiplication and an addition for each tap, in each part of a complex sample.
+        let parts = if ports.outputs[0].dtype == Dtype::Cf32 { 2.0 } else { 1.0 };
+        let operations_per_frame = 2.0 * parts * (ports.outputs[0].elements() * self.taps) as f64;
+        // Before and behind the filter.
+        let host_bytes = 2 * BUFFER_BYTES;
+        Resources { host_bytes, operations_per_frame, ..Resources::default() }
+    }
+
+    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        match ports.inputs[0].dtype {
+            Dtype::F32 => self.host::<f32>(ports, env),
+            _ => self.host::<Complex32>(ports, env),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The implementation for CUDA devices: one launch for each frame.
+
+use super::cpu::{Counts, limit};
+use super::Shape;
+use fxgraph::cuda::{Grid, Kernel, Lane, Needs, ProgramSource, Source, frame_address};
+use fxgraph::retune::{Change, Changes};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, PortType, async_trait};
+use fxgraph_blocks::common::gpu::{Table, numbers};
+use std::sync::Arc;
+
+/// The CUDA program of this crate; `fxgraph-sk kernels` compiles it without a GPU.
+pub static PROGRAMS: &[ProgramSource] = &[ProgramSource {
+    source: Source::embedded("spectral_kurtosis.cu", include_str!("spectral_kurtosis.cu")),
+    headers: &[],
+    needs: Needs::Ampere,
+    cases: &["SPECTRA=4 CHANNELS=1", "SPECTRA=256 CHANNELS=1024", "SPECTRA=4096 CHANNELS=32768"],
+}];
+
+/// Channels of a block of threads, and spectra that it reads at once; as the kernel has it.
+const COLUMNS: usize = 32;
+const ROWS: usize = 8;
+
+/// The running block.
+pub struct Flagger {
+    sigmas: f64,
+    changes: Changes<f64>,
+    shape: Shape,
+    samples_per_frame: u64,
+    full: u32,
+    lane: Lane<Job>,
+    kernel: Kernel,
+    /// Channels of a job's frame that were flagged.
+    flagged: Table<u64>,
+    counts: Counts,
+}
+
+/// The outputs that the device writes, until it is done. The lane keeps the input.
+struct Job {
+    output: FrameMut,
+    kurtosis: FrameMut,
+    slot: usize,
+}
+
+impl Flagger {
+    pub fn new(sigmas: f64, shape: Shape, input: &PortType, env: &Env) -> Result<Self, BlockError> {
+        let lane = Lane::new(env)?;
+        let device = lane.device();
+        let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
+        let kernel = PROGRAMS[0].compile(device, defines)?.kernel("spectral_kurtosis", 0)?;
+        Ok(Self {
+            sigmas,
+            changes: Changes::default(),
+            shape,
+            samples_per_frame: input.clock.samples_per_frame,
+            full: input.validity.full,
+            flagged: Table::new(device, 1)?,
+            lane,
+            kernel,
+            counts: Counts::new(&env.counters),
+        })
+    }
+
+    /// Device memory besides frames, in bytes.
+    pub const fn device_bytes() -> usize {
+        Table::<u64>::device_bytes(1)
+    }
+
+    /// Queues the work on one frame.
+    fn begin(
+        &mut self,
+        input: &Arc<Frame>,
+        mut output: FrameMut,
+        mut kurtosis: FrameMut,
+    ) -> Result<(), BlockError> {
+        let from = input.header();
+        for (_, sigmas) in self.changes.begin(from.timestamp, self.samples_per_frame) {
+            self.sigmas = sigmas;
+        }
+        let is_complete = from.validity.iter().all(|count| *count == self.full);
+        self.counts.incomplete.add(u64::from(!is_complete));
+        let header = kurtosis.header_mut();
+        header.continue_from(from);
+        header.validity.fill(u32::from(is_complete));
+        let header = output.header_mut();
+        header.continue_from(from);
+        header.validity.copy_from_slice(&from.validity);
+
+        let slot = self.lane.begin(from.timestamp)?;
+        let read = self.lane.read(input)?;
+        let device = self.lane.device();
+        let written = [frame_address(&output, device)?, frame_address(&kurtosis, device)?];
+        self.lane.hold(Job { output, kurtosis, slot })?;
+        self.lane.tables();
+        self.flagged.clear(&mut self.lane, slot)?;
+        self.lane.work()?;
+        let arguments = [
+            read.into(),
+            written[0].into(),
+            written[1].into(),
+            self.flagged.address(slot).into(),
+            limit(self.sigmas, self.shape.spectra).into(),
+            i32::from(is_complete).into(),
+        ];
+        let Shape { pols, channels, .. } = self.shape;
+        let grid =
+            Grid { blocks: [channels.div_ceil(COLUMNS), pols, 1], threads: [COLUMNS, ROWS, 1] };
+        // SAFETY: these are the kernel's arguments; lane and job own the frames, which have the sizes that the kernel
+        // was compiled for, and no other job in flight has the slot.
+        unsafe { self.kernel.launch(self.lane.stream(), grid, &arguments) }?;
+        self.lane.results()?;
+        self.flagged.fetch(&mut self.lane, slot)?;
+        self.lane.submit()
+    }
+}
+
+#[async_trait]
+impl Block for Flagger {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs.iter().all(fxgraph::Output::has_room)
+            && let Some(Job { output, kurtosis, slot }) = self.lane.done()?
+        {
+            self.counts.flagged.add(self.flagged.host(slot)?[0]);
+            io.outputs[0].push(output);
+            io.outputs[1].push(kurtosis);
+        }
+        if io.inputs[0].ended() && self.lane.is_idle() {
+            return Ok(Next::Finished);
+        }
+        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
+            return Ok(Next::Wait);
+        }
+        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        let Some(kurtosis) = io.outputs[1].take() else { return Ok(Next::Wait) };
+        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
+        self.begin(&input, output, kurtosis)?;
+        Ok(Next::Again)
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}
