@@ -5,7 +5,7 @@
 mod machine;
 
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Configured, Dtype, Env, Frame, Kind, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use fxgraph_blocks::f_engine::{fft::Fft, pfb::Pfb, postproc::Postproc};
 use machine::processor;
 use serde_json::{Value, json};
@@ -69,12 +69,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn new<K: Kind>(parameters: Value, inputs: Vec<PortType>) -> (Self, PortType) {
-        let kind: K = serde_json::from_value(parameters).unwrap();
-        let outputs = Configured::ports(&kind, &inputs).unwrap();
+    fn new<K: KindSpec>(parameters: Value, inputs: Vec<PortType>) -> (Self, PortType) {
+        let kind: K = fxgraph::kind::read(&parameters).unwrap();
+        let outputs = kind.outputs(&inputs).unwrap();
         let output = outputs[0].clone();
         let ports = Ports { inputs, outputs };
-        let block = Configured::build(&kind, &ports, &Env::detached(K::NAME)).unwrap();
+        let block = kind.build(&ports.inputs, &Env::detached(K::NAME)).unwrap();
         let harness = Harness::new(block, &ports, 1).unwrap();
         (Self { harness, busy: Duration::ZERO }, output)
     }

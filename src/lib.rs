@@ -25,6 +25,9 @@
 //! - [`control`]: watching and changing a running flowgraph
 //! - [`runtime`]: FutureSDR underneath; the only room that names it
 
+// The derive macros name this crate as others do.
+extern crate self as fxgraph;
+
 pub mod access;
 pub mod block;
 pub mod control;
@@ -59,9 +62,12 @@ pub use counter::{Counter, Counters, Gauge};
 pub use device::DeviceName;
 pub use dtype::Dtype;
 pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
+pub use fxgraph_derive::{Kind, Parameters};
+pub use kind::legacy::LegacyKind;
 pub use kind::{
-    At, CPU, Configured, Env, Implementation, Kind, KindEntry, PortNames, PortPool, Ports, Refusal,
-    Registry, Resources,
+    AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, Implementation,
+    ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
+    PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };
 pub use port::{Axis, Band, Clock, PortType, ValidityType};
 pub use summary::Summary;

@@ -5,7 +5,9 @@
 mod python;
 
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Band, Clock, Dtype, Env, FrameMut, Kind, Next, PortType, Ports, ValidityType};
+use fxgraph::{
+    Axis, Band, Clock, Dtype, Env, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
+};
 use fxgraph_blocks::io::spead_sink::SpeadSink;
 use fxgraph_blocks::io::spead_source::SpeadSource;
 use serde_json::{Value, json};
@@ -51,10 +53,10 @@ fn digitiser_heaps_of_spead2_arrive_exactly_with_the_lost_ones_marked() {
             "stop_after_senders": 1,
         }))
         .unwrap();
-        let outputs = parameters.ports(&[]).unwrap();
+        let outputs = parameters.outputs(&[]).unwrap();
         let declared = Ports { inputs: vec![], outputs };
         let env = Env::detached("source");
-        let block = parameters.build(&declared, &env).unwrap();
+        let block = parameters.build(&declared.inputs, &env).unwrap();
         let mut harness = Harness::new(block, &declared, 16).unwrap();
         Harness::block_on(harness.start()).unwrap();
         let lost = [1003_u64, 1017, 1018, 1063];
@@ -114,9 +116,9 @@ fn received(
     fill: impl Fn(usize, &mut FrameMut),
 ) -> Vec<Value> {
     let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
-    parameters.ports(std::slice::from_ref(&input)).unwrap();
+    parameters.outputs(std::slice::from_ref(&input)).unwrap();
     let declared = Ports { inputs: vec![input], outputs: vec![] };
-    let block = parameters.build(&declared, &Env::detached("sink")).unwrap();
+    let block = parameters.build(&declared.inputs, &Env::detached("sink")).unwrap();
     let mut harness = Harness::new(block, &declared, frames).unwrap();
     let (mut receiver, heaps) = receiver_at(listen);
     Harness::block_on(harness.start()).unwrap();
@@ -293,7 +295,7 @@ fn descriptors_come_first_and_again_so_that_a_late_receiver_understands() {
     let validity = ValidityType { axes: vec![Axis::new("baseline", 1)], full: 1 };
     let declared =
         Ports { inputs: vec![port(Dtype::Ci32, &axes, 1024, validity)], outputs: vec![] };
-    let block = parameters.build(&declared, &Env::detached("sink")).unwrap();
+    let block = parameters.build(&declared.inputs, &Env::detached("sink")).unwrap();
     let mut harness = Harness::new(block, &declared, 4).unwrap();
     let send = |harness: &mut Harness, number: i32| {
         let sent = harness.send(0, |frame| {
@@ -346,7 +348,7 @@ fn a_slow_stream_never_leaves_faster_than_its_rate_allows() {
     let input = port(Dtype::Ci8, &axes, 100_000, validity);
     let declared = Ports { inputs: vec![input], outputs: vec![] };
     let env = Env::detached("sink");
-    let block = parameters.build(&declared, &env).unwrap();
+    let block = parameters.build(&declared.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &declared, 4).unwrap();
     Harness::block_on(harness.start()).unwrap();
     let start = Instant::now();

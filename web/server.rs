@@ -2,30 +2,35 @@
 
 use crate::api;
 use crate::app::{App, Permission};
-use crate::connections::{self, Connections};
+use crate::connections::{self, Connection, Connections};
 use crate::guard::{self, Guard, Peer, Rates, Token};
 use crate::pages;
 use crate::parser_errors::Explained;
 use crate::problem;
 use crate::taps::TAPS;
 use crate::tls::Tls;
+use axum::Router;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::{Extension, Router};
+use axum::response::Response;
 use fxgraph::Control;
 use fxgraph::access::ClientFiles;
 use fxgraph::files::Files;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -36,9 +41,6 @@ use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
-/// Connections that wait to be accepted; the system allows fewer where `net.core.somaxconn` says so. A client
-/// beyond it tries again after a second only.
-const BACKLOG: u32 = 4096;
 /// Threads that serve requests.
 const THREADS: usize = 2;
 /// Priority of these threads, as `nice` has it: blocks come first where cores are scarce.
@@ -136,14 +138,6 @@ fn files(directory: &Path) -> Result<Files, BindError> {
     below.map_err(|said| BindError::Files { path: directory.to_owned(), said })
 }
 
-/// Listens on `address`. A restarted server gets the address of the one before at once.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
 impl Server {
     /// Takes the address.
     pub fn bind(options: Options) -> Result<Self, BindError> {
@@ -166,7 +160,7 @@ impl Server {
             .build()
             .map_err(BindError::Threads)?;
         let refused = |said| BindError::Address { address: options.listen, said };
-        let listener = runtime.block_on(async { listen(options.listen) }).map_err(refused)?;
+        let listener = runtime.block_on(TcpListener::bind(options.listen)).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let (tls, permission) = (options.tls, options.permission);
         Ok(Self { runtime, listener, address, guard, tls, permission, files })
@@ -283,8 +277,11 @@ async fn accept(
             Ok((stream, address)) => {
                 let client = connections::client(address.ip());
                 let connection = Arc::new(connections.begin(client));
-                let extensions = (Extension(Peer(client)), Extension(Arc::clone(&connection)));
-                let service = router.clone().layer(extensions);
+                let service = OfConnection {
+                    router: TowerToHyperService::new(router.clone()),
+                    peer: Peer(client),
+                    connection: Arc::clone(&connection),
+                };
                 let (tls, watcher) = (tls.clone(), graceful.watcher());
                 tokio::spawn(async move {
                     tokio::select! {
@@ -304,14 +301,41 @@ async fn accept(
     graceful.shutdown().await;
 }
 
+/// Everything that is served, to one connection: its requests say whose they are. A layer on the router would do the
+/// same, but costs a copy of every route; a client that connects again and again must not cost that.
+#[derive(Clone)]
+struct OfConnection {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+    connection: Arc<Connection>,
+}
+
+impl Service<Request<Incoming>> for OfConnection {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let extensions = request.extensions_mut();
+        extensions.insert(self.peer);
+        extensions.insert(Arc::clone(&self.connection));
+        self.router.call(request)
+    }
+}
+
 /// Serves one client, over TLS if `tls` is given.
-async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watcher: Watcher) {
+async fn greet(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    service: OfConnection,
+    watcher: Watcher,
+) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let stream = Box::pin(stream);
-    let Some(tls) = tls else { return converse(stream, router, watcher).await };
+    let Some(tls) = tls else { return converse(stream, service, watcher).await };
     match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router, watcher).await,
+        Ok(Ok(stream)) => converse(stream, service, watcher).await,
         Ok(Err(error)) => tracing::debug!("a client did not agree on TLS: {error}"),
         Err(_) => tracing::debug!("a client took too long to agree on TLS"),
     }
@@ -319,14 +343,14 @@ async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watc
 
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    service: OfConnection,
     watcher: Watcher,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Explained::new(stream)), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Explained::new(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended early: {error}");
     }

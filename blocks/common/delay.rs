@@ -7,7 +7,7 @@
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::{Counters, Refusal};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
 /// Largest rates of a delay model, in either direction.
@@ -51,7 +51,7 @@ pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sampl
 }
 
 /// One linear piece of a delay model, as a parameter.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Piece {
     /// First ADC sample (since sync time) for which the piece holds; until the next piece starts.

@@ -6,7 +6,7 @@
 //! `postproc`) take 1, because together they already use the cores; those that it has one of
 //! (`correlator`, `beamformer`) take all cores.
 
-use fxgraph::{BlockError, Refusal};
+use fxgraph::BlockError;
 use rayon::prelude::*;
 
 /// The threads of one block: its own one, or a pool of more.
@@ -19,24 +19,8 @@ pub enum Threads {
     Pool(rayon::ThreadPool),
 }
 
-/// What `threads` is by default in blocks of which a flowgraph has many.
-#[must_use]
-pub fn one_thread() -> usize {
-    1
-}
-
 /// Most threads a block may ask for.
 pub const MAX_THREADS: usize = 1024;
-
-/// Refuses a senseless value of the parameter `threads`.
-#[must_use]
-pub fn refuse_threads(threads: usize) -> Option<Refusal> {
-    (threads > MAX_THREADS).then(|| {
-        let message = format!("{threads} threads are too many");
-        let refusal = Refusal::parameter("threads", message);
-        refusal.help(format!("up to {MAX_THREADS} are possible; 0 takes all cores"))
-    })
-}
 
 /// How many threads to start for the parameter `threads` and so many operations per frame: all
 /// cores are not worth waking for less than a moment's work.

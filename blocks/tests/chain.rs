@@ -2,14 +2,18 @@
 
 use crate::common::packed::WIDTHS;
 use crate::common::random::Random;
+use fxgraph::diagnostic::Span;
+use fxgraph::flowgraph::value::{Node, Reader};
 use fxgraph::frame::Annotations;
 use fxgraph::runtime::edge::Harness;
 use fxgraph::{
-    Axis, Clock, Configured, Counters, Dtype, Env, Kind, Next, PortType, Ports, ValidityType,
+    AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, KindSpec, Next, PortType, Ports,
+    Refusal, ValidityType,
 };
 use num_complex::{Complex32, Complex64};
 use serde_json::Value;
 use std::f64::consts::PI;
+use std::sync::Arc;
 
 pub const RATE_HZ: f64 = 1.712e9;
 
@@ -46,18 +50,41 @@ impl Out {
     }
 }
 
-pub fn kind<K: Kind>(parameters: Value) -> K {
-    serde_json::from_value(parameters).unwrap()
+pub fn kind<K: KindSpec>(parameters: Value) -> K {
+    fxgraph::kind::read(&parameters).unwrap()
+}
+
+/// A block of this kind and implementation behind `inputs`.
+pub fn connected(
+    kind: &str,
+    implementation: &str,
+    parameters: &Value,
+    inputs: &[PortType],
+) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+    let node = Node::of_json(parameters, Span::default());
+    let kinds = crate::kinds();
+    let kind = kinds.get(kind).unwrap();
+    let read = (kind.read)(Reader::new(&node, Span::default()), implementation);
+    read.map_err(|errors| errors[0].message.clone()).unwrap().connect(inputs)
 }
 
 /// Runs `kind` over all frames of its inputs.
-pub fn drive(kind: &dyn Configured, inputs: &[PortType], frames: Vec<Vec<Plain>>) -> Out {
-    let outputs = kind.ports(inputs).unwrap();
+pub fn drive<K: KindSpec>(kind: &K, inputs: &[PortType], frames: Vec<Vec<Plain>>) -> Out {
+    let outputs = kind.outputs(inputs).unwrap();
     let ports = Ports { inputs: inputs.to_vec(), outputs };
     let env = Env::detached("block");
+    drive_block(kind.build(inputs, &env).unwrap(), &ports, &env, frames)
+}
+
+/// Runs `block` over all frames of its inputs.
+pub fn drive_block(
+    block: Box<dyn Block>,
+    ports: &Ports,
+    env: &Env,
+    frames: Vec<Vec<Plain>>,
+) -> Out {
     let counters = env.counters.clone();
-    let block = kind.build(&ports, &env).unwrap();
-    let mut harness = Harness::new(block, &ports, 2).unwrap();
+    let mut harness = Harness::new(block, ports, 2).unwrap();
     let mut queues: Vec<_> = frames.into_iter().map(|f| f.into_iter().peekable()).collect();
     let mut out = Vec::new();
     Harness::block_on(harness.start()).unwrap();
@@ -181,7 +208,7 @@ pub fn pfb(parameters: Value, pols: &[Digitised]) -> Out {
 }
 
 /// Runs a block on the output of another one.
-pub fn then<K: Kind>(parameters: Value, before: Out) -> Out {
+pub fn then<K: KindSpec>(parameters: Value, before: Out) -> Out {
     drive(&kind::<K>(parameters), &[before.port], vec![before.frames])
 }
 

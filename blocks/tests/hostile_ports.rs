@@ -17,9 +17,7 @@ use crate::x_engine::{
     fringe_check::FringeCheck,
 };
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{
-    Axis, Band, Clock, Configured, Dtype, Env, Kind, Next, PortType, Ports, ValidityType,
-};
+use fxgraph::{Axis, Band, Clock, Configured, Dtype, Env, KindSpec, Next, PortType, ValidityType};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
@@ -147,15 +145,20 @@ fn port() -> impl Strategy<Value = PortType> {
 }
 
 /// Whether the block took the port. It must not panic, whatever the frames hold.
-fn drive<K: Kind>(parameters: Value, inputs: Vec<PortType>, timestamps: &[u64], noise: u8) -> bool {
-    let kind: K = serde_json::from_value(parameters).unwrap();
-    let Ok(outputs) = Configured::ports(&kind, &inputs) else { return false };
-    let ports = Ports { inputs, outputs };
-    let _ = Configured::resources(&kind, &ports);
+fn drive<K: KindSpec>(
+    parameters: Value,
+    inputs: Vec<PortType>,
+    timestamps: &[u64],
+    noise: u8,
+) -> bool {
+    let kind: K = fxgraph::kind::read(&parameters).unwrap();
+    let Ok(block) = Configured::new(kind.clone(), &inputs) else { return false };
+    let _ = K::resources(&block);
+    let ports = block.ports;
     if ports.outputs.iter().any(|port| port.frame_bytes() > 1 << 22) {
         return true;
     }
-    let Ok(block) = Configured::build(&kind, &ports, &Env::detached(K::NAME)) else { return true };
+    let Ok(block) = kind.build(&ports.inputs, &Env::detached(K::NAME)) else { return true };
     let mut harness = Harness::new(block, &ports, timestamps.len()).unwrap();
     for (n, timestamp) in timestamps.iter().enumerate() {
         for input in 0..ports.inputs.len() {

@@ -20,7 +20,7 @@ fn every_live_parameter_is_marked_in_its_schema() {
     let mut live = 0;
     for kind in kinds().iter() {
         let schema = (kind.schema)().to_value();
-        for name in kind.live {
+        for name in &kind.live {
             assert_eq!(schema["properties"][name]["x-live"], true, "{name} of {}", kind.name);
             live += 1;
         }

@@ -5,3 +5,4 @@ pub mod chain;
 mod file_parameters;
 mod hostile_ports;
 mod live_updates;
+mod ranges;

@@ -73,7 +73,7 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     text.push_str(&format!("\n{}\n", heading("## Reference")));
     text.push_str(&format!("inputs:  {}\n", kind.inputs));
     text.push_str(&format!("outputs: {}\n", kind.outputs));
-    for form in kind.implementations {
+    for form in &kind.implementations {
         text.push_str(&format!(
             "implementation `{}` ({}): {}\n",
             form.name, form.device, form.summary

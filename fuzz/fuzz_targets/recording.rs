@@ -5,7 +5,7 @@
 mod target;
 
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Env, Kind, Ports};
+use fxgraph::{Env, KindSpec, Ports};
 use fxgraph_blocks::io::file_source::FileSource;
 use std::fs;
 
@@ -26,13 +26,13 @@ fn recording(bytes: &[u8]) {
         fs::write(folder.join(format!("a.{extension}.json")), side).expect("room for the file");
         let parameters = serde_json::json!({ "path": path, "frames": 8 });
         let source: FileSource = serde_json::from_value(parameters).expect("a path and a number");
-        let Ok(outputs) = Kind::ports(&source, &[]) else { continue };
+        let Ok(outputs) = KindSpec::outputs(&source, &[]) else { continue };
         if outputs[0].impossible().is_some() || outputs[0].frame_bytes() > MAX_FRAME_BYTES {
             continue;
         }
         let ports = Ports { inputs: vec![], outputs };
         let block =
-            Kind::build(&source, &ports, &Env::detached("in")).expect("nothing is opened yet");
+            KindSpec::build(&source, &[], &Env::detached("in")).expect("nothing is opened yet");
         let Ok(mut harness) = Harness::new(block, &ports, 8) else { continue };
         // Whatever is wrong is said in words.
         let _ = Harness::block_on(async {

@@ -6,8 +6,8 @@ use crate::flowgraph::load_text;
 use crate::port::Axis;
 use crate::runtime::{Options, Prepared, Running};
 use crate::{
-    Clock, Counter, Dtype, Env, Kind, KindEntry, PortNames, PortPool, PortType, Ports, Refusal,
-    Registry, Resources, ValidityType,
+    Clock, Counter, Dtype, Env, KindEntry, LegacyKind, PortNames, PortPool, PortType, Ports,
+    Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ impl Block for Numbering {
     }
 }
 
-impl Kind for Numbers {
+impl LegacyKind for Numbers {
     const NAME: &'static str = "numbers";
     const DOC: &'static str = "# numbers";
     const INPUTS: PortNames = PortNames::Fixed(&[]);
@@ -84,7 +84,7 @@ impl Block for Passing {
     }
 }
 
-impl Kind for Pass {
+impl LegacyKind for Pass {
     const NAME: &'static str = "pass";
     const DOC: &'static str = "# pass";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
@@ -126,7 +126,7 @@ impl Block for Checking {
     }
 }
 
-impl Kind for Check {
+impl LegacyKind for Check {
     const NAME: &'static str = "check";
     const DOC: &'static str = "# check";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
@@ -148,9 +148,9 @@ impl Kind for Check {
 
 fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of::<Numbers>(),
-        KindEntry::of::<Pass>(),
-        KindEntry::of::<Check>(),
+        KindEntry::of_legacy::<Numbers>(),
+        KindEntry::of_legacy::<Pass>(),
+        KindEntry::of_legacy::<Check>(),
     ])
 }
 

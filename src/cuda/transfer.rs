@@ -4,7 +4,7 @@
 use super::{IN_FLIGHT, Lane, Turn, frame_address};
 use crate::block::{Block, BlockError, Io, Next};
 use crate::frame::{Frame, FrameMut};
-use crate::kind::{Configured, Env, Ports, Refusal, Resources};
+use crate::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
 use crate::port::PortType;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -29,22 +29,31 @@ impl Transfer {
     }
 }
 
-impl Configured for Transfer {
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(inputs.to_vec())
+/// A transfer of the frames of one port.
+pub(crate) struct Connected {
+    /// Its direction.
+    pub way: Transfer,
+    /// Input and output, which carry the same.
+    pub ports: Ports,
+}
+
+impl AnyConfigured for Connected {
+    fn ports(&self) -> &Ports {
+        &self.ports
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+        let ports = Ports { inputs: inputs.to_vec(), outputs: inputs.to_vec() };
+        Ok(Arc::new(Self { way: self.way, ports }))
+    }
+
+    fn resources(&self) -> Resources {
         Resources { holds: vec![IN_FLIGHT - 1], fills: vec![IN_FLIGHT], ..Resources::default() }
     }
 
-    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
-        0
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+    fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let lane = Lane::new(env)?;
-        Ok(Box::new(Running { way: *self, lane, bytes: ports.inputs[0].frame_bytes() }))
+        Ok(Box::new(Running { way: self.way, lane, bytes: self.ports.inputs[0].frame_bytes() }))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cuda::transfer::Transfer;
 use crate::cuda::{Device, DeviceAllocator, PinnedAllocator};
 use crate::device::DeviceName;
 use crate::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
-use crate::kind::{Configured, Env, PortPool, Ports, Waker};
+use crate::kind::{AnyConfigured, Env, PortPool, Ports, Waker};
 use crate::runtime::BlockEvents;
 use crate::runtime::assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 use crate::runtime::edge::Edge;
@@ -236,7 +236,7 @@ impl Plan {
     /// `block`, built and without edges, which `wake` wakes.
     fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
         let env = self.env(block, wake)?;
-        let built = guarded(block.configured.as_ref(), &block.pending, &block.ports, &env, 0)
+        let built = guarded(block.configured.as_ref(), &block.pending, &env, 0)
             .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
         Ok(Part {
             name: block.name.clone(),
@@ -277,7 +277,6 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
         return None;
     }
     let (configured, pending) = (Arc::clone(&block.configured), block.pending.clone());
-    let ports = block.ports.clone();
     Some(Arc::new(move |begun| {
         if let Some(device) = &env.device {
             // A fault that killed the device's context shows in whatever is asked of it.
@@ -287,18 +286,17 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
                     .because(error)
             })?;
         }
-        guarded(configured.as_ref(), &pending, &ports, &env, begun)
+        guarded(configured.as_ref(), &pending, &env, begun)
     }))
 }
 
 fn guarded(
-    configured: &dyn Configured,
+    configured: &dyn AnyConfigured,
     pending: &Pending,
-    ports: &Ports,
     env: &Env,
     begun: u64,
 ) -> Result<Box<dyn Block>, BlockError> {
-    catch_unwind(AssertUnwindSafe(|| pending.build(configured, ports, env, begun))).unwrap_or_else(
+    catch_unwind(AssertUnwindSafe(|| pending.build(configured, env, begun))).unwrap_or_else(
         |cause| Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref())))),
     )
 }

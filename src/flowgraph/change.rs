@@ -12,7 +12,6 @@ use super::{Plan, PlannedBlock, Sources, check, load, transfers};
 use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
 use crate::kind::{CPU, KindEntry, PortNames, Registry};
 use crate::runtime::assembly::OnFault;
-use std::sync::Arc;
 
 /// Keys of a block that may change while it runs.
 const KEYS: [&str; 5] = ["kind", "parameters", "device", "implementation", "on_fault"];
@@ -175,8 +174,8 @@ impl Plan {
         }
         let owner = entry.parameters.as_ref().map_or(start, |(key, _)| key.span);
         let form = placement.map_or(CPU.name, |placement| placement.implementation);
-        let configured = match check::configure(kind, form, &parameters, owner, &self.access) {
-            Ok(configured) => Arc::from(configured),
+        let read = match check::configure(kind, form, &parameters, owner, &self.access) {
+            Ok(read) => read,
             Err(wrong) => {
                 problems.extend(wrong);
                 return None;
@@ -201,8 +200,8 @@ impl Plan {
         let feed = |&(block, port): &(usize, usize)| Feed { block, port, span: start };
         let feeds: Vec<Feed> = block.inputs.iter().map(feed).collect();
         let planned = |index: usize| self.blocks.get(index);
-        let new = check::plan_block(&instance, &configured, &feeds, planned, &[], problems)?;
-        problems.extend(check::impossible_policy(&instance, configured.as_ref()));
+        let new = check::plan_block(&instance, read.as_ref(), &feeds, planned, &[], problems)?;
+        problems.extend(check::impossible_policy(&instance, read.as_ref()));
         // Another kind has other parameters, which hold at once.
         let pending = if kind.name == old_kind.name {
             block.pending.of_form(block, &new, kind, &self.access)

@@ -12,10 +12,11 @@ use crate::access::FileAccess;
 use crate::cuda::{self, IN_FLIGHT};
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes};
-use crate::kind::{At, Configured, KindEntry, PortNames, Ports, Refusal, Resources};
+use crate::kind::{
+    AnyConfigured, AnyParameters, At, KindEntry, PortNames, Ports, Refusal, Resources,
+};
 use crate::port::{Axis, Origin, PortType};
 use crate::runtime::assembly::OnFault;
-use std::sync::Arc;
 
 /// Blocks of a circle that a message names.
 const CIRCLE_SHOWN: usize = 12;
@@ -31,9 +32,9 @@ pub(super) fn check(
     access: &FileAccess,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<Option<PlannedBlock>> {
-    let mut found: Vec<Option<Arc<dyn Configured>>> = Vec::new();
+    let mut found: Vec<Option<Box<dyn AnyParameters>>> = Vec::new();
     for instance in instances {
-        let configured = instance.parameters.as_ref().and_then(|node| {
+        found.push(instance.parameters.as_ref().and_then(|node| {
             let form = instance.placement.implementation;
             let read = configure(instance.kind, form, node, instance.owner, access);
             read.map_err(|errors| {
@@ -43,16 +44,16 @@ pub(super) fn check(
                 }
             })
             .ok()
-        });
-        found.push(configured.map(Arc::from));
+        }));
     }
     let order = order(instances, feeds, problems);
     let mut planned: Vec<Option<PlannedBlock>> = (0..instances.len()).map(|_| None).collect();
     for index in order {
-        let (Some(configured), Some(feeds)) = (&found[index], &feeds[index]) else { continue };
+        let (Some(parameters), Some(feeds)) = (&found[index], &feeds[index]) else { continue };
         let known = |index: usize| planned[index].as_ref();
-        let block = plan_block(&instances[index], configured, feeds, known, instances, problems);
-        problems.extend(impossible_policy(&instances[index], configured.as_ref()));
+        let parameters = parameters.as_ref();
+        let block = plan_block(&instances[index], parameters, feeds, known, instances, problems);
+        problems.extend(impossible_policy(&instances[index], parameters));
         planned[index] = block;
     }
     planned
@@ -65,36 +66,13 @@ pub(super) fn configure(
     node: &Node,
     owner: Span,
     access: &FileAccess,
-) -> Result<Box<dyn Configured>, Vec<Diagnostic>> {
+) -> Result<Box<dyn AnyParameters>, Vec<Diagnostic>> {
     let reader = Reader::new(node, owner).with_access(access);
-    let mut error = match (kind.configure)(reader, implementation) {
-        Ok(configured) => return Ok(configured),
-        Err(error) => error,
+    let errors = match (kind.read)(reader, implementation) {
+        Ok(parameters) => return Ok(parameters),
+        Err(errors) => errors,
     };
-    let mut problems = Vec::new();
-    let mut rest = node.clone();
-    let mut removed: Vec<(String, Span)> = Vec::new();
-    // What is wrong is taken away and the rest read again, to see more errors. Only what surely
-    // is not a consequence of the removal counts.
-    for _ in 0..32 {
-        let is_consequence = match &error.problem {
-            Problem::MissingKey(key) => removed.iter().any(|(gone, _)| gone == key),
-            Problem::Value => !removed.is_empty(),
-            // A value from which something was taken.
-            _ => removed.iter().any(|(_, gone)| error.span.is_some_and(|span| holds(span, *gone))),
-        };
-        if !is_consequence {
-            problems.push(diagnostic(kind, &error, node, owner));
-        }
-        let Some(span) = error.span else { break };
-        let Some(key) = take_away(&mut rest, span) else { break };
-        removed.push((key, span));
-        match (kind.configure)(Reader::new(&rest, owner).with_access(access), implementation) {
-            Ok(_) => break,
-            Err(next) => error = next,
-        }
-    }
-    Err(problems)
+    Err(errors.iter().map(|error| diagnostic(kind, error, node, owner)).collect())
 }
 
 /// What is wrong with the `parameters` of a block.
@@ -122,27 +100,6 @@ fn diagnostic(kind: &KindEntry, error: &ReadError, parameters: &Node, owner: Spa
     Diagnostic::error(error.code(), error.span.unwrap_or(owner), message)
         .label(error.label.clone())
         .maybe_help(help)
-}
-
-fn holds(outer: Span, inner: Span) -> bool {
-    outer.file == inner.file && outer.start <= inner.start && inner.end <= outer.end
-}
-
-/// Removes the innermost entry of a mapping whose key or value lies at `span`; its key.
-fn take_away(node: &mut Node, span: Span) -> Option<String> {
-    let entries = match &mut node.value {
-        Value::Map(entries) => entries,
-        Value::List(items) => {
-            return items.iter_mut().find_map(|item| take_away(item, span));
-        }
-        _ => return None,
-    };
-    let position =
-        entries.iter().position(|(key, value)| key.span == span || holds(value.span, span))?;
-    if let Some(inner) = take_away(&mut entries[position].1, span) {
-        return Some(inner);
-    }
-    Some(entries.remove(position).0.text)
 }
 
 /// Blocks in an order in which everything that feeds a block stands before it; circles are
@@ -187,7 +144,7 @@ fn order(
 /// The block with its ports; `planned` gives those that feed it.
 pub(super) fn plan_block<'p>(
     instance: &Instance<'_>,
-    configured: &Arc<dyn Configured>,
+    parameters: &dyn AnyParameters,
     feeds: &[Feed],
     planned: impl Fn(usize) -> Option<&'p PlannedBlock>,
     instances: &[Instance<'_>],
@@ -212,8 +169,8 @@ pub(super) fn plan_block<'p>(
         };
         inputs.push(port.clone());
     }
-    let mut outputs = match configured.ports(&inputs) {
-        Ok(outputs) => outputs,
+    let configured = match parameters.connect(&inputs) {
+        Ok(configured) => configured,
         Err(refusals) => {
             let place = |at: &At| place(at, instance, feeds, &inputs);
             let refused = refusals.into_iter().map(|each| refusal(each, &instance.name, place));
@@ -221,6 +178,7 @@ pub(super) fn plan_block<'p>(
             return None;
         }
     };
+    let mut outputs = configured.ports().outputs.clone();
     for port in &mut outputs {
         let axes = port.axes.iter_mut().chain(&mut port.validity.axes);
         for axis in axes {
@@ -248,15 +206,15 @@ pub(super) fn plan_block<'p>(
         return None;
     }
     let on_host = device == DeviceName::Cpu;
-    let device_bytes = if on_host { 0 } else { configured.device_bytes(&ports, implementation) };
-    let resources = configured.resources(&ports);
+    let device_bytes = if on_host { 0 } else { configured.device_bytes() };
+    let resources = configured.resources();
     let resources = if on_host { resources } else { on_device(resources, &ports) };
     Some(PlannedBlock {
         name: instance.name.clone(),
         kind: instance.kind.name,
         templates: instance.templates.clone(),
         parameters: parameters.unwrap_or_default(),
-        configured: Arc::clone(configured),
+        configured,
         pending: Pending::default(),
         resources,
         ports,
@@ -277,7 +235,7 @@ pub(super) fn plan_block<'p>(
 /// What is to be said if the block cannot do what its `on_fault` asks for.
 pub(super) fn impossible_policy(
     instance: &Instance<'_>,
-    configured: &dyn Configured,
+    parameters: &dyn AnyParameters,
 ) -> Option<Diagnostic> {
     let (policy, span) = instance.on_fault;
     let name = instance.kind.name;
@@ -288,7 +246,7 @@ pub(super) fn impossible_policy(
         problem.blocks.push(instance.name.clone());
         Some(problem)
     };
-    match (policy, configured.cannot_restart()) {
+    match (policy, parameters.cannot_restart()) {
         (OnFault::Restart, Some(why)) => refuse(format!("`{name}` cannot be restarted: {why}")),
         (OnFault::Skip, _) if instance.kind.inputs == PortNames::Fixed(&[]) => {
             refuse(format!("`{name}` has no inputs, so there is no frame to skip"))
@@ -324,7 +282,7 @@ fn output_problem(instance: &Instance<'_>, port: &PortType) -> Option<Diagnostic
 /// Why the implementation that was chosen cannot do it.
 fn implementation_problems(
     instance: &Instance<'_>,
-    configured: &dyn Configured,
+    configured: &dyn AnyConfigured,
     feeds: &[Feed],
     ports: &Ports,
 ) -> Vec<Diagnostic> {
@@ -333,7 +291,7 @@ fn implementation_problems(
         DeviceName::Cpu => None,
         DeviceName::Cuda(ordinal) => cuda::properties(ordinal).ok(),
     };
-    let refusals = configured.check(ports, implementation, gpu.as_ref()).into_iter();
+    let refusals = configured.check(gpu.as_ref()).into_iter();
     let problem = |mut refused: Refusal| {
         refused.help.get_or_insert_with(|| "`implementation: cpu` can do it".to_owned());
         let chosen = format!("this chooses `{implementation}`");

@@ -387,12 +387,13 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
 /// Gives the outputs of a block the bands that follow from its inputs.
 fn carry_band(block: &mut PlannedBlock) {
     // Inputs that do not go together now may when the next of them has changed.
-    let Ok(outputs) = block.configured.ports(&block.ports.inputs) else { return };
-    for (port, other) in block.ports.outputs.iter_mut().zip(outputs) {
-        if port.is_read_like(&other) && other.impossible().is_none() {
+    let Ok(configured) = block.configured.connect(&block.ports.inputs) else { return };
+    for (port, other) in block.ports.outputs.iter_mut().zip(&configured.ports().outputs) {
+        if port.is_read_like(other) && other.impossible().is_none() {
             port.band = other.band;
         }
     }
+    block.configured = configured;
 }
 
 /// The flowgraph as it runs: everything computed, nothing defaulted away. It is a flowgraph that is read like any

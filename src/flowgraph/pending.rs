@@ -1,12 +1,12 @@
 //! Live values that wait for their timestamps, kept for whatever block comes into the place: one that is
 //! built anew after a fault, or that is swapped in, goes over to them as the one before it would have.
 
-use super::parse::parse;
+use super::value::Node;
 use super::{PlannedBlock, check};
 use crate::access::FileAccess;
 use crate::block::{Block, BlockError};
 use crate::diagnostic::Span;
-use crate::kind::{Configured, Env, KindEntry, Ports};
+use crate::kind::{AnyConfigured, Env, KindEntry};
 use crate::retune::{Known, MAX_QUEUED, When};
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Form {
     pub parameters: Json,
-    pub configured: Arc<dyn Configured>,
+    pub configured: Arc<dyn AnyConfigured>,
 }
 
 impl Form {
@@ -26,15 +26,15 @@ impl Form {
         parameters: Json,
         access: &FileAccess,
     ) -> Option<Self> {
-        let node = parse(0, &parameters.to_string()).ok()?;
-        let nowhere = Span { file: 0, start: 0, end: 0 };
-        let configured =
-            check::configure(kind, block.implementation, &node, nowhere, access).ok()?;
-        let outputs = configured.ports(&block.ports.inputs).ok()?;
+        let nowhere = Span::default();
+        let node = Node::of_json(&parameters, nowhere);
+        let read = check::configure(kind, block.implementation, &node, nowhere, access).ok()?;
+        let configured = read.connect(&block.ports.inputs).ok()?;
+        let outputs = &configured.ports().outputs;
         let of_block = &block.ports.outputs;
         let fits = outputs.len() == of_block.len()
             && outputs.iter().zip(of_block).all(|(port, of_block)| of_block.is_read_like(port));
-        fits.then(|| Self { parameters, configured: Arc::from(configured) })
+        fits.then_some(Self { parameters, configured })
     }
 }
 
@@ -177,17 +177,16 @@ impl Pending {
     /// where others have begun to work on everything before timestamp `begun`.
     pub(super) fn build(
         &self,
-        newest: &dyn Configured,
-        ports: &Ports,
+        newest: &dyn AnyConfigured,
         env: &Env,
         begun: u64,
     ) -> Result<Box<dyn Block>, BlockError> {
         let base = self.base.as_ref().map_or(newest, |base| base.configured.as_ref());
-        let mut block = base.build(ports, env)?;
+        let mut block = base.build(env)?;
         for PendingChange { when, names, form, .. } in &self.changes {
             let mut values = Vec::with_capacity(names.len());
             for name in names {
-                values.push((*name, form.configured.live_value(name, base, ports)?));
+                values.push((*name, form.configured.live_value(name, base)?));
             }
             block.retune(when.change(values).behind(begun))?;
         }

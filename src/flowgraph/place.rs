@@ -7,7 +7,7 @@ use super::value::Node;
 use crate::cuda;
 use crate::device::DeviceName;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest};
-use crate::kind::{CPU, Implementation, KindEntry};
+use crate::kind::{CPU, ImplementationInfo, KindEntry};
 
 /// What `device:` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Expansion<'_, '_> {
         node: &Node,
         names: &Names,
         kind: &KindEntry,
-    ) -> Option<&'static Implementation> {
+    ) -> Option<ImplementationInfo> {
         let value = self.compute(node, names)?;
         let known: Vec<&str> = kind.implementations.iter().map(|form| form.name).collect();
         let Some(word) = value.text() else {
@@ -135,7 +135,7 @@ impl Expansion<'_, '_> {
             self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
             return None;
         };
-        let found = kind.implementations.iter().find(|form| word == form.name);
+        let found = kind.implementations.iter().copied().find(|form| word == form.name);
         if found.is_none() {
             self.problems.push(
                 Diagnostic::error(

@@ -9,7 +9,7 @@ use crate::flowgraph::beside_frames;
 use crate::flowgraph::pending::Pending;
 use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
 use crate::flowgraph::written::Written;
-use crate::kind::{Configured, Ports, Resources};
+use crate::kind::{AnyConfigured, Ports, Resources};
 use crate::recording::Recorders;
 use crate::runtime::assembly::{OnFault, Thread};
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct PlannedBlock {
     /// Its parameters as given, expressions computed.
     pub parameters: serde_json::Value,
     /// Its parameters, read.
-    pub configured: Arc<dyn Configured>,
+    pub configured: Arc<dyn AnyConfigured>,
     /// Live values that hold from moments on; `parameters` and `configured` have them already.
     pub(crate) pending: Pending,
     /// What its ports carry.

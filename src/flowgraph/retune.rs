@@ -11,7 +11,7 @@ use super::{Plan, PlannedBlock, Sources};
 use crate::access::FileAccess;
 use crate::block::BlockError;
 use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
-use crate::kind::{At, Configured, KindEntry, Ports, Registry, Resources};
+use crate::kind::{AnyConfigured, At, KindEntry, Ports, Registry, Resources};
 use crate::port::PortType;
 use crate::retune::{LiveValue, MAX_QUEUED, When};
 use crate::runtime::report::panic_text;
@@ -127,9 +127,7 @@ impl Plan {
                 continue;
             }
             let block = &mut plan.blocks[index];
-            if let Ok(outputs) = form.configured.ports(&running.ports.inputs) {
-                take_labels(&mut block.ports.outputs, outputs);
-            }
+            take_labels(&mut block.ports.outputs, &form.configured.ports().outputs);
             (block.parameters, block.configured) =
                 (form.parameters.clone(), Arc::clone(&form.configured));
             block.pending = running.pending.with(running, when, names, form, bytes);
@@ -155,11 +153,11 @@ impl Plan {
 }
 
 /// Takes over from `others`, which are read alike, the labels of axes and the bands.
-fn take_labels(ports: &mut [PortType], others: Vec<PortType>) {
+fn take_labels(ports: &mut [PortType], others: &[PortType]) {
     for (port, other) in ports.iter_mut().zip(others) {
         port.band = other.band;
-        for (axis, other) in port.axes.iter_mut().zip(other.axes) {
-            axis.labels = other.labels;
+        for (axis, other) in port.axes.iter_mut().zip(&other.axes) {
+            axis.labels.clone_from(&other.labels);
         }
     }
 }
@@ -228,13 +226,13 @@ fn checked(
     key: Span,
     (parameters, access): (&Node, &FileAccess),
     problems: &mut Vec<Diagnostic>,
-) -> Option<Arc<dyn Configured>> {
+) -> Option<Arc<dyn AnyConfigured>> {
     let mut report = |mut problem: Diagnostic| {
         problem.blocks.push(running.name.clone());
         problems.push(problem);
     };
-    let configured = match configure(kind, running.implementation, parameters, key, access) {
-        Ok(configured) => configured,
+    let read = match configure(kind, running.implementation, parameters, key, access) {
+        Ok(read) => read,
         Err(errors) => {
             errors.into_iter().for_each(report);
             return None;
@@ -245,17 +243,17 @@ fn checked(
         _ => key,
     };
     let Ports { inputs, outputs } = &running.ports;
-    let ports = match configured.ports(inputs) {
-        Ok(ports) => ports,
+    let configured = match read.connect(inputs) {
+        Ok(configured) => configured,
         Err(refusals) => {
             let refusals = refusals.into_iter();
             problems.extend(refusals.map(|each| refusal(each, &running.name, place)));
             return None;
         }
     };
-    let needs = |configured: &dyn Configured| {
-        let Resources { holds, fills, pools, binds, sockets, writes, .. } =
-            configured.resources(&running.ports);
+    let ports = &configured.ports().outputs;
+    let needs = |configured: &dyn AnyConfigured| {
+        let Resources { holds, fills, pools, binds, sockets, writes, .. } = configured.resources();
         (holds, fills, pools, binds, sockets, writes)
     };
     let is_other = |(port, output): (&PortType, &PortType)| !output.is_read_like(port);
@@ -264,7 +262,7 @@ fn checked(
     } else if needs(configured.as_ref()) != needs(running.configured.as_ref()) {
         "need other frames, sockets or files"
     } else {
-        return Some(Arc::from(configured));
+        return Some(configured);
     };
     let message = format!("`{}` would {what} with these parameters", kind.name);
     let problem = Diagnostic::error(codes::NOT_LIVE, parameters.span, message)
@@ -275,16 +273,16 @@ fn checked(
 }
 
 fn live_values(
-    configured: &dyn Configured,
+    configured: &dyn AnyConfigured,
     running: &PlannedBlock,
     kind: &KindEntry,
     given: &Node,
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<(&'static str, LiveValue)> {
     let mut values = Vec::new();
-    for name in kind.live {
+    for name in &kind.live {
         let Some((_, node)) = given.entry(name) else { continue };
-        let value = || configured.live_value(name, running.configured.as_ref(), &running.ports);
+        let value = || configured.live_value(name, running.configured.as_ref());
         let value = catch_unwind(AssertUnwindSafe(value)).unwrap_or_else(|cause| {
             let text = format!("`{name}` cannot be computed: {}", panic_text(cause.as_ref()));
             Err(BlockError::new(text))

@@ -4,22 +4,22 @@ use crate::block::{Block, BlockError};
 use crate::diagnostic::codes;
 use crate::retune::LiveValue;
 use crate::{
-    At, Axis, CPU, Clock, Dtype, Env, Implementation, Kind, KindEntry, PortNames, PortPool,
-    PortType, Ports, Refusal, Registry, Resources, ValidityType,
+    At, Axis, CPU, Clock, Dtype, Env, ImplementationInfo, KindEntry, LegacyKind, PortNames,
+    PortPool, PortType, Ports, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of::<Source>(),
-        KindEntry::of::<Receiver>(),
-        KindEntry::of::<Filter>(),
-        KindEntry::of::<Pass>(),
-        KindEntry::of::<Join>(),
-        KindEntry::of::<Sink>(),
-        KindEntry::of::<Turner>(),
-        KindEntry::of::<Writer>(),
+        KindEntry::of_legacy::<Source>(),
+        KindEntry::of_legacy::<Receiver>(),
+        KindEntry::of_legacy::<Filter>(),
+        KindEntry::of_legacy::<Pass>(),
+        KindEntry::of_legacy::<Join>(),
+        KindEntry::of_legacy::<Sink>(),
+        KindEntry::of_legacy::<Turner>(),
+        KindEntry::of_legacy::<Writer>(),
     ])
 }
 
@@ -83,7 +83,7 @@ struct Source {
     level: f64,
 }
 
-impl Kind for Source {
+impl LegacyKind for Source {
     kind!(Source "source" PortNames::Fixed(&[]), PortNames::Fixed(&["pol0", "pol1"]));
     const LIVE: &'static [&'static str] = &["level"];
 
@@ -116,7 +116,7 @@ struct Receiver {
     address: String,
 }
 
-impl Kind for Receiver {
+impl LegacyKind for Receiver {
     kind!(Receiver "receiver" PortNames::Fixed(&[]), PortNames::Numbered("stream"));
 
     fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -135,10 +135,13 @@ impl Kind for Receiver {
 #[serde(deny_unknown_fields)]
 struct Turner {}
 
-impl Kind for Turner {
+impl LegacyKind for Turner {
     kind!(Turner "turner" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("quick", "quick"), Implementation::cuda("quicker", "quicker")];
+    const IMPLEMENTATIONS: &'static [ImplementationInfo] = &[
+        CPU,
+        ImplementationInfo::cuda("quick", "quick"),
+        ImplementationInfo::cuda("quicker", "quicker"),
+    ];
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         Ok(inputs.to_vec())
@@ -176,7 +179,7 @@ struct Filter {
     window: Option<Window>,
 }
 
-impl Kind for Filter {
+impl LegacyKind for Filter {
     kind!(Filter "filter"
         PortNames::Optional { names: &["pol0", "pol1"], required: 1 },
         PortNames::Fixed(&["output"]));
@@ -216,7 +219,7 @@ impl Kind for Filter {
 #[serde(deny_unknown_fields)]
 struct Pass {}
 
-impl Kind for Pass {
+impl LegacyKind for Pass {
     kind!(Pass "pass" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -232,7 +235,7 @@ impl Kind for Pass {
 #[serde(deny_unknown_fields)]
 struct Join {}
 
-impl Kind for Join {
+impl LegacyKind for Join {
     kind!(Join "join" PortNames::Numbered("input"), PortNames::Fixed(&["output"]));
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -259,7 +262,7 @@ impl Kind for Join {
 #[serde(deny_unknown_fields)]
 struct Sink {}
 
-impl Kind for Sink {
+impl LegacyKind for Sink {
     kind!(Sink "sink" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
 
     fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
@@ -282,7 +285,7 @@ struct Writer {
     path: String,
 }
 
-impl Kind for Writer {
+impl LegacyKind for Writer {
     kind!(Writer "writer" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
 
     fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {

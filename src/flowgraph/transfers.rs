@@ -2,9 +2,9 @@
 
 use super::PlannedBlock;
 use super::pending::Pending;
-use crate::cuda::transfer::Transfer;
+use crate::cuda::transfer::{Connected, Transfer};
 use crate::device::DeviceName;
-use crate::kind::{Configured, Ports};
+use crate::kind::{AnyConfigured, Ports};
 use crate::runtime::assembly::{OnFault, Thread};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,6 +85,7 @@ fn transfer(
     let source = &blocks[from];
     let carries = source.ports.outputs[port].clone();
     let ports = Ports { inputs: vec![carries.clone()], outputs: vec![carries] };
+    let configured: Arc<dyn AnyConfigured> = Arc::new(Connected { way, ports: ports.clone() });
     PlannedBlock {
         // No block of a file can be called so: names have no `>`.
         name: format!(
@@ -99,8 +100,8 @@ fn transfer(
         kind: way.kind(),
         templates: source.templates.clone(),
         parameters: serde_json::Value::Object(serde_json::Map::new()),
-        resources: way.resources(&ports),
-        configured: Arc::new(way),
+        resources: configured.resources(),
+        configured,
         pending: Pending::default(),
         ports,
         input_names: vec!["input".to_owned()],

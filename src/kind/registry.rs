@@ -1,16 +1,19 @@
 //! Kinds by their names.
 
-use super::{Configured, Implementation, Kind, PortNames};
+use super::erased::{self, AnyParameters};
+use super::legacy::{self, LegacyKind};
+use super::parameters;
+use super::{ImplementationInfo, KindSpec, PortNames};
 use crate::cuda::ProgramSource;
 use crate::device::DeviceName;
 use crate::examples::{Benchmark, Case};
 use crate::flowgraph::value::{ReadError, Reader};
 
-/// Reads the parameters of a kind, for one of its implementations.
-pub type Configure = fn(Reader<'_>, &str) -> Result<Box<dyn Configured>, ReadError>;
+/// Reads the parameters of a block, for the implementation of this name; every error at once.
+pub type Read = fn(Reader<'_>, &str) -> Result<Box<dyn AnyParameters>, Vec<ReadError>>;
 
 /// What the registry knows of a kind.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct KindEntry {
     /// The word after `kind:`.
     pub name: &'static str,
@@ -20,33 +23,50 @@ pub struct KindEntry {
     pub inputs: PortNames,
     /// Outputs.
     pub outputs: PortNames,
-    /// Forms to choose from.
-    pub implementations: &'static [Implementation],
+    /// Implementations to choose from; the first of each family of devices is the default there.
+    pub implementations: Vec<ImplementationInfo>,
     /// Parameters that may change while a block runs.
-    pub live: &'static [&'static str],
+    pub live: Vec<&'static str>,
     /// JSON Schema of the parameters; live ones have `x-live: true`.
     pub schema: fn() -> schemars::Schema,
     /// Reads the parameters.
-    pub configure: Configure,
-    /// See [`Kind::cases`].
+    pub read: Read,
+    /// See [`KindSpec::cases`].
     pub cases: fn(DeviceName) -> Vec<Case>,
-    /// See [`Kind::benchmarks`].
+    /// See [`KindSpec::benchmarks`].
     pub benchmarks: fn(DeviceName) -> Vec<Benchmark>,
 }
 
 impl KindEntry {
     /// The entry of `K`, for a registry.
     #[must_use]
-    pub fn of<K: Kind>() -> Self {
+    pub fn of<K: KindSpec>() -> Self {
+        Self {
+            name: K::NAME,
+            doc: K::PAGE,
+            inputs: K::INPUTS,
+            outputs: K::OUTPUTS,
+            implementations: K::IMPLEMENTATIONS.iter().map(|each| each.info).collect(),
+            live: parameters::live::<K>(),
+            schema: parameters::schema::<K>,
+            read: erased::read::<K>,
+            cases: K::cases,
+            benchmarks: K::benchmarks,
+        }
+    }
+
+    /// The entry of `K`, which is declared in the old way.
+    #[must_use]
+    pub fn of_legacy<K: LegacyKind>() -> Self {
         Self {
             name: K::NAME,
             doc: K::DOC,
             inputs: K::INPUTS,
             outputs: K::OUTPUTS,
-            implementations: K::IMPLEMENTATIONS,
-            live: K::LIVE,
-            schema: schema::<K>,
-            configure: |reader, form| Ok(Box::new(K::deserialize(reader)?.suited_to(form))),
+            implementations: K::IMPLEMENTATIONS.to_vec(),
+            live: K::LIVE.to_vec(),
+            schema: legacy::schema::<K>,
+            read: legacy::read::<K>,
             cases: K::cases,
             benchmarks: K::benchmarks,
         }
@@ -69,16 +89,6 @@ fn first_sentence(page: &str) -> String {
     let paragraph = prose.collect::<Vec<_>>().join(" ");
     let end = paragraph.find(". ").map_or(paragraph.len(), |dot| dot + 1);
     paragraph[..end].trim_end_matches('.').to_owned()
-}
-
-fn schema<K: Kind>() -> schemars::Schema {
-    let mut schema = schemars::schema_for!(K);
-    for name in K::LIVE {
-        if let Some(parameter) = schema.pointer_mut(&format!("/properties/{name}")) {
-            parameter["x-live"] = true.into();
-        }
-    }
-    schema
 }
 
 /// The kinds that a program knows, and the CUDA programs of their blocks.

@@ -3,9 +3,9 @@
 use super::budget::{Budget, used_bytes};
 use crate::access::WrittenPath;
 use crate::runtime::EventKind;
-use crate::{PortType, Refusal};
+use crate::{Parameters, PortType, Refusal};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const MAX_TOTAL_BYTES: u64 = 100_000_000_000;
 const MIN_FREE_BYTES: u64 = 1_000_000_000;
 
 /// What is recorded of a stream, and when.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Parameters)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderOptions {
     /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` becomes the first frame's
@@ -29,6 +29,7 @@ pub struct RecorderOptions {
     pub path: WrittenPath,
     /// Time before the trigger that is recorded; that much of the stream is kept in memory.
     #[serde(default)]
+    #[param(default)]
     pub before_seconds: f64,
     /// Time after the trigger that is recorded; to the end of the stream unless set.
     pub after_seconds: Option<f64>,
@@ -41,15 +42,17 @@ pub struct RecorderOptions {
     pub min_free_bytes: Option<u64>,
     /// What a recording begins with.
     #[serde(default)]
+    #[param(default)]
     pub trigger: Trigger,
     /// What all files may take that were asked for while the flowgraph runs.
     #[serde(skip)]
     #[schemars(skip)]
+    #[param(skip)]
     pub budget: Option<Arc<Budget>>,
 }
 
 /// What a recording begins with.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The first frame.
@@ -66,7 +69,7 @@ pub enum Trigger {
 }
 
 /// An annotation that says that something was found.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loud {
     /// Name of the annotation: `adc_clipped`, `adc_power`, `saturated`, ...
@@ -77,7 +80,7 @@ pub struct Loud {
 }
 
 /// Events that a recording begins with.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventTrigger {
     /// Kinds of events.

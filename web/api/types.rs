@@ -1,7 +1,6 @@
 //! How ports, implementations and parameters are told.
 
 use crate::views::baselines;
-use fxgraph::kind::Implementation;
 use fxgraph::{Axis, PortType};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -115,8 +114,8 @@ pub(super) struct ImplementationInfo {
     summary: &'static str,
 }
 
-impl From<&Implementation> for ImplementationInfo {
-    fn from(form: &Implementation) -> Self {
+impl From<&fxgraph::ImplementationInfo> for ImplementationInfo {
+    fn from(form: &fxgraph::ImplementationInfo) -> Self {
         Self { name: form.name, device: form.device, summary: form.summary }
     }
 }

@@ -16,18 +16,16 @@ mod weights;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::common::delay::show_group_delay;
+use crate::common::delay;
 use crate::common::live::Live;
-use crate::common::parallel::{one_thread, refuse_threads};
+use crate::common::parallel::MAX_THREADS;
 use crate::f_engine::pfb::input::digitised_refusals;
 use crate::f_engine::pfb::schedule::Sizes;
 use fxgraph::DeviceName;
-use fxgraph::cuda::Tunable;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
-    PortType, Ports, Refusal, Resources, ValidityType,
+    Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use mixer::Mixer;
 use schemars::JsonSchema;
@@ -63,41 +61,35 @@ pub enum Mode {
 }
 
 /// Parameters of the block `ddc`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "ddc", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Ddc {
     /// Frequency in the sampled band, 0 to half of the sample rate, that becomes the centre of the
     /// output, in Hz.
+    #[param(live)]
     pub centre_hz: f64,
     /// How much narrower the band gets: it is 1/decimation of half of the sample rate. An even number
     /// with `mode: discard`.
     pub decimation: usize,
     /// What becomes of the edges of the band.
-    #[serde(default)]
+    #[param(default)]
     pub mode: Mode,
     /// Weights of the low-pass filter. By default 16 for each input sample that an output sample
     /// stands for.
-    #[serde(default)]
     pub taps: Option<usize>,
     /// Width of what passes undiminished, in Hz, in the mode `no_discard`; by default three quarters
     /// of the band. In the mode `discard` it is the whole band.
-    #[serde(default)]
     pub pass_bandwidth_hz: Option<f64>,
     /// How much ripple in the pass band counts for the filter's design, against 1 for what comes
     /// through from the stop bands.
-    #[serde(default = "default_pass_weight")]
+    #[param(default = 0.005)]
     pub pass_weight: f64,
     /// Samples of an output frame, a multiple of 256. By default 65536; on a GPU 2097152.
-    #[serde(default)]
     pub samples_per_frame: Option<usize>,
     /// Threads that share the samples, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one stream alone is too much for a core.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
-}
-
-fn default_pass_weight() -> f64 {
-    0.005
 }
 
 impl Ddc {
@@ -175,7 +167,7 @@ impl Ddc {
     }
 
     fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };
@@ -263,24 +255,36 @@ impl Ddc {
     }
 }
 
-impl Kind for Ddc {
-    const NAME: &'static str = "ddc";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "products of matrices of halves on tensor cores")];
+/// Shows the group delay of the filter.
+fn show_group_delay(block: &Configured<Ddc>, env: &Env) {
+    let rate_hz = block.ports.inputs[0].clock.adc_sample_rate_hz;
+    delay::show_group_delay(&env.counters, block.parameters.taps(), 1, rate_hz);
+}
 
-    const LIVE: &'static [&'static str] = &["centre_hz"];
+impl KindSpec for Ddc {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            show_group_delay(block, env);
+            Ok(Box::new(cpu::Cpu::new(&block.parameters, &block.ports, env)?))
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "products of matrices of halves on tensor cores",
+            |block, env| {
+                show_group_delay(block, env);
+                Ok(Box::new(cuda::Converter::block(&block.parameters, &block.ports, env)?))
+            },
+        )
+        .suited(|mut ddc| {
+            ddc.samples_per_frame.get_or_insert(GPU_FRAME_SAMPLES);
+            ddc
+        })
+        .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
+    ];
 
-    fn suited_to(mut self, implementation: &str) -> Self {
-        if implementation != CPU.name {
-            self.samples_per_frame.get_or_insert(GPU_FRAME_SAMPLES);
-        }
-        self
-    }
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
         let mut refusals = self.parameter_refusals();
         refusals.extend(digitised_refusals(Self::NAME, 0, input));
@@ -292,49 +296,24 @@ impl Kind for Ddc {
         }
         let (samples, subsampling) = (self.frame_samples(), self.subsampling());
         let heap = Axis::new("heap", samples / HEAP_SAMPLES).from_parameter("samples_per_frame");
-        Ok(vec![PortType {
+        let output = PortType {
             dtype: Dtype::Cf32,
             axes: vec![Axis::new("sample", samples).from_parameter("samples_per_frame")],
             clock: Clock { samples_per_frame: (samples * subsampling) as u64, ..input.clock },
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
-        }])
+        };
+        Ok(((), vec![output]))
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        let samples = self.frame_samples() as f64;
+    fn resources(block: &Configured<Self>) -> Resources {
+        let ddc = &block.parameters;
         Resources {
-            host_bytes: cpu::host_bytes(self),
+            host_bytes: cpu::host_bytes(ddc),
             holds: vec![1],
-            operations_per_frame: samples * (4 * self.taps() + 6) as f64,
+            operations_per_frame: ddc.frame_samples() as f64 * (4 * ddc.taps() + 6) as f64,
             ..Resources::default()
         }
-    }
-
-    fn live_value(
-        &self,
-        _parameter: &str,
-        _running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(Live::Mixer(self.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?)))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let rate_hz = ports.inputs[0].clock.adc_sample_rate_hz;
-        show_group_delay(&env.counters, self.taps(), 1, rate_hz);
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Converter::block(self, ports, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
-        }
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        (implementation != CPU.name).then(|| cuda::tunable(self, ports))
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        cuda::device_bytes(self, ports)
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -343,5 +322,18 @@ impl Kind for Ddc {
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for Ddc {
+    type Value = Live;
+
+    fn live_value(
+        new: &Configured<Self>,
+        DdcLive::CentreHz: DdcLive,
+        _: &Configured<Self>,
+    ) -> Result<Live, BlockError> {
+        let rate_hz = new.ports.inputs[0].clock.adc_sample_rate_hz;
+        Ok(Live::Mixer(new.parameters.mixer(rate_hz)?))
     }
 }

@@ -59,8 +59,12 @@ impl Cpu {
         Ok(Self {
             schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
-            transform: Transform::new(f_engine.shape(ports), false, f_engine.threads)?,
-            quantiser: Quantiser::new(&f_engine.postproc(), f_engine.shape(ports), sizes.spectra),
+            transform: Transform::new(f_engine.shape(&ports.inputs), false, f_engine.threads)?,
+            quantiser: Quantiser::new(
+                &f_engine.postproc(),
+                f_engine.shape(&ports.inputs),
+                sizes.spectra,
+            ),
             scratches: vec![(); threads.count()],
             threads,
             series: room.clone(),

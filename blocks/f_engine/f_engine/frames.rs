@@ -52,7 +52,7 @@ pub struct Frames {
 
 impl Frames {
     pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Self {
-        let shape = f_engine.shape(ports);
+        let shape = f_engine.shape(&ports.inputs);
         Self {
             collector: Collector::new(&f_engine.postproc(), shape, &env.counters),
             pols: shape.pols,

@@ -15,85 +15,79 @@ mod tests;
 use crate::common::delay::{self, Piece};
 use crate::common::dither::Dither;
 use crate::common::live::Live;
-use crate::common::parallel::one_thread;
+use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::Shape;
 use crate::f_engine::fft::Fft;
 use crate::f_engine::pfb::input::digitised_refusals;
-use crate::f_engine::pfb::{self, Pfb, Window, device_samples};
-use crate::f_engine::postproc::{self, Gains, Layout, Postproc};
+use crate::f_engine::pfb::{Pfb, Window, device_samples};
+use crate::f_engine::postproc::{Gains, Layout, Postproc};
 use fxgraph::DeviceName;
-use fxgraph::cuda::Properties;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
-    Resources,
+    BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
+    PortType, Refusal, Resources,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of the block `f_engine`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "f_engine", page = "README.md", inputs("pol0", optional("pol1")), outputs("output"))]
 pub struct FEngine {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
     pub channels: usize,
     /// Taps of the filter: spectra over which a window extends.
-    #[serde(default = "pfb::default_taps")]
+    #[param(default = 16)]
     pub taps: usize,
     /// Window that shapes the filter.
-    #[serde(default)]
+    #[param(default)]
     pub window: Window,
     /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
     /// gives a plain Fourier transform.
-    #[serde(default = "pfb::default_w_cutoff")]
+    #[param(default = 1.0)]
     pub w_cutoff: f64,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
     /// there is no delay.
-    #[serde(default)]
+    #[param(default, live)]
     pub delays: Vec<Vec<Piece>>,
     /// Largest delay in either direction, in seconds; decides how many samples are kept.
     /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
     /// `delays`, and 0 without them: give it to keep room for models that come later.
-    #[serde(default)]
     pub max_delay_seconds: Option<f64>,
     /// Largest change of a delay in either direction, in seconds per second.
-    #[serde(default = "delay::default_max_rate")]
+    #[param(default = delay::default_max_rate())]
     pub max_delay_rate: f64,
     /// Largest change of a phase in either direction, in radians per second.
-    #[serde(default = "delay::default_max_phase_rate")]
+    #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, if it has one,
     /// else that of the first Nyquist zone, a quarter of the sample rate.
-    #[serde(default)]
     pub centre_hz: Option<f64>,
     /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
     /// four-bit ones from -7 to 7.
-    #[serde(default = "postproc::default_bits")]
+    #[param(default = 8)]
     pub bits: u8,
     /// Order of the output's axes.
-    #[serde(default)]
+    #[param(default)]
     pub layout: Layout,
     /// Spectra of a heap: they stand next to each other for each channel.
-    #[serde(default = "postproc::default_spectra_per_heap")]
+    #[param(default = 256)]
     pub spectra_per_heap: usize,
     /// Heaps per output frame.
-    #[serde(default = "postproc::default_heaps_per_frame")]
+    #[param(default = 1)]
     pub heaps_per_frame: usize,
     /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
     /// one of these or a list of them for each channel.
-    #[serde(default)]
+    #[param(default, live)]
     pub gains: Gains,
     /// Noise added before rounding.
-    #[serde(default)]
+    #[param(default)]
     pub dither: Dither,
     /// Seed of the dither. Give each antenna another one.
-    #[serde(default)]
+    #[param(default, live)]
     pub dither_seed: u64,
     /// Threads of the CPU that share the spectra, 0 for all cores. By default 1, because a
     /// flowgraph of many blocks already uses the cores; give more where one antenna alone is too
     /// much for a core.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
@@ -137,8 +131,8 @@ impl FEngine {
     }
 
     /// The shape of the spectra of an output frame.
-    fn shape(&self, ports: &Ports) -> Shape {
-        let pols = ports.inputs.len();
+    fn shape(&self, inputs: &[PortType]) -> Shape {
+        let pols = inputs.len();
         Shape {
             pols,
             spectra: self.spectra(),
@@ -146,7 +140,7 @@ impl FEngine {
             channels: self.channels,
             pitch: self.channels,
             step: 2 * self.channels,
-            adc_sample_rate_hz: ports.inputs[0].clock.adc_sample_rate_hz,
+            adc_sample_rate_hz: inputs[0].clock.adc_sample_rate_hz,
         }
     }
 }
@@ -165,18 +159,28 @@ fn in_own_name(refusals: Vec<Refusal>) -> Vec<Refusal> {
         .collect()
 }
 
-impl Kind for FEngine {
-    const NAME: &'static str = "f_engine";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for FEngine {
+    /// The spectra of an output frame.
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            Ok(Box::new(cpu::Cpu::new(&block.parameters, &block.ports, env)?))
+        }),
+        Implementation::<Self>::cuda(
+            "two_pass",
+            "two kernels, with single precision between them",
+            |block, env| Ok(Box::new(cuda::TwoPass::block(&block.parameters, &block.ports, env)?)),
+        )
+        .check(|block, gpu| {
+            let mut refusals = Vec::from_iter(device_samples::refuse_mixed(&block.ports));
+            let shape = shape::KernelShape::new(&block.parameters, &block.ports);
+            refusals.extend(shape.refusals(gpu));
+            refusals
+        })
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
+    ];
 
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("two_pass", "two kernels, with single precision between them")];
-
-    const LIVE: &'static [&'static str] = &["delays", "gains", "dither_seed"];
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let inputs_of_adc = inputs.iter().enumerate();
         let refusals: Vec<_> =
             inputs_of_adc.flat_map(|(i, input)| digitised_refusals(Self::NAME, i, input)).collect();
@@ -184,55 +188,24 @@ impl Kind for FEngine {
             return Err(refusals);
         }
         // How many spectra stand between the three blocks is nobody's business.
-        let filtered = self.pfb(1).ports(inputs).map_err(in_own_name)?;
-        let spectra = Fft { threads: self.threads }.ports(&filtered).map_err(in_own_name)?;
-        self.postproc().ports(&spectra).map_err(in_own_name)
+        let ((), filtered) = self.pfb(1).ports(inputs).map_err(in_own_name)?;
+        let fft = Fft { threads: self.threads };
+        let (_, spectra) = fft.ports(&filtered).map_err(in_own_name)?;
+        let (_, outputs) = self.postproc().ports(&spectra).map_err(in_own_name)?;
+        Ok((self.shape(inputs), outputs))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Shape { pols, spectra, channels, .. } = self.shape(ports);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let Shape { pols, spectra, channels, .. } = block.shape;
         let rows = (pols * spectra) as f64;
         let points = channels as f64;
-        let each = points * (4.0 * self.taps as f64 + 5.0 * points.log2() + 24.0);
+        let each = points * (4.0 * block.parameters.taps as f64 + 5.0 * points.log2() + 24.0);
         Resources {
-            host_bytes: cpu::host_bytes(self, ports),
+            host_bytes: cpu::host_bytes(&block.parameters, &block.ports),
             holds: vec![1; pols],
             operations_per_frame: rows * each,
             ..Resources::default()
         }
-    }
-
-    fn live_value(
-        &self,
-        parameter: &str,
-        running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(match parameter {
-            "delays" => self.pfb(1).live_delays(&running.pfb(1), ports)?,
-            "gains" => Live::Gains(self.gains.of_pols(ports.inputs.len())),
-            _ => Live::DitherSeed(self.dither_seed),
-        }))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        match env.implementation {
-            "two_pass" => Ok(Box::new(cuda::TwoPass::block(self, ports, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(self, ports, env)?)),
-        }
-    }
-
-    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        if implementation == CPU.name {
-            return Vec::new();
-        }
-        let mut refusals = Vec::from_iter(device_samples::refuse_mixed(ports));
-        refusals.extend(shape::KernelShape::new(self, ports).refusals(gpu));
-        refusals
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        cuda::device_bytes(self, ports)
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -241,5 +214,24 @@ impl Kind for FEngine {
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for FEngine {
+    type Value = Live;
+
+    fn live_value(
+        new: &Configured<Self>,
+        parameter: FEngineLive,
+        running: &Configured<Self>,
+    ) -> Result<Live, BlockError> {
+        let (parameters, ports) = (&new.parameters, &new.ports);
+        Ok(match parameter {
+            FEngineLive::Delays => {
+                parameters.pfb(1).live_delays(&running.parameters.pfb(1), ports)?
+            }
+            FEngineLive::Gains => Live::Gains(parameters.gains.of_pols(ports.inputs.len())),
+            FEngineLive::DitherSeed => Live::DitherSeed(parameters.dither_seed),
+        })
     }
 }

@@ -127,7 +127,8 @@ fn lost_heaps_are_lost_in_the_same_places() {
 #[test]
 fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
     let properties = |name: &str| {
-        let kind = *crate::kinds().get(name).unwrap();
+        let kinds = crate::kinds();
+        let kind = kinds.get(name).unwrap();
         (kind.schema)().to_value()["properties"].as_object().unwrap().clone()
     };
     let mut others = properties("postproc");
@@ -145,14 +146,15 @@ fn parameters_are_those_of_the_blocks_it_stands_for_word_by_word() {
 
 #[test]
 fn refusals_name_this_block_and_its_parameters() {
-    use fxgraph::Kind;
+    use fxgraph::KindSpec;
     let port = Digitised::new(vec![0; 1024]).port();
     for (parameters, words) in [
         (json!({"channels": 100}), "`f_engine` needs a number of channels that is a power of two"),
         (json!({"channels": 64, "bits": 5}), "`f_engine` cannot quantise to 5 bits"),
         (json!({"channels": 64, "gains": [1, 2, 3]}), "gains for 3 polarisations"),
     ] {
-        let refusals = kind::<FEngine>(parameters).ports(std::slice::from_ref(&port)).unwrap_err();
+        let refusals =
+            kind::<FEngine>(parameters).outputs(std::slice::from_ref(&port)).unwrap_err();
         assert!(refusals[0].message.contains(words), "{}", refusals[0].message);
     }
 }

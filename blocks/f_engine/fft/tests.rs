@@ -1,6 +1,6 @@
 use super::Fft;
 use crate::tests::chain::{self, Digitised, dft, filtered, kind, noise, pfb, spectra, then};
-use fxgraph::Kind;
+use fxgraph::KindSpec;
 use serde_json::json;
 use std::f64::consts::TAU;
 
@@ -115,7 +115,7 @@ fn threads_change_nothing() {
 fn inputs_that_are_no_spectra_are_refused() {
     let samples = Digitised::new(Vec::new()).port();
     let fft: Fft = kind(json!({}));
-    let refusals = Kind::ports(&fft, std::slice::from_ref(&samples)).unwrap_err();
+    let refusals = KindSpec::outputs(&fft, std::slice::from_ref(&samples)).unwrap_err();
     assert!(refusals[0].help.as_ref().unwrap().contains("f32 [pol][spectrum][sample]"));
     let mut odd = samples;
     odd.dtype = fxgraph::Dtype::F32;
@@ -124,5 +124,5 @@ fn inputs_that_are_no_spectra_are_refused() {
         fxgraph::Axis::new("spectrum", 4),
         fxgraph::Axis::new("sample", 96),
     ];
-    assert_eq!(Kind::ports(&fft, &[odd]).unwrap_err().len(), 1);
+    assert_eq!(KindSpec::outputs(&fft, &[odd]).unwrap_err().len(), 1);
 }

@@ -9,25 +9,22 @@ use crate::common::packed::Decoder;
 use crate::f_engine::ddc::Ddc;
 use crate::tests::chain::{self, Digitised, Out, Plain, kind, noise};
 use fxgraph::{
-    Block, BlockError, Configured, Counter, Dtype, Env, Io, Kind, Next, PortType, Ports, Refusal,
-    Resources, async_trait,
+    Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports, async_trait,
 };
 use serde_json::{Value, json};
 
 /// The kind, but for its form.
 struct Lent(Pfb);
 
-impl Configured for Lent {
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Kind::ports(&self.0, inputs)
+impl Lent {
+    fn drive(&self, inputs: &[PortType], frames: Vec<Vec<Plain>>) -> Out {
+        let outputs = self.0.outputs(inputs).unwrap();
+        let ports = Ports { inputs: inputs.to_vec(), outputs };
+        let env = Env::detached("block");
+        chain::drive_block(self.build(&ports, &env), &ports, &env, frames)
     }
-    fn resources(&self, ports: &Ports) -> Resources {
-        Kind::resources(&self.0, ports)
-    }
-    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
-        0
-    }
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+
+    fn build(&self, ports: &Ports, env: &Env) -> Box<dyn Block> {
         let (pfb, sizes) = (&self.0, Sizes::new(&self.0, ports));
         let room = 2 * sizes.frame_samples().next_multiple_of(8);
         let input = &ports.inputs[0];
@@ -35,7 +32,7 @@ impl Configured for Lent {
         let stores = ports.inputs.iter().map(|_| Lending::new(bits, &sizes));
         // Whatever is read before it is written shows.
         let memory = |samples: usize| vec![vec![0x5a; samples / 8 * bits]; ports.inputs.len()];
-        Ok(Box::new(OnHost {
+        Box::new(OnHost {
             weights: pfb.weights(input),
             dtype: input.dtype,
             histories: memory(room),
@@ -52,7 +49,7 @@ impl Configured for Lent {
             runs: Vec::new(),
             copies_to_histories: env.counters.count("copies_to_histories", ""),
             copies_to_seams: env.counters.count("copies_to_seams", ""),
-        }))
+        })
     }
 }
 
@@ -195,7 +192,7 @@ fn digitised(pol: &Digitised) -> Stream {
 fn compare(name: &str, parameters: Value, pols: &[Stream]) {
     let (ports, frames): (Vec<PortType>, Vec<Vec<Plain>>) = pols.iter().cloned().unzip();
     let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames.clone());
-    let got = chain::drive(&Lent(kind(parameters)), &ports, frames);
+    let got = Lent(kind(parameters)).drive(&ports, frames);
     assert!(!expected.frames.is_empty(), "{name}");
     assert_eq!(got.frames.len(), expected.frames.len(), "{name}");
     for (got, expected) in got.frames.iter().zip(&expected.frames) {
@@ -266,7 +263,7 @@ fn of_long_frames_only_what_is_around_their_ends_is_copied() {
     let samples = noise(4, frames * 8192, 300.0, 10);
     let pol = Digitised { frame_samples: 8192, ..Digitised::new(samples) };
     let parameters = json!({"channels": 64, "spectra_per_frame": 64, "taps": 4});
-    let out = chain::drive(&Lent(kind(parameters)), &[pol.port()], vec![pol.frames()]);
+    let out = Lent(kind(parameters)).drive(&[pol.port()], vec![pol.frames()]);
     assert_eq!(out.count("copies_to_histories"), 0);
     // The end of one frame and the begin of the next.
     assert_eq!(out.count("copies_to_seams"), 2 * (frames as u64 - 1));
@@ -281,7 +278,7 @@ fn lent_samples_of_before_a_gap_are_not_taken_for_those_after_it() {
     let parameters = json!({"channels": 16, "taps": 4, "spectra_per_frame": 16,
         "delays": [[{"delay_samples": 100}]]});
     let expected = chain::drive(&kind::<Pfb>(parameters.clone()), &ports, frames());
-    let got = chain::drive(&Lent(kind(parameters)), &ports, frames());
+    let got = Lent(kind(parameters)).drive(&ports, frames());
     assert_eq!(got.frames.len(), expected.frames.len());
     for (got, expected) in got.frames.iter().zip(&expected.frames) {
         assert_eq!((got.timestamp, &got.validity), (expected.timestamp, &expected.validity));

@@ -25,14 +25,12 @@ mod weights;
 
 use crate::common::delay::{self, MaxRates, Piece};
 use crate::common::live::Live;
-use crate::common::parallel::one_thread;
+use crate::common::parallel::MAX_THREADS;
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
-    PortType, Ports, Refusal, Resources, ValidityType,
+    Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations,
+    Kind, KindSpec, LiveKind, PortType, Ports, Resources, ValidityType,
 };
 use schedule::{Sizes, subsampling};
 use schemars::JsonSchema;
@@ -68,64 +66,51 @@ pub enum Window {
 }
 
 /// Parameters of the block `pfb`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "pfb", page = "README.md", inputs("pol0", optional("pol1")), outputs("output"))]
 pub struct Pfb {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many real samples, or as
     /// many complex ones.
     pub channels: usize,
     /// Taps of the filter: spectra over which a window extends.
-    #[serde(default = "default_taps")]
+    #[param(default = 16)]
     pub taps: usize,
     /// Window that shapes the filter.
-    #[serde(default)]
+    #[param(default)]
     pub window: Window,
     /// Width of the filter's pass band in channels. 0 together with one tap and the `rect` window
     /// gives a plain Fourier transform.
-    #[serde(default = "default_w_cutoff")]
+    #[param(default = 1.0)]
     pub w_cutoff: f64,
     /// Interleaved complex series into which each spectrum's samples are cut, a power of two; 1
     /// leaves them as they are. `postproc` puts the transforms together again.
-    #[serde(default = "default_unzip")]
+    #[param(default = 1)]
     pub unzip: usize,
     /// Spectra per output frame. By default a power of two such that frames take about 1 MiB and
     /// stay in the caches of one core, from 16 to 256; on a GPU about 32 MiB, from 16 to 8192.
-    #[serde(default)]
     pub spectra_per_frame: Option<usize>,
     /// Delay model of each polarisation: a list of linear pieces for each input. Without it
     /// there is no delay.
-    #[serde(default)]
+    #[param(default, live)]
     pub delays: Vec<Vec<Piece>>,
     /// Largest delay in either direction, in seconds; decides how many samples are kept.
     /// Spectra whose delay grows beyond it are marked invalid. By default 79.53 us with
     /// `delays`, and 0 without them: give it to keep room for models that come later.
-    #[serde(default)]
     pub max_delay_seconds: Option<f64>,
     /// Largest change of a delay in either direction, in seconds per second.
-    #[serde(default = "delay::default_max_rate")]
+    #[param(default = delay::default_max_rate())]
     pub max_delay_rate: f64,
     /// Largest change of a phase in either direction, in radians per second.
-    #[serde(default = "delay::default_max_phase_rate")]
+    #[param(default = delay::default_max_phase_rate())]
     pub max_fringe_rate_radians_per_second: f64,
     /// Frequency at the centre of the band, in Hz. By default that of the input's band, which `ddc`
     /// gives; of real samples without a band that of the first Nyquist zone, a quarter of the sample rate.
-    #[serde(default)]
     pub centre_hz: Option<f64>,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores and `thread:` says which; give more where one antenna alone
     /// is too much for a core.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
-}
-
-pub(crate) fn default_taps() -> usize {
-    16
-}
-pub(crate) fn default_w_cutoff() -> f64 {
-    1.0
-}
-fn default_unzip() -> usize {
-    1
 }
 
 impl Pfb {
@@ -211,37 +196,9 @@ impl Pfb {
     }
 }
 
-impl Kind for Pfb {
-    const NAME: &'static str = "pfb";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Optional { names: &["pol0", "pol1"], required: 1 };
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] = &[
-        CPU,
-        Implementation::cuda("cuda", "windows read from the input frames where they can be"),
-    ];
-
-    const LIVE: &'static [&'static str] = &["delays"];
-
-    fn suited_to(mut self, implementation: &str) -> Self {
-        if implementation != CPU.name && self.spectra_per_frame.is_none() {
-            self.spectra_per_frame = Some(self.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA));
-        }
-        self
-    }
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let mut refusals = self.parameter_refusals();
-        refusals.extend(input::refusals(inputs));
-        refusals.extend(self.baseband_refusals(&inputs[0]));
-        refusals.extend(self.band_refusals(inputs));
-        if refusals.is_empty() {
-            refusals.extend(self.frame_refusals(inputs));
-            refusals.extend(self.delay_refusals(inputs));
-        }
-        if !refusals.is_empty() {
-            return Err(refusals);
-        }
+impl Pfb {
+    /// The output, of checked inputs.
+    fn output(&self, inputs: &[PortType]) -> PortType {
         let (input, clock) = (&inputs[0], inputs[0].clock);
         let (spectra, step) = (self.spectra(inputs.len()), self.step(input));
         let samples_per_frame = (spectra * step * subsampling(input)) as u64;
@@ -262,7 +219,7 @@ impl Kind for Pfb {
             axes.push(Axis::new("sample", part).from_parameter("channels"));
             Dtype::Cf32
         };
-        Ok(vec![PortType {
+        PortType {
             dtype,
             axes,
             clock: Clock { samples_per_frame, ..clock },
@@ -273,17 +230,56 @@ impl Kind for Pfb {
                 bandwidth_hz: sign * bandwidth_hz,
             }),
             validity: ValidityType::flags(vec![pol, spectrum]),
-        }])
+        }
+    }
+}
+
+impl KindSpec for Pfb {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            let (pfb, ports) = (&block.parameters, &block.ports);
+            if input::is_complex(&ports.inputs[0]) {
+                Ok(Box::new(cpu::Cpu::<host_samples::Baseband>::new(pfb, ports, env)?))
+            } else {
+                Ok(Box::new(cpu::Cpu::<host_samples::Decoded>::new(pfb, ports, env)?))
+            }
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "windows read from the input frames where they can be",
+            |block, env| Ok(Box::new(cuda::Filter::block(&block.parameters, &block.ports, env)?)),
+        )
+        .suited(|pfb| {
+            let fitting = pfb.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA);
+            Self { spectra_per_frame: pfb.spectra_per_frame.or(Some(fitting)), ..pfb }
+        })
+        .check(|block, _| Vec::from_iter(device_samples::refuse_mixed(&block.ports)))
+        .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
+    ];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        let mut refusals = self.parameter_refusals();
+        refusals.extend(input::refusals(inputs));
+        refusals.extend(self.baseband_refusals(&inputs[0]));
+        refusals.extend(self.band_refusals(inputs));
+        if refusals.is_empty() {
+            refusals.extend(self.frame_refusals(inputs));
+            refusals.extend(self.delay_refusals(inputs));
+        }
+        if refusals.is_empty() { Ok(((), vec![self.output(inputs)])) } else { Err(refusals) }
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
+    fn resources(block: &Configured<Self>) -> Resources {
+        let Configured { parameters: pfb, ports, .. } = block;
         let pols = ports.inputs.len();
-        let sizes = Sizes::new(self, ports);
-        let batch = cpu::batch(sizes.step, sizes.spectra, self.threads);
+        let sizes = Sizes::new(pfb, ports);
+        let batch = cpu::batch(sizes.step, sizes.spectra, pfb.threads);
         let history = host_samples::capacity(&sizes, batch);
         let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
         let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
-        let weights = 2 * self.channels * self.taps;
+        let weights = 2 * pfb.channels * pfb.taps;
         Resources {
             host_bytes: pols * (sample_bytes * history + 32 * spectra) + 4 * weights,
             holds: vec![1; pols],
@@ -292,48 +288,23 @@ impl Kind for Pfb {
         }
     }
 
-    fn live_value(
-        &self,
-        _parameter: &str,
-        running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.live_delays(running, ports)?))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Filter::block(self, ports, env)?)),
-            _ if input::is_complex(&ports.inputs[0]) => {
-                Ok(Box::new(cpu::Cpu::<host_samples::Baseband>::new(self, ports, env)?))
-            }
-            _ => Ok(Box::new(cpu::Cpu::<host_samples::Decoded>::new(self, ports, env)?)),
-        }
-    }
-
-    fn check(
-        &self,
-        ports: &Ports,
-        implementation: &str,
-        _gpu: Option<&Properties>,
-    ) -> Vec<Refusal> {
-        let refusal = device_samples::refuse_mixed(ports);
-        refusal.into_iter().filter(|_| implementation != CPU.name).collect()
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        (implementation != CPU.name).then(|| cuda::tunable(self, ports))
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        cuda::device_bytes(self, ports)
-    }
-
     fn cases(device: DeviceName) -> Vec<Case> {
         conformance::cases(device)
     }
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for Pfb {
+    type Value = Live;
+
+    fn live_value(
+        new: &Configured<Self>,
+        PfbLive::Delays: PfbLive,
+        running: &Configured<Self>,
+    ) -> Result<Live, BlockError> {
+        new.parameters.live_delays(&running.parameters, &new.ports)
     }
 }

@@ -5,7 +5,6 @@ use super::schedule::subsampling;
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::delay::{MaxRates, Piece};
-use crate::common::parallel::refuse_threads;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
@@ -16,7 +15,7 @@ const MAX_CUTOFF_CHANNELS: usize = 64;
 impl Pfb {
     /// Refuses what is wrong whatever the inputs are.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };

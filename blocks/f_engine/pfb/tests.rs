@@ -1,7 +1,7 @@
 use super::power::{Level, Measured};
 use super::{Pfb, Window, weights};
 use crate::tests::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
-use fxgraph::{Dtype, Kind, PortType};
+use fxgraph::{Configured, Dtype, KindSpec, PortType};
 use serde_json::json;
 
 /// Spectra by polarisation: timestamp, validity, filtered samples.
@@ -54,8 +54,9 @@ fn frames_have_a_size_that_suits_where_they_are_made() {
             for (spectra_per_frame, expected) in given {
                 let parameters =
                     json!({"channels": channels, "spectra_per_frame": spectra_per_frame});
-                let suited = kind::<Pfb>(parameters).suited_to(implementation);
-                let made = suited.ports(&[port(4096), port(4096)]).unwrap();
+                let inputs = [port(4096), port(4096)];
+                let block = chain::connected("pfb", implementation, &parameters, &inputs).unwrap();
+                let made = &block.ports().outputs;
                 assert_eq!(made[0].axis_len("spectrum"), Some(expected), "{implementation}");
             }
         }
@@ -364,8 +365,7 @@ fn room_for_later_models_is_kept_without_any_and_changes_nothing() {
     let host_bytes = |max: serde_json::Value| {
         let kind: Pfb = kind(parameters(max));
         let inputs = vec![pol[0].port()];
-        let outputs = Kind::ports(&kind, &inputs).unwrap();
-        Kind::resources(&kind, &fxgraph::Ports { inputs, outputs }).host_bytes
+        Pfb::resources(&Configured::new(kind, &inputs).unwrap()).host_bytes
     };
     // 1 us to either side, twice over, of two bytes a sample.
     let added = host_bytes(json!(1e-6)) - host_bytes(serde_json::Value::Null);
@@ -411,7 +411,7 @@ fn late_and_misaligned_frames_are_dropped_and_counted() {
 }
 
 fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::Refusal> {
-    Kind::ports(&kind::<Pfb>(parameters), inputs).unwrap_err()
+    KindSpec::outputs(&kind::<Pfb>(parameters), inputs).unwrap_err()
 }
 
 #[test]
@@ -434,7 +434,6 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         json!({"channels": 4, "w_cutoff": 16.0}),
         json!({"channels": 64, "unzip": 3}),
         json!({"channels": 64, "unzip": 64}),
-        json!({"channels": 64, "threads": 1_000_000}),
         json!({"channels": 64, "spectra_per_frame": 0}),
         json!({"channels": 64, "spectra_per_frame": u64::MAX}),
         json!({"channels": 64, "delays": [[], []]}),
@@ -452,7 +451,7 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         "channels": 64, "delays": fast, "max_delay_rate": 1e-6,
         "max_fringe_rate_radians_per_second": 4e3,
     });
-    assert!(Kind::ports(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
+    assert!(KindSpec::outputs(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
     let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
     assert_eq!(both.len(), 2, "all refusals at once");
 }
@@ -482,7 +481,9 @@ fn inputs_that_do_not_fit_are_refused() {
     let differ = refusals(json!({"channels": 64}), &pols);
     assert_eq!(differ.len(), 1, "{differ:?}");
     assert!(differ[0].message.contains("300000000 Hz, and around 400000000 Hz"), "{differ:?}");
-    assert!(Kind::ports(&kind::<Pfb>(json!({"channels": 64, "centre_hz": 1e9})), &pols).is_ok());
+    assert!(
+        KindSpec::outputs(&kind::<Pfb>(json!({"channels": 64, "centre_hz": 1e9})), &pols).is_ok()
+    );
     let mut endless = good;
     endless.dtype = Dtype::Cf32;
     endless.clock.samples_per_frame <<= 50;

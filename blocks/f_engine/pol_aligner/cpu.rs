@@ -1,6 +1,9 @@
 //! Two queues, walked in step.
 
-use fxgraph::{Block, BlockError, Counter, Counters, Input, Io, Next, async_trait};
+use super::PolAligner;
+use fxgraph::{
+    Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next, async_trait,
+};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,10 @@ pub struct Aligner {
 
 impl Aligner {
     /// An aligner that waits `wait_seconds` for a silent polarisation, 0 for ever.
+    pub fn of(block: &Configured<PolAligner>, env: &Env) -> Self {
+        Self::new(block.parameters.wait_seconds, &env.counters)
+    }
+
     pub fn new(wait_seconds: f64, counters: &Counters) -> Self {
         let help = "Frames whose partner never came: look at the other polarisation's source.";
         Self {

@@ -7,38 +7,35 @@ use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
-    At, Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortPool, PortType, Ports,
+    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortPool, PortType,
     Refusal, Resources,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `pol_aligner`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Kind)]
+#[kind(name = "pol_aligner", page = "README.md", inputs("pol0", "pol1"), outputs("pol0", "pol1"))]
 pub struct PolAligner {
     /// How long a silent polarisation is waited for before the other one's frames are discarded as they
     /// come, so that its source does not stall; 0 (the default) waits until the polarisation returns or ends.
-    #[serde(default)]
+    #[param(default, range = 0..=1e9, unit = "s")]
     pub wait_seconds: f64,
 }
 
-impl Kind for PolAligner {
-    const NAME: &'static str = "pol_aligner";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "passes frames on where they lie, on the device")];
+impl KindSpec for PolAligner {
+    type Shape = ();
+    // Either implementation looks at headers only, wherever the payload lies.
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| Ok(Box::new(cpu::Aligner::of(block, env)))),
+        Implementation::cuda(
+            "cuda",
+            "passes frames on where they lie, on the device",
+            |block, env| Ok(Box::new(cpu::Aligner::of(block, env))),
+        ),
+    ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let wait = self.wait_seconds;
-        if !(0.0..=1e9).contains(&wait) {
-            let message = format!("`wait_seconds` must be between 0 and 1e9, got {wait}");
-            return Err(vec![Refusal::parameter("wait_seconds", message)]);
-        }
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         if inputs[0] == inputs[1] {
-            return Ok(inputs.to_vec());
+            return Ok(((), inputs.to_vec()));
         }
         let message = "the two polarisations carry different streams";
         Err(vec![
@@ -49,16 +46,11 @@ impl Kind for PolAligner {
         ])
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources {
             pools: vec![PortPool::PassThrough(0), PortPool::PassThrough(1)],
             ..Resources::default()
         }
-    }
-
-    fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        // Either form looks at headers only, wherever the payload lies.
-        Ok(Box::new(cpu::Aligner::new(self.wait_seconds, &env.counters)))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -70,6 +62,7 @@ impl Kind for PolAligner {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use fxgraph::Ports;
     use fxgraph::runtime::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
@@ -160,7 +153,7 @@ mod tests {
 
     #[test]
     fn different_streams_are_refused() {
-        let refusals = PolAligner::default().ports(&[port(8), port(16)]).unwrap_err();
+        let refusals = PolAligner::default().outputs(&[port(8), port(16)]).unwrap_err();
         assert_eq!(refusals[0].code, codes::INPUTS_DIFFER);
     }
 }

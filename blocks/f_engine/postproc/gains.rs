@@ -4,6 +4,7 @@ use super::rotate::ChannelGains;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -23,6 +24,37 @@ pub enum PolGains {
     One(Complex32),
     /// For each channel.
     PerChannel(Vec<Complex32>),
+}
+
+/// As users write it: a number, or {re, im}.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Written {
+    Real(f32),
+    Complex { re: f32, im: f32 },
+    List(Vec<Self>),
+}
+
+impl From<Complex32> for Written {
+    fn from(Complex32 { re, im }: Complex32) -> Self {
+        if im == 0.0 { Self::Real(re) } else { Self::Complex { re, im } }
+    }
+}
+
+impl Serialize for Gains {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let of_pol = |pol: &PolGains| match pol {
+            PolGains::One(gain) => Written::from(*gain),
+            PolGains::PerChannel(gains) => {
+                Written::List(gains.iter().copied().map(Written::from).collect())
+            }
+        };
+        match self {
+            Self::One(gain) => Written::from(*gain),
+            Self::PerPol(pols) => Written::List(pols.iter().map(of_pol).collect()),
+        }
+        .serialize(serializer)
+    }
 }
 
 impl Default for Gains {

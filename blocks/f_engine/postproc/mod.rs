@@ -23,16 +23,14 @@ mod unzip;
 
 use crate::common::dither::Dither;
 use crate::common::live::Live;
-use crate::common::parallel::one_thread;
+use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::Shape;
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
-    Ports, Refusal, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,49 +52,38 @@ pub enum Layout {
 }
 
 /// Parameters of the block `postproc`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "postproc", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Postproc {
     /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
     /// four-bit ones from -7 to 7.
-    #[serde(default = "default_bits")]
+    #[param(default = 8)]
     pub bits: u8,
     /// Order of the output's axes.
-    #[serde(default)]
+    #[param(default)]
     pub layout: Layout,
     /// Spectra of a heap: they stand next to each other for each channel.
-    #[serde(default = "default_spectra_per_heap")]
+    #[param(default = 256)]
     pub spectra_per_heap: usize,
     /// Heaps per output frame.
-    #[serde(default = "default_heaps_per_frame")]
+    #[param(default = 1)]
     pub heaps_per_frame: usize,
     /// Channels to keep, those in the middle of the band: a power of two. By default all.
-    #[serde(default)]
     pub channels: Option<usize>,
     /// Factor before quantisation: a number or {re, im}; or a list with, for each polarisation,
     /// one of these or a list of them for each channel.
-    #[serde(default)]
+    #[param(default, live)]
     pub gains: Gains,
     /// Noise added before rounding.
-    #[serde(default)]
+    #[param(default)]
     pub dither: Dither,
     /// Seed of the dither. Give each antenna another one.
-    #[serde(default)]
+    #[param(default, live)]
     pub dither_seed: u64,
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
-}
-
-pub(crate) fn default_bits() -> u8 {
-    8
-}
-pub(crate) fn default_spectra_per_heap() -> usize {
-    256
-}
-pub(crate) fn default_heaps_per_frame() -> usize {
-    1
 }
 
 impl Postproc {
@@ -107,21 +94,22 @@ impl Postproc {
     }
 }
 
-fn no_spectra() -> BlockError {
-    BlockError::new("the input of `postproc` has no spectra")
-}
+impl KindSpec for Postproc {
+    /// The spectra of the input, with the channels that are kept.
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            Ok(Box::new(cpu::Cpu::new(&block.parameters, block.shape, env)?))
+        }),
+        Implementation::<Self>::cuda("cuda", "one kernel from spectra to heaps", |block, env| {
+            Ok(Box::new(cuda::Cuda::new(&block.parameters, block.shape, env)?))
+        })
+        .check(|block, _| Vec::from_iter(cuda::refuse_pols(&block.parameters, block.shape)))
+        .tunable(|block| Some(cuda::tunable(&block.parameters, block.shape)))
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, block.shape)),
+    ];
 
-impl Kind for Postproc {
-    const NAME: &'static str = "postproc";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "one kernel from spectra to heaps")];
-
-    const LIVE: &'static [&'static str] = &["gains", "dither_seed"];
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let mut refusals = self.parameter_refusals();
         let input = &inputs[0];
         let shape = self.shape(input);
@@ -148,7 +136,7 @@ impl Kind for Postproc {
             Axis::new("spectrum", self.spectra_per_heap).from_parameter("spectra_per_heap");
         let pol = Axis::new("pol", shape.pols);
         let samples = self.heaps_per_frame * self.spectra_per_heap * shape.step;
-        Ok(vec![PortType {
+        let output = PortType {
             dtype: if self.bits == 8 { Dtype::Ci8 } else { Dtype::Ci4 },
             axes: match self.layout {
                 Layout::Standard => vec![heap.clone(), channel, spectrum, pol],
@@ -157,63 +145,40 @@ impl Kind for Postproc {
             clock: Clock { samples_per_frame: samples as u64, ..input.clock },
             band: input.band.map(|band| shape.band(band)),
             validity: ValidityType::flags(vec![heap]),
-        }])
+        };
+        Ok((shape, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Some(shape) = self.shape(&ports.inputs[0]) else { return Resources::default() };
+    fn resources(block: &Configured<Self>) -> Resources {
+        let Configured { parameters, shape, .. } = block;
         let values = shape.pols * shape.channels;
         let unzipped = if shape.unzip == 1 { 0 } else { 8 * shape.channels * (shape.unzip + 1) };
+        let spectra = parameters.spectra_per_heap * parameters.heaps_per_frame;
         Resources {
             host_bytes: 2 * values * quantiser::TILE_SPECTRA + 16 * values + unzipped,
             holds: vec![1],
-            operations_per_frame: (values * self.spectra_per_heap * self.heaps_per_frame) as f64
+            operations_per_frame: (values * spectra) as f64
                 * (24.0 + 8.0 * (shape.unzip - 1) as f64),
             ..Resources::default()
         }
     }
 
-    fn live_value(
-        &self,
-        parameter: &str,
-        _running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        let shape = self.shape(&ports.inputs[0]).ok_or_else(no_spectra)?;
-        Ok(Box::new(match parameter {
-            "gains" => Live::Gains(self.gains.of_pols(shape.pols)),
-            _ => Live::DitherSeed(self.dither_seed),
-        }))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let shape = self.shape(&ports.inputs[0]).ok_or_else(no_spectra)?;
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(self, shape, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(self, shape, env)?)),
-        }
-    }
-
-    fn check(
-        &self,
-        ports: &Ports,
-        implementation: &str,
-        _gpu: Option<&Properties>,
-    ) -> Vec<Refusal> {
-        let shape = self.shape(&ports.inputs[0]).filter(|_| implementation != CPU.name);
-        Vec::from_iter(shape.and_then(|shape| cuda::refuse_pols(self, shape)))
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        let shape = self.shape(&ports.inputs[0]).filter(|_| implementation != CPU.name);
-        shape.map(|shape| cuda::tunable(self, shape))
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        self.shape(&ports.inputs[0]).map_or(0, |shape| cuda::device_bytes(self, shape))
-    }
-
     fn cases(device: DeviceName) -> Vec<Case> {
         conformance::cases(device)
+    }
+}
+
+impl LiveKind for Postproc {
+    type Value = Live;
+
+    fn live_value(
+        new: &Configured<Self>,
+        parameter: PostprocLive,
+        _: &Configured<Self>,
+    ) -> Result<Live, BlockError> {
+        Ok(match parameter {
+            PostprocLive::Gains => Live::Gains(new.parameters.gains.of_pols(new.shape.pols)),
+            PostprocLive::DitherSeed => Live::DitherSeed(new.parameters.dither_seed),
+        })
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Gains, MAX_SPECTRA_PER_HEAP, PolGains, Postproc};
 use crate::common::axes;
-use crate::common::parallel::refuse_threads;
 use crate::common::spectra::Shape;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
@@ -11,7 +10,7 @@ use fxgraph::{At, PortType, Refusal};
 impl Postproc {
     /// Refuses what is wrong whatever the input is.
     pub(super) fn parameter_refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let mut refuse = |name, message: String, help: String| {
             refusals.push(Refusal::parameter(name, message).help(help));
         };

@@ -1,6 +1,6 @@
 //! The cases that hold the forms for a GPU to the definition.
 
-use super::{FP32, RADIX8, TENSOR_CORE};
+use super::Method;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
@@ -98,10 +98,10 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
         ("narrow channels of feeds", "ci4", [24, 2, 3, 12], &narrow),
         ("sums without narrow channels", "cf16", [12, 2, 3, 33], &sums),
     ];
-    let case = |form, tolerance, losses, (name, dtype, shape, parameters): Parts<'_>| {
+    let case = |method: Method, tolerance, losses, (name, dtype, shape, parameters): Parts<'_>| {
         let upstream = source(dtype, shape, losses);
         let upstream = (upstream.as_str(), &["source"][..]);
-        Case::new(("frb_beamformer", form), name, parameters, upstream, tolerance, device)
+        Case::new(("frb_beamformer", method.name()), name, parameters, upstream, tolerance, device)
     };
     let gapped = [
         (("gaps before the telescope's stages", "ci4", [384, 2, 4, 256], &whole), (1, Some(290))),
@@ -119,25 +119,29 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
     ];
     // Of a transform with five roundings of 2^-11 the root mean square is some 5e-4, and weights add theirs. Voltages
     // in half precision may be rounded to the other side of what single precision makes of them.
-    let tolerance = |form: &str, parameters: &Value| match (form, &parameters["voltages"]) {
-        (FP32, voltages) if voltages == "cf16" => Tolerance::floating(3e-5),
-        (FP32, _) => Tolerance::floating(2e-6),
+    let tolerance = |method, parameters: &Value| match (method, &parameters["voltages"]) {
+        (Method::Fp32, voltages) if voltages == "cf16" => Tolerance::floating(3e-5),
+        (Method::Fp32, _) => Tolerance::floating(2e-6),
         _ => Tolerance::floating(1e-3),
     };
     let mut cases = Vec::new();
-    for form in [RADIX8, TENSOR_CORE, FP32] {
-        let more: &[Parts<'_>] = if form == FP32 { &plain } else { &[] };
+    for method in Method::ALL {
+        let more: &[Parts<'_>] = if method == Method::Fp32 { &plain } else { &[] };
         for parts in both.iter().chain(more) {
-            cases.push(case(form, tolerance(form, parts.3), WHOLE, *parts));
+            cases.push(case(method, tolerance(method, parts.3), WHOLE, *parts));
         }
         for (parts, losses) in gapped {
-            cases.push(case(form, tolerance(form, parts.3), losses, parts));
+            cases.push(case(method, tolerance(method, parts.3), losses, parts));
         }
         for (parts, changes) in &retuned {
             let (name, dtype, shape, parameters) = *parts;
             let name = format!("gains that change, {name}");
-            let case =
-                case(form, tolerance(form, parameters), WHOLE, (&name, dtype, shape, parameters));
+            let case = case(
+                method,
+                tolerance(method, parameters),
+                WHOLE,
+                (&name, dtype, shape, parameters),
+            );
             cases.push(
                 changes
                     .iter()

@@ -6,15 +6,17 @@ use super::gains::Gains;
 use super::matrix::{self, Matrix};
 use super::sizes::Sizes;
 use super::weights::{DeviceWeights, Scaling, Stretch, weights_len};
-use super::{FP32, Stages};
+use super::{FrbBeamformer, Stages};
 use crate::common::gpu::Table;
 use crate::common::versions::refuse_many;
 use fxgraph::cuda::{Lane, Turn, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{
-    At, Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, Refusal, async_trait,
+    At, Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Io, Next, Refusal,
+    async_trait,
 };
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,20 +81,51 @@ pub(super) fn refusal(at: At, message: String, help: &str) -> Refusal {
     Refusal::new(codes::IMPLEMENTATION, at, message).help(help)
 }
 
-/// Words of a weight.
-fn weight_words(implementation: &str) -> usize {
-    if implementation == FP32 { fp32::WEIGHT_WORDS } else { matrix::WEIGHT_WORDS }
+/// How the transforms are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// On matrix units, with transforms of 8 points in registers.
+    Radix8,
+    /// On matrix units alone.
+    TensorCore,
+    /// In single precision.
+    Fp32,
+}
+
+impl Method {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Radix8, Self::TensorCore, Self::Fp32];
+
+    /// The name of the implementation.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Radix8 => "radix8",
+            Self::TensorCore => "tensor_core",
+            Self::Fp32 => "fp32",
+        }
+    }
+
+    /// Words of a weight.
+    fn weight_words(self) -> usize {
+        if self == Self::Fp32 { fp32::WEIGHT_WORDS } else { matrix::WEIGHT_WORDS }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Bytes of the block's own arrays.
-pub(super) fn device_bytes(stages: &Stages, implementation: &str) -> usize {
+pub(super) fn device_bytes(stages: &Stages, method: Method) -> usize {
     let units = Table::<u32>::device_bytes(stages.sizes.units.iter().product());
-    let words = weight_words(implementation) * weights_len(stages);
-    let of_form = match implementation {
-        FP32 => fp32::device_bytes(stages),
+    let words = method.weight_words() * weights_len(stages);
+    let of_method = match method {
+        Method::Fp32 => fp32::device_bytes(stages),
         _ => matrix::device_bytes(stages),
     };
-    units + DeviceWeights::device_bytes(words) + of_form
+    units + DeviceWeights::device_bytes(words) + of_method
 }
 
 /// The running block.
@@ -107,14 +140,23 @@ pub(super) struct Cuda {
     transforms_missing: Counter,
 }
 
+/// The block with this method.
+pub(super) fn block(
+    block: &Configured<FrbBeamformer>,
+    method: Method,
+    env: &Env,
+) -> Result<Box<dyn Block>, BlockError> {
+    Ok(Box::new(Cuda::new(block.shape.clone(), &block.parameters.gains, method, env)?))
+}
+
 impl Cuda {
-    pub(super) fn new(stages: Stages, gains: &Gains, env: &Env) -> Result<Self, BlockError> {
+    fn new(stages: Stages, gains: &Gains, method: Method, env: &Env) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let mut words = vec![0; weight_words(env.implementation) * weights_len(&stages)];
-        let form: Box<dyn Form> = match env.implementation {
-            FP32 => Box::new(Fp32::new(&stages, device)?),
-            form => Box::new(Matrix::new(&stages, gains, form, device)?),
+        let mut words = vec![0; method.weight_words() * weights_len(&stages)];
+        let form: Box<dyn Form> = match method {
+            Method::Fp32 => Box::new(Fp32::new(&stages, device)?),
+            method => Box::new(Matrix::new(&stages, gains, method, device)?),
         };
         let scaling = form.write(&stages, gains, &mut words);
         Ok(Self {

@@ -2,8 +2,7 @@
 
 use super::tests::{Array, SMALL};
 use super::*;
-use crate::tests::chain::kind;
-use fxgraph::Configured;
+use crate::tests::chain::connected;
 use serde_json::{Value, json};
 
 #[test]
@@ -27,10 +26,8 @@ fn the_forms_for_a_gpu_take_the_flowgraphs_that_hold_them_and_measure_them() {
 #[test]
 fn what_a_form_for_a_gpu_is_not_made_for_is_refused() {
     let refused = |parameters: Value, form: &str, array: Array| {
-        let kind = kind::<FrbBeamformer>(parameters);
-        let inputs = vec![array.port()];
-        let outputs = Configured::ports(&kind, &inputs).unwrap();
-        let refusals = Configured::check(&kind, &Ports { inputs, outputs }, form, None);
+        let block = connected("frb_beamformer", form, &parameters, &[array.port()]).unwrap();
+        let refusals = block.check(None);
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let large = Array { feeds: 256, units: [1, 1], spectra: 48, ..SMALL };

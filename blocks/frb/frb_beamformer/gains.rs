@@ -5,7 +5,8 @@ use crate::f_engine::postproc::gains::Gain;
 use fxgraph::Refusal;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// Factors of the feeds.
@@ -58,6 +59,18 @@ impl TryFrom<Nested> for Gains {
         let mut values = Vec::new();
         let lengths = nested.flatten(&mut values)?;
         Ok(Self { lengths, values })
+    }
+}
+
+impl Serialize for Gains {
+    /// As users write them.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let number = |gain: &Complex32| json!({"re": gain.re, "im": gain.im});
+        let mut values: Vec<Value> = self.values.iter().map(number).collect();
+        for len in self.lengths.iter().rev() {
+            values = values.chunks(*len).map(|list| json!(list)).collect();
+        }
+        values.pop().serialize(serializer)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{Frames, Job};
+use super::cuda::{Frames, Job, Method};
 use super::matrix::{Tables, program};
 use super::phases::{self, FEEDS, POINTS};
 use super::weights::{Stretch, combined};
@@ -59,11 +59,11 @@ pub(super) struct IntensityKernels {
 impl IntensityKernels {
     pub(super) fn new(
         stages: &Stages,
-        form: &str,
+        method: Method,
         device: &Arc<Device>,
     ) -> Result<Self, CudaError> {
         let (sizes, shared) = (stages.sizes, shared_bytes(stages));
-        let program = program(stages, form, true, [WARPS, 1], device)?;
+        let program = program(stages, method, true, [WARPS, 1], device)?;
         let time_phases = phases::of_spectra(sizes.fine_channels);
         Ok(Self {
             kernel: program.kernel("frb_intensities", shared)?,

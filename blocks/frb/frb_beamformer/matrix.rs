@@ -1,14 +1,14 @@
 //! The forms on matrix units, in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
-use super::cuda::{Form, Frames, Job, defines, refusal};
+use super::cuda::{Form, Frames, Job, Method, defines, refusal};
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
 use super::phases::{self, FEEDS, POINTS, halves};
 use super::sizes::Sizes;
 use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
-use super::{Integrate, RADIX8, Stages};
+use super::{Integrate, Stages};
 use crate::common::gpu;
 use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Lane, Program, Properties};
 use fxgraph::{At, BlockError, Dtype, Refusal};
@@ -65,22 +65,22 @@ impl Tables {
     }
 }
 
-/// Why this form cannot do these stages, on `gpu` if there is one.
-pub(super) fn refusals(stages: &Stages, form: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
+/// Why this implementation cannot do these stages, on `gpu` if there is one.
+pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>) -> Vec<Refusal> {
     let sizes = stages.sizes;
     let mut refusals = Vec::new();
     if sizes.feeds != FEEDS {
-        let message = format!("`{form}` transforms 256 feeds, not {}", sizes.feeds);
+        let message = format!("`{method}` transforms 256 feeds, not {}", sizes.feeds);
         let at = At::InputAxis(0, "north_south");
         refusals.push(refusal(at, message, "`fp32` takes any number"));
     } else if stages.points != Some(POINTS) {
         let at = At::Parameter("north_south");
-        let message = format!("`{form}` transforms feeds to 512 points");
+        let message = format!("`{method}` transforms feeds to 512 points");
         refusals.push(refusal(at, message, "give `north_south: {points: 512}`, or take `fp32`"));
     }
     let is_clamped = !stages.index_map.is_empty();
     if is_clamped && !sizes.row_beams.is_multiple_of(BEAMS_STEP) {
-        let message = format!("`{form}` keeps no {} beams", sizes.row_beams);
+        let message = format!("`{method}` keeps no {} beams", sizes.row_beams);
         refusals.push(refusal(At::Parameter("clamp.beams"), message, "64, 128, 192 or 256"));
     }
     match (sizes.fine_channels, sizes.integrate) {
@@ -99,7 +99,7 @@ pub(super) fn refusals(stages: &Stages, form: &str, gpu: Option<&Properties>) ->
             }
         }
         _ => {
-            let message = format!("`{form}` does not do these stages together");
+            let message = format!("`{method}` does not do these stages together");
             let help = "`upchannelise` of 32, 64 or 128 with `clamp` and `integrate`, or none of the later stages; \
                         `fp32` does any";
             refusals.push(refusal(At::Parameter("upchannelise"), message, help));
@@ -140,14 +140,14 @@ fn divisors(largest: f64, dtype: Dtype, feeds: usize, makes_intensities: bool) -
 /// The kernels of these stages; `warps` of a block, and what a warp makes `per_warp`.
 pub(super) fn program(
     stages: &Stages,
-    form: &str,
+    method: Method,
     is_weighted: bool,
     [warps, per_warp]: [usize; 2],
     device: &Arc<Device>,
 ) -> Result<Arc<Program>, CudaError> {
     let sums = stages.sizes.integrate.unwrap_or(Integrate { channels: 1, spectra: 1 });
     let more = gpu::numbers([
-        ("RADIX8", usize::from(form == RADIX8)),
+        ("RADIX8", usize::from(method == Method::Radix8)),
         ("WEIGHTED", usize::from(is_weighted)),
         ("CLAMP", usize::from(!stages.index_map.is_empty())),
         ("SUM_CHANNELS", sums.channels),
@@ -162,14 +162,14 @@ impl Matrix {
     pub(super) fn new(
         stages: &Stages,
         gains: &Gains,
-        form: &str,
+        method: Method,
         device: &Arc<Device>,
     ) -> Result<Self, CudaError> {
         let kernels = if stages.sizes.integrate.is_some() {
-            Kernels::Intensities(IntensityKernels::new(stages, form, device)?)
+            Kernels::Intensities(IntensityKernels::new(stages, method, device)?)
         } else {
             let all_one = weights(stages, gains).all(|weight| weight == Complex32::ONE);
-            Kernels::Voltages(VoltageKernels::new(stages, all_one, form, device)?)
+            Kernels::Voltages(VoltageKernels::new(stages, all_one, method, device)?)
         };
         // Without a map the array has something in it, which nothing reads.
         let map: Vec<u16> = if stages.index_map.is_empty() {
@@ -177,7 +177,8 @@ impl Matrix {
         } else {
             stages.index_map.iter().map(|point| *point as u16).collect()
         };
-        let phases = if form == RADIX8 { phases::of_radix8() } else { phases::of_feeds() };
+        let phases =
+            if method == Method::Radix8 { phases::of_radix8() } else { phases::of_feeds() };
         let phases = DeviceArray::from_slice(device, &phases)?;
         let tables = Tables { phases, map: DeviceArray::from_slice(device, &map)? };
         Ok(Self { kernels, tables, dtype: stages.sizes.dtype })

@@ -20,29 +20,28 @@ mod tests;
 mod voltages;
 mod weights;
 
-use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
+use cuda::Method;
 use fxgraph::DeviceName;
-use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Block, BlockError, CPU, Counter, Counters, Env, Implementation, Kind, PortNames, PortType,
-    Ports, Refusal, Resources,
+    At, BlockError, Checked, Configured, Counter, Counters, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Refusal, Resources,
 };
 use gains::Gains;
 use num_complex::Complex32;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 
 /// Parameters of `frb_beamformer`. A stage that is left out is not done.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "frb_beamformer", page = "README.md", inputs("input"), outputs("output"))]
 pub struct FrbBeamformer {
     /// Factors of the feeds: a number or `{re: .., im: ..}` for all, lists `[pol][feed]`, or lists
     /// `[channel][pol][feed]`; a feed's number is `cylinder x feeds of a cylinder + place`.
-    #[serde(default)]
+    #[param(default, live)]
     pub gains: Gains,
     /// Adds the cylinders up to beams side by side, from east to west.
     pub east_west: Option<EastWest>,
@@ -55,11 +54,11 @@ pub struct FrbBeamformer {
     /// Makes intensities of voltages and adds them up.
     pub integrate: Option<Integrate>,
     /// Element type of voltages: `cf32`, or `cf16`.
-    #[serde(default)]
+    #[param(default)]
     pub voltages: Voltages,
     /// Threads that share the output's spectra, 0 for all cores, or one if a frame is too little work
     /// to share. By default 0, because a flowgraph has one such beamformer.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
@@ -133,7 +132,7 @@ fn one() -> usize {
 }
 
 /// How voltages of beams are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Voltages {
     /// In single precision.
@@ -144,7 +143,8 @@ pub enum Voltages {
 }
 
 /// What does not change while the block runs.
-struct Stages {
+#[derive(Clone)]
+pub struct Stages {
     sizes: Sizes,
     /// Factors `[channel][beam][cylinder]` of the transform across the cylinders; empty without it.
     east_west: Vec<Complex32>,
@@ -156,15 +156,9 @@ struct Stages {
     halves: bool,
 }
 
-/// The forms on matrix units.
-const RADIX8: &str = "radix8";
-const TENSOR_CORE: &str = "tensor_core";
-/// The plain one.
-const FP32: &str = "fp32";
-
 impl FrbBeamformer {
     fn stages(&self, input: &PortType) -> Result<Stages, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let sizes = Sizes::new(self, input).map_err(|more| refusals.extend(more)).ok();
         refusals.extend(self.sky_refusals(input));
         if let Some(sizes) = &sizes {
@@ -258,67 +252,55 @@ fn transforms_missing(counters: &Counters) -> Counter {
     )
 }
 
-impl Kind for FrbBeamformer {
-    const NAME: &'static str = "frb_beamformer";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] = &[
-        CPU,
-        Implementation::cuda(
-            RADIX8,
+impl KindSpec for FrbBeamformer {
+    type Shape = Stages;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            let Configured { parameters, shape, ports, .. } = block;
+            let threads = threads_for(parameters.threads, parameters.operations(&shape.sizes));
+            let gains = parameters.gains.clone();
+            Ok(Box::new(cpu::Cpu::new(shape.clone(), gains, &ports.outputs[0], threads, env)?))
+        }),
+        Implementation::<Self>::cuda(
+            Method::Radix8.name(),
             "on matrix units, in half precision, without exchanges between lanes",
-        ),
-        Implementation::cuda(TENSOR_CORE, "on matrix units, in half precision, as the note has it"),
-        Implementation::cuda(FP32, "plainly, in single precision"),
+            |block, env| cuda::block(block, Method::Radix8, env),
+        )
+        .check(|block, gpu| matrix::refusals(&block.shape, Method::Radix8, gpu))
+        .device_bytes(|block| cuda::device_bytes(&block.shape, Method::Radix8)),
+        Implementation::<Self>::cuda(
+            Method::TensorCore.name(),
+            "on matrix units, in half precision, as the note has it",
+            |block, env| cuda::block(block, Method::TensorCore, env),
+        )
+        .check(|block, gpu| matrix::refusals(&block.shape, Method::TensorCore, gpu))
+        .device_bytes(|block| cuda::device_bytes(&block.shape, Method::TensorCore)),
+        Implementation::<Self>::cuda(
+            Method::Fp32.name(),
+            "plainly, in single precision",
+            |block, env| cuda::block(block, Method::Fp32, env),
+        )
+        .check(|block, _| fp32::refusals(&block.shape))
+        .device_bytes(|block| cuda::device_bytes(&block.shape, Method::Fp32)),
     ];
-    const LIVE: &'static [&'static str] = &["gains"];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Stages> {
         let stages = self.stages(&inputs[0])?;
-        Ok(vec![stages.sizes.output(self, &inputs[0])])
+        let output = stages.sizes.output(self, &inputs[0]);
+        Ok((stages, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Ok(stages) = self.stages(&ports.inputs[0]) else { return Resources::default() };
-        let operations = self.operations(&stages.sizes);
-        let threads = threads_for(self.threads, operations);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let (parameters, stages) = (&block.parameters, &block.shape);
+        let operations = parameters.operations(&stages.sizes);
+        let threads = threads_for(parameters.threads, operations);
         let tables = 8 * stages.east_west.len() + 4 * stages.index_map.len();
         let scratch = stages.scratch_bytes().saturating_mul(threads);
         Resources {
-            host_bytes: tables + self.gains.bytes() + scratch,
+            host_bytes: tables + parameters.gains.bytes() + scratch,
             operations_per_frame: operations,
             ..Resources::default()
         }
-    }
-
-    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        match self.stages(&ports.inputs[0]) {
-            Ok(_) if implementation == CPU.name => Vec::new(),
-            Ok(stages) if implementation == FP32 => fp32::refusals(&stages),
-            Ok(stages) => matrix::refusals(&stages, implementation, gpu),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    fn device_bytes(&self, ports: &Ports, implementation: &str) -> usize {
-        let Ok(stages) = self.stages(&ports.inputs[0]) else { return 0 };
-        cuda::device_bytes(&stages, implementation)
-    }
-
-    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.gains.clone()))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let stages = self
-            .stages(&ports.inputs[0])
-            .map_err(|_| BlockError::new("these stages do not fit the input"))?;
-        if env.implementation != CPU.name {
-            return Ok(Box::new(cuda::Cuda::new(stages, &self.gains, env)?));
-        }
-        let threads = threads_for(self.threads, self.operations(&stages.sizes));
-        Ok(Box::new(cpu::Cpu::new(stages, self.gains.clone(), &ports.outputs[0], threads, env)?))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -327,5 +309,17 @@ impl Kind for FrbBeamformer {
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for FrbBeamformer {
+    type Value = Gains;
+
+    fn live_value(
+        new: &Configured<Self>,
+        FrbBeamformerLive::Gains: FrbBeamformerLive,
+        _: &Configured<Self>,
+    ) -> Result<Gains, BlockError> {
+        Ok(new.parameters.gains.clone())
     }
 }

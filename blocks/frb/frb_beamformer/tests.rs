@@ -3,7 +3,7 @@ use crate::common::geometry::SPEED_OF_LIGHT;
 use crate::common::random::Random;
 use crate::tests::chain::{Out, Plain, drive, kind};
 use fxgraph::frame::Annotations;
-use fxgraph::{Axis, Band, Clock, Configured, Dtype, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, ValidityType};
 use half::f16;
 use num_complex::Complex64;
 use serde_json::{Value, json};
@@ -257,7 +257,7 @@ fn a_tone_is_in_the_narrow_channel_of_its_frequency() {
     for (fine, merged) in [(16, 1), (16, 4), (8, 8), (32, 2)] {
         let stages = json!({"upchannelise": fine, "integrate": {"channels": merged}});
         let port =
-            Configured::ports(&kind::<FrbBeamformer>(stages.clone()), &[array.port()]).unwrap();
+            KindSpec::outputs(&kind::<FrbBeamformer>(stages.clone()), &[array.port()]).unwrap();
         let band = port[0].band.unwrap();
         let per_channel = fine / merged;
         let width_hz = band.bandwidth_hz / band.channels as f64;
@@ -339,7 +339,7 @@ fn what_does_not_fit_is_refused_with_its_place() {
     let port = SMALL.port();
     let refused = |parameters: Value, port: &PortType| {
         let kind = kind::<FrbBeamformer>(parameters);
-        let refusals = Configured::ports(&kind, std::slice::from_ref(port)).unwrap_err();
+        let refusals = KindSpec::outputs(&kind, std::slice::from_ref(port)).unwrap_err();
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let cases = [

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{Frames, Job};
+use super::cuda::{Frames, Job, Method};
 use super::matrix::{Tables, program};
 use super::weights::Stretch;
 use fxgraph::BlockError;
@@ -33,7 +33,7 @@ impl VoltageKernels {
     pub(super) fn new(
         stages: &Stages,
         all_one: bool,
-        form: &str,
+        method: Method,
         device: &Arc<Device>,
     ) -> Result<Self, CudaError> {
         let sizes = stages.sizes;
@@ -41,7 +41,7 @@ impl VoltageKernels {
             // With neither weights nor map order in memory counts for more than what is loaded again.
             let is_long = is_weighted || !stages.index_map.is_empty();
             let per_warp = if is_long { PER_WARP } else { 1 };
-            let program = program(stages, form, is_weighted, [WARPS, per_warp], device)?;
+            let program = program(stages, method, is_weighted, [WARPS, per_warp], device)?;
             Ok::<_, CudaError>(Transforms { kernel: program.kernel("frb_voltages", 0)?, per_warp })
         };
         Ok(Self {

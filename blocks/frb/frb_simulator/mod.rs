@@ -6,23 +6,23 @@ mod sky;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
 use fxgraph::{
-    Axis, Band, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    Axis, Band, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Parameters of `frb_simulator`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "frb_simulator", page = "README.md", outputs("output"))]
 pub struct FrbSimulator {
     /// ADC sample rate in Hz.
-    #[serde(default = "default_rate")]
+    #[param(default = 800e6)]
     pub adc_sample_rate_hz: f64,
     /// ADC samples from one spectrum to the next.
-    #[serde(default = "default_samples_per_spectrum")]
+    #[param(default = 2048)]
     pub samples_per_spectrum: u64,
     /// Spectra of a frame.
     pub spectra_per_frame: usize,
@@ -31,40 +31,40 @@ pub struct FrbSimulator {
     /// Channels that are made.
     pub channels: usize,
     /// The whole band, of which these channels are a part.
-    #[serde(default)]
+    #[param(default)]
     pub band: WholeBand,
     /// Cylinders, from west to east.
-    #[serde(default = "default_cylinders")]
+    #[param(default = 4)]
     pub cylinders: usize,
     /// Feeds of a cylinder, from north to south.
-    #[serde(default = "default_feeds")]
+    #[param(default = 256)]
     pub feeds: usize,
     /// How far each cylinder stands to the east of the one before, in metres.
-    #[serde(default = "default_cylinder_spacing")]
+    #[param(default = 22.0)]
     pub cylinder_spacing_metres: f64,
     /// How far each feed stands to the south of the one before, in metres.
-    #[serde(default = "default_feed_spacing")]
+    #[param(default = 0.3048)]
     pub feed_spacing_metres: f64,
     /// Type of the voltages: `ci4`, or `ci8`.
-    #[serde(default)]
+    #[param(default)]
     pub dtype: Voltages,
     /// Standard deviation of each receiver's noise, of real and of imaginary part.
-    #[serde(default = "default_noise")]
+    #[param(default = 2.0)]
     pub noise: f64,
     /// Point source that crosses the sky.
     pub source: Option<Source>,
     /// Pulse of that source.
     pub pulse: Option<Pulse>,
     /// Selects the noise of receivers and source.
-    #[serde(default)]
+    #[param(default)]
     pub seed: u64,
     /// Threads that share the spectra of a frame, 0 for all cores, or one if a frame is too little work to share.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
 /// The band of the telescope.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WholeBand {
     /// Channels of the band.
@@ -84,7 +84,7 @@ impl Default for WholeBand {
 }
 
 /// Type of the simulated voltages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Voltages {
     /// Two integers of 4 bits, up to 7.
@@ -123,28 +123,6 @@ pub struct Pulse {
     pub dispersion_measure: f64,
     /// Standard deviation at the peak, at each feed, of real and of imaginary part.
     pub amplitude: f64,
-}
-
-fn default_rate() -> f64 {
-    800e6
-}
-fn default_samples_per_spectrum() -> u64 {
-    2048
-}
-fn default_cylinders() -> usize {
-    4
-}
-fn default_feeds() -> usize {
-    256
-}
-fn default_cylinder_spacing() -> f64 {
-    22.0
-}
-fn default_feed_spacing() -> f64 {
-    0.3048
-}
-fn default_noise() -> f64 {
-    2.0
 }
 
 /// Longest axis.
@@ -189,7 +167,7 @@ impl FrbSimulator {
     }
 
     fn refusals(&self) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: &str| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
         };
@@ -284,23 +262,21 @@ impl FrbSimulator {
     }
 }
 
-impl Kind for FrbSimulator {
-    const NAME: &'static str = "frb_simulator";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for FrbSimulator {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Simulator::new(block.parameters.clone(), env)?))
+    })];
 
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
         let refusals = self.refusals();
-        if refusals.is_empty() { Ok(vec![self.port()]) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(((), vec![self.port()])) } else { Err(refusals) }
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        let host_bytes = size_of::<f64>() * self.channels + size_of::<u64>() * self.threads();
+    fn resources(block: &Configured<Self>) -> Resources {
+        let parameters = &block.parameters;
+        let host_bytes =
+            size_of::<f64>() * parameters.channels + size_of::<u64>() * parameters.threads();
         Resources { host_bytes, ..Resources::default() }
-    }
-
-    fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Simulator::new(self.clone(), env)?))
     }
 }

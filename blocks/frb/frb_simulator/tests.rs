@@ -96,8 +96,7 @@ fn what_cannot_be_is_refused() {
         let mut parameters = small();
         let changes = change.as_object().unwrap().clone();
         parameters.as_object_mut().unwrap().extend(changes);
-        let refusals =
-            fxgraph::Configured::ports(&kind::<FrbSimulator>(parameters), &[]).unwrap_err();
+        let refusals = KindSpec::outputs(&kind::<FrbSimulator>(parameters), &[]).unwrap_err();
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     assert_eq!(

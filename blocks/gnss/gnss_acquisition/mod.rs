@@ -5,14 +5,14 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::signals::planes::Samples;
 use crate::gnss::signals::satellite::refuse_satellites;
 use crate::gnss::signals::{Satellite, System};
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
-    ValidityType,
+    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use search::Grid;
@@ -61,25 +61,25 @@ impl Acquired {
 }
 
 /// Parameters of `gnss_acquisition`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "gnss_acquisition", page = "README.md", inputs("input"), outputs("output"))]
 pub struct GnssAcquisition {
     /// Which satellites to look for.
     pub satellites: Vec<Candidate>,
     /// Largest Doppler shift of either sign, in Hz.
-    #[serde(default = "default_doppler")]
+    #[param(default = 5000.0)]
     pub max_doppler_hz: f64,
     /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
-    #[serde(default)]
+    #[param(default)]
     pub intermediate_hz: f64,
     /// How probable it is that a satellite is found that is not there, in each search.
-    #[serde(default = "default_probability")]
+    #[param(default = 1e-3)]
     pub false_alarm_probability: f64,
     /// One frame of so many is searched, beginning with the first.
-    #[serde(default = "default_every")]
+    #[param(default = 50)]
     pub every_frames: u64,
     /// Threads that share the Doppler shifts, 0 for all cores.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
@@ -93,22 +93,12 @@ pub struct Candidate {
     pub prn: usize,
 }
 
-fn default_doppler() -> f64 {
-    5000.0
-}
-fn default_probability() -> f64 {
-    1e-3
-}
-fn default_every() -> u64 {
-    50
-}
-
 /// Largest Doppler shift: no orbit has more.
 const MAX_DOPPLER_HZ: f64 = 1e5;
 
 impl GnssAcquisition {
     fn samples(&self, input: &PortType) -> Result<Samples, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: &str| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
@@ -164,33 +154,34 @@ impl GnssAcquisition {
     }
 }
 
-impl Kind for GnssAcquisition {
-    const NAME: &'static str = "gnss_acquisition";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for GnssAcquisition {
+    type Shape = Samples;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Acquisition::new(&block.parameters, block.shape, env)?))
+    })];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        self.samples(&inputs[0])?;
-        Ok(vec![PortType {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Samples> {
+        let samples = self.samples(&inputs[0])?;
+        let labels = self.satellites.iter().map(|s| s.system.label(s.prn));
+        let output = PortType {
             dtype: Dtype::F64,
             axes: vec![
-                Axis::labelled("satellite", self.satellites.iter().map(|s| s.system.label(s.prn)))
-                    .from_parameter("satellites"),
+                Axis::labelled("satellite", labels).from_parameter("satellites"),
                 Axis::labelled("value", LABELS),
             ],
             clock: inputs[0].clock,
             band: None,
             validity: ValidityType::flags(vec![]),
-        }])
+        };
+        Ok((samples, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Ok(samples) = self.samples(&ports.inputs[0]) else { return Resources::default() };
-        let threads = threads_for(self.threads, f64::INFINITY);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let Configured { parameters, shape: samples, .. } = block;
+        let threads = threads_for(parameters.threads, f64::INFINITY);
         let host_bytes = |system: System| {
-            let count = self.satellites.iter().filter(|s| s.system == system).count();
-            let grid = Grid::new(self, system, &samples).filter(|_| count > 0);
+            let count = parameters.satellites.iter().filter(|s| s.system == system).count();
+            let grid = Grid::new(parameters, system, samples).filter(|_| count > 0);
             grid.map_or(0, |grid| grid.host_bytes(count, threads))
         };
         Resources {
@@ -198,11 +189,5 @@ impl Kind for GnssAcquisition {
                 + 8 * samples.samples,
             ..Resources::default()
         }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let unfit = |_| BlockError::new("the input is not a stream of samples to search");
-        let samples = self.samples(&ports.inputs[0]).map_err(unfit)?;
-        Ok(Box::new(cpu::Acquisition::new(self, samples, env)?))
     }
 }

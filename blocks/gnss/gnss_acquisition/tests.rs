@@ -6,6 +6,7 @@ use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
 use crate::gnss::signals::phase::code_rate_hz;
 use fxgraph::Next;
 use fxgraph::runtime::edge::Harness;
+use fxgraph::{Env, Ports};
 use serde_json::{Value, json};
 
 /// What a search of simulated frames finds, `[frame][satellite]`.
@@ -15,9 +16,9 @@ fn search(simulator: Value, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
 }
 
 /// What a search of a source's frames finds.
-fn search_in(sky: &impl Kind, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
-    let sky_ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
-    let block = sky.build(&sky_ports, &Env::detached("sky")).unwrap();
+fn search_in(sky: &impl KindSpec, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
+    let sky_ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
+    let block = sky.build(&sky_ports.inputs, &Env::detached("sky")).unwrap();
     let mut source = Harness::new(block, &sky_ports, 8).unwrap();
     Harness::block_on(async {
         source.start().await.unwrap();
@@ -25,9 +26,10 @@ fn search_in(sky: &impl Kind, parameters: Value) -> Vec<Vec<[f64; VALUES]>> {
     });
     let kind: GnssAcquisition = serde_json::from_value(parameters).unwrap();
     let inputs = sky_ports.outputs.clone();
-    let ports = Ports { outputs: kind.ports(&inputs).unwrap(), inputs };
+    let ports = Ports { outputs: kind.outputs(&inputs).unwrap(), inputs };
     let mut harness =
-        Harness::new(kind.build(&ports, &Env::detached("acquire")).unwrap(), &ports, 8).unwrap();
+        Harness::new(kind.build(&ports.inputs, &Env::detached("acquire")).unwrap(), &ports, 8)
+            .unwrap();
     while let Some(frame) = source.receive(0) {
         harness.share(0, frame);
     }
@@ -94,9 +96,10 @@ fn recorded_samples_are_searched_as_well() {
             "dtype": dtype, "samples_per_frame": 50_000, "frames": 2,
         }))
         .unwrap();
-        let ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
+        let ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
         let mut source =
-            Harness::new(sky.build(&ports, &Env::detached("sky")).unwrap(), &ports, 2).unwrap();
+            Harness::new(sky.build(&ports.inputs, &Env::detached("sky")).unwrap(), &ports, 2)
+                .unwrap();
         Harness::block_on(source.run()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.bin");
@@ -135,11 +138,11 @@ fn rows_that_say_nothing_sensible_are_no_satellites() {
 fn what_cannot_be_searched_is_refused() {
     let port = |samples: usize| {
         let sky = json!({"satellites": [{"system": "gps_l1_ca", "prn": 1}], "samples_per_frame": samples});
-        serde_json::from_value::<GnssSignalSimulator>(sky).unwrap().ports(&[]).unwrap()
+        serde_json::from_value::<GnssSignalSimulator>(sky).unwrap().outputs(&[]).unwrap()
     };
     let refused = |samples: usize, parameters: Value| {
         let kind: GnssAcquisition = serde_json::from_value(parameters).unwrap();
-        let refusals = kind.ports(&port(samples)).unwrap_err();
+        let refusals = kind.outputs(&port(samples)).unwrap_err();
         refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let one = json!([{"system": "galileo_e1b", "prn": 1}]);

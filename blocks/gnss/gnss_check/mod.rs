@@ -10,53 +10,39 @@ use crate::gnss::signals::Satellite;
 use crate::gnss::signals::satellite::refuse_satellites;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+    At, Checked, Dtype, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `gnss_check`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "gnss_check", page = "README.md", inputs("input"))]
 pub struct GnssCheck {
     /// What is in the sky.
     pub satellites: Vec<Transmission>,
     /// Time from timestamp 0 on that does not count.
-    #[serde(default = "default_settle")]
+    #[param(default = 1.0, range = 0.., unit = "s")]
     pub settle_seconds: f64,
     /// The run fails if the rms deviation of a code phase is larger, in chips.
+    #[param(range = 0..)]
     pub max_code_error_chips: Option<f64>,
     /// The run fails if a mean Doppler shift is farther off, in Hz.
+    #[param(range = 0.., unit = "Hz")]
     pub max_doppler_error_hz: Option<f64>,
     /// The run fails if a mean C/N0 is farther off, in dB.
+    #[param(range = 0.., unit = "dB")]
     pub max_cn0_error_db: Option<f64>,
 }
 
-fn default_settle() -> f64 {
-    1.0
-}
+impl KindSpec for GnssCheck {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Check::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+    })];
 
-impl Kind for GnssCheck {
-    const NAME: &'static str = "gnss_check";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let satellites: Vec<Satellite> =
             self.satellites.iter().map(Transmission::satellite).collect();
         let mut refusals = refuse_satellites(satellites.iter(), 0.0, None);
-        for (parameter, most) in [
-            ("settle_seconds", Some(self.settle_seconds)),
-            ("max_code_error_chips", self.max_code_error_chips),
-            ("max_doppler_error_hz", self.max_doppler_error_hz),
-            ("max_cn0_error_db", self.max_cn0_error_db),
-        ] {
-            if let Some(most) = most.filter(|most| most.is_nan() || *most < 0.0) {
-                let message = format!("{most} is out of range");
-                refusals.push(Refusal::parameter(parameter, message).help("0 or more"));
-            }
-        }
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
         if names != ["satellite", "value"] || input.axes[1].len != VALUES {
@@ -74,14 +60,6 @@ impl Kind for GnssCheck {
             let message = format!("satellites that are followed are f64, not {}", input.dtype);
             refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
         }
-        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
-    }
-
-    fn resources(&self, _ports: &Ports) -> Resources {
-        Resources::default()
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Check::new(self.clone(), &ports.inputs[0], env)))
+        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use crate::common::random::Random;
     use crate::gnss::signals::phase::{CODE_FRACTION_BITS, ENTRY};
-    use fxgraph::{Axis, Clock, Dtype, Kind, PortType, Ports, ValidityType};
+    use fxgraph::{Axis, Clock, Dtype, KindSpec, PortType, Ports, ValidityType};
     use num_complex::{Complex32, Complex64};
 
     const SAMPLES: usize = 6003;
@@ -355,14 +355,14 @@ mod tests {
             "taps_chips": [0.5, 0, -0.75], "epochs_per_frame": 3, "intermediate_hz": 250000}"#,
         )
         .unwrap();
-        let outputs = kind.ports(&[input()]).unwrap();
+        let outputs = kind.outputs(&[input()]).unwrap();
         let ports = Ports { inputs: vec![input()], outputs };
         let shape = kind.shape(&input()).unwrap();
         let mut random = Random::new(8);
         let samples: Vec<[i16; 2]> =
             (0..SAMPLES).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
         let start = 1_000_000_007;
-        let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+        let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
         let mut harness = fxgraph::runtime::edge::Harness::new(block, &ports, 1).unwrap();
         harness.send(0, |frame| {
             frame.fill_validity(1);

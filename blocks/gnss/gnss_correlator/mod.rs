@@ -8,20 +8,16 @@ mod geometry;
 #[cfg(test)]
 mod tests;
 
-use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::gnss::signals::planes::Samples;
 use crate::gnss::signals::satellite::refuse_satellites;
 use crate::gnss::signals::{Nco, Replica, Satellite, System, phase};
 use fxgraph::DeviceName;
-use fxgraph::cuda::Properties;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Axis, Block, BlockError, CPU, Counter, Dtype, Env, Frame, FrameMut, Implementation, Kind,
-    PortNames, PortType, Ports, Refusal, Resources, ValidityType,
+    Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Frame, FrameMut, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Most taps, and how far they may be away.
 const MAX_TAPS: usize = 64;
@@ -30,35 +26,29 @@ const MAX_TAP_CHIPS: f64 = 500.0;
 const MAX_BYTES: usize = 1 << 32;
 
 /// Parameters of `gnss_correlator`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "gnss_correlator", page = "README.md", inputs("input"), outputs("output"))]
 pub struct GnssCorrelator {
     /// The satellites, with the phases of their signals.
+    #[param(live)]
     pub satellites: Vec<Satellite>,
     /// Offsets of the taps in chips; positive ones are early.
-    #[serde(default = "default_taps")]
+    #[param(default = vec![0.5, 0.0, -0.5])]
     pub taps_chips: Vec<f64>,
     /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
-    #[serde(default)]
+    #[param(default)]
     pub intermediate_hz: f64,
     /// Sums that are made of a frame, each of an equal part of its samples.
-    #[serde(default = "one")]
+    #[param(default = 1)]
     pub epochs_per_frame: usize,
     /// Threads that share the satellites, 0 for all cores, or one if a frame is too little work to
     /// share.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
-fn default_taps() -> Vec<f64> {
-    vec![0.5, 0.0, -0.5]
-}
-fn one() -> usize {
-    1
-}
-
 /// A satellite's signal, ready to be compared.
-pub(crate) struct Channel {
+pub struct Channel {
     system: System,
     prn: usize,
     replica: Replica,
@@ -79,7 +69,7 @@ impl Channel {
 
 /// Sizes of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub struct Shape {
     samples: Samples,
     epochs: usize,
     satellites: usize,
@@ -94,7 +84,7 @@ impl Shape {
 
 impl GnssCorrelator {
     fn shape(&self, input: &PortType) -> Result<Shape, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+        let mut refusals = Vec::new();
         let samples = Samples::of_port(input, 0).map_err(|more| refusals.extend(more)).ok();
         let mut refuse = |parameter, message: String, help: String| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
@@ -180,18 +170,30 @@ impl Counts {
     }
 }
 
-impl Kind for GnssCorrelator {
-    const NAME: &'static str = "gnss_correlator";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for GnssCorrelator {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            let Configured { parameters, shape, .. } = block;
+            let channels = parameters.channels(shape.samples.rate_hz)?;
+            let operations = Self::resources(block).operations_per_frame;
+            let threads = threads_for(parameters.threads, operations).min(shape.satellites);
+            let shared_step = phase::turns(parameters.intermediate_hz / shape.samples.rate_hz);
+            Ok(Box::new(cpu::Cpu::new(*shape, shared_step, channels, threads, env)?))
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "all satellites and epochs of a frame in one launch",
+            |block, env| {
+                let channels = block.parameters.channels(block.shape.samples.rate_hz)?;
+                Ok(Box::new(cuda::Cuda::new(&block.parameters, block.shape, channels, env)?))
+            },
+        )
+        .check(|block, _| geometry::refusals(&block.shape))
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape)),
+    ];
 
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "all satellites and epochs of a frame in one launch")];
-
-    const LIVE: &'static [&'static str] = &["satellites"];
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let input = &inputs[0];
         let shape = self.shape(input)?;
         let lens = [shape.epochs, shape.satellites, shape.samples.antennas, shape.taps];
@@ -208,65 +210,27 @@ impl Kind for GnssCorrelator {
             Axis::new("antenna", shape.samples.antennas),
             Axis::new("tap", shape.taps).from_parameter("taps_chips"),
         ];
-        Ok(vec![PortType {
+        let output = PortType {
             dtype: Dtype::Cf32,
             axes,
             clock: input.clock,
             band: None,
             validity: ValidityType::flags(vec![]),
-        }])
+        };
+        Ok((shape, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Ok(shape) = self.shape(&ports.inputs[0]) else { return Resources::default() };
-        let replicas: usize = self.satellites.iter().map(|s| Replica::bytes(s.system)).sum();
+    fn resources(block: &Configured<Self>) -> Resources {
+        let shape = &block.shape;
+        let satellites = &block.parameters.satellites;
+        let replicas: usize = satellites.iter().map(|s| Replica::bytes(s.system)).sum();
         let products = (shape.satellites * shape.samples.antennas * shape.samples.samples) as f64;
         Resources {
-            host_bytes: replicas + cpu::worker_bytes(&shape),
+            host_bytes: replicas + cpu::worker_bytes(shape),
             // A complex product with the carrier; for each tap two products and sums.
             operations_per_frame: products * (8.0 + 4.0 * shape.taps as f64),
             ..Resources::default()
         }
-    }
-
-    fn check(&self, ports: &Ports, implementation: &str, _: Option<&Properties>) -> Vec<Refusal> {
-        match self.shape(&ports.inputs[0]) {
-            Ok(shape) if implementation != CPU.name => geometry::refusals(&shape),
-            _ => Vec::new(),
-        }
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        let shape = self.shape(&ports.inputs[0]);
-        shape.map_or(0, |shape| cuda::device_bytes(self, &shape))
-    }
-
-    fn live_value(
-        &self,
-        _parameter: &str,
-        running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        let systems = |of: &Self| of.satellites.iter().map(|s| s.system).collect::<Vec<_>>();
-        if systems(self) != systems(running) {
-            let message = "other numbers or systems of satellites need a new block";
-            return Err(BlockError::new(message));
-        }
-        Ok(Box::new(self.channels(ports.inputs[0].clock.adc_sample_rate_hz)?))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let unfit =
-            |_| BlockError::new("the input is not a stream of samples that the signals fit in");
-        let shape = self.shape(&ports.inputs[0]).map_err(unfit)?;
-        let channels = self.channels(shape.samples.rate_hz)?;
-        if env.implementation == "cuda" {
-            return Ok(Box::new(cuda::Cuda::new(self, shape, channels, env)?));
-        }
-        let operations = self.resources(ports).operations_per_frame;
-        let threads = threads_for(self.threads, operations).min(shape.satellites);
-        let shared_step = phase::turns(self.intermediate_hz / shape.samples.rate_hz);
-        Ok(Box::new(cpu::Cpu::new(shape, shared_step, channels, threads, env)?))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -275,5 +239,22 @@ impl Kind for GnssCorrelator {
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for GnssCorrelator {
+    type Value = Vec<Channel>;
+
+    fn live_value(
+        new: &Configured<Self>,
+        GnssCorrelatorLive::Satellites: GnssCorrelatorLive,
+        running: &Configured<Self>,
+    ) -> Result<Vec<Channel>, BlockError> {
+        let systems = |of: &Self| of.satellites.iter().map(|s| s.system).collect::<Vec<_>>();
+        if systems(&new.parameters) != systems(&running.parameters) {
+            let message = "other numbers or systems of satellites need a new block";
+            return Err(BlockError::new(message));
+        }
+        new.parameters.channels(new.shape.samples.rate_hz)
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::gnss::signals::System;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Clock, Next};
+use fxgraph::{Clock, Next, Ports};
 use num_complex::{Complex32, Complex64};
 
 const RATE_HZ: f64 = 5e6;
@@ -37,8 +37,8 @@ fn parameters(text: &str) -> GnssCorrelator {
 fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
     let samples = 10_000;
     let port = input(Dtype::Cf32, 2, samples);
-    let ports = Ports { inputs: vec![port.clone()], outputs: kind.ports(&[port]).unwrap() };
-    let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+    let ports = Ports { inputs: vec![port.clone()], outputs: kind.outputs(&[port]).unwrap() };
+    let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
     let chips = crate::gnss::signals::codes::chips(sky.system, sky.prn).unwrap();
     for frame in 0..2 {
@@ -123,8 +123,9 @@ fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
             ));
             let mut port = input(Dtype::Ci16, 1, samples.len());
             port.clock.adc_sample_rate_hz = rate_hz;
-            let ports = Ports { inputs: vec![port.clone()], outputs: kind.ports(&[port]).unwrap() };
-            let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+            let ports =
+                Ports { inputs: vec![port.clone()], outputs: kind.outputs(&[port]).unwrap() };
+            let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
             let mut harness = Harness::new(block, &ports, 1).unwrap();
             harness.send(0, |to| {
                 to.fill_validity(1);
@@ -151,7 +152,7 @@ fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
 fn what_cannot_be_received_is_refused() {
     let refused = |text: &str| {
         let port = input(Dtype::Ci16, 1, 10_000);
-        let refusals = parameters(text).ports(&[port]).unwrap_err();
+        let refusals = parameters(text).outputs(&[port]).unwrap_err();
         refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let satellite = |text: &str| refused(&format!(r#"{{"satellites": [{{{text}}}]}}"#));
@@ -170,11 +171,11 @@ fn what_cannot_be_received_is_refused() {
     assert!(refused(&format!("{{{good}, \"taps_chips\": [1e9]}}")).contains("out of range"));
     let mut slow = input(Dtype::Ci16, 1, 10_000);
     slow.clock.adc_sample_rate_hz = 2e6;
-    let slow = parameters(&format!("{{{good}}}")).ports(&[slow]).unwrap_err();
+    let slow = parameters(&format!("{{{good}}}")).outputs(&[slow]).unwrap_err();
     assert_eq!(slow[0].message, "gps_l1_ca is 2.046 MHz wide, 2.000 MS/s carry less");
     let mut gaps = input(Dtype::I16, 1, 10_000);
     gaps.clock.samples_per_frame = 20_000;
-    assert_eq!(parameters(&format!("{{{good}}}")).ports(&[gaps]).unwrap_err().len(), 2);
+    assert_eq!(parameters(&format!("{{{good}}}")).outputs(&[gaps]).unwrap_err().len(), 2);
 }
 
 #[test]
@@ -188,12 +189,12 @@ fn the_largest_doppler_shift_is_taken_at_the_lowest_rate_and_a_larger_one_refuse
             -doppler_hz
         ))
     };
-    let refusals = kind(1e9).ports(std::slice::from_ref(&port)).unwrap_err();
+    let refusals = kind(1e9).outputs(std::slice::from_ref(&port)).unwrap_err();
     assert_eq!(refusals[0].message, "`doppler_hz` of E01 is 1e9");
     let kind = kind(1e7);
-    let outputs = kind.ports(std::slice::from_ref(&port)).unwrap();
+    let outputs = kind.outputs(std::slice::from_ref(&port)).unwrap();
     let ports = Ports { inputs: vec![port], outputs };
-    let block = kind.build(&ports, &Env::detached("correlate")).unwrap();
+    let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     harness.send(0, |to| to.fill_validity(1));
     Harness::block_on(harness.run()).unwrap();
@@ -211,10 +212,15 @@ fn new_phases_hold_from_their_timestamp_on() {
     let sky = Satellite { system: System::GpsL1Ca, ..right.satellites[0].clone() };
     let [is, is_not] = [&right, &wrong].map(|kind| correlate(kind, &sky)[0][1].norm());
     assert!(is > 4900.0 && is_not < 500.0, "{is} {is_not}");
-    let ports = Ports { inputs: vec![input(Dtype::Cf32, 2, 10_000)], outputs: vec![] };
-    assert!(right.live_value("satellites", &wrong, &ports).is_ok());
+    let inputs = [input(Dtype::Cf32, 2, 10_000)];
+    let live_value = |new: &GnssCorrelator, running: &GnssCorrelator| {
+        let [new, running] =
+            [new, running].map(|kind| Configured::new(kind.clone(), &inputs).unwrap());
+        LiveKind::live_value(&new, GnssCorrelatorLive::Satellites, &running).map(drop)
+    };
+    assert!(live_value(&right, &wrong).is_ok());
     let two = GnssCorrelator { satellites: vec![sky.clone(), sky], ..right.clone() };
-    assert!(two.live_value("satellites", &right, &ports).is_err());
+    assert!(live_value(&two, &right).is_err());
 }
 
 #[test]

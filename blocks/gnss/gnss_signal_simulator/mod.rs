@@ -8,11 +8,9 @@ use crate::gnss::signals::planes::DTYPES;
 use crate::gnss::signals::satellite::{refuse_satellites, satellite_parameters};
 use crate::gnss::signals::{Replica, Satellite};
 use fxgraph::{
-    Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Longest frame, and most antennas.
 const MAX_FRAME_SAMPLES: usize = 1 << 26;
@@ -22,36 +20,36 @@ const MAX_NOISE: f64 = 1e9;
 const MAX_CN0_DB_HZ: f64 = 300.0;
 
 /// Parameters of `gnss_signal_simulator`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "gnss_signal_simulator", page = "README.md", outputs("output"))]
 pub struct GnssSignalSimulator {
     /// What is in the sky.
     pub satellites: Vec<Transmission>,
     /// Type of the samples: `ci8`, `ci16` or `cf32`.
-    #[serde(default = "default_dtype")]
+    #[param(default = "ci16".to_owned())]
     pub dtype: String,
     /// Antennas.
-    #[serde(default = "one")]
+    #[param(default = 1)]
     pub antennas: usize,
     /// Standard deviation of the noise in real and imaginary part.
-    #[serde(default = "default_noise")]
+    #[param(default = 20.0)]
     pub noise_rms: f64,
     /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
-    #[serde(default)]
+    #[param(default)]
     pub intermediate_hz: f64,
     /// Samples per second.
-    #[serde(default = "default_rate")]
+    #[param(default = 5e6)]
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0 in seconds.
-    #[serde(default)]
+    #[param(default)]
     pub sync_time_seconds: f64,
     /// Samples of a frame.
-    #[serde(default = "default_samples")]
+    #[param(default = 100_000)]
     pub samples_per_frame: usize,
     /// Number of frames; without it the block goes on until the flowgraph stops.
     pub frames: Option<u64>,
     /// Selects noise and data.
-    #[serde(default)]
+    #[param(default)]
     pub seed: u64,
 }
 
@@ -85,21 +83,6 @@ impl Transmission {
     }
 }
 
-fn default_dtype() -> String {
-    "ci16".to_owned()
-}
-fn one() -> usize {
-    1
-}
-fn default_noise() -> f64 {
-    20.0
-}
-fn default_rate() -> f64 {
-    5e6
-}
-fn default_samples() -> usize {
-    100_000
-}
 fn default_cn0() -> f64 {
     45.0
 }
@@ -174,20 +157,20 @@ impl GnssSignalSimulator {
     }
 }
 
-impl Kind for GnssSignalSimulator {
-    const NAME: &'static str = "gnss_signal_simulator";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for GnssSignalSimulator {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Simulator::new(&block.parameters, &block.ports.outputs[0], env)?))
+    })];
 
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
         let refusals = self.refusals();
         let (Some(dtype), true) = (self.dtype(), refusals.is_empty()) else { return Err(refusals) };
         let antenna = Axis::new("antenna", self.antennas).from_parameter("antennas");
         let sample =
             Axis::new("sample", self.samples_per_frame).from_parameter("samples_per_frame");
         let axes = if self.antennas > 1 { vec![antenna, sample] } else { vec![sample] };
-        Ok(vec![PortType {
+        let output = PortType {
             dtype,
             axes,
             clock: Clock {
@@ -197,16 +180,14 @@ impl Kind for GnssSignalSimulator {
             },
             band: None,
             validity: ValidityType::flags(vec![]),
-        }])
+        };
+        Ok(((), vec![output]))
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        let replicas: usize = self.satellites.iter().map(|s| Replica::bytes(s.system)).sum();
-        let host_bytes = replicas + self.satellites.len() * cpu::SIGNAL_BYTES;
+    fn resources(block: &Configured<Self>) -> Resources {
+        let satellites = &block.parameters.satellites;
+        let replicas: usize = satellites.iter().map(|s| Replica::bytes(s.system)).sum();
+        let host_bytes = replicas + satellites.len() * cpu::SIGNAL_BYTES;
         Resources { host_bytes, ..Resources::default() }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Simulator::new(self, &ports.outputs[0], env)?))
     }
 }

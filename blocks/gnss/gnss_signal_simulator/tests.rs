@@ -4,12 +4,13 @@
 use super::*;
 use crate::gnss::signals::System;
 use fxgraph::runtime::edge::Harness;
+use fxgraph::{Env, Ports};
 use num_complex::{Complex32, Complex64};
 
 fn run(text: &str) -> Vec<Vec<u8>> {
     let kind: GnssSignalSimulator = serde_json::from_str(text).unwrap();
-    let ports = Ports { inputs: vec![], outputs: kind.ports(&[]).unwrap() };
-    let block = kind.build(&ports, &Env::detached("sky")).unwrap();
+    let ports = Ports { inputs: vec![], outputs: kind.outputs(&[]).unwrap() };
+    let block = kind.build(&ports.inputs, &Env::detached("sky")).unwrap();
     let mut harness = Harness::new(block, &ports, 8).unwrap();
     Harness::block_on(harness.run()).unwrap();
     std::iter::from_fn(|| harness.receive(0).map(|f| f.as_slice::<u8>().unwrap().to_vec()))
@@ -134,7 +135,7 @@ fn what_cannot_be_sent_is_refused() {
     let refused = |from: &str, to: &str| {
         assert!(SIGNAL.contains(from));
         let kind: GnssSignalSimulator = serde_json::from_str(&SIGNAL.replace(from, to)).unwrap();
-        let refusals = kind.ports(&[]).unwrap_err();
+        let refusals = kind.outputs(&[]).unwrap_err();
         refusals.iter().map(|r| r.message.clone()).collect::<Vec<_>>().join("; ")
     };
     assert!(refused("\"prn\": 5", "\"prn\": 40").contains("no satellite 40"));

@@ -9,11 +9,9 @@ use crate::gnss::gnss_acquisition;
 use crate::gnss::signals::planes::Samples;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
-    ValidityType,
+    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// What the numbers of a satellite in the output are, in their order.
 pub const LABELS: [&str; 10] = [
@@ -32,32 +30,25 @@ pub const LABELS: [&str; 10] = [
 pub const VALUES: usize = LABELS.len();
 
 /// Parameters of `gnss_tracker`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "gnss_tracker", page = "README.md", inputs("input", "acquired"), outputs("output"))]
 pub struct GnssTracker {
     /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
-    #[serde(default)]
+    #[param(default)]
     pub intermediate_hz: f64,
     /// Noise bandwidth of the code's loop.
-    #[serde(default = "default_code_bandwidth")]
+    #[param(default = 1.0)]
     pub code_bandwidth_hz: f64,
     /// Noise bandwidth of the carrier's loop.
-    #[serde(default = "default_carrier_bandwidth")]
+    #[param(default = 15.0)]
     pub carrier_bandwidth_hz: f64,
-}
-
-fn default_code_bandwidth() -> f64 {
-    1.0
-}
-fn default_carrier_bandwidth() -> f64 {
-    15.0
 }
 
 /// Widest loops: with periods of 4 ms wider ones swing.
 const MAX_BANDWIDTH_HZ: f64 = 40.0;
 
 impl GnssTracker {
-    fn refusals(&self, inputs: &[PortType]) -> Vec<Refusal> {
+    fn samples(&self, inputs: &[PortType]) -> Result<Samples, Vec<Refusal>> {
         let mut refusals = Vec::new();
         let samples = Samples::of_port(&inputs[0], 0).map_err(|more| refusals.extend(more)).ok();
         let names: Vec<&str> = inputs[1].axes.iter().map(|axis| axis.name).collect();
@@ -107,45 +98,38 @@ impl GnssTracker {
             let message = format!("a carrier at {} Hz is outside the band", self.intermediate_hz);
             refuse("intermediate_hz", message, "up to half the sample rate to either side");
         }
-        refusals
+        samples.filter(|_| refusals.is_empty()).ok_or(refusals)
     }
 }
 
-impl Kind for GnssTracker {
-    const NAME: &'static str = "gnss_tracker";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input", "acquired"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for GnssTracker {
+    type Shape = Samples;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let satellites = block.ports.inputs[1].axes[0].len;
+        Ok(Box::new(cpu::Tracker::new(&block.parameters, block.shape, satellites, env)))
+    })];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let refusals = self.refusals(inputs);
-        if !refusals.is_empty() {
-            return Err(refusals);
-        }
-        Ok(vec![PortType {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Samples> {
+        let samples = self.samples(inputs)?;
+        let output = PortType {
             dtype: Dtype::F64,
             axes: vec![inputs[1].axes[0].clone(), Axis::labelled("value", LABELS)],
             clock: inputs[0].clock,
             band: None,
             validity: ValidityType::flags(vec![]),
-        }])
+        };
+        Ok((samples, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let satellites = ports.inputs[1].axes[0].len;
-        let samples = ports.inputs[0].clock.samples_per_frame as usize;
+    fn resources(block: &Configured<Self>) -> Resources {
+        let [input, acquired] = [&block.ports.inputs[0], &block.ports.inputs[1]];
+        let satellites = acquired.axes[0].len;
+        let samples = input.clock.samples_per_frame as usize;
         Resources {
             host_bytes: 8 * samples + satellites * channel::BYTES,
             // A complex product with the carrier, and two products and sums for each of three taps.
             operations_per_frame: (satellites * samples) as f64 * (8.0 + 12.0),
             ..Resources::default()
         }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let samples = Samples::of_port(&ports.inputs[0], 0)
-            .map_err(|_| BlockError::new("the input is not a stream of samples"))?;
-        let satellites = ports.inputs[1].axes[0].len;
-        Ok(Box::new(cpu::Tracker::new(self, samples, satellites, env)))
     }
 }

@@ -9,6 +9,7 @@ use crate::gnss::signals::phase::code_rate_hz;
 use crate::tests::chain::{Plain, drive, kind};
 use fxgraph::frame::Annotations;
 use fxgraph::runtime::edge::Harness;
+use fxgraph::{Env, Ports};
 use serde_json::{Value, json};
 
 const RATE_HZ: f64 = 5e6;
@@ -17,9 +18,10 @@ const SAMPLES: usize = 100_000;
 /// Rows of each frame of the simulated signal, begun with what `found` says; `lost` frames have no samples.
 fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<Vec<[f64; VALUES]>> {
     let sky: GnssSignalSimulator = serde_json::from_value(sky).unwrap();
-    let sky_ports = Ports { inputs: vec![], outputs: sky.ports(&[]).unwrap() };
+    let sky_ports = Ports { inputs: vec![], outputs: sky.outputs(&[]).unwrap() };
     let mut source =
-        Harness::new(sky.build(&sky_ports, &Env::detached("sky")).unwrap(), &sky_ports, 2).unwrap();
+        Harness::new(sky.build(&sky_ports.inputs, &Env::detached("sky")).unwrap(), &sky_ports, 2)
+            .unwrap();
     let kind: GnssTracker = serde_json::from_value(json!({})).unwrap();
     let acquired = PortType {
         dtype: Dtype::F64,
@@ -30,9 +32,10 @@ fn track(sky: Value, found: &[Acquired], lost: &[usize], frames: usize) -> Vec<V
         ..sky_ports.outputs[0].clone()
     };
     let inputs = vec![sky_ports.outputs[0].clone(), acquired];
-    let ports = Ports { outputs: kind.ports(&inputs).unwrap(), inputs };
+    let ports = Ports { outputs: kind.outputs(&inputs).unwrap(), inputs };
     let mut tracker =
-        Harness::new(kind.build(&ports, &Env::detached("track")).unwrap(), &ports, 2).unwrap();
+        Harness::new(kind.build(&ports.inputs, &Env::detached("track")).unwrap(), &ports, 2)
+            .unwrap();
     let mut rows = Vec::new();
     for n in 0..frames {
         Harness::block_on(source.step()).unwrap();
@@ -127,7 +130,7 @@ fn a_satellite_that_is_not_there_is_given_up_and_losses_are_bridged() {
 fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() {
     let sky: GnssSignalSimulator =
         serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
-    let samples = sky.ports(&[]).unwrap().remove(0);
+    let samples = sky.outputs(&[]).unwrap().remove(0);
     let acquired_port = PortType {
         dtype: Dtype::F64,
         axes: vec![Axis::new("satellite", 1), Axis::new("value", gnss_acquisition::VALUES)],
@@ -160,11 +163,11 @@ fn frames_that_were_not_searched_are_followed_and_time_that_goes_back_ends_it() 
 fn what_does_not_fit_is_refused() {
     let sky: GnssSignalSimulator =
         serde_json::from_value(json!({"satellites": [{"system": "gps_l1_ca", "prn": 3}]})).unwrap();
-    let samples = sky.ports(&[]).unwrap().remove(0);
+    let samples = sky.outputs(&[]).unwrap().remove(0);
     let kind: GnssTracker = serde_json::from_value(
         json!({"code_bandwidth_hz": 0, "carrier_bandwidth_hz": 1e3, "intermediate_hz": 3e6}),
     )
     .unwrap();
-    let refusals = kind.ports(&[samples.clone(), samples]).unwrap_err();
+    let refusals = kind.outputs(&[samples.clone(), samples]).unwrap_err();
     assert_eq!(refusals.len(), 5, "{refusals:?}");
 }

@@ -7,15 +7,14 @@ mod periods;
 
 use crate::common::geometry::Direction;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, Clock, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal,
-    Resources, ValidityType,
+    At, Axis, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use language::{Expression, Program};
 use periods::Periods;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Longest period: it is made in double precision, several times over.
 const MAX_PERIOD: usize = 1 << 26;
@@ -25,63 +24,63 @@ const MAX_MOVED_SAMPLES: f64 = 0.2;
 const MAX_FRAME: usize = 1 << 28;
 
 /// Parameters of `digitiser_simulator`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "digitiser_simulator", page = "README.md", outputs("pol0", "pol1"))]
 pub struct DigitiserSimulator {
     /// Signals of the two polarisations in the block's language; see its page. Empty is silence.
-    #[serde(default)]
+    #[param(default, live)]
     pub signals: String,
     /// Bits of a sample: 2 to 10, 12 or 16.
-    #[serde(default = "default_bits")]
+    #[param(default = 10)]
     pub bits: u8,
     /// ADC sample rate in Hz.
-    #[serde(default = "default_rate")]
+    #[param(default = 1.712e9)]
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0 in seconds.
-    #[serde(default)]
+    #[param(default)]
     pub sync_time_seconds: f64,
     /// Samples of a frame.
-    #[serde(default = "default_samples_per_frame")]
+    #[param(default = 1 << 18)]
     pub samples_per_frame: usize,
     /// Samples of a heap: the unit that can be lost on the way.
-    #[serde(default = "default_samples_per_heap")]
+    #[param(default = 4096)]
     pub samples_per_heap: usize,
     /// Samples after which the signals repeat.
-    #[serde(default = "default_period")]
+    #[param(default = 1 << 20)]
     pub period_samples: usize,
     /// Timestamp of the first frame in ADC samples: a multiple of `samples_per_frame`, or `now` for
     /// the next one of the present time since `sync_time_seconds`.
-    #[serde(default)]
+    #[param(default)]
     pub first_timestamp: FirstTimestamp,
     /// Number of frames; without it the block goes on until the flowgraph stops.
     pub frames: Option<u64>,
     /// Length of the stream in seconds of signal; rounded up to whole frames.
     pub duration_seconds: Option<f64>,
     /// Whether frames leave in real time, or as fast as they are taken.
-    #[serde(default)]
+    #[param(default)]
     pub paced: bool,
     /// How many times real time a paced stream that is late catches up at, like 1.25.
-    #[serde(default = "default_catch_up")]
+    #[param(default = default_catch_up())]
     pub catch_up: f64,
     /// Selects dither and the noise that is different at each antenna.
-    #[serde(default)]
+    #[param(default)]
     pub seed: u64,
     /// Which antenna this is: an index into `antennas_enu_metres`.
-    #[serde(default)]
+    #[param(default)]
     pub antenna: usize,
     /// Place of each antenna: east, north, up in metres.
-    #[serde(default)]
+    #[param(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
     /// Frequency that the receivers take off before they sample: a source that comes later by
     /// tau is turned by `-2 pi local_oscillator_hz tau` more.
-    #[serde(default)]
+    #[param(default)]
     pub local_oscillator_hz: f64,
     /// Point source that all antennas see.
     pub source: Option<Source>,
 }
 
 /// When a stream begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number of ADC samples or `now`")]
 pub enum FirstTimestamp {
     /// At this timestamp.
@@ -91,7 +90,7 @@ pub enum FirstTimestamp {
 }
 
 /// The word for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Present {
     /// When the block starts.
@@ -148,22 +147,6 @@ impl Source {
             [self.azimuth_rate_degrees_per_second, self.elevation_rate_degrees_per_second];
         self.direction().delay_rate(enu_metres, azimuth, elevation)
     }
-}
-
-fn default_bits() -> u8 {
-    10
-}
-fn default_rate() -> f64 {
-    1.712e9
-}
-fn default_samples_per_frame() -> usize {
-    1 << 18
-}
-fn default_samples_per_heap() -> usize {
-    4096
-}
-fn default_period() -> usize {
-    1 << 20
 }
 
 impl DigitiserSimulator {
@@ -353,22 +336,19 @@ fn nearest(value: usize, of: usize) -> usize {
     (value / of + usize::from(value % of >= of.div_ceil(2))).max(1).saturating_mul(of)
 }
 
-impl Kind for DigitiserSimulator {
-    const NAME: &'static str = "digitiser_simulator";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["pol0", "pol1"]);
+impl KindSpec for DigitiserSimulator {
+    /// What `signals` says.
+    type Shape = Program;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Digitiser::new(block.parameters.clone(), block.shape.clone(), env)))
+    })];
 
-    const LIVE: &'static [&'static str] = &["signals"];
-
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<Program> {
         let mut refusals = Vec::new();
         self.check_sizes(&mut refusals);
         self.check_values(&mut refusals);
-        refusals.extend(self.program().err().map(|refusal| *refusal));
-        if !refusals.is_empty() {
-            return Err(refusals);
-        }
+        let program = self.program().map_err(|refusal| refusals.push(*refusal));
+        let (Ok(program), true) = (program, refusals.is_empty()) else { return Err(refusals) };
         let heaps = self.samples_per_frame / self.samples_per_heap;
         let port = PortType {
             dtype: Dtype::Packed(self.bits),
@@ -385,40 +365,36 @@ impl Kind for DigitiserSimulator {
                 Axis::new("heap", heaps).from_parameter("samples_per_frame"),
             ]),
         };
-        Ok(vec![port.clone(), port])
+        Ok((program, vec![port.clone(), port]))
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        let packed = 2 * self.period_samples * usize::from(self.bits) / 8;
+    fn resources(block: &Configured<Self>) -> Resources {
+        let Configured { parameters, shape: program, .. } = block;
+        let packed = 2 * parameters.period_samples * usize::from(parameters.bits) / 8;
         // While periods are made: the variables, the operands, and what the delays of a source need.
-        let held = |program: Program| {
-            let signals = program.signals.iter().map(|signal| &signal.expression);
-            let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
-            program.variables.len() + deepest.max().unwrap_or(1)
-        };
-        let transforms = match self.source {
-            Some(source) if source.is_moving() || self.local_oscillator_hz != 0.0 => 8,
+        let signals = program.signals.iter().map(|signal| &signal.expression);
+        let deepest = program.variables.iter().chain(signals).map(Expression::signals_held);
+        let held = program.variables.len() + deepest.max().unwrap_or(1);
+        let transforms = match parameters.source {
+            Some(source) if source.is_moving() || parameters.local_oscillator_hz != 0.0 => 8,
             Some(_) => 6,
             None => 3,
         };
-        let held = self.program().map_or(0, held) + transforms;
-        let making = self.period_samples.saturating_mul(size_of::<f64>() * held);
+        let making =
+            parameters.period_samples.saturating_mul(size_of::<f64>() * (held + transforms));
         Resources { host_bytes: packed.saturating_add(making), ..Resources::default() }
     }
+}
+
+impl LiveKind for DigitiserSimulator {
+    type Value = Periods;
 
     fn live_value(
-        &self,
-        _parameter: &str,
-        _running: &Self,
-        _ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        let program = self.program().map_err(|refusal| BlockError::new(refusal.message))?;
-        Ok(Box::new(Periods::new(self, &program)))
-    }
-
-    fn build(&self, _ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let program = self.program().map_err(|refusal| BlockError::new(refusal.message))?;
-        Ok(Box::new(cpu::Digitiser::new(self.clone(), program, env)))
+        new: &Configured<Self>,
+        DigitiserSimulatorLive::Signals: DigitiserSimulatorLive,
+        _: &Configured<Self>,
+    ) -> Result<Periods, BlockError> {
+        Ok(Periods::new(&new.parameters, &new.shape))
     }
 }
 

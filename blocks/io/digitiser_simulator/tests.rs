@@ -5,6 +5,7 @@ use super::cpu::Digitiser;
 use super::*;
 use fxgraph::Next;
 use fxgraph::runtime::edge::Harness;
+use fxgraph::{Env, Ports};
 use num_complex::Complex64;
 use serde_json::{Value, json};
 use std::f64::consts::TAU;
@@ -34,7 +35,7 @@ fn unpack(bytes: &[u8], bits: usize) -> Vec<i64> {
 
 /// All samples of both polarisations.
 fn run(parameters: &DigitiserSimulator) -> [Vec<i64>; 2] {
-    let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
+    let ports = Ports { inputs: vec![], outputs: parameters.outputs(&[]).unwrap() };
     let program = parameters.program().unwrap();
     let block = Digitiser::new(parameters.clone(), program, &Env::detached("dig"));
     let mut harness = Harness::new(Box::new(block), &ports, 2).unwrap();
@@ -181,8 +182,8 @@ fn streams_that_begin_now_agree_on_the_time_whenever_they_were_started() {
             "signals": "wgn(0.1, 3); cw(0.3, 17000)", "first_timestamp": "now", "paced": true,
             "sync_time_seconds": sync_time, "adc_sample_rate_hz": rate, "frames": 60,
         }));
-        let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
-        let block = parameters.build(&ports, &Env::detached("dig")).unwrap();
+        let ports = Ports { inputs: vec![], outputs: parameters.outputs(&[]).unwrap() };
+        let block = parameters.build(&ports.inputs, &Env::detached("dig")).unwrap();
         let mut harness = Harness::new(block, &ports, 64).unwrap();
         Harness::block_on(harness.start()).unwrap();
         let began = (unix() - sync_time) * rate;
@@ -208,8 +209,8 @@ fn streams_that_begin_now_agree_on_the_time_whenever_they_were_started() {
 #[test]
 fn now_needs_a_sync_time_in_the_past() {
     let parameters = parameters(json!({"first_timestamp": "now", "sync_time_seconds": 1e12}));
-    let ports = Ports { inputs: vec![], outputs: parameters.ports(&[]).unwrap() };
-    let block = parameters.build(&ports, &Env::detached("dig")).unwrap();
+    let ports = Ports { inputs: vec![], outputs: parameters.outputs(&[]).unwrap() };
+    let block = parameters.build(&ports.inputs, &Env::detached("dig")).unwrap();
     let mut harness = Harness::new(block, &ports, 2).unwrap();
     Harness::block_on(harness.start()).unwrap();
     let error = Harness::block_on(harness.run()).unwrap_err().to_string();
@@ -225,7 +226,7 @@ fn bad_parameters_are_refused_all_at_once_with_help() {
         "signals": "cw(1, 2); cww(1)", "adc_sample_rate_hz": 0.0, "duration_seconds": -1.0, "catch_up": 0.5,
         "source": {"azimuth_degrees": 0, "elevation_degrees": 0, "amplitude": 1, "polarised_fraction": 2},
     }));
-    let refusals = bad.ports(&[]).unwrap_err();
+    let refusals = bad.outputs(&[]).unwrap_err();
     let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
     for parameter in [
         "bits",
@@ -245,15 +246,15 @@ fn bad_parameters_are_refused_all_at_once_with_help() {
     let huge = parameters(json!({
         "samples_per_frame": u64::MAX, "samples_per_heap": u64::MAX, "period_samples": u64::MAX,
     }));
-    assert!(huge.ports(&[]).is_err());
+    assert!(huge.outputs(&[]).is_err());
     let long =
         parameters(json!({"samples_per_frame": u64::MAX - 4095, "period_samples": u64::MAX - 7}));
-    let told = long.ports(&[]).unwrap_err();
+    let told = long.outputs(&[]).unwrap_err();
     assert!(told.iter().any(|one| one.message.contains("is too long")), "{told:?}");
     assert!(told.iter().any(|one| one.message.contains("more than is kept in memory")), "{told:?}");
     let zero =
         parameters(json!({"samples_per_frame": 0, "samples_per_heap": 0, "period_samples": 0}));
-    assert!(zero.ports(&[]).is_err());
+    assert!(zero.outputs(&[]).is_err());
 }
 
 #[test]
@@ -276,5 +277,5 @@ fn a_moving_source_turns_and_shifts_as_its_delay_changes() {
         "source": {"azimuth_degrees": 0, "elevation_degrees": 45, "amplitude": 0.1,
             "azimuth_rate_degrees_per_second": 10},
     }));
-    assert_eq!(fast.ports(&[]).unwrap_err().len(), 1, "too fast for its period");
+    assert_eq!(fast.outputs(&[]).unwrap_err().len(), 1, "too fast for its period");
 }

@@ -3,37 +3,39 @@
 mod cpu;
 
 use fxgraph::access::WrittenPath;
-use fxgraph::{At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use fxgraph::{
+    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    Resources,
+};
 
 /// What stands for the first timestamp in a path.
 const PLACEHOLDER: &str = "{timestamp}";
 
 /// Parameters of `file_sink`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "file_sink", page = "README.md", inputs("input"))]
 pub struct FileSink {
     /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
     /// timestamp. Directories are created. If the file exists, the recording gets the next free
     /// name: `x_2.npy`, `x_3.npy`, ...
     pub path: WrittenPath,
     /// Overwrites a file that exists.
-    #[serde(default)]
+    #[param(default)]
     pub overwrite: bool,
     /// Frames to write at most; those after them are taken and dropped.
     pub max_frames: Option<u64>,
     /// Frames per file, after which the next file is begun; `path` must contain `{timestamp}`.
+    #[param(range = 1..)]
     pub frames_per_file: Option<u64>,
 }
 
-impl Kind for FileSink {
-    const NAME: &'static str = "file_sink";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+impl KindSpec for FileSink {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+    })];
 
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
         let mut refusals = Vec::new();
         let stem = self.path.strip_suffix(".npy").or_else(|| self.path.strip_suffix(".npz"));
         if stem.is_none_or(|stem| stem.is_empty() || stem.ends_with('/')) {
@@ -41,9 +43,6 @@ impl Kind for FileSink {
             refusals.push(
                 Refusal::parameter("path", message).help("the name must end in .npy or .npz"),
             );
-        }
-        if self.frames_per_file == Some(0) {
-            refusals.push(Refusal::parameter("frames_per_file", "a file holds at least 1 frame"));
         }
         if self.frames_per_file.is_some() && !self.path.contains(PLACEHOLDER) {
             let message = "each file would overwrite the one before".to_owned();
@@ -53,7 +52,7 @@ impl Kind for FileSink {
                     .help("put {timestamp} into the name"),
             );
         }
-        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {
@@ -63,12 +62,8 @@ impl Kind for FileSink {
         )
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        Resources { writes: vec![self.path.path().to_owned()], ..Resources::default() }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Sink::new(self.clone(), &ports.inputs[0], env)))
+    fn resources(block: &Configured<Self>) -> Resources {
+        Resources { writes: vec![block.parameters.path.path().to_owned()], ..Resources::default() }
     }
 }
 

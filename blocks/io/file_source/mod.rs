@@ -10,15 +10,15 @@ use crate::io::pace::{default_catch_up, refuse_catch_up};
 use crate::util::null_source::{AxisParameter, BandParameter, NullSource, Pattern};
 use fxgraph::access::ReadPath;
 use fxgraph::{
-    At, Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources, npy,
+    At, Checked, Implementation, Implementations, Kind, KindSpec, PortType, Refusal, npy,
 };
 use player::Recording;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Parameters of `file_source`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "file_source", page = "README.md", outputs("output"))]
 pub struct FileSource {
     /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
     /// other file.
@@ -26,17 +26,17 @@ pub struct FileSource {
     /// Frames to play at most.
     pub frames: Option<u64>,
     /// How fast frames come.
-    #[serde(default)]
+    #[param(default)]
     pub pace: Pace,
     /// How many times real time a recording that is late catches up at, with `pace: real_time`.
-    #[serde(default = "default_catch_up")]
+    #[param(default = default_catch_up())]
     pub catch_up: f64,
     /// Contents of a file that is not a recording.
     pub raw: Option<Raw>,
 }
 
 /// How fast frames come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// As fast as they are taken.
@@ -115,10 +115,9 @@ impl Raw {
             At::Parameter("adc_sample_rate_hz") => At::Parameter("raw.adc_sample_rate_hz"),
             _ => At::Parameter("raw"),
         };
-        let mut outputs = like.ports(&[]).map_err(|refusals| {
+        let port = like.output().map_err(|refusals| {
             refusals.into_iter().map(|r| Refusal { at: inner(&r.at), ..r }).collect::<Vec<_>>()
         })?;
-        let port = outputs.remove(0);
         if let Some(header) = header {
             plain::frames(&header, &port)
                 .map_err(|why| FileSource::refuse(format!("cannot use {path}: {why}")))?;
@@ -157,26 +156,18 @@ impl FileSource {
     }
 }
 
-impl Kind for FileSource {
-    const NAME: &'static str = "file_source";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for FileSource {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Source::new(block.parameters.clone(), &block.ports.outputs[0], env)))
+    })];
 
     /// Reads the description: what a recording carries stands nowhere else.
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
         match refuse_catch_up(self.catch_up) {
-            None => Ok(vec![self.port()?]),
+            None => Ok(((), vec![self.port()?])),
             Some(refusal) => Err(vec![refusal]),
         }
-    }
-
-    fn resources(&self, _ports: &Ports) -> Resources {
-        Resources::default()
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Source::new(self.clone(), &ports.outputs[0], env)))
     }
 }
 

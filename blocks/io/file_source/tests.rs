@@ -4,7 +4,7 @@
 use super::*;
 use crate::io::file_sink::FileSink;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Band, Clock, Dtype, Frame, Next, ValidityType};
+use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, ValidityType};
 use std::fs;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub fn record(path: &str, dtype: Dtype) {
     let sink =
         FileSink { path: path.into(), overwrite: true, max_frames: None, frames_per_file: None };
     let ports = Ports { inputs: vec![port(dtype)], outputs: vec![] };
-    let block = sink.build(&ports, &Env::detached("out")).unwrap();
+    let block = sink.build(&ports.inputs, &Env::detached("out")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
     Harness::block_on(async {
         harness.start().await.unwrap();
@@ -58,8 +58,8 @@ pub fn play(source: &FileSource) -> Result<(PortType, Vec<Arc<Frame>>), String> 
 
 fn play_in(source: &FileSource, env: &Env) -> Result<(PortType, Vec<Arc<Frame>>), String> {
     let first = |refusals: Vec<Refusal>| refusals[0].message.clone();
-    let ports = Ports { inputs: vec![], outputs: source.ports(&[]).map_err(first)? };
-    let block = source.build(&ports, env).unwrap();
+    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).map_err(first)? };
+    let block = source.build(&ports.inputs, env).unwrap();
     let mut harness = Harness::new(block, &ports, 8).unwrap();
     let next = Harness::block_on(async {
         harness.start().await?;
@@ -203,10 +203,10 @@ fn plain_data_says_which_band_it_is_from() {
         .unwrap()
     };
     let stated = serde_json::json!({"channels": 1, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
-    let port = raw(stated).ports(&[]).unwrap().remove(0);
+    let port = raw(stated).outputs(&[]).unwrap().remove(0);
     assert_eq!(port.band.map(|band| (band.centre_hz, band.bandwidth_hz)), Some((1.284e9, 856e6)));
     let empty = serde_json::json!({"channels": 0, "centre_hz": 1.284e9, "bandwidth_hz": 856e6});
-    let refusals = raw(empty).ports(&[]).unwrap_err();
+    let refusals = raw(empty).outputs(&[]).unwrap_err();
     assert_eq!(refusals[0].at, At::Parameter("raw.band"));
 }
 

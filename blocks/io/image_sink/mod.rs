@@ -7,14 +7,15 @@ mod picture;
 mod tests;
 
 use fxgraph::access::WrittenPath;
-use fxgraph::{Block, BlockError, Env, Kind, PortNames, PortType, Ports, Refusal, Resources};
+use fxgraph::{
+    Checked, Configured, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
+    Resources,
+};
 use picture::Picture;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `image_sink`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "image_sink", page = "README.md", inputs("input"))]
 pub struct ImageSink {
     /// File to write, ending in `.png`. Folders are made.
     pub path: WrittenPath,
@@ -23,27 +24,17 @@ pub struct ImageSink {
     /// Axis that goes to the right.
     pub columns: String,
     /// Columns at most; a longer stream has several of its columns in each.
-    #[serde(default = "default_max_columns")]
+    #[param(default = 1024)]
     pub max_columns: usize,
     /// Pixels from one row to the next.
-    #[serde(default = "one")]
+    #[param(default = 1)]
     pub row_pixels: usize,
     /// Pixels from one column to the next.
-    #[serde(default = "one")]
+    #[param(default = 1)]
     pub column_pixels: usize,
     /// Whether colours are even in decibels, or in the values themselves.
-    #[serde(default = "yes")]
+    #[param(default = true)]
     pub decibels: bool,
-}
-
-fn default_max_columns() -> usize {
-    1024
-}
-fn one() -> usize {
-    1
-}
-fn yes() -> bool {
-    true
 }
 
 /// Most pixels of one side, and of all of the picture.
@@ -77,14 +68,8 @@ impl ImageSink {
     }
 }
 
-impl Kind for ImageSink {
-    const NAME: &'static str = "image_sink";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let input = &inputs[0];
+impl ImageSink {
+    fn refusals(&self, input: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
         let mut refuse = |parameter, message: String, help: String| {
             refusals.push(Refusal::parameter(parameter, message).help(help));
@@ -118,26 +103,35 @@ impl Kind for ImageSink {
             let message = format!("a frame has more than {columns} columns");
             refuse("max_columns", message, "leave room for one frame at least".to_owned());
         }
-        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
+        refusals
+    }
+}
+
+impl KindSpec for ImageSink {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        Ok(Box::new(cpu::Sink::new(block.parameters.clone(), &block.ports.inputs[0], env)))
+    })];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        let refusals = self.refusals(&inputs[0]);
+        if refusals.is_empty() { Ok(((), vec![])) } else { Err(refusals) }
     }
 
     fn cannot_restart(&self) -> Option<&'static str> {
         Some("it would overwrite its picture")
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let [rows, columns] = self.size(&ports.inputs[0]);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let parameters = &block.parameters;
+        let [rows, columns] = parameters.size(&block.ports.inputs[0]);
         let area = rows * columns;
         // Sums and counts, and at the end the pixels.
-        let pixels = 3 * area * self.row_pixels * self.column_pixels;
+        let pixels = 3 * area * parameters.row_pixels * parameters.column_pixels;
         Resources {
             host_bytes: Picture::bytes(area) + pixels,
-            writes: vec![self.path.path().to_owned()],
+            writes: vec![parameters.path.path().to_owned()],
             ..Resources::default()
         }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Sink::new(self.clone(), &ports.inputs[0], env)))
     }
 }

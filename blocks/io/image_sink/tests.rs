@@ -2,7 +2,7 @@ use super::picture::Picture;
 use super::*;
 use crate::tests::chain::{Plain, drive, kind};
 use fxgraph::frame::Annotations;
-use fxgraph::{Axis, Clock, Configured, Dtype, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, ValidityType};
 use serde_json::json;
 use std::path::Path;
 
@@ -151,7 +151,7 @@ fn spectra_of_heaps_follow_each_other() {
 #[test]
 fn what_is_no_picture_is_refused() {
     let refused = |parameters| {
-        let refusals = Configured::ports(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
+        let refusals = KindSpec::outputs(&kind::<ImageSink>(parameters), &[port()]).unwrap_err();
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let text = refused(json!({"path": "a.jpg", "rows": "beam", "columns": "time"}));

@@ -5,7 +5,7 @@ use super::*;
 use crate::io::file_source::{FileSource, Pace};
 use fxgraph::recording::{RecorderState, Trigger};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Dtype, Frame, ValidityType};
+use fxgraph::{Axis, BlockError, Clock, Dtype, Env, Frame, Ports, ValidityType};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,11 +31,12 @@ fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
 
 /// Frames through the block; in number 10 something is missing.
 fn run(options: RecorderOptions, frames: u64) -> (Env, Result<(), BlockError>) {
-    let recorder = Recorder(options);
-    assert!(recorder.ports(&[port()]).is_ok());
+    let recorder = Recorder { options };
+    assert!(recorder.outputs(&[port()]).is_ok());
     let ports = Ports { inputs: vec![port()], outputs: vec![] };
     let env = Env::detached("recorder");
-    let mut harness = Harness::new(recorder.build(&ports, &env).unwrap(), &ports, 64).unwrap();
+    let mut harness =
+        Harness::new(recorder.build(&ports.inputs, &env).unwrap(), &ports, 64).unwrap();
     let done = Harness::block_on(async {
         harness.start().await?;
         for n in 0..frames {
@@ -60,16 +61,16 @@ fn page_names_every_kind_of_event_that_begins_a_recording() {
     assert_eq!(kinds.len(), 23);
     for kind in kinds {
         let name = kind["const"].as_str().unwrap();
-        assert!(Recorder::DOC.contains(&format!("`{name}`")), "{name}");
+        assert!(Recorder::PAGE.contains(&format!("`{name}`")), "{name}");
     }
 }
 
 fn play(path: &Path) -> Vec<Arc<Frame>> {
     let source =
         FileSource { path: path.into(), frames: None, pace: Pace::Full, catch_up: 1.25, raw: None };
-    let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
+    let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).unwrap() };
     assert_eq!(ports.outputs[0], port());
-    let block = source.build(&ports, &Env::detached("in")).unwrap();
+    let block = source.build(&ports.inputs, &Env::detached("in")).unwrap();
     let mut harness = Harness::new(block, &ports, 64).unwrap();
     Harness::block_on(async {
         harness.start().await.unwrap();

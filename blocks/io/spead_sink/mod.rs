@@ -11,9 +11,9 @@ use crate::io::spead::address;
 use crate::io::spead::descriptor::Elements;
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+    At, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    LiveKind, PortType, Refusal, Resources,
 };
 use heaps::{Heaps, Stream};
 use pace::Pace;
@@ -37,8 +37,8 @@ pub enum StreamName {
 }
 
 /// Parameters of `spead_sink`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "spead_sink", page = "README.md", inputs("input"))]
 pub struct SpeadSink {
     /// Which stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
     pub stream: StreamName,
@@ -46,41 +46,39 @@ pub struct SpeadSink {
     /// into as many equal blocks as there are groups. `b_engine`: one entry per beam.
     pub destinations: Vec<String>,
     /// Network interface, by name or address, to send from.
-    #[serde(default)]
     pub interface: Option<String>,
     /// How many routers multicast packets may pass.
-    #[serde(default = "default_ttl")]
-    #[schemars(range(min = 0, max = 255))]
+    #[param(default = 4, range = 0..=255)]
     pub ttl: u32,
     /// Most payload bytes in a packet.
-    #[serde(default = "default_packet_payload_bytes")]
+    #[param(default = 8192)]
     pub packet_payload_bytes: usize,
     /// Speed of sending, as a multiple of the stream's own; 0 sends as fast as possible.
-    #[serde(default = "default_rate")]
+    #[param(default = 1.1)]
     pub rate: f64,
     /// Speed at which a sink that is late catches up, as a multiple of the stream's own; at least `rate`.
-    #[serde(default = "default_catch_up")]
+    #[param(default = default_catch_up())]
     pub catch_up: f64,
     /// Whether anything is sent; live. While it is false frames are taken at the same pace, and dropped.
-    #[serde(default = "default_enabled")]
+    #[param(default = true, live)]
     pub enabled: bool,
     /// Time between descriptors.
-    #[serde(default = "default_descriptor_seconds")]
+    #[param(default = 5.0)]
     pub descriptor_seconds: f64,
     /// Whether receivers are told the end of the stream by stop heaps.
-    #[serde(default = "default_stop_heaps")]
+    #[param(default = true)]
     pub stop_heaps: bool,
     /// `digitiser`: identifier, the polarisation in its least significant bit.
-    #[serde(default)]
+    #[param(default)]
     pub digitiser_id: u64,
     /// `digitiser`: samples in a heap.
-    #[serde(default = "default_samples_per_heap")]
+    #[param(default = 4096)]
     pub samples_per_heap: usize,
     /// `f_engine`: number of this F-engine.
-    #[serde(default)]
+    #[param(default)]
     pub feng_id: u64,
     /// `f_engine`: how many F-engines send to the same groups.
-    #[serde(default = "default_n_antennas")]
+    #[param(default = 1)]
     pub n_antennas: u64,
     /// `x_engine` and `b_engine`: what is sent where not everything contributed. `flag` (default):
     /// a baseline that lacks any heap of the dump is (-2^31, 1), and a dump without a complete baseline is
@@ -92,31 +90,6 @@ pub struct SpeadSink {
     /// `partial_dumps: scale`: smallest part of the heaps (`b_engine`: of the antennas) that is scaled, above 0
     /// and up to 1. By default 0.5.
     pub minimum_fraction: Option<f64>,
-}
-
-fn default_ttl() -> u32 {
-    4
-}
-fn default_packet_payload_bytes() -> usize {
-    8192
-}
-fn default_rate() -> f64 {
-    1.1
-}
-fn default_descriptor_seconds() -> f64 {
-    5.0
-}
-fn default_stop_heaps() -> bool {
-    true
-}
-fn default_samples_per_heap() -> usize {
-    4096
-}
-fn default_enabled() -> bool {
-    true
-}
-fn default_n_antennas() -> u64 {
-    1
 }
 
 fn parameter(name: &'static str, message: impl Into<String>, help: impl Into<String>) -> Refusal {
@@ -143,13 +116,6 @@ impl SpeadSink {
                 "destinations",
                 "the beams have different numbers of groups",
                 "give every beam as many groups, all of them cut the channels alike",
-            ));
-        }
-        if self.ttl > 255 {
-            refusals.push(parameter(
-                "ttl",
-                format!("a ttl of {} cannot be", self.ttl),
-                "255 is the most",
             ));
         }
         let bytes = self.packet_payload_bytes;
@@ -383,44 +349,37 @@ impl SpeadSink {
     }
 }
 
-impl Kind for SpeadSink {
-    const NAME: &'static str = "spead_sink";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
-    const LIVE: &'static [&'static str] = &["enabled"];
+impl KindSpec for SpeadSink {
+    type Shape = Heaps;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let Configured { parameters, shape: heaps, ports, .. } = block;
+        let input = &ports.inputs[0];
+        let pace = Pace::new(input, parameters.rate, parameters.catch_up, env);
+        let counters = parameters.counters(input, heaps);
+        Ok(Box::new(cpu::Sink::new(parameters.clone(), heaps.clone(), counters, pace, env)))
+    })];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        match inputs.first() {
-            Some(input) => self.heaps(input).map(|_| Vec::new()),
-            None => Ok(Vec::new()),
-        }
+    fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {
+        self.heaps(&inputs[0]).map(|heaps| (heaps, Vec::new()))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let sockets = self.destinations.iter().map(|to| format!("to {to}")).collect();
-        let heaps = ports.inputs.first().and_then(|input| self.heaps(input).ok());
-        let rewritten = heaps.filter(Heaps::rewrites).map_or(0, |heaps| heaps.heap_bytes);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let heaps = &block.shape;
+        let sockets = block.parameters.destinations.iter().map(|to| format!("to {to}")).collect();
+        let rewritten = if heaps.rewrites() { heaps.heap_bytes } else { 0 };
         Resources { host_bytes: (1 << 16) + rewritten, sockets, ..Resources::default() }
     }
+}
+
+impl LiveKind for SpeadSink {
+    type Value = bool;
 
     fn live_value(
-        &self,
-        _parameter: &str,
-        _running: &Self,
-        _ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.enabled))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let input = ports.inputs.first().ok_or_else(|| BlockError::new("no input to send"))?;
-        let heaps = self.heaps(input).map_err(|refusals| {
-            BlockError::new(refusals.into_iter().map(|r| r.message).collect::<Vec<_>>().join("; "))
-        })?;
-        let pace = Pace::new(input, self.rate, self.catch_up, env);
-        let counters = self.counters(input, &heaps);
-        Ok(Box::new(cpu::Sink::new(self.clone(), heaps, counters, pace, env)))
+        new: &Configured<Self>,
+        SpeadSinkLive::Enabled: SpeadSinkLive,
+        _: &Configured<Self>,
+    ) -> Result<bool, BlockError> {
+        Ok(new.parameters.enabled)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::x_engine::beamformer::Beamformer;
 use crate::x_engine::correlator::Correlator;
 use crate::x_engine::correlator::tests::{count, env, noise, port};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Counters, Frame, Next};
+use fxgraph::{Counters, Frame, Next, Ports};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -36,15 +36,15 @@ fn kept_all(_: u64) -> [bool; 3] {
 }
 
 /// Frames that `kind` makes of the heaps `heaps`, of which those in `kept` are there.
-fn made<K: Kind>(
+fn made<K: KindSpec>(
     kind: &K,
     shape: Stacked,
     heaps: std::ops::Range<u64>,
     kept: Kept,
 ) -> (PortType, Vec<Arc<Frame>>) {
     let input = port(&shape);
-    let ports = Ports { inputs: vec![input.clone()], outputs: kind.ports(&[input]).unwrap() };
-    let block = kind.build(&ports, &env(&Counters::default())).unwrap();
+    let ports = Ports { inputs: vec![input.clone()], outputs: kind.outputs(&[input]).unwrap() };
+    let block = kind.build(&ports.inputs, &env(&Counters::default())).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let mut frames = Vec::new();
     let mut drain = |harness: &mut Harness| {
@@ -234,7 +234,7 @@ fn x_engine_counts_heaps_that_are_partial_and_baselines_that_are_flagged() {
     let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
     let ports = Ports { inputs: vec![input], outputs: vec![] };
     let counters = Counters::default();
-    let block = parameters.build(&ports, &env(&counters)).unwrap();
+    let block = parameters.build(&ports.inputs, &env(&counters)).unwrap();
     let mut harness = Harness::new(block, &ports, 3).unwrap();
     Harness::block_on(harness.start()).unwrap();
     for frame in frames {
@@ -260,7 +260,7 @@ fn minimum_fraction_out_of_range_or_without_scale_is_refused() {
         let mut parameters = json!({"stream": "x_engine", "destinations": ["127.0.0.1:9"]});
         parameters.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
         let parameters: SpeadSink = serde_json::from_value(parameters).unwrap();
-        let refusals = Kind::ports(&parameters, std::slice::from_ref(&input)).unwrap_err();
+        let refusals = KindSpec::outputs(&parameters, std::slice::from_ref(&input)).unwrap_err();
         assert_eq!(refusals.len(), 1, "{wrong}");
         assert_eq!(refusals[0].at, At::Parameter("minimum_fraction"));
     }

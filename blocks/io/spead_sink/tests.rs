@@ -2,7 +2,7 @@
 
 use super::*;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Next, ValidityType};
+use fxgraph::{Axis, Clock, Env, Next, Ports, ValidityType};
 use serde_json::json;
 
 fn f_engine_input(channels: usize) -> PortType {
@@ -23,7 +23,7 @@ fn f_engine_input(channels: usize) -> PortType {
 
 fn refusals(parameters: &serde_json::Value, input: &PortType) -> Vec<Refusal> {
     let parameters: SpeadSink = serde_json::from_value(parameters.clone()).unwrap();
-    Kind::ports(&parameters, std::slice::from_ref(input)).unwrap_err()
+    KindSpec::outputs(&parameters, std::slice::from_ref(input)).unwrap_err()
 }
 
 #[test]
@@ -45,14 +45,13 @@ fn another_stream_s_frames_are_refused() {
 #[test]
 fn bad_parameters_are_all_refused_at_once() {
     let parameters = json!({
-        "stream": "f_engine", "destinations": ["nowhere"], "ttl": 256, "packet_payload_bytes": 0,
+        "stream": "f_engine", "destinations": ["nowhere"], "packet_payload_bytes": 0,
         "rate": -1.0, "catch_up": 0.9, "descriptor_seconds": 0.0, "feng_id": 4, "n_antennas": 4,
     });
     let all = refusals(&parameters, &f_engine_input(64));
     let at: Vec<_> = all.iter().map(|r| r.at.clone()).collect();
     let expected = [
         "destinations",
-        "ttl",
         "packet_payload_bytes",
         "rate",
         "catch_up",
@@ -114,7 +113,8 @@ fn descriptors_are_not_put_off_by_a_slow_stream() {
     .unwrap();
     let ports = Ports { inputs: vec![input], outputs: vec![] };
     let env = Env::detached("sink");
-    let mut harness = Harness::new(parameters.build(&ports, &env).unwrap(), &ports, 2).unwrap();
+    let mut harness =
+        Harness::new(parameters.build(&ports.inputs, &env).unwrap(), &ports, 2).unwrap();
     Harness::block_on(harness.start()).unwrap();
     assert!(harness.send(0, |frame| frame.fill_validity(1)));
     let mut received = vec![];

@@ -9,7 +9,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Dtype, Env, Frame, FrameMut, Kind, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, Frame, FrameMut, KindSpec, PortType, Ports, ValidityType};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::sync::Arc;
@@ -87,13 +87,13 @@ impl Line {
         });
         let (aligner_env, pfb_env) = (Env::detached("aligner"), Env::detached("pfb"));
         let ports = Ports { inputs: vec![port(); 2], outputs: vec![port(); 2] };
-        let aligner = PolAligner { wait_seconds }.build(&ports, &aligner_env).unwrap();
+        let aligner = PolAligner { wait_seconds }.build(&ports.inputs, &aligner_env).unwrap();
         let aligner = Harness::new(aligner, &ports, FRAMES).unwrap();
         let parameters = serde_json::json!({"channels": 16, "taps": 4, "spectra_per_frame": 8});
         let pfb: Pfb = serde_json::from_value(parameters).unwrap();
-        let outputs = Kind::ports(&pfb, &ports.inputs).unwrap();
+        let outputs = KindSpec::outputs(&pfb, &ports.inputs).unwrap();
         let ports = Ports { inputs: ports.inputs, outputs };
-        let pfb = Harness::new(pfb.build(&ports, &pfb_env).unwrap(), &ports, 16).unwrap();
+        let pfb = Harness::new(pfb.build(&ports.inputs, &pfb_env).unwrap(), &ports, 16).unwrap();
         Self {
             windows,
             aligner,

@@ -5,7 +5,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
 use crate::io::spead::pcap::{self, Datagram};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{At, Frame, Next};
+use fxgraph::{At, Env, Frame, Next, Ports};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,9 +24,9 @@ fn env() -> Env {
 }
 
 fn harness(parameters: &SpeadSource, env: &Env) -> Harness {
-    let outputs = Kind::ports(parameters, &[]).unwrap();
+    let outputs = KindSpec::outputs(parameters, &[]).unwrap();
     let ports = Ports { inputs: vec![], outputs };
-    Harness::new(parameters.build(&ports, env).unwrap(), &ports, 8).unwrap()
+    Harness::new(parameters.build(&ports.inputs, env).unwrap(), &ports, 8).unwrap()
 }
 
 fn heap(number: u64) -> Vec<u8> {
@@ -400,11 +400,11 @@ fn a_missing_capture_file_is_named() {
 #[test]
 fn bad_parameters_are_all_refused_at_once_with_help() {
     let parameters = source(serde_json::json!({
-        "addresses": ["239.1.1.1"], "bits": 11, "window": 1, "adc_sample_rate_hz": 0.0, "pol": 2,
+        "addresses": ["239.1.1.1"], "bits": 11, "adc_sample_rate_hz": 0.0, "pol": 2,
     }));
-    let refusals = Kind::ports(&parameters, &[]).unwrap_err();
+    let refusals = KindSpec::outputs(&parameters, &[]).unwrap_err();
     let at: Vec<_> = refusals.iter().map(|r| r.at.clone()).collect();
-    let expected = ["addresses", "adc_sample_rate_hz", "window", "bits", "pol"];
+    let expected = ["addresses", "adc_sample_rate_hz", "bits", "pol"];
     assert_eq!(at, expected.map(At::Parameter));
     assert!(refusals.iter().all(|r| r.help.is_some()));
 }
@@ -417,7 +417,8 @@ fn hostile_sizes_are_refused() {
             "pcap": "x", "substreams": 4,
         });
         parameters.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        Kind::ports(&serde_json::from_value::<SpeadSource>(parameters).unwrap(), &[])
+        let source: SpeadSource = fxgraph::kind::read(&parameters).map_err(|_| vec![])?;
+        source.outputs(&[])
     };
     let ports = f(serde_json::json!({})).unwrap();
     assert_eq!(

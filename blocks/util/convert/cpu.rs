@@ -3,7 +3,7 @@
 use super::Convert;
 use super::numbers;
 use crate::common::parallel::Threads;
-use fxgraph::{Block, BlockError, Counter, Counters, Dtype, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next, async_trait};
 
 /// The running block.
 pub(super) struct Cpu {
@@ -18,20 +18,16 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn new(
-        parameters: &Convert,
-        convert: numbers::Convert,
-        dtypes: [Dtype; 2],
-        counters: &Counters,
-    ) -> Result<Self, BlockError> {
-        let threads = Threads::new(parameters.threads)?;
+    pub(super) fn new(block: &Configured<Convert>, env: &Env) -> Result<Self, BlockError> {
+        let threads = Threads::new(block.parameters.threads)?;
+        let [input, output] = [&block.ports.inputs[0], &block.ports.outputs[0]];
         Ok(Self {
-            convert,
-            scale: parameters.scale,
-            element_bytes: dtypes.map(|dtype| dtype.bytes(1)),
+            convert: block.shape,
+            scale: block.parameters.scale,
+            element_bytes: [input, output].map(|port| port.dtype.bytes(1)),
             saturated: vec![0; threads.count()],
             threads,
-            values_saturated: super::saturated(counters),
+            values_saturated: super::saturated(&env.counters),
         })
     }
 }

@@ -1,11 +1,12 @@
 //! The form for CUDA devices: one launch for each frame.
 #![allow(unsafe_code)] // launches on memory that the job and the block own
 
+use super::Convert;
 use super::numbers::{is_double, parts};
 use crate::common::gpu::{self, Table};
 use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
 use fxgraph::{
-    Block, BlockError, Counter, Dtype, Env, Frame, FrameMut, Io, Next, PortType, async_trait,
+    Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next, async_trait,
 };
 use std::sync::Arc;
 
@@ -38,12 +39,8 @@ fn number(dtype: Dtype) -> String {
 }
 
 impl Cuda {
-    pub(super) fn new(
-        scale: f64,
-        input: &PortType,
-        output: &PortType,
-        env: &Env,
-    ) -> Result<Self, BlockError> {
+    pub(super) fn new(block: &Configured<Convert>, env: &Env) -> Result<Self, BlockError> {
+        let [input, output] = [&block.ports.inputs[0], &block.ports.outputs[0]];
         let lane = Lane::new(env)?;
         let device = lane.device();
         let (from, to) = (input.dtype, output.dtype);
@@ -62,7 +59,7 @@ impl Cuda {
             kernel,
             grid: Grid::new([numbers.div_ceil(THREADS * RUN), 1, 1], THREADS),
             numbers: numbers as u64,
-            scale,
+            scale: block.parameters.scale,
             values_saturated: super::saturated(&env.counters),
         })
     }

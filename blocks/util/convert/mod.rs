@@ -9,36 +9,30 @@ mod numbers;
 mod tests;
 
 use crate::common::gpu::Table;
-use crate::common::parallel::{one_thread, refuse_threads};
+use crate::common::parallel::MAX_THREADS;
 use fxgraph::DeviceName;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Block, BlockError, CPU, Counter, Counters, Dtype, Env, Implementation, Kind, PortNames,
-    PortType, Ports, Refusal, Resources,
+    At, Checked, Configured, Counter, Counters, Dtype, Implementation, Implementations, Kind,
+    KindSpec, PortType, Refusal, Resources,
 };
 use numbers::{converter, is_double, parts};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `convert`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "convert", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Convert {
     /// Element type of the output: `u8`, `i8`, `i16`, `i32`, `f16`, `f32` or `f64` if the input is real,
     /// `ci4`, `ci8`, `ci16`, `ci32`, `cf16`, `cf32` or `cf64` if it is complex.
     pub dtype: String,
     /// Factor.
-    #[serde(default = "default_scale")]
+    #[param(default = 1.0)]
     pub scale: f64,
     /// Threads that share a frame, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
-}
-
-fn default_scale() -> f64 {
-    1.0
 }
 
 /// Types of elements with so many parts, in words.
@@ -48,8 +42,8 @@ fn convertible(of_parts: usize) -> String {
 }
 
 impl Convert {
-    /// The output's type.
-    fn check(&self, input: Dtype) -> Result<Dtype, Box<Refusal>> {
+    /// The output's type, and what converts to it.
+    fn conversion(&self, input: Dtype) -> Result<(Dtype, numbers::Convert), Box<Refusal>> {
         let Some(from) = parts(input) else {
             let message = format!("`{input}` cannot be converted");
             let help =
@@ -57,8 +51,9 @@ impl Convert {
             let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
             return Err(Box::new(refusal.help(help)));
         };
-        let to = self.dtype.parse::<Dtype>();
-        to.ok().filter(|dtype| parts(*dtype) == Some(from)).ok_or_else(|| {
+        let to = self.dtype.parse::<Dtype>().ok().filter(|dtype| parts(*dtype) == Some(from));
+        let conversion = |to| Some((to, converter(input, to)?));
+        to.and_then(conversion).ok_or_else(|| {
             let message = format!("`{input}` cannot become `{}`", self.dtype);
             let refusal = Refusal::parameter("dtype", message)
                 .note(At::Input(0), format!("the input is `{input}`"))
@@ -88,43 +83,34 @@ fn saturated(counters: &Counters) -> Counter {
     )
 }
 
-impl Kind for Convert {
-    const NAME: &'static str = "convert";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "the same, bit by bit")];
+impl KindSpec for Convert {
+    type Shape = numbers::Convert;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| Ok(Box::new(cpu::Cpu::new(block, env)?))),
+        Implementation::<Self>::cuda("cuda", "the same, bit by bit", |block, env| {
+            Ok(Box::new(cuda::Cuda::new(block, env)?))
+        })
+        .device_bytes(|_| Table::<u64>::device_bytes(1)),
+    ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+    fn ports(&self, inputs: &[PortType]) -> Checked<numbers::Convert> {
+        let mut refusals = Vec::new();
         let input = &inputs[0];
-        let dtype = self.check(input.dtype).map_err(|refusal| refusals.push(*refusal));
-        let double = dtype.is_ok_and(|dtype| is_double(input.dtype, dtype));
+        let conversion = self.conversion(input.dtype).map_err(|refusal| refusals.push(*refusal));
+        let double = conversion.is_ok_and(|(dtype, _)| is_double(input.dtype, dtype));
         refusals.extend(self.check_scale(double));
-        match dtype {
-            Ok(dtype) if refusals.is_empty() => Ok(vec![PortType { dtype, ..input.clone() }]),
+        match conversion {
+            Ok((dtype, convert)) if refusals.is_empty() => {
+                Ok((convert, vec![PortType { dtype, ..input.clone() }]))
+            }
             _ => Err(refusals),
         }
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let numbers = ports.outputs[0].elements() * parts(ports.outputs[0].dtype).unwrap_or(1);
+    fn resources(block: &Configured<Self>) -> Resources {
+        let output = &block.ports.outputs[0];
+        let numbers = output.elements() * parts(output.dtype).unwrap_or(1);
         Resources { operations_per_frame: numbers as f64, ..Resources::default() }
-    }
-
-    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
-        Table::<u64>::device_bytes(1)
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let (input, output) = (&ports.inputs[0], &ports.outputs[0]);
-        if env.implementation != CPU.name {
-            return Ok(Box::new(cuda::Cuda::new(self.scale, input, output, env)?));
-        }
-        let convert = converter(input.dtype, output.dtype)
-            .ok_or_else(|| BlockError::new("there is no such conversion"))?;
-        Ok(Box::new(cpu::Cpu::new(self, convert, [input.dtype, output.dtype], &env.counters)?))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Next, ValidityType};
+use fxgraph::{Axis, Clock, Env, Next, Ports, ValidityType};
 use half::f16;
 use proptest::prelude::*;
 
@@ -23,11 +23,11 @@ fn kind(dtype: Dtype, scale: f64, threads: usize) -> Convert {
 /// One frame through the block: its elements, and how many were counted.
 fn run(kind: &Convert, from: Dtype, bytes: &[u8]) -> (Vec<u8>, u64) {
     let input = port(from, 8 * bytes.len() / from.bits());
-    let outputs = kind.ports(std::slice::from_ref(&input)).unwrap();
+    let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
     let ports = Ports { inputs: vec![input], outputs };
     let counters = Counters::default();
     let env = Env { counters: counters.clone(), ..Env::detached("convert") };
-    let block = kind.build(&ports, &env).unwrap();
+    let block = kind.build(&ports.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     assert!(harness.send(0, |frame| {
         frame.header_mut().timestamp = 77;
@@ -171,7 +171,7 @@ proptest! {
 fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
     let refused = |from, to: &str, scale| {
         let kind = Convert { dtype: to.to_owned(), scale, threads: 1 };
-        kind.ports(&[port(from, 8)]).unwrap_err()
+        kind.outputs(&[port(from, 8)]).unwrap_err()
     };
     let complex = "it can become ci4, ci8, ci16, ci32, cf16, cf32, cf64";
     for to in ["f32", "i64", "i10p", "nothing"] {
@@ -186,5 +186,5 @@ fn pairs_that_make_no_sense_are_refused_with_those_that_do() {
     for scale in [0.0, f64::NAN, 1e-60, 1e60] {
         assert_eq!(refused(Dtype::Ci8, "cf16", scale).len(), 1);
     }
-    assert!(kind(Dtype::F64, 1e60, 1).ports(&[port(Dtype::I32, 8)]).is_ok());
+    assert!(kind(Dtype::F64, 1e60, 1).outputs(&[port(Dtype::I32, 8)]).is_ok());
 }

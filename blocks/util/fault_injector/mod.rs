@@ -2,18 +2,18 @@
 
 mod cpu;
 
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    Block, BlockError, Env, Kind, PortNames, PortPool, PortType, Ports, Refusal, Resources,
+    BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
+    PortPool, PortType, Resources,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A stall lasts no longer, in seconds.
 const MAX_STALL_SECONDS: f64 = 3600.0;
 
 /// What happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
     /// Frames pass.
@@ -28,64 +28,48 @@ pub enum Fault {
 }
 
 /// Parameters of `fault_injector`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "fault_injector", page = "README.md", inputs("input"), outputs("output"))]
 pub struct FaultInjector {
     /// What happens: none, error, panic or stall; live.
-    #[serde(default)]
+    #[param(default, live)]
     pub fault: Fault,
     /// How many frames it happens at.
-    #[serde(default = "one")]
+    #[param(default = 1)]
     pub faults: u64,
     /// Frames that pass before the first fault, for a `fault` that is given in the file.
-    #[serde(default)]
+    #[param(default)]
     pub after_frames: u64,
     /// How long no frame passes at a `stall`.
-    #[serde(default = "one_second")]
+    #[param(default = 1.0, range = 0..=MAX_STALL_SECONDS, unit = "s")]
     pub stall_seconds: f64,
 }
 
-fn one() -> u64 {
-    1
-}
+impl KindSpec for FaultInjector {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let (parameters, input) = (&block.parameters, &block.ports.inputs[0]);
+        Ok(Box::new(cpu::Injector::new(parameters, input, &env.counters)))
+    })];
 
-fn one_second() -> f64 {
-    1.0
-}
-
-impl Kind for FaultInjector {
-    const NAME: &'static str = "fault_injector";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const LIVE: &'static [&'static str] = &["fault"];
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        if !(0.0..=MAX_STALL_SECONDS).contains(&self.stall_seconds) {
-            let message = format!("a stall of {} seconds", self.stall_seconds);
-            return Err(vec![
-                Refusal::parameter("stall_seconds", message)
-                    .help(format!("give 0 to {MAX_STALL_SECONDS} seconds")),
-            ]);
-        }
-        Ok(inputs.to_vec())
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), inputs.to_vec()))
     }
 
-    fn resources(&self, _ports: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
     }
+}
+
+impl LiveKind for FaultInjector {
+    type Value = Fault;
 
     fn live_value(
-        &self,
-        _parameter: &str,
-        _running: &Self,
-        _ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.fault))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Injector::new(self, &ports.inputs[0], &env.counters)))
+        new: &Configured<Self>,
+        FaultInjectorLive::Fault: FaultInjectorLive,
+        _: &Configured<Self>,
+    ) -> Result<Fault, BlockError> {
+        Ok(new.parameters.fault)
     }
 }
 
@@ -93,6 +77,7 @@ impl Kind for FaultInjector {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use fxgraph::Ports;
     use fxgraph::runtime::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 

@@ -1,6 +1,9 @@
 //! Where frames end.
 
-use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+use super::NullSink;
+use fxgraph::{
+    Block, BlockError, Configured, Counter, Counters, Env, Io, Next, PortType, async_trait,
+};
 
 /// The running block.
 pub struct Sink {
@@ -11,6 +14,10 @@ pub struct Sink {
 
 impl Sink {
     /// A sink for `inputs`.
+    pub fn of(block: &Configured<NullSink>, env: &Env) -> Self {
+        Self::new(&block.ports.inputs, &env.counters)
+    }
+
     pub fn new(inputs: &[PortType], counters: &Counters) -> Self {
         Self {
             full: inputs.iter().map(|port| port.validity.full).collect(),

@@ -5,37 +5,25 @@ mod cpu;
 
 use fxgraph::DeviceName;
 use fxgraph::examples::Case;
-use fxgraph::{
-    Block, BlockError, CPU, Env, Implementation, Kind, PortNames, PortType, Ports, Refusal,
-    Resources,
-};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use fxgraph::{Checked, Implementation, Implementations, Kind, KindSpec, PortType};
 
 /// Parameters of `null_sink`: none.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Kind)]
+#[kind(name = "null_sink", page = "README.md", inputs(numbered("input")))]
 pub struct NullSink {}
 
-impl Kind for NullSink {
-    const NAME: &'static str = "null_sink";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Numbered("input");
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "drops frames where they lie, on the device")];
+impl KindSpec for NullSink {
+    type Shape = ();
+    // Either implementation looks at headers only, wherever the payload lies.
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| Ok(Box::new(cpu::Sink::of(block, env)))),
+        Implementation::cuda("cuda", "drops frames where they lie, on the device", |block, env| {
+            Ok(Box::new(cpu::Sink::of(block, env)))
+        }),
+    ];
 
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![])
-    }
-
-    fn resources(&self, _ports: &Ports) -> Resources {
-        Resources::default()
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        // Either form looks at headers only, wherever the payload lies.
-        Ok(Box::new(cpu::Sink::new(&ports.inputs, &env.counters)))
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -47,6 +35,7 @@ impl Kind for NullSink {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use fxgraph::Ports;
     use fxgraph::runtime::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 

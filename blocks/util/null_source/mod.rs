@@ -10,15 +10,15 @@ use crate::common::axes;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    Axis, Band, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames,
-    PortType, Ports, Refusal, Resources, ValidityType,
+    Axis, Band, Checked, Clock, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of `null_source`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "null_source", page = "README.md", outputs("output"))]
 pub struct NullSource {
     /// Element type: `i10p` (packed, 2 to 16 bits), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
     /// `ci8`, `ci16`, `ci32`, `cf16`, `cf32`, `cf64`.
@@ -26,21 +26,21 @@ pub struct NullSource {
     /// Axes of a frame, slowest first.
     pub axes: Vec<AxisParameter>,
     /// Axes of the validity flags; without any there is one flag per frame.
-    #[serde(default)]
+    #[param(default)]
     pub validity_axes: Vec<AxisParameter>,
     /// Validity count of a whole unit.
-    #[serde(default = "default_full")]
+    #[param(default = 1)]
     pub validity_full: u32,
     /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
     /// ADC sample rate in Hz.
-    #[serde(default = "default_rate")]
+    #[param(default = 1.712e9)]
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0 in seconds.
-    #[serde(default)]
+    #[param(default)]
     pub sync_time_seconds: f64,
     /// Timestamp of the first frame, in ADC samples.
-    #[serde(default)]
+    #[param(default)]
     pub first_timestamp: u64,
     /// Number of frames; without it the source goes on until the flowgraph stops.
     pub frames: Option<u64>,
@@ -48,17 +48,17 @@ pub struct NullSource {
     /// in its place is the pattern's all the same.
     pub missing_every: Option<u64>,
     /// What stands in the frames.
-    #[serde(default)]
+    #[param(default)]
     pub pattern: Pattern,
     /// Selects the random numbers.
-    #[serde(default)]
+    #[param(default)]
     pub seed: u64,
     /// Frequencies of the channel axis.
     pub band: Option<BandParameter>,
 }
 
 /// One axis.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisParameter {
     /// Name: `sample`, `heap`, `pol`, `spectrum`, `unzip`, `channel`, `antenna`, `baseline`, `product`, `beam`,
@@ -96,14 +96,6 @@ pub enum Pattern {
     Random,
     /// Whatever was in the buffer: costs nothing, for measuring what is downstream.
     Untouched,
-}
-
-fn default_rate() -> f64 {
-    1.712e9
-}
-
-fn default_full() -> u32 {
-    1
 }
 
 /// Reads a list of axes; what is wrong goes to `refusals`.
@@ -151,15 +143,8 @@ fn checked_elements(axes: &[Axis], limit: usize) -> Option<usize> {
     (product <= limit).then_some(product)
 }
 
-impl Kind for NullSource {
-    const NAME: &'static str = "null_source";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "frames that are filled once, and handed out again")];
-
-    fn ports(&self, _inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+impl NullSource {
+    pub(crate) fn output(&self) -> Result<PortType, Vec<Refusal>> {
         let mut refusals = Vec::new();
         let dtype = self.dtype.parse::<Dtype>().unwrap_or_else(|unknown| {
             let names = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string()).join(", ");
@@ -212,7 +197,7 @@ impl Kind for NullSource {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        Ok(vec![PortType {
+        Ok(PortType {
             dtype,
             axes,
             clock: Clock {
@@ -222,18 +207,27 @@ impl Kind for NullSource {
             },
             band,
             validity: ValidityType { axes: validity_axes, full: self.validity_full },
-        }])
+        })
     }
+}
 
-    fn resources(&self, _ports: &Ports) -> Resources {
-        Resources::default()
-    }
+impl KindSpec for NullSource {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, _| {
+            Ok(Box::new(cpu::Source::new(&block.parameters, &block.ports.outputs[0])))
+        }),
+        Implementation::cuda(
+            "cuda",
+            "frames that are filled once, and handed out again",
+            |block, env| {
+                Ok(Box::new(cuda::Cuda::new(&block.parameters, &block.ports.outputs[0], env)?))
+            },
+        ),
+    ];
 
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(self, &ports.outputs[0], env)?)),
-            _ => Ok(Box::new(cpu::Source::new(self, &ports.outputs[0]))),
-        }
+    fn ports(&self, _inputs: &[PortType]) -> Checked<()> {
+        Ok(((), vec![self.output()?]))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -249,6 +243,7 @@ impl Kind for NullSource {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use fxgraph::Ports;
     use fxgraph::{Next, runtime::edge::Harness};
     use half::f16;
 
@@ -257,7 +252,7 @@ mod tests {
     }
 
     fn run(source: &NullSource) -> Vec<(u64, Vec<u8>)> {
-        let ports = Ports { inputs: vec![], outputs: source.ports(&[]).unwrap() };
+        let ports = Ports { inputs: vec![], outputs: source.outputs(&[]).unwrap() };
         let block = Box::new(cpu::Source::new(source, &ports.outputs[0]));
         let mut harness = Harness::new(block, &ports, 2).unwrap();
         let mut frames = Vec::new();
@@ -300,7 +295,7 @@ mod tests {
         let expected = [3, 3, 3, 0].repeat(5);
         assert_eq!(found, expected);
         let none = NullSource { missing_every: Some(0), ..source };
-        assert!(none.ports(&[]).unwrap_err()[0].message.contains("every 0th unit"));
+        assert!(none.outputs(&[]).unwrap_err()[0].message.contains("every 0th unit"));
     }
 
     #[test]
@@ -345,12 +340,12 @@ mod tests {
 
     #[test]
     fn the_page_and_the_parameters_name_every_type_and_axis() {
-        let schema = schemars::schema_for!(NullSource).to_value().to_string();
+        let schema = (crate::kinds().get("null_source").unwrap().schema)().to_value().to_string();
         let of_types = Dtype::WHOLE_BYTES.map(|dtype| dtype.to_string());
         for name in of_types.iter().map(String::as_str).chain(axes::NAMES.iter().copied()) {
             let quoted = format!("`{name}`");
             assert!(schema.contains(&quoted), "{name} is not among the parameters' words");
-            assert!(NullSource::DOC.contains(&quoted), "{name} is not on the page");
+            assert!(NullSource::PAGE.contains(&quoted), "{name} is not on the page");
         }
     }
 
@@ -363,7 +358,7 @@ mod tests {
                     "dtype": "u8", "axes": [{"name": "channel", "len": 4}], "samples_per_frame": 8,
                 }))
             };
-            source.ports(&[]).map_err(|refusals| refusals[0].message.clone())
+            source.outputs(&[]).map_err(|refusals| refusals[0].message.clone())
         };
         assert!(band(8, 4, 1e8).is_ok());
         for first_channel in [5, usize::MAX] {
@@ -379,11 +374,11 @@ mod tests {
             "dtype": "i99", "axes": [{"name": "chanel", "len": 1}, {"name": "pol", "len": 0}],
             "samples_per_frame": 0, "adc_sample_rate_hz": -1.0,
         }));
-        assert_eq!(source.ports(&[]).unwrap_err().len(), 5);
+        assert_eq!(source.outputs(&[]).unwrap_err().len(), 5);
         let huge = parameters(serde_json::json!({
             "dtype": "u8", "axes": [{"name": "pol", "len": u64::MAX}, {"name": "sample", "len": u64::MAX}],
             "samples_per_frame": 1,
         }));
-        assert_eq!(huge.ports(&[]).unwrap_err().len(), 1);
+        assert_eq!(huge.outputs(&[]).unwrap_err().len(), 1);
     }
 }

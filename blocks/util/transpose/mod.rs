@@ -9,33 +9,31 @@ mod permutation;
 #[cfg(test)]
 mod tests;
 
-use crate::common::parallel::{one_thread, refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Block, BlockError, CPU, Env, Header, Implementation, Kind, PortNames, PortType, Ports,
+    At, Checked, Configured, Header, Implementation, Implementations, Kind, KindSpec, PortType,
     Refusal, Resources,
 };
 use permutation::Permutation;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `transpose`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "transpose", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Transpose {
     /// The input's axes in the order they are to have, slowest first.
     pub axes: Vec<String>,
     /// Threads that share the output's slowest axis, 0 for all cores. By default 1, because a
     /// flowgraph of many blocks already uses the cores.
-    #[serde(default = "one_thread")]
+    #[param(default = 1, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
 /// Where everything of a frame goes.
-struct Layout {
+#[derive(Clone)]
+pub struct Layout {
     /// The output's axes, slowest first.
     axes: Vec<permutation::Axis>,
     element_bytes: usize,
@@ -62,6 +60,15 @@ impl Layout {
         kernel::kernel(&Permutation::new(&self.axes, self.element_bytes))
     }
 
+    /// Why no kernel moves a frame.
+    fn refusal(&self, input: &PortType) -> Option<Refusal> {
+        self.kernel().is_none().then(|| {
+            let message = "kernels count fewer than 2^32 elements of a frame";
+            let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
+            refusal.label(format!("this is {input}"))
+        })
+    }
+
     fn header(&self, input: &Header, output: &mut Header) {
         output.continue_from(input);
         for (to, &from) in output.validity.iter_mut().zip(&self.validity) {
@@ -81,8 +88,8 @@ fn order(from: &[fxgraph::Axis], to: &[fxgraph::Axis]) -> Vec<usize> {
 }
 
 impl Transpose {
-    fn check(&self, input: &PortType) -> Vec<Refusal> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+    fn refusals(&self, input: &PortType) -> Vec<Refusal> {
+        let mut refusals = Vec::new();
         if !input.dtype.bits().is_multiple_of(8) {
             let message = format!("`{}` samples share bytes and cannot be moved", input.dtype);
             let refusal = Refusal::new(codes::INPUT_DTYPE, At::Input(0), message);
@@ -115,62 +122,37 @@ fn reordered(axes: &[fxgraph::Axis], order: &[String]) -> Vec<fxgraph::Axis> {
     axes.iter().map(next).cloned().collect()
 }
 
-impl Kind for Transpose {
-    const NAME: &'static str = "transpose";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "in tiles, at the speed of the memory")];
+impl KindSpec for Transpose {
+    type Shape = Layout;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, _| {
+            Ok(Box::new(cpu::Cpu::new(&block.parameters, block.shape.clone())?))
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "in tiles, at the speed of the memory",
+            |block, env| Ok(Box::new(cuda::Cuda::new(block.shape.clone(), env)?)),
+        )
+        .check(|block, _| Vec::from_iter(block.shape.refusal(&block.ports.inputs[0])))
+        .tunable(|block| block.shape.kernel().map(|kernel| kernel.tunable)),
+    ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Layout> {
         let input = &inputs[0];
-        let refusals = self.check(input);
+        let refusals = self.refusals(input);
         if !refusals.is_empty() {
             return Err(refusals);
         }
         let mut output = input.clone();
         output.axes = reordered(&input.axes, &self.axes);
         output.validity.axes = reordered(&input.validity.axes, &self.axes);
-        Ok(vec![output])
+        Ok((Layout::new(input, &output), vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
-        let tables = size_of_val(layout.validity.as_slice());
-        Resources {
-            host_bytes: tables + cpu::bytes(&layout, threads_for(self.threads, f64::INFINITY)),
-            ..Resources::default()
-        }
-    }
-
-    fn check(
-        &self,
-        ports: &Ports,
-        implementation: &str,
-        _gpu: Option<&Properties>,
-    ) -> Vec<Refusal> {
-        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
-        if implementation == CPU.name || layout.kernel().is_some() {
-            return Vec::new();
-        }
-        let message = "kernels count fewer than 2^32 elements of a frame";
-        let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(0), message);
-        vec![refusal.label(format!("this is {}", ports.inputs[0]))]
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
-        let kernel = layout.kernel().filter(|_| implementation != CPU.name);
-        kernel.map(|kernel| kernel.tunable)
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let layout = Layout::new(&ports.inputs[0], &ports.outputs[0]);
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(layout, env)?)),
-            _ => Ok(Box::new(cpu::Cpu::new(self, layout)?)),
-        }
+    fn resources(block: &Configured<Self>) -> Resources {
+        let threads = threads_for(block.parameters.threads, f64::INFINITY);
+        let tables = size_of_val(block.shape.validity.as_slice());
+        Resources { host_bytes: tables + cpu::bytes(&block.shape, threads), ..Resources::default() }
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {

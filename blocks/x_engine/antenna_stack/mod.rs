@@ -7,37 +7,34 @@ mod matching;
 
 use crate::common::axes;
 use fxgraph::DeviceName;
-use fxgraph::cuda::Tunable;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, Dtype, Env, Implementation, Kind, PortNames, PortType, Ports,
-    Refusal, Resources, ValidityType,
+    At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
+    PortType, Refusal, Resources, ValidityType,
 };
 use matching::Heaps;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Most frames that may be held per antenna.
 const MAX_WINDOW: usize = 1024;
 
 /// Parameters of `antenna_stack`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Kind)]
+#[kind(name = "antenna_stack", page = "README.md", inputs(numbered("antenna")), outputs("output"))]
 pub struct AntennaStack {
     /// First channel taken, counted in the inputs' channel axis.
-    #[serde(default)]
+    #[param(default)]
     pub first_channel: usize,
     /// Number of channels taken; without it all from `first_channel` on.
     pub channels: Option<usize>,
     /// Frames that an antenna may be ahead before the others are given up for that time; unless
     /// set only time decides.
-    #[serde(default)]
+    #[param(range = 1..=MAX_WINDOW)]
     pub window: Option<usize>,
     /// For how long antennas are waited for when nothing comes from any; then the array goes on
     /// without them until they send again. Without it every antenna is waited for; 2 suits a live
     /// array.
-    #[serde(default)]
+    #[param(range = 0..=1e6, unit = "s")]
     pub wait_seconds: Option<f64>,
 }
 
@@ -92,17 +89,22 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
     }
 }
 
-impl Kind for AntennaStack {
-    const NAME: &'static str = "antenna_stack";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Numbered("antenna");
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] = &[
-        CPU,
-        Implementation::cuda("cuda", "from frames on the device, at the speed of its memory"),
+impl KindSpec for AntennaStack {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            Ok(Box::new(cpu::Stack::new(&block.parameters, &block.ports, &env.counters)))
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "from frames on the device, at the speed of its memory",
+            |block, env| Ok(Box::new(cuda::Cuda::new(&block.parameters, &block.ports, env)?)),
+        )
+        .tunable(|block| Some(cuda::tunable(&Heaps::new(&block.parameters, &block.ports))))
+        .device_bytes(|block| cuda::device_bytes(&block.ports)),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let mut refusals = Vec::new();
         let first = &inputs[0];
         check_first(first, &mut refusals);
@@ -119,22 +121,6 @@ impl Kind for AntennaStack {
         }
         if let Some(all) = first.axis_len("channel") {
             self.check_channels(all, &mut refusals);
-        }
-        if let Some(window) = self.window
-            && !(1..=MAX_WINDOW).contains(&window)
-        {
-            let message = format!("a window of {window} frames cannot be held");
-            refusals.push(
-                Refusal::parameter("window", message).help(format!("1 to {MAX_WINDOW} frames")),
-            );
-        }
-        if let Some(seconds) = self.wait_seconds
-            && !(0.0..=1e6).contains(&seconds)
-        {
-            let message = format!("cannot wait for {seconds} seconds");
-            refusals.push(
-                Refusal::parameter("wait_seconds", message).help("2 is usual; null waits for ever"),
-            );
         }
         if !refusals.is_empty() {
             return Err(refusals);
@@ -153,30 +139,12 @@ impl Kind for AntennaStack {
         if let Some(band) = &mut output.band {
             band.first_channel += self.first_channel;
         }
-        Ok(vec![output])
+        Ok(((), vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        Resources {
-            holds: vec![self.window.unwrap_or(1); ports.inputs.len()],
-            ..Resources::default()
-        }
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        let heaps = (implementation != CPU.name).then(|| Heaps::new(self, ports));
-        heaps.map(|heaps| cuda::tunable(&heaps))
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        cuda::device_bytes(ports)
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Cuda::new(self, ports, env)?)),
-            _ => Ok(Box::new(cpu::Stack::new(self, ports, &env.counters))),
-        }
+    fn resources(block: &Configured<Self>) -> Resources {
+        let window = block.parameters.window.unwrap_or(1);
+        Resources { holds: vec![window; block.ports.inputs.len()], ..Resources::default() }
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {

@@ -4,7 +4,7 @@
 use super::cpu::Stack;
 use super::*;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Band, Clock, Counters, Next};
+use fxgraph::{Band, Clock, Counters, Next, Ports};
 
 const HEAPS: usize = 2;
 const CHANNELS: usize = 4;
@@ -39,7 +39,7 @@ struct Bench {
 impl Bench {
     fn new(antennas: usize, parameters: &AntennaStack) -> Self {
         let inputs = vec![port(); antennas];
-        let outputs = parameters.ports(&inputs).unwrap();
+        let outputs = parameters.outputs(&inputs).unwrap();
         let ports = Ports { inputs, outputs };
         let counters = Counters::default();
         let stack = Box::new(Stack::new(parameters, &ports, &counters));
@@ -110,7 +110,7 @@ fn every_antenna_and_channel_lands_in_its_place() {
     assert_eq!(bench.receive(3), Some((48, vec![1; 6])));
     assert_eq!(bench.receive(3), Some((96, vec![1; 6])));
     assert_eq!(bench.counts(), [0, 0, 0]);
-    let output = &parameters.ports(&[port(), port()]).unwrap()[0];
+    let output = &parameters.outputs(&[port(), port()]).unwrap()[0];
     assert_eq!(output.band.unwrap().first_channel, 1);
     assert_eq!(
         output.to_string(),
@@ -256,26 +256,14 @@ fn without_a_limit_every_antenna_is_waited_for() {
 fn inputs_that_differ_and_channels_that_do_not_exist_are_refused() {
     let mut other = port();
     other.clock.samples_per_frame = 96;
-    let parameters = AntennaStack {
-        first_channel: 2,
-        channels: Some(usize::MAX),
-        window: Some(0),
-        wait_seconds: Some(-1.0),
-    };
+    let parameters =
+        AntennaStack { first_channel: 2, channels: Some(usize::MAX), ..AntennaStack::default() };
     let codes_of = |refusals: Vec<Refusal>| refusals.iter().map(|r| r.code).collect::<Vec<_>>();
-    let refused = codes_of(parameters.ports(&[port(), other]).unwrap_err());
-    assert_eq!(
-        refused,
-        [
-            codes::INPUTS_DIFFER,
-            codes::PARAMETER_OUT_OF_RANGE,
-            codes::PARAMETER_OUT_OF_RANGE,
-            codes::PARAMETER_OUT_OF_RANGE
-        ]
-    );
+    let refused = codes_of(parameters.outputs(&[port(), other]).unwrap_err());
+    assert_eq!(refused, [codes::INPUTS_DIFFER, codes::PARAMETER_OUT_OF_RANGE]);
     let mut digitiser = port();
     digitiser.axes = vec![Axis::new("sample", 8)];
     digitiser.dtype = Dtype::Packed(10);
-    let refused = codes_of(AntennaStack::default().ports(&[digitiser]).unwrap_err());
+    let refused = codes_of(AntennaStack::default().outputs(&[digitiser]).unwrap_err());
     assert_eq!(refused, [codes::INPUT_AXIS, codes::INPUT_DTYPE]);
 }

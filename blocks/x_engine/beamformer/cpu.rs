@@ -36,7 +36,7 @@ struct Former {
 }
 
 /// How the antennas are added up.
-pub(super) struct Weights {
+pub struct Weights {
     /// `[channel][beam][antenna]`.
     pub table: Vec<Complex32>,
     /// Polarisation of each beam.

@@ -11,15 +11,13 @@ mod tiles;
 
 use crate::common::dither::Dither;
 use crate::common::geometry::Direction;
-use crate::common::parallel::{refuse_threads, threads_for};
+use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use fxgraph::DeviceName;
-use fxgraph::cuda::{Properties, Tunable};
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Band, Block, BlockError, CPU, Clock, Counter, Dtype, Env, Implementation, Kind,
-    PortNames, PortType, Ports, Refusal, Resources, ValidityType,
+    At, Axis, Band, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Implementation,
+    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
@@ -28,24 +26,25 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
 
 /// Adds the antennas up, each with its weight, delay and phase, to any number of beams.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "beamformer", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Beamformer {
     /// The beams, one polarisation each.
+    #[param(live)]
     pub beams: Vec<Beam>,
     /// Place of each antenna: east, north, up in metres; for beams that point `towards` a
     /// direction. Of a longer list the first ones count.
-    #[serde(default)]
+    #[param(default)]
     pub antennas_enu_metres: Vec<[f64; 3]>,
     /// Noise added before rounding.
-    #[serde(default)]
+    #[param(default)]
     pub dither: Dither,
     /// Seed of the dither: the same one gives the same noise.
-    #[serde(default)]
+    #[param(default)]
     pub dither_seed: u64,
     /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
     /// share. By default 0, because a flowgraph has one beamformer for all antennas.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
@@ -214,8 +213,8 @@ impl Beamformer {
         refusals
     }
 
-    fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Refusal>> {
+        let mut refusals = Vec::new();
         let shape = Stacked::of_port(input, DTYPES).map_err(|more| refusals.extend(more)).ok();
         let antennas = shape.map(|shape| shape.antennas);
         refusals.extend(self.beam_refusals(antennas, input.band.as_ref()));
@@ -238,7 +237,7 @@ impl Beamformer {
         let axis = |name| input.axes.iter().find(|axis| axis.name == name).cloned();
         let beam = Axis::new("beam", self.beams.len()).from_parameter("beams");
         let axes = [axis("heap"), Some(beam), axis("channel"), axis("spectrum")];
-        Ok(PortType {
+        let output = PortType {
             dtype: Dtype::Ci8,
             axes: axes.into_iter().flatten().collect(),
             clock: Clock { ..input.clock },
@@ -247,7 +246,8 @@ impl Beamformer {
                 axes: axis("heap").into_iter().collect(),
                 full: shape.antennas as u32,
             },
-        })
+        };
+        Ok((shape, output))
     }
 
     /// Complex weights `[channel][beam][antenna]`, quantiser gain included.
@@ -268,16 +268,6 @@ impl Beamformer {
             }
         }
         weights
-    }
-
-    /// The shape of the input, and how its antennas are added up.
-    fn weights_of(&self, ports: &Ports) -> Result<(Stacked, cpu::Weights), BlockError> {
-        let input = &ports.inputs[0];
-        let shape = Stacked::of_port(input, DTYPES)
-            .map_err(|_| BlockError::new("the input is not a stream of stacked antennas"))?;
-        let table = self.weights(&shape, input.band.as_ref());
-        let pols = self.beams.iter().map(|beam| beam.pol).collect();
-        Ok((shape, cpu::Weights { table, pols }))
     }
 
     /// Turns by which a wave from where `beam` points lags behind at `antenna`.
@@ -327,70 +317,57 @@ impl Counts {
     }
 }
 
-impl Kind for Beamformer {
-    const NAME: &'static str = "beamformer";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "on matrix units, in half precision with remainders")];
+/// How the antennas are added up.
+fn weights(block: &Configured<Beamformer>) -> cpu::Weights {
+    let table = block.parameters.weights(&block.shape, block.ports.inputs[0].band.as_ref());
+    let pols = block.parameters.beams.iter().map(|beam| beam.pol).collect();
+    cpu::Weights { table, pols }
+}
 
-    const LIVE: &'static [&'static str] = &["beams"];
+/// Index of the first channel in the whole band.
+fn first_channel(block: &Configured<Beamformer>) -> usize {
+    block.ports.inputs[0].band.map_or(0, |band| band.first_channel)
+}
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        self.output(&inputs[0]).map(|output| vec![output])
+impl KindSpec for Beamformer {
+    type Shape = Stacked;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| {
+            let Configured { parameters, shape, .. } = block;
+            let (weights, first) = (weights(block), first_channel(block));
+            let threads = parameters.threads(shape);
+            Ok(Box::new(cpu::Cpu::new(parameters, *shape, weights, first, threads, env)?))
+        }),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "on matrix units, in half precision with remainders",
+            |block, env| {
+                let Configured { parameters, shape, .. } = block;
+                let (weights, first) = (weights(block), first_channel(block));
+                Ok(Box::new(cuda::Cuda::new(parameters, *shape, &weights, first, env)?))
+            },
+        )
+        .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu))
+        .tunable(|block| Some(cuda::tunable(&block.parameters, &block.shape)))
+        .device_bytes(|block| cuda::device_bytes(&block.shape, block.parameters.beams.len())),
+    ];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Stacked> {
+        self.output(&inputs[0]).map(|(shape, output)| (shape, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Ok(shape) = Stacked::of_port(&ports.inputs[0], DTYPES) else {
-            return Resources::default();
-        };
-        let table = shape.channels * self.beams.len() * shape.antennas * size_of::<Complex32>();
-        let workers = cpu::worker_bytes(&shape, self.beams.len(), self.threads(&shape));
+    fn resources(block: &Configured<Self>) -> Resources {
+        let (parameters, shape) = (&block.parameters, &block.shape);
+        let beams = parameters.beams.len();
+        let table = shape.channels * beams * shape.antennas * size_of::<Complex32>();
+        let workers = cpu::worker_bytes(shape, beams, parameters.threads(shape));
         Resources {
             host_bytes: table + workers,
             // A frame is kept until all its heaps are done.
             holds: vec![1],
-            operations_per_frame: 8.0 * self.products_per_frame(&shape),
+            operations_per_frame: 8.0 * parameters.products_per_frame(shape),
             ..Resources::default()
         }
-    }
-
-    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        match Stacked::of_port(&ports.inputs[0], DTYPES) {
-            Ok(shape) if implementation != CPU.name => cuda::refusals(self, &shape, gpu),
-            _ => Vec::new(),
-        }
-    }
-
-    fn tunable(&self, ports: &Ports, implementation: &str) -> Option<Tunable> {
-        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
-        let shape = shape.filter(|_| implementation != CPU.name);
-        shape.map(|shape| cuda::tunable(self, &shape))
-    }
-
-    fn device_bytes(&self, ports: &Ports, _implementation: &str) -> usize {
-        let shape = Stacked::of_port(&ports.inputs[0], DTYPES);
-        shape.map_or(0, |shape| cuda::device_bytes(&shape, self.beams.len()))
-    }
-
-    fn live_value(
-        &self,
-        _parameter: &str,
-        _running: &Self,
-        ports: &Ports,
-    ) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.weights_of(ports)?.1))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let (shape, weights) = self.weights_of(ports)?;
-        let first_channel = ports.inputs[0].band.map_or(0, |band| band.first_channel);
-        if env.implementation == "cuda" {
-            return Ok(Box::new(cuda::Cuda::new(self, shape, &weights, first_channel, env)?));
-        }
-        let threads = self.threads(&shape);
-        Ok(Box::new(cpu::Cpu::new(self, shape, weights, first_channel, threads, env)?))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -399,5 +376,17 @@ impl Kind for Beamformer {
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
+    }
+}
+
+impl LiveKind for Beamformer {
+    type Value = cpu::Weights;
+
+    fn live_value(
+        new: &Configured<Self>,
+        BeamformerLive::Beams: BeamformerLive,
+        _: &Configured<Self>,
+    ) -> Result<cpu::Weights, BlockError> {
+        Ok(weights(new))
     }
 }

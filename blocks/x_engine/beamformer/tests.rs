@@ -5,7 +5,7 @@ use super::*;
 use crate::common::simd::Form;
 use crate::x_engine::correlator::tests::{count, env, noise, port, voltages};
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Counters, Frame, Next};
+use fxgraph::{Counters, Frame, Next, Ports};
 use std::f64::consts::{PI, TAU};
 use std::sync::Arc;
 
@@ -49,10 +49,10 @@ fn run(
     valid: &[u32],
 ) -> (Arc<Frame>, Counters) {
     let input = PortType { band: Some(BAND), ..port(shape) };
-    let output = kind.ports(std::slice::from_ref(&input)).unwrap();
+    let output = kind.outputs(std::slice::from_ref(&input)).unwrap();
     let ports = Ports { inputs: vec![input], outputs: output };
     let counters = Counters::default();
-    let block = kind.build(&ports, &env(&counters)).unwrap();
+    let block = kind.build(&ports.inputs, &env(&counters)).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let sent = harness.send(0, |frame| {
         frame.header_mut().timestamp = 1 << 20;
@@ -281,10 +281,10 @@ fn bad_beams_are_refused_all_at_once() {
         // The input of this test names no frequencies.
         Beam { delays_seconds: each(5), ..beam(1) },
     ]);
-    let refusals = kind.ports(std::slice::from_ref(&input)).unwrap_err();
+    let refusals = kind.outputs(std::slice::from_ref(&input)).unwrap_err();
     assert_eq!(refusals.len(), 5, "{refusals:?}");
     assert!(refusals.iter().any(|r| r.message.contains("has 4 numbers")));
-    assert_eq!(plain(vec![]).ports(&[input]).unwrap_err().len(), 1);
+    assert_eq!(plain(vec![]).outputs(&[input]).unwrap_err().len(), 1);
 }
 
 #[test]
@@ -314,6 +314,6 @@ fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_t
         assert!((a - b).norm() < 1e-5, "{a} {b}");
     }
     let input = PortType { band: Some(BAND), ..port(&SHAPE) };
-    assert!(kind(vec![pointed.clone()]).ports(std::slice::from_ref(&input)).is_ok());
-    assert_eq!(plain(vec![pointed]).ports(&[input]).unwrap_err().len(), 1, "nobody is placed");
+    assert!(kind(vec![pointed.clone()]).outputs(std::slice::from_ref(&input)).is_ok());
+    assert_eq!(plain(vec![pointed]).outputs(&[input]).unwrap_err().len(), 1, "nobody is placed");
 }

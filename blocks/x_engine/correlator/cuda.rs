@@ -6,7 +6,7 @@ use super::products::Form;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane, Pinned, frame_address};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, async_trait};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,11 +58,12 @@ impl Cuda {
         shape: Stacked,
         spectra_per_dump: u64,
         dumps: Dumps,
+        form: fn(Dtype, (usize, usize)) -> Form,
         env: &Env,
     ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let form = Form::of(env.implementation, shape.dtype, device.properties().capability);
+        let form = form(shape.dtype, device.properties().capability);
         tracing::info!(block = env.name, ?form, "dumps of {spectra_per_dump} spectra");
         let sums = Sums::new(device, form, shape, spectra_per_dump)?;
         let tables =

@@ -7,7 +7,7 @@ use super::tests::{env, noise, port};
 use super::*;
 use crate::common::random::Random;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Counters, Next};
+use fxgraph::{Counters, Next, Ports};
 use half::f16;
 
 const SHAPE: Stacked = Stacked {
@@ -63,7 +63,7 @@ fn every_form_equals_the_definition_bit_by_bit_for_every_shape_and_layout() {
             .map(|parts| parts.map(|part| part as f32))
             .collect();
         let counts = vec![1; shape.baselines()];
-        for form in Form::available() {
+        for form in simd::Form::available() {
             for threads in [1, 2, 5] {
                 let mut fast = FloatAccumulator::new(shape, form, threads).unwrap();
                 let mut output = vec![[f32::NAN; 2]; expected.len()];
@@ -106,7 +106,7 @@ fn the_largest_and_the_smallest_halves_are_multiplied_exactly() {
     let smallest = 2f64.powi(-24);
     let payload: Vec<f16> =
         [largest, -smallest, smallest, 3.0 * smallest].map(f16::from_f64).into();
-    let mut fast = FloatAccumulator::new(shape, Form::best(), 1).unwrap();
+    let mut fast = FloatAccumulator::new(shape, simd::Form::best(), 1).unwrap();
     let mut output = [[0.0; 2]; 4];
     fast.add(bytemuck::cast_slice(&payload), 0..1, &[1]);
     fast.dump(&[1], &mut output);
@@ -123,12 +123,13 @@ fn the_largest_and_the_smallest_halves_are_multiplied_exactly() {
 fn dumps_of_halves_carry_counts_and_mark_what_had_no_input() {
     let kind = Correlator { spectra_per_dump: Some(2 * 16), ..Default::default() };
     let input = port(&SHAPE);
-    let outputs = kind.ports(std::slice::from_ref(&input)).unwrap();
+    let outputs = kind.outputs(std::slice::from_ref(&input)).unwrap();
     assert_eq!(outputs[0].dtype, Dtype::Cf32);
     let ports = Ports { inputs: vec![input], outputs };
-    assert!(kind.resources(&ports).host_bytes > 0);
+    let configured = Configured::new(kind.clone(), &ports.inputs).unwrap();
+    assert!(Correlator::resources(&configured).host_bytes > 0);
     let counters = Counters::default();
-    let block = kind.build(&ports, &env(&counters)).unwrap();
+    let block = kind.build(&ports.inputs, &env(&counters)).unwrap();
     let mut harness = Harness::new(block, &ports, 1).unwrap();
     let payload = halves(&SHAPE, 5);
     let valid = [1, 0, 1, 0, 0, 1];

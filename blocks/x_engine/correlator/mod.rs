@@ -28,8 +28,8 @@ mod whole;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::common::parallel::{refuse_threads, threads_for};
-use crate::common::simd::Form;
+use crate::common::parallel::{MAX_THREADS, threads_for};
+use crate::common::simd;
 use crate::common::stacked::Stacked;
 use accumulate::Accumulator;
 use cuda::Cuda;
@@ -39,18 +39,18 @@ use fxgraph::DeviceName;
 use fxgraph::cuda::Properties;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
+use fxgraph::kind::Build;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, Clock, Dtype, Env, Implementation, Kind, PortNames, PortType,
-    Ports, Refusal, Resources, ValidityType,
+    At, Axis, Block, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
+    Implementations, Kind, KindSpec, PortType, Refusal, Resources, ValidityType,
 };
 use kernel::Kernel;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use products::Form;
 use sums::Sums;
 
 /// Multiplies every antenna with every other and sums over time.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Kind)]
+#[kind(name = "correlator", page = "README.md", inputs("input"), outputs("output"))]
 pub struct Correlator {
     /// Spectra that are summed into one dump; a multiple of the spectra per heap.
     /// Either this or `dump_seconds`.
@@ -60,7 +60,7 @@ pub struct Correlator {
     pub dump_seconds: Option<f64>,
     /// Threads that share the channels, 0 for all cores, or one if a frame is too little work to
     /// share. By default 0, because a flowgraph has one correlator for all antennas.
-    #[serde(default)]
+    #[param(default, range = 0..=MAX_THREADS)]
     pub threads: usize,
 }
 
@@ -129,8 +129,8 @@ impl Correlator {
         }
     }
 
-    fn output(&self, input: &PortType) -> Result<PortType, Vec<Refusal>> {
-        let mut refusals = Vec::from_iter(refuse_threads(self.threads));
+    fn output(&self, input: &PortType) -> Result<(Stacked, PortType), Vec<Refusal>> {
+        let mut refusals = Vec::new();
         let shape = match Stacked::of_port(input, DTYPES) {
             Ok(shape) => shape,
             Err(more) => {
@@ -156,20 +156,20 @@ impl Correlator {
         let (Ok(heaps), true) = (heaps, refusals.is_empty()) else { return Err(refusals) };
         let channel = input.axes.iter().find(|axis| axis.name == "channel").cloned();
         let baseline = || Axis::new("baseline", shape.baselines());
-        Ok(PortType {
+        let output = PortType {
             dtype: if shape.dtype == Dtype::Cf16 { Dtype::Cf32 } else { Dtype::Ci32 },
             axes: channel.into_iter().chain([baseline(), Axis::new("product", 4)]).collect(),
             clock: Clock { samples_per_frame: heaps * shape.samples_per_heap(), ..input.clock },
             band: input.band,
             validity: ValidityType { axes: vec![baseline()], full: heaps as u32 },
-        })
+        };
+        Ok((shape, output))
     }
 
-    /// Shape and number of threads for checked ports.
-    fn plan(&self, input: &PortType) -> Option<(Stacked, usize)> {
-        let shape = Stacked::of_port(input, DTYPES).ok()?;
-        let threads = threads_for(self.threads, products_per_heap(&shape) * shape.heaps as f64);
-        Some((shape, threads.min(shape.channels)))
+    /// Threads that share a frame.
+    fn threads(&self, shape: &Stacked) -> usize {
+        let products = products_per_heap(shape) * shape.heaps as f64;
+        threads_for(self.threads, products).min(shape.channels)
     }
 }
 
@@ -182,72 +182,44 @@ fn products_per_heap(shape: &Stacked) -> f64 {
     4.0 * shape.baselines() as f64 * shape.channels as f64 * shape.spectra as f64
 }
 
-impl Kind for Correlator {
-    const NAME: &'static str = "correlator";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] = &[
-        CPU,
-        Implementation::cuda("cuda", "the faster of the two below on the GPU at hand"),
-        Implementation::cuda("hopper", "warpgroup matrix instructions: compute capability 9.0"),
-        Implementation::cuda("tensor_core", "any GPU of compute capability 8.0 or later"),
+impl KindSpec for Correlator {
+    type Shape = Stacked;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(reference),
+        cuda("cuda", "the faster of the two below on the GPU at hand", |block, env| {
+            gpu_block(block, Form::best, env)
+        }),
+        cuda("hopper", "warpgroup matrix instructions: compute capability 9.0", |block, env| {
+            gpu_block(block, |_, _| Form::Hopper, env)
+        })
+        .check(|block, gpu| {
+            let mut refusals = refuse_size(block, gpu);
+            refusals.extend(products::refuse_hopper(block.shape.dtype, gpu));
+            refusals
+        }),
+        cuda("tensor_core", "any GPU of compute capability 8.0 or later", |block, env| {
+            gpu_block(block, |_, _| Form::TensorCore, env)
+        }),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        self.output(&inputs[0]).map(|output| vec![output])
+    fn ports(&self, inputs: &[PortType]) -> Checked<Stacked> {
+        self.output(&inputs[0]).map(|(shape, output)| (shape, vec![output]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
-        let Some((shape, threads)) = self.plan(&ports.inputs[0]) else {
-            return Resources::default();
-        };
-        let heaps = ports.outputs[0].validity.full;
+    fn resources(block: &Configured<Self>) -> Resources {
+        let shape = &block.shape;
+        let threads = block.parameters.threads(shape);
+        let heaps = block.ports.outputs[0].validity.full;
         let host_bytes = match shape.dtype {
-            Dtype::Cf16 => FloatAccumulator::bytes(&shape, threads),
-            _ => Accumulator::bytes(&shape, Kernel::best(2 * shape.antennas), threads),
+            Dtype::Cf16 => FloatAccumulator::bytes(shape, threads),
+            _ => Accumulator::bytes(shape, Kernel::best(2 * shape.antennas), threads),
         };
         Resources {
             host_bytes,
             // A complex multiply-accumulate is 4 multiplications and 4 additions.
-            operations_per_frame: 8.0 * products_per_heap(&shape) * f64::from(heaps),
+            operations_per_frame: 8.0 * products_per_heap(shape) * f64::from(heaps),
             ..Resources::default()
         }
-    }
-
-    fn check(&self, ports: &Ports, implementation: &str, gpu: Option<&Properties>) -> Vec<Refusal> {
-        let shape = Stacked::of_port(&ports.inputs[0], DTYPES).ok();
-        let Some(shape) = shape.filter(|_| implementation != CPU.name) else { return Vec::new() };
-        let size = sums::refuse_size(&shape);
-        size.into_iter().chain(products::refuse_form(implementation, shape.dtype, gpu)).collect()
-    }
-
-    fn device_bytes(&self, ports: &Ports, _: &str) -> usize {
-        let [input, output] = [&ports.inputs[0], &ports.outputs[0]];
-        Stacked::of_port(input, DTYPES)
-            .map_or(0, |shape| Sums::bytes(&shape, spectra_per_dump(&shape, &output.clock)))
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let (shape, threads) = self
-            .plan(&ports.inputs[0])
-            .ok_or_else(|| BlockError::new("the input is not a stream of stacked antennas"))?;
-        let clock = &ports.outputs[0].clock;
-        let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
-        if env.implementation != CPU.name {
-            return Ok(Box::new(Cuda::new(shape, spectra_per_dump(&shape, clock), dumps, env)?));
-        }
-        let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
-        let sums = if shape.dtype == Dtype::Cf16 {
-            let form = Form::best();
-            tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
-            cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
-        } else {
-            let kernel = Kernel::best(2 * shape.antennas);
-            tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
-            cpu::Sums::Integers(Accumulator::new(shape, kernel, threads)?)
-        };
-        Ok(Box::new(cpu::Cpu::new(shape, sums, dumps)))
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
@@ -257,6 +229,51 @@ impl Kind for Correlator {
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
         bench::benchmarks(device)
     }
+}
+
+/// The reference implementation.
+fn reference(block: &Configured<Correlator>, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+    let shape = block.shape;
+    let (threads, clock) = (block.parameters.threads(&shape), &block.ports.outputs[0].clock);
+    let dumps = Dumps::new(shape, clock.samples_per_frame, &env.counters);
+    let seconds = clock.samples_per_frame as f64 / clock.adc_sample_rate_hz;
+    let sums = if shape.dtype == Dtype::Cf16 {
+        let form = simd::Form::best();
+        tracing::info!(block = env.name, ?form, threads, "dumps of {seconds} s");
+        cpu::Sums::Floats(FloatAccumulator::new(shape, form, threads)?)
+    } else {
+        let kernel = Kernel::best(2 * shape.antennas);
+        tracing::info!(block = env.name, ?kernel, threads, "dumps of {seconds} s");
+        cpu::Sums::Integers(Accumulator::new(shape, kernel, threads)?)
+    };
+    Ok(Box::new(cpu::Cpu::new(shape, sums, dumps)))
+}
+
+/// An implementation on a GPU.
+const fn cuda(
+    name: &'static str,
+    summary: &'static str,
+    build: Build<Correlator>,
+) -> Implementation<Correlator> {
+    Implementation::cuda(name, summary, build).check(refuse_size).device_bytes(|block| {
+        Sums::bytes(&block.shape, spectra_per_dump(&block.shape, &block.ports.outputs[0].clock))
+    })
+}
+
+fn refuse_size(block: &Configured<Correlator>, _: Option<&Properties>) -> Vec<Refusal> {
+    Vec::from_iter(sums::refuse_size(&block.shape))
+}
+
+/// A block that multiplies with the kernel that `form` chooses for a type of voltages and a compute capability.
+fn gpu_block(
+    block: &Configured<Correlator>,
+    form: fn(Dtype, (usize, usize)) -> Form,
+    env: &Env,
+) -> Result<Box<dyn Block>, BlockError> {
+    let clock = &block.ports.outputs[0].clock;
+    let dumps = Dumps::new(block.shape, clock.samples_per_frame, &env.counters);
+    let spectra = spectra_per_dump(&block.shape, clock);
+    Ok(Box::new(Cuda::new(block.shape, spectra, dumps, form, env)?))
 }
 
 /// Spectra of a dump with this clock.

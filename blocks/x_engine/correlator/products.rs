@@ -25,27 +25,18 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What `implementation` means for such voltages on a GPU of this capability.
-    pub(super) fn of(implementation: &str, dtype: Dtype, capability: (usize, usize)) -> Self {
-        match implementation {
-            "hopper" => Self::Hopper,
-            "tensor_core" => Self::TensorCore,
-            _ if dtype != Dtype::Cf16 && capability == HOPPER => Self::Hopper,
+    /// The faster one for voltages of this type on a GPU of this compute capability.
+    pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
+        match (dtype, capability) {
+            (Dtype::Cf16, _) => Self::TensorCore,
+            (_, HOPPER) => Self::Hopper,
             _ => Self::TensorCore,
         }
     }
 }
 
-/// Refuses `implementation` for voltages that it does not multiply, and on a GPU that lacks its
-/// instructions.
-pub(super) fn refuse_form(
-    implementation: &str,
-    dtype: Dtype,
-    gpu: Option<&Properties>,
-) -> Option<Refusal> {
-    if implementation != "hopper" {
-        return None;
-    }
+/// Refuses `hopper` for voltages that it does not multiply, and on a GPU that lacks its instructions.
+pub(super) fn refuse_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Refusal> {
     let refuse = |message: String, help: &str| {
         Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
     };
@@ -439,29 +430,23 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_that_of_the_gpu_unless_it_is_named() {
-        let of = |implementation, capability| Form::of(implementation, Dtype::Ci8, capability);
-        assert_eq!(of("cuda", (9, 0)), Form::Hopper);
-        assert_eq!(of("cuda", (12, 0)), Form::TensorCore);
-        assert_eq!(of("tensor_core", (9, 0)), Form::TensorCore);
-        assert_eq!(of("hopper", (8, 0)), Form::Hopper);
-        assert_eq!(Form::of("cuda", Dtype::Cf16, (9, 0)), Form::TensorCore);
+    fn the_best_kernel_is_that_of_the_gpu_at_hand() {
+        assert_eq!(Form::best(Dtype::Ci8, (9, 0)), Form::Hopper);
+        assert_eq!(Form::best(Dtype::Ci8, (12, 0)), Form::TensorCore);
+        assert_eq!(Form::best(Dtype::Cf16, (9, 0)), Form::TensorCore);
     }
 
     #[test]
     fn hopper_is_refused_on_other_gpus_and_for_halves() {
         let [hopper, other] =
             [(9, 0), (12, 0)].map(|capability| Properties { capability, ..gpu(232_448, 233_472) });
-        assert!(refuse_form("hopper", Dtype::Ci4, Some(&hopper)).is_none());
-        assert!(refuse_form("cuda", Dtype::Ci8, Some(&other)).is_none());
-        let refusal = refuse_form("hopper", Dtype::Ci8, Some(&other)).unwrap();
+        assert!(refuse_hopper(Dtype::Ci4, Some(&hopper)).is_none());
+        let refusal = refuse_hopper(Dtype::Ci8, Some(&other)).unwrap();
         assert_eq!(refusal.at, At::Implementation);
         assert!(refusal.message.contains("12.0"));
         for gpu in [None, Some(&hopper)] {
-            let refusal = refuse_form("hopper", Dtype::Cf16, gpu).unwrap();
+            let refusal = refuse_hopper(Dtype::Cf16, gpu).unwrap();
             assert!(refusal.help.unwrap().contains("`tensor_core`"));
-            assert!(refuse_form("cuda", Dtype::Cf16, gpu).is_none());
-            assert!(refuse_form("tensor_core", Dtype::Cf16, gpu).is_none());
         }
     }
 }

@@ -7,28 +7,27 @@ use crate::common::axes;
 use crate::common::geometry::Direction;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+    At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
+    Refusal, Resources,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `fringe_check`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "fringe_check", page = "README.md", inputs("input"))]
 pub struct FringeCheck {
     /// Place of each antenna: east, north, up in metres. Of a longer list the first ones count.
     pub antennas_enu_metres: Vec<[f64; 3]>,
     /// Where the source stands.
     pub source: Direction,
     /// Delay that the F-engine of each antenna applied, in seconds; without it none.
-    #[serde(default)]
+    #[param(default)]
     pub applied_delays_seconds: Vec<f64>,
     /// Phase that the F-engine of each antenna applied, in radians; without it none.
-    #[serde(default)]
+    #[param(default)]
     pub applied_phases_radians: Vec<f64>,
     /// Whether the F-engines take out the delays of the source, wherever it goes: all phases
     /// should be 0. Instead of `applied_delays_seconds` and `applied_phases_radians`.
-    #[serde(default)]
+    #[param(default)]
     pub tracked: bool,
     /// The run fails if a baseline's phase is farther off, in degrees.
     pub max_phase_error_degrees: Option<f64>,
@@ -82,17 +81,21 @@ impl FringeCheck {
     }
 }
 
-impl Kind for FringeCheck {
-    const NAME: &'static str = "fringe_check";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+impl KindSpec for FringeCheck {
+    /// Number of antennas.
+    type Shape = usize;
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, env| {
+        let mut parameters = block.parameters.clone();
+        parameters.antennas_enu_metres.truncate(block.shape);
+        Ok(Box::new(cpu::Check::new(parameters, &block.ports.inputs[0], env)))
+    })];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<usize> {
         let mut refusals = Vec::new();
         self.check_parameters(&mut refusals);
         let input = &inputs[0];
         let names: Vec<&str> = input.axes.iter().map(|axis| axis.name).collect();
+        let mut found = None;
         if names != ["channel", "baseline", "product"] || input.axes[2].len != 4 {
             refusals.push(
                 Refusal::new(codes::INPUT_AXIS, At::Input(0), "these are not visibilities")
@@ -103,7 +106,8 @@ impl Kind for FringeCheck {
             let placed = self.antennas_enu_metres.len();
             let baselines = input.axes[1].len;
             refusals.extend(axes::refuse_validity(0, input, &[("baseline", baselines)]));
-            if antennas_of(baselines).is_none_or(|antennas| antennas > placed) {
+            found = antennas_of(baselines).filter(|antennas| *antennas <= placed);
+            if found.is_none() {
                 let message =
                     format!("{placed} antennas are placed, too few for {baselines} baselines");
                 refusals.push(
@@ -122,20 +126,16 @@ impl Kind for FringeCheck {
                     .help("the band comes from `pfb` or from the source's parameters"),
             );
         }
-        if refusals.is_empty() { Ok(vec![]) } else { Err(refusals) }
+        match found {
+            Some(antennas) if refusals.is_empty() => Ok((antennas, vec![])),
+            _ => Err(refusals),
+        }
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
+    fn resources(block: &Configured<Self>) -> Resources {
         // One double-precision complex sum for the four products of a channel and baseline.
-        let host_bytes = ports.inputs[0].elements() / 4 * size_of::<[f64; 2]>();
+        let host_bytes = block.ports.inputs[0].elements() / 4 * size_of::<[f64; 2]>();
         Resources { host_bytes, ..Resources::default() }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let mut parameters = self.clone();
-        let antennas = antennas_of(ports.inputs[0].axes[1].len).unwrap_or(0);
-        parameters.antennas_enu_metres.truncate(antennas);
-        Ok(Box::new(cpu::Check::new(parameters, &ports.inputs[0], env)))
     }
 }
 

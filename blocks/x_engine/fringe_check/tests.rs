@@ -3,7 +3,7 @@
 
 use super::*;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Band, Clock, ValidityType};
+use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 
@@ -40,10 +40,10 @@ fn check(
     extra_seconds: f64,
     extra_degrees: f64,
 ) -> (String, Result<(), String>) {
-    assert!(parameters.ports(&[input()]).is_ok());
+    assert!(parameters.outputs(&[input()]).is_ok());
     let ports = Ports { inputs: vec![input()], outputs: vec![] };
     let env = Env::detached("check");
-    let block = parameters.build(&ports, &env).unwrap();
+    let block = parameters.build(&ports.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
     harness.send(0, |frame| {
         frame.fill_validity(1);
@@ -131,7 +131,7 @@ fn fringes_of_a_tracked_source_are_expected_at_zero() {
     assert!((flat(&expected(false)) - 3.336).abs() < 1e-3);
     assert!(flat(&expected(true)).abs() < 1e-9);
     let both = FringeCheck { applied_delays_seconds: vec![0.0; 3], ..tracked };
-    assert_eq!(both.ports(&[input()]).unwrap_err().len(), 1);
+    assert_eq!(both.outputs(&[input()]).unwrap_err().len(), 1);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_run_without_visibilities_fails_only_if_something_was_demanded() {
         let mut parameters = parameters();
         parameters.max_phase_error_degrees = most;
         let ports = Ports { inputs: vec![input()], outputs: vec![] };
-        let block = parameters.build(&ports, &Env::detached("check")).unwrap();
+        let block = parameters.build(&ports.inputs, &Env::detached("check")).unwrap();
         let mut harness = Harness::new(block, &ports, 4).unwrap();
         harness.end(0);
         assert_eq!(Harness::block_on(harness.run()).is_err(), fails);
@@ -171,10 +171,10 @@ fn what_does_not_fit_is_refused() {
     bad.antennas_enu_metres.pop();
     bad.applied_delays_seconds = vec![0.0];
     bad.max_phase_error_degrees = Some(-1.0);
-    assert_eq!(bad.ports(&[input()]).unwrap_err().len(), 3);
+    assert_eq!(bad.outputs(&[input()]).unwrap_err().len(), 3);
     let mut other = input();
     other.axes.pop();
     other.dtype = Dtype::Ci8;
     other.band = None;
-    assert_eq!(parameters().ports(&[other]).unwrap_err().len(), 3);
+    assert_eq!(parameters().outputs(&[other]).unwrap_err().len(), 3);
 }

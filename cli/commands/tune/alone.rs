@@ -175,13 +175,13 @@ mod tests {
         for steady in flowgraphs(DeviceName::Cuda(0)) {
             let whole = plan(&steady.flowgraph, &registry).unwrap();
             for block in &whole.blocks {
-                let tunable = block.configured.tunable(&block.ports, block.implementation);
+                let tunable = block.configured.tunable();
                 let Some(tunable) = tunable else { continue };
                 let alone = Alone::new(block, &registry).unwrap();
                 for plan in [&alone.endless, &alone.short] {
                     let found = &plan.blocks[plan.block("block").unwrap()];
                     assert_eq!(found.ports.outputs, block.ports.outputs, "{}", block.name);
-                    let again = found.configured.tunable(&found.ports, found.implementation);
+                    let again = found.configured.tunable();
                     assert_eq!(again.as_ref(), Some(&tunable), "{}", block.name);
                 }
                 assert!(frame_bytes(block) > 0.0);

@@ -35,7 +35,7 @@ impl Block for Gain {
 mod tests {
     use super::super::MyBlock;
     use fxgraph::runtime::edge::Harness;
-    use fxgraph::{Axis, Clock, Dtype, Env, Kind, PortType, Ports, ValidityType};
+    use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 
     fn samples(dtype: Dtype) -> PortType {
         PortType {
@@ -51,9 +51,9 @@ mod tests {
     fn every_sample_is_multiplied_by_the_gain() {
         let kind = MyBlock { gain: -2.5 };
         let inputs = vec![samples(Dtype::F32)];
-        let outputs = kind.ports(&inputs).unwrap();
+        let outputs = kind.outputs(&inputs).unwrap();
         let ports = Ports { inputs, outputs };
-        let block = kind.build(&ports, &Env::detached("amplify")).unwrap();
+        let block = kind.build(&ports.inputs, &Env::detached("amplify")).unwrap();
         let mut harness = Harness::new(block, &ports, 2).unwrap();
 
         assert!(harness.send(0, |frame| {
@@ -71,8 +71,8 @@ mod tests {
     }
 
     #[test]
-    fn other_types_and_gains_without_a_value_are_refused_together() {
-        let kind = MyBlock { gain: f32::NAN };
-        assert_eq!(kind.ports(&[samples(Dtype::Ci8)]).unwrap_err().len(), 2);
+    fn other_types_of_samples_are_rejected() {
+        let kind = MyBlock { gain: 1.0 };
+        assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 1);
     }
 }

@@ -1,7 +1,8 @@
 //! The reference implementation.
 
+use super::MyBlock;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next, async_trait};
 
 /// The running block.
 pub struct Gain {
@@ -13,13 +14,14 @@ pub struct Gain {
 }
 
 impl Gain {
-    pub fn new(gain: f32, input: &PortType, counters: &Counters) -> Self {
+    pub fn new(block: &Configured<MyBlock>, env: &Env) -> Self {
+        let input = &block.ports.inputs[0];
         Self {
-            gain,
+            gain: block.parameters.gain,
             changes: Changes::default(),
             samples_per_frame: input.clock.samples_per_frame,
             full: input.validity.full,
-            above_one: counters.count(
+            above_one: env.counters.count(
                 "samples_above_one",
                 "samples of the output whose magnitude is greater than 1",
             ),

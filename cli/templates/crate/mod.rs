@@ -5,67 +5,54 @@ mod cpu;
 mod tests;
 
 use fxgraph::diagnostic::codes;
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
-    ValidityType,
+    At, Axis, BlockError, Checked, Configured, Dtype, Implementation, Implementations, Kind,
+    KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Parameters of `my_block`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "my_block", page = "README.md", inputs("input"), outputs("output", "power"))]
 pub struct MyBlock {
     /// Factor of every sample; live.
-    #[serde(default = "one")]
+    #[param(default = 1.0, range = -1e6..=1e6, live)]
     pub gain: f32,
 }
 
-fn one() -> f32 {
-    1.0
-}
+impl KindSpec for MyBlock {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|block, env| Ok(Box::new(cpu::Gain::new(block, env))))];
 
-impl Kind for MyBlock {
-    const NAME: &'static str = "my_block";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output", "power"]);
-    const LIVE: &'static [&'static str] = &["gain"];
-
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
-        let mut refusals = Vec::new();
-        if !self.gain.is_finite() {
-            let message = format!("`gain` must be finite, got {}", self.gain);
-            refusals.push(Refusal::parameter("gain", message));
-        }
         if input.dtype != Dtype::F32 {
             let message = format!("`my_block` needs `f32` samples, got `{}`", input.dtype);
-            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message));
-        }
-        if !refusals.is_empty() {
-            return Err(refusals);
+            return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)]);
         }
         let power = PortType {
             axes: vec![Axis::new("power", 1)],
             validity: ValidityType::flags(vec![Axis::new("frame", 1)]),
             ..input.clone()
         };
-        Ok(vec![input.clone(), power])
+        Ok(((), vec![input.clone(), power]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
+    fn resources(block: &Configured<Self>) -> Resources {
         // Two multiplications and a sum per sample.
-        let operations_per_frame = 3.0 * ports.outputs[0].elements() as f64;
+        let operations_per_frame = 3.0 * block.ports.outputs[0].elements() as f64;
         Resources { operations_per_frame, ..Resources::default() }
     }
+}
 
-    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.gain))
-    }
+impl LiveKind for MyBlock {
+    type Value = f32;
 
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(cpu::Gain::new(self.gain, &ports.inputs[0], &env.counters)))
+    fn live_value(
+        new: &Configured<Self>,
+        MyBlockLive::Gain: MyBlockLive,
+        _: &Configured<Self>,
+    ) -> Result<f32, BlockError> {
+        Ok(new.parameters.gain)
     }
 }

@@ -1,6 +1,6 @@
 use super::MyBlock;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Dtype, Env, Kind, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 
 fn samples(dtype: Dtype) -> PortType {
     PortType {
@@ -16,10 +16,10 @@ fn samples(dtype: Dtype) -> PortType {
 fn samples_are_multiplied_and_measured() {
     let kind = MyBlock { gain: -2.5 };
     let inputs = vec![samples(Dtype::F32)];
-    let outputs = kind.ports(&inputs).unwrap();
+    let outputs = kind.outputs(&inputs).unwrap();
     let ports = Ports { inputs, outputs };
     let env = Env::detached("amplify");
-    let block = kind.build(&ports, &env).unwrap();
+    let block = kind.build(&ports.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &ports, 2).unwrap();
 
     assert!(harness.send(0, |frame| {
@@ -40,7 +40,7 @@ fn samples_are_multiplied_and_measured() {
 }
 
 #[test]
-fn types_and_gains_that_do_not_fit_are_rejected_together() {
-    let kind = MyBlock { gain: f32::NAN };
-    assert_eq!(kind.ports(&[samples(Dtype::Ci8)]).unwrap_err().len(), 2);
+fn other_types_of_samples_are_rejected() {
+    let kind = MyBlock { gain: 1.0 };
+    assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 1);
 }

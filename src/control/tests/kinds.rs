@@ -4,8 +4,8 @@ use crate::block::{Block, BlockError, Io, Next};
 use crate::retune::{Change, Changes, LiveValue, Timed};
 use crate::runtime::EventKind;
 use crate::{
-    Axis, CPU, Clock, Control, Counter, Dtype, Env, Implementation, Kind, KindEntry, PortNames,
-    PortType, Ports, Refusal, Registry, Resources, ValidityType,
+    Axis, CPU, Clock, Control, Counter, Dtype, Env, ImplementationInfo, KindEntry, LegacyKind,
+    PortNames, PortType, Ports, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 pub fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of::<Ticks>(),
-        KindEntry::of::<Total>(),
-        KindEntry::of::<Tenfold>(),
-        KindEntry::of::<Collect>(),
-        KindEntry::of::<Constant>(),
+        KindEntry::of_legacy::<Ticks>(),
+        KindEntry::of_legacy::<Total>(),
+        KindEntry::of_legacy::<Tenfold>(),
+        KindEntry::of_legacy::<Collect>(),
+        KindEntry::of_legacy::<Constant>(),
     ])
 }
 
@@ -46,7 +46,7 @@ struct TicksBlock {
     due: Option<Instant>,
 }
 
-impl Kind for Ticks {
+impl LegacyKind for Ticks {
     const NAME: &'static str = "ticks";
     const DOC: &'static str = "# ticks";
     const INPUTS: PortNames = PortNames::Fixed(&[]);
@@ -158,13 +158,13 @@ struct TotalBlock {
     frames: Counter,
 }
 
-impl Kind for Total {
+impl LegacyKind for Total {
     const NAME: &'static str = "total";
     const DOC: &'static str = "# total";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
     const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation { name: "running", device: "cpu", summary: "a running sum" }];
+    const IMPLEMENTATIONS: &'static [ImplementationInfo] =
+        &[CPU, ImplementationInfo { name: "running", device: "cpu", summary: "a running sum" }];
 
     fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         Ok(vec![port(self.width)])
@@ -233,7 +233,7 @@ struct Tenfold {}
 
 struct TenfoldBlock;
 
-impl Kind for Tenfold {
+impl LegacyKind for Tenfold {
     const NAME: &'static str = "tenfold";
     const DOC: &'static str = "# tenfold";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
@@ -295,7 +295,7 @@ struct CollectBlock {
     rows: Vec<Row>,
 }
 
-impl Kind for Collect {
+impl LegacyKind for Collect {
     const NAME: &'static str = "collect";
     const DOC: &'static str = "# collect";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);
@@ -364,7 +364,7 @@ struct LevelBlock {
     changes: Changes<i64>,
 }
 
-impl Kind for Constant {
+impl LegacyKind for Constant {
     const NAME: &'static str = "level";
     const DOC: &'static str = "# level";
     const INPUTS: PortNames = PortNames::Fixed(&["input"]);

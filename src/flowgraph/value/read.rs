@@ -35,6 +35,29 @@ impl<'a> Reader<'a> {
         Self { access, ..self }
     }
 
+    /// The value that is read.
+    pub(crate) fn node(&self) -> &'a Node {
+        self.node
+    }
+
+    /// The key under which the value stands.
+    pub(crate) fn owner(&self) -> Span {
+        self.owner
+    }
+
+    /// Which files may be named.
+    pub(crate) fn access(&self) -> &'a FileAccess {
+        self.access
+    }
+
+    /// The same reader of another value.
+    pub(crate) fn with_node<'b>(self, node: &'b Node) -> Reader<'b>
+    where
+        'a: 'b,
+    {
+        Reader { node, ..self }
+    }
+
     /// A reader of another value, which stands under the key at `owner`.
     fn of(self, node: &'a Node, owner: Span) -> Self {
         Self { node, owner, ..self }
@@ -75,7 +98,7 @@ fn has_unit(text: &str) -> bool {
 }
 
 impl Reader<'_> {
-    fn expected(self, expected: &str) -> ReadError {
+    pub(crate) fn expected(self, expected: &str) -> ReadError {
         let mut error = ReadError::expected(expected, &self.node.value.quoted());
         if let Value::Text(text) = &self.node.value
             && expected.ends_with("number")

@@ -38,7 +38,7 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    pub(super) fn new(
+    pub(crate) fn new(
         problem: Problem,
         message: impl Into<String>,
         label: impl Into<String>,
@@ -54,9 +54,24 @@ impl ReadError {
         )
     }
 
-    pub(super) fn at(mut self, span: Span) -> Self {
+    pub(crate) fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
+    }
+
+    pub(crate) fn unknown_key(found: &str, known: &[&str]) -> Self {
+        let problem = Problem::UnknownKey(found.to_owned());
+        let mut error = Self::new(problem, format!("unknown key `{found}`"), "unknown key");
+        error.help = suggest(found, "key", known);
+        error
+    }
+
+    pub(crate) fn missing_key(key: &str) -> Self {
+        Self::new(
+            Problem::MissingKey(key.to_owned()),
+            format!("the key `{key}` is missing"),
+            format!("add `{key}` here"),
+        )
     }
 
     /// The diagnostics' code.
@@ -142,18 +157,11 @@ impl de::Error for ReadError {
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        let problem = Problem::UnknownKey(found.to_owned());
-        let mut error = Self::new(problem, format!("unknown key `{found}`"), "unknown key");
-        error.help = suggest(found, "key", known);
-        error
+        Self::unknown_key(found, known)
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(
-            Problem::MissingKey(field.to_owned()),
-            format!("the key `{field}` is missing"),
-            format!("add `{field}` here"),
-        )
+        Self::missing_key(field)
     }
 
     fn duplicate_field(field: &'static str) -> Self {

@@ -5,7 +5,8 @@ mod tests;
 
 use fxgraph::diagnostic::codes;
 use fxgraph::{
-    At, Block, BlockError, Dtype, Env, Kind, PortNames, PortType, Ports, Refusal, Resources,
+    At, Block, BlockError, Checked, Configured, Dtype, Env, Implementation, Implementations, Kind,
+    KindSpec, PortType, Ports, Refusal, Resources,
 };
 use fxgraph_futuresdr::futuresdr::blocks::{Fir, FirBuilder};
 use fxgraph_futuresdr::futuresdr::futuredsp::{
@@ -13,36 +14,25 @@ use fxgraph_futuresdr::futuresdr::futuredsp::{
 };
 use fxgraph_futuresdr::{BUFFER_BYTES, Host, Sample, Timing};
 use num_complex::Complex32;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Taps and decimation for which FutureSDR's stream buffers have room.
 const MAX_TAPS: usize = 4095;
 const MAX_DECIMATION: usize = 1024;
 
 /// Parameters of `futuresdr_fir`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(name = "futuresdr_fir", page = "README.md", inputs("input"), outputs("output"))]
 pub struct FuturesdrFir {
     /// Frequency at which the amplitude is one half, in Hz; less than half of the sample rate.
     pub cutoff_hz: f64,
     /// Length of the filter, an odd number up to 4095.
-    #[serde(default = "default_taps")]
+    #[param(default = 63, range = 1..=MAX_TAPS)]
     pub taps: usize,
     /// Input samples for each output sample, 1 to 1024.
-    #[serde(default = "one")]
+    #[param(default = 1, range = 1..=MAX_DECIMATION)]
     pub decimation: usize,
     /// Samples of an output frame. By default those of an input frame, divided by `decimation`.
-    #[serde(default)]
     pub samples_per_frame: Option<usize>,
-}
-
-fn default_taps() -> usize {
-    63
-}
-
-fn one() -> usize {
-    1
 }
 
 impl FuturesdrFir {
@@ -73,23 +63,20 @@ fn sample_rate_hz(input: &PortType) -> f64 {
     input.clock.frames_per_second() * input.elements() as f64
 }
 
-impl Kind for FuturesdrFir {
-    const NAME: &'static str = "futuresdr_fir";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for FuturesdrFir {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|block, env| match block.ports.inputs[0].dtype {
+            Dtype::F32 => block.parameters.host::<f32>(&block.ports, env),
+            _ => block.parameters.host::<Complex32>(&block.ports, env),
+        })];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
         let mut refusals = Vec::new();
-        if self.taps > MAX_TAPS || self.taps.is_multiple_of(2) {
-            let message = format!("`taps` must be odd and at most {MAX_TAPS}, got {}", self.taps);
+        if self.taps.is_multiple_of(2) {
+            let message = format!("`taps` must be odd, got {}", self.taps);
             refusals.push(Refusal::parameter("taps", message));
-        }
-        if !(1..=MAX_DECIMATION).contains(&self.decimation) {
-            let message =
-                format!("`decimation` must be 1 to {MAX_DECIMATION}, got {}", self.decimation);
-            refusals.push(Refusal::parameter("decimation", message));
         }
         let half_hz = sample_rate_hz(input) / 2.0;
         if !(self.cutoff_hz > 0.0 && self.cutoff_hz < half_hz) {
@@ -107,22 +94,17 @@ impl Kind for FuturesdrFir {
         if !refusals.is_empty() {
             return Err(refusals);
         }
-        Ok(vec![self.timing().output(input, input.dtype, self.samples_per_frame)?])
+        Ok(((), vec![self.timing().output(input, input.dtype, self.samples_per_frame)?]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
+    fn resources(block: &Configured<Self>) -> Resources {
+        let output = &block.ports.outputs[0];
         // A multiplication and an addition for each tap, in each part of a complex sample.
-        let parts = if ports.outputs[0].dtype == Dtype::Cf32 { 2.0 } else { 1.0 };
-        let operations_per_frame = 2.0 * parts * (ports.outputs[0].elements() * self.taps) as f64;
+        let parts = if output.dtype == Dtype::Cf32 { 2.0 } else { 1.0 };
+        let operations_per_frame =
+            2.0 * parts * (output.elements() * block.parameters.taps) as f64;
         // Before and behind the filter.
         let host_bytes = 2 * BUFFER_BYTES;
         Resources { host_bytes, operations_per_frame, ..Resources::default() }
-    }
-
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        match ports.inputs[0].dtype {
-            Dtype::F32 => self.host::<f32>(ports, env),
-            _ => self.host::<Complex32>(ports, env),
-        }
     }
 }

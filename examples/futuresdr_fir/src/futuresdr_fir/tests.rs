@@ -1,6 +1,6 @@
 use super::FuturesdrFir;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Dtype, Env, Kind, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::{PI, TAU};
 
@@ -38,9 +38,9 @@ fn filtered(kind: &FuturesdrFir, n: i64) -> Complex64 {
 
 fn run(kind: &FuturesdrFir) {
     let inputs = vec![samples(Dtype::Cf32)];
-    let outputs = kind.ports(&inputs).unwrap();
+    let outputs = kind.outputs(&inputs).unwrap();
     let ports = Ports { inputs, outputs };
-    let block = kind.build(&ports, &Env::detached("low")).unwrap();
+    let block = kind.build(&ports.inputs, &Env::detached("low")).unwrap();
     let mut harness = Harness::new(block, &ports, 16).unwrap();
     for frame in 4..10 {
         assert!(harness.send(0, |buffer| {
@@ -86,9 +86,9 @@ fn output_is_that_of_a_double_precision_filter_at_its_timestamps() {
 fn parameters_and_inputs_that_do_not_fit_are_rejected_together() {
     let kind =
         FuturesdrFir { cutoff_hz: 500.0, taps: 62, decimation: 0, samples_per_frame: None };
-    assert_eq!(kind.ports(&[samples(Dtype::Ci8)]).unwrap_err().len(), 4);
+    assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 4);
     let kind = FuturesdrFir { cutoff_hz: 1.0, taps: 63, decimation: 1, samples_per_frame: None };
     let mut input = samples(Dtype::F32);
     input.axes.insert(0, Axis::new("pol", 1));
-    assert_eq!(kind.ports(&[input]).unwrap_err().len(), 1);
+    assert_eq!(kind.outputs(&[input]).unwrap_err().len(), 1);
 }

@@ -1,8 +1,8 @@
 //! The reference implementation.
 
-use super::Shape;
+use super::{Shape, SpectralKurtosis};
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next, async_trait};
 use num_complex::Complex32;
 
 /// The running block.
@@ -45,15 +45,16 @@ pub fn limit(sigmas: f64, spectra: usize) -> f64 {
 }
 
 impl Flagger {
-    pub fn new(sigmas: f64, shape: Shape, input: &PortType, counters: &Counters) -> Self {
+    pub fn new(block: &Configured<SpectralKurtosis>, env: &Env) -> Self {
+        let (shape, input) = (block.shape, &block.ports.inputs[0]);
         Self {
-            sigmas,
+            sigmas: block.parameters.sigmas,
             changes: Changes::default(),
             shape,
             samples_per_frame: input.clock.samples_per_frame,
             full: input.validity.full,
             sums: vec![(0.0, 0.0); shape.channels],
-            counts: Counts::new(counters),
+            counts: Counts::new(&env.counters),
         }
     }
 

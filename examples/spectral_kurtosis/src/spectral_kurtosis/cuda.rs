@@ -1,10 +1,10 @@
 //! The implementation for CUDA devices: one launch for each frame.
 
 use super::cpu::{Counts, limit};
-use super::Shape;
+use super::{Shape, SpectralKurtosis};
 use fxgraph::cuda::{Grid, Kernel, Lane, Needs, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next, async_trait};
 use fxgraph_blocks::common::gpu::{Table, numbers};
 use std::sync::Arc;
 
@@ -42,13 +42,14 @@ struct Job {
 }
 
 impl Flagger {
-    pub fn new(sigmas: f64, shape: Shape, input: &PortType, env: &Env) -> Result<Self, BlockError> {
+    pub fn new(block: &Configured<SpectralKurtosis>, env: &Env) -> Result<Self, BlockError> {
+        let (shape, input) = (block.shape, &block.ports.inputs[0]);
         let lane = Lane::new(env)?;
         let device = lane.device();
         let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
         let kernel = PROGRAMS[0].compile(device, defines)?.kernel("spectral_kurtosis", 0)?;
         Ok(Self {
-            sigmas,
+            sigmas: block.parameters.sigmas,
             changes: Changes::default(),
             shape,
             samples_per_frame: input.clock.samples_per_frame,

@@ -10,33 +10,31 @@ pub use cuda::PROGRAMS;
 
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
-use fxgraph::retune::LiveValue;
 use fxgraph::{
-    At, Axis, Block, BlockError, CPU, DeviceName, Dtype, Env, Implementation, Kind, PortNames,
-    PortType, Ports, Refusal, Resources, ValidityType,
+    At, Axis, BlockError, Checked, Configured, DeviceName, Dtype, Implementation, Implementations,
+    Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 /// Fewest spectra of a frame whose kurtosis says something.
 const MIN_SPECTRA: usize = 4;
 
 /// Parameters of `spectral_kurtosis`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Kind)]
+#[kind(
+    name = "spectral_kurtosis",
+    page = "README.md",
+    inputs("input"),
+    outputs("output", "kurtosis")
+)]
 pub struct SpectralKurtosis {
     /// Standard deviations from 1 beyond which a channel is flagged; live.
-    #[serde(default = "default_sigmas")]
+    #[param(default = 5.0, live)]
     pub sigmas: f64,
-}
-
-fn default_sigmas() -> f64 {
-    5.0
 }
 
 /// Lengths of the axes of the input.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+pub struct Shape {
     pols: usize,
     spectra: usize,
     channels: usize,
@@ -57,16 +55,19 @@ impl Shape {
     }
 }
 
-impl Kind for SpectralKurtosis {
-    const NAME: &'static str = "spectral_kurtosis";
-    const DOC: &'static str = include_str!("README.md");
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output", "kurtosis"]);
-    const IMPLEMENTATIONS: &'static [Implementation] =
-        &[CPU, Implementation::cuda("cuda", "one kernel, with the sums in double precision")];
-    const LIVE: &'static [&'static str] = &["sigmas"];
+impl KindSpec for SpectralKurtosis {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| Ok(Box::new(cpu::Flagger::new(block, env)))),
+        Implementation::<Self>::cuda(
+            "cuda",
+            "one kernel, with the sums in double precision",
+            |block, env| Ok(Box::new(cuda::Flagger::new(block, env)?)),
+        )
+        .device_bytes(|_| cuda::Flagger::device_bytes()),
+    ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
         let input = &inputs[0];
         let mut refusals = Vec::new();
         if !(self.sigmas > 0.0 && self.sigmas.is_finite()) {
@@ -87,25 +88,17 @@ impl Kind for SpectralKurtosis {
             validity: ValidityType::flags(vec![Axis::new("frame", 1)]),
             ..input.clone()
         };
-        Ok(vec![input.clone(), kurtosis])
+        Ok((shape, vec![input.clone(), kurtosis]))
     }
 
-    fn resources(&self, ports: &Ports) -> Resources {
+    fn resources(block: &Configured<Self>) -> Resources {
         // The power and its square are 3 and 1 operations, both sums 2.
-        let operations_per_frame = 6.0 * ports.inputs[0].elements() as f64;
+        let operations_per_frame = 6.0 * block.ports.inputs[0].elements() as f64;
         Resources { operations_per_frame, ..Resources::default() }
-    }
-
-    fn device_bytes(&self, _: &Ports, _: &str) -> usize {
-        cuda::Flagger::device_bytes()
     }
 
     fn cases(device: DeviceName) -> Vec<Case> {
         conformance::cases(device)
-    }
-
-    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.sigmas))
     }
 
     fn benchmarks(device: DeviceName) -> Vec<Benchmark> {
@@ -120,13 +113,16 @@ impl Kind for SpectralKurtosis {
         let name = "spectral_kurtosis, 1024 channels, 256 spectra".to_owned();
         vec![Benchmark { name, flowgraph, blocks: &["block"] }]
     }
+}
 
-    fn build(&self, ports: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let input = &ports.inputs[0];
-        let shape = Shape::of(input).ok_or_else(|| BlockError::new("unchecked ports"))?;
-        match env.implementation {
-            "cuda" => Ok(Box::new(cuda::Flagger::new(self.sigmas, shape, input, env)?)),
-            _ => Ok(Box::new(cpu::Flagger::new(self.sigmas, shape, input, &env.counters))),
-        }
+impl LiveKind for SpectralKurtosis {
+    type Value = f64;
+
+    fn live_value(
+        new: &Configured<Self>,
+        SpectralKurtosisLive::Sigmas: SpectralKurtosisLive,
+        _: &Configured<Self>,
+    ) -> Result<f64, BlockError> {
+        Ok(new.parameters.sigmas)
     }
 }

@@ -1,6 +1,6 @@
 use super::SpectralKurtosis;
 use fxgraph::runtime::edge::Harness;
-use fxgraph::{Axis, Clock, Dtype, Env, Frame, Kind, PortType, Ports, ValidityType};
+use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use num_complex::Complex32;
 use std::f32::consts::TAU;
 use std::sync::Arc;
@@ -50,10 +50,10 @@ fn observation() -> Vec<Complex32> {
 fn run(sigmas: f64, is_complete: bool) -> (Arc<Frame>, Arc<Frame>, Vec<u64>) {
     let kind = SpectralKurtosis { sigmas };
     let inputs = vec![spectra()];
-    let outputs = kind.ports(&inputs).unwrap();
+    let outputs = kind.outputs(&inputs).unwrap();
     let ports = Ports { inputs, outputs };
     let env = Env::detached("rfi");
-    let block = kind.build(&ports, &env).unwrap();
+    let block = kind.build(&ports.inputs, &env).unwrap();
     let mut harness = Harness::new(block, &ports, 2).unwrap();
     assert!(harness.send(0, |frame| {
         frame.header_mut().timestamp = 8192;
@@ -96,5 +96,5 @@ fn frame_with_missing_data_is_passed_on() {
 fn parameters_and_streams_that_do_not_fit_are_rejected_together() {
     let mut input = spectra();
     input.dtype = Dtype::Ci8;
-    assert_eq!(SpectralKurtosis { sigmas: f64::NAN }.ports(&[input]).unwrap_err().len(), 2);
+    assert_eq!(SpectralKurtosis { sigmas: f64::NAN }.outputs(&[input]).unwrap_err().len(), 2);
 }

@@ -182,6 +182,31 @@ fn float_text(value: f64) -> String {
 }
 
 impl Node {
+    /// The value that JSON stands for, all of it at `span`.
+    #[must_use]
+    pub fn of_json(json: &serde_json::Value, span: Span) -> Self {
+        use serde_json::Value as Json;
+        let value = match json {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(*value),
+            Json::Number(number) => {
+                let int = number.as_u64().map(i128::from).or(number.as_i64().map(i128::from));
+                int.map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Int)
+            }
+            Json::String(text) => Value::Text(text.clone()),
+            Json::Array(items) => {
+                Value::List(items.iter().map(|item| Self::of_json(item, span)).collect())
+            }
+            Json::Object(entries) => {
+                let entry = |(key, value): (&String, &Json)| {
+                    (Key { text: key.clone(), span }, Self::of_json(value, span))
+                };
+                Value::Map(entries.iter().map(entry).collect())
+            }
+        };
+        Self::new(value, span)
+    }
+
     /// A value at `span`.
     #[must_use]
     pub fn new(value: Value, span: Span) -> Self {

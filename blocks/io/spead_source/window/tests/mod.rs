@@ -1,15 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
-#[path = "restart_tests.rs"]
-mod restarts;
-#[path = "stray_tests.rs"]
-mod strays;
+mod restart;
+mod stray;
 
 use super::*;
 use crate::io::spead::packet::{Head, Pointer};
 use crate::io::spead_source::layout::Stream;
 use crate::io::spead_source::slot::MAX_PIECES;
 use fxgraph::Counters;
+use fxgraph::Env;
 use fxgraph::frame::{HostAllocator, Pool};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;

@@ -1,6 +1,7 @@
 //! Gaps, wraps and restarts of the stream.
 
 use super::*;
+use fxgraph::Env;
 
 #[test]
 fn every_heap_of_an_outage_is_counted_as_missing() {

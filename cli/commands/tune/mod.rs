@@ -60,7 +60,7 @@ impl Tune {
         let mut found: Vec<Found> = Vec::new();
         let registry = flowgraph::registry();
         for block in &plan.blocks {
-            let tunable = block.configured.tunable(&block.ports, block.implementation);
+            let tunable = block.configured.tunable();
             let (DeviceName::Cuda(ordinal), Some(tunable)) = (block.device, tunable) else {
                 continue;
             };

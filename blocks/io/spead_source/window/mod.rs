@@ -460,5 +460,4 @@ impl Window {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;
