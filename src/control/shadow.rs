@@ -21,7 +21,7 @@ const TURN: Duration = Duration::from_secs(10);
 pub struct ShadowReport {
     /// Name of the block.
     pub block: String,
-    /// LegacyKind of the shadow.
+    /// Kind of the shadow.
     pub kind: &'static str,
     /// Its form.
     pub implementation: &'static str,

@@ -394,6 +394,7 @@ fn carry_band(block: &mut PlannedBlock) {
         }
     }
     block.configured = configured;
+    block.pending.connect(&block.ports.inputs);
 }
 
 /// The flowgraph as it runs: everything computed, nothing defaulted away. It is a flowgraph that is read like any

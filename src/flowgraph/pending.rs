@@ -7,6 +7,7 @@ use crate::access::FileAccess;
 use crate::block::{Block, BlockError};
 use crate::diagnostic::Span;
 use crate::kind::{AnyConfigured, Env, KindEntry};
+use crate::port::PortType;
 use crate::retune::{Known, MAX_QUEUED, When};
 use serde_json::Value as Json;
 use std::sync::Arc;
@@ -105,6 +106,16 @@ impl Pending {
             pending.changes.push(PendingChange { when: when.clone(), names, form, bytes });
         }
         pending
+    }
+
+    /// Connects the parameters that wait to other `inputs` of their block. Those that no longer fit stay as they are.
+    pub(super) fn connect(&mut self, inputs: &[PortType]) {
+        let changing = self.changes.iter_mut().map(|change| &mut change.form);
+        for form in self.base.iter_mut().chain(changing) {
+            if let Ok(configured) = form.configured.connect(inputs) {
+                form.configured = configured;
+            }
+        }
     }
 
     /// Forgets what waits no longer when the block has made everything before timestamp `newest`.

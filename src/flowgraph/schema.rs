@@ -298,7 +298,7 @@ fn lenient(schema: Json, prefix: &str) -> Json {
     }
     // The description stays outside, where editors look for it.
     let mut outside = Map::new();
-    for key in ["description", "default", "title", "x-live"] {
+    for key in ["description", "default", "title", "x-live", "x-unit"] {
         if let Some(value) = object.remove(key) {
             outside.insert(key.to_owned(), value);
         }
