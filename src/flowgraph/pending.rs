@@ -204,3 +204,37 @@ impl Pending {
         Ok(block)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::flowgraph::load::seal;
+    use crate::flowgraph::load_text;
+    use crate::flowgraph::test_kinds::registry;
+    use crate::port::Band;
+
+    #[test]
+    fn values_that_wait_get_the_band_that_their_input_has_now() {
+        let text = "flowgraph: g\nblocks:\n  s: {kind: source}\n  \
+                    f: {kind: filter, input: s.pol0, parameters: {taps: 16}}\n  \
+                    o: {kind: sink, input: f}\n  p: {kind: sink, input: s.pol1}\n";
+        let mut plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+        let at = plan.block("f").unwrap();
+        let block = &plan.blocks[at];
+        let form = Form {
+            parameters: block.parameters.clone(),
+            configured: Arc::clone(&block.configured),
+        };
+        let pending = block.pending.with(block, &When::at(100), vec!["taps"], form, 1);
+        plan.blocks[at].pending = pending;
+        let band = Band { channels: 16, first_channel: 0, centre_hz: 1e9, bandwidth_hz: 1e8 };
+        let source = plan.block("s").unwrap();
+        plan.blocks[source].ports.outputs[0].band = Some(band);
+        seal(&mut plan);
+        let Pending { base, changes } = &plan.blocks[at].pending;
+        let forms = base.iter().chain(changes.iter().map(|change| &change.form));
+        let bands: Vec<_> = forms.map(|form| form.configured.ports().inputs[0].band).collect();
+        assert_eq!(bands, [Some(band); 2]);
+    }
+}
