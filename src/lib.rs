@@ -63,7 +63,6 @@ pub use device::DeviceName;
 pub use dtype::Dtype;
 pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
 pub use fxgraph_derive::{Kind, Parameters};
-pub use kind::legacy::LegacyKind;
 pub use kind::{
     AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, Implementation,
     ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,

@@ -6,11 +6,9 @@ use crate::flowgraph::load_text;
 use crate::port::Axis;
 use crate::runtime::{Options, Prepared, Running};
 use crate::{
-    Clock, Counter, Dtype, Env, KindEntry, LegacyKind, PortNames, PortPool, PortType, Ports,
-    Refusal, Registry, Resources, ValidityType,
+    Checked, Clock, Configured, Counter, Dtype, Implementation, Implementations, Kind, KindEntry,
+    KindSpec, PortPool, PortType, Registry, Resources, ValidityType,
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -18,8 +16,10 @@ const LIMIT: Duration = Duration::from_mins(1);
 const ELEMENTS: usize = 64;
 
 /// Numbered frames, as fast as they are taken.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Kind)]
+#[kind(name = "numbers", page = "../kind/test_page.md", outputs("output"))]
 struct Numbers {
+    /// How many frames there are; endless unless set.
     frames: Option<u64>,
 }
 
@@ -42,33 +42,27 @@ impl Block for Numbering {
     }
 }
 
-impl LegacyKind for Numbers {
-    const NAME: &'static str = "numbers";
-    const DOC: &'static str = "# numbers";
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for Numbers {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        Ok(Box::new(Numbering { next: 0, frames: block.parameters.frames.unwrap_or(u64::MAX) }))
+    })];
 
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![PortType {
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        let port = PortType {
             dtype: Dtype::U8,
             axes: vec![Axis::new("byte", ELEMENTS * size_of::<u64>())],
             clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
             band: None,
             validity: ValidityType::flags(vec![]),
-        }])
-    }
-
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(Numbering { next: 0, frames: self.frames.unwrap_or(u64::MAX) }))
+        };
+        Ok(((), vec![port]))
     }
 }
 
 /// Hands frames on.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Kind)]
+#[kind(name = "pass", page = "../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Pass {}
 
 struct Passing;
@@ -84,27 +78,23 @@ impl Block for Passing {
     }
 }
 
-impl LegacyKind for Pass {
-    const NAME: &'static str = "pass";
-    const DOC: &'static str = "# pass";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for Pass {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|_, _| Ok(Box::new(Passing)))];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(inputs.to_vec())
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), inputs.to_vec()))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
-    }
-
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(Passing))
     }
 }
 
 /// Counts the frames that are not the next one.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Kind)]
+#[kind(name = "check", page = "../kind/test_page.md", inputs("input"))]
 struct Check {}
 
 struct Checking {
@@ -126,31 +116,23 @@ impl Block for Checking {
     }
 }
 
-impl LegacyKind for Check {
-    const NAME: &'static str = "check";
-    const DOC: &'static str = "# check";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
-
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![])
-    }
-
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-
-    fn build(&self, _: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+impl KindSpec for Check {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|_, env| {
         let wrong = env.counters.loss("frames_wrong", "lost or doubled");
         Ok(Box::new(Checking { next: 0, wrong }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
     }
 }
 
 fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of_legacy::<Numbers>(),
-        KindEntry::of_legacy::<Pass>(),
-        KindEntry::of_legacy::<Check>(),
+        KindEntry::of::<Numbers>(),
+        KindEntry::of::<Pass>(),
+        KindEntry::of::<Check>(),
     ])
 }
 

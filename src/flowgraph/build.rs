@@ -222,7 +222,6 @@ impl Plan {
     fn env(&self, block: &PlannedBlock, wake: Waker) -> Result<Env, BuildError> {
         Ok(Env {
             name: block.name.clone(),
-            implementation: block.implementation,
             device: self.device(block)?,
             config_hash: self.config_hash.clone(),
             resolved_yaml: Arc::clone(&self.resolved_yaml),

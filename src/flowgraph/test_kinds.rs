@@ -2,24 +2,23 @@
 
 use crate::block::{Block, BlockError};
 use crate::diagnostic::codes;
-use crate::retune::LiveValue;
 use crate::{
-    At, Axis, CPU, Clock, Dtype, Env, ImplementationInfo, KindEntry, LegacyKind, PortNames,
-    PortPool, PortType, Ports, Refusal, Registry, Resources, ValidityType,
+    At, Axis, Checked, Clock, Configured, Dtype, Env, Implementation, Implementations, Kind,
+    KindEntry, KindSpec, LiveKind, PortPool, PortType, Refusal, Registry, Resources, ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of_legacy::<Source>(),
-        KindEntry::of_legacy::<Receiver>(),
-        KindEntry::of_legacy::<Filter>(),
-        KindEntry::of_legacy::<Pass>(),
-        KindEntry::of_legacy::<Join>(),
-        KindEntry::of_legacy::<Sink>(),
-        KindEntry::of_legacy::<Turner>(),
-        KindEntry::of_legacy::<Writer>(),
+        KindEntry::of::<Source>(),
+        KindEntry::of::<Receiver>(),
+        KindEntry::of::<Filter>(),
+        KindEntry::of::<Pass>(),
+        KindEntry::of::<Join>(),
+        KindEntry::of::<Sink>(),
+        KindEntry::of::<Turner>(),
+        KindEntry::of::<Writer>(),
     ])
 }
 
@@ -46,52 +45,36 @@ impl Block for Nothing {
     }
 }
 
-macro_rules! kind {
-    ($type:ident $name:literal $inputs:expr, $outputs:expr) => {
-        const NAME: &'static str = $name;
-        const DOC: &'static str = concat!("# ", $name);
-        const INPUTS: PortNames = $inputs;
-        const OUTPUTS: PortNames = $outputs;
-
-        fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-            Ok(Box::new(Nothing))
-        }
-    };
+#[allow(clippy::unnecessary_wraps, reason = "constructors may fail")]
+fn nothing<K: KindSpec>(_: &Configured<K>, _: &Env) -> Result<Box<dyn Block>, BlockError> {
+    Ok(Box::new(Nothing))
 }
 
 /// Shape of a window.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Window {
     Hann,
     Rectangular,
 }
 
-fn sixteen() -> usize {
-    16
-}
-
 /// Two polarisations.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "source", page = "../kind/test_page.md", outputs("pol0", "pol1"))]
 struct Source {
     /// Channels.
-    #[serde(default = "sixteen")]
+    #[param(default = 16)]
     channels: usize,
     /// Loudness.
-    #[serde(default)]
+    #[param(default, live)]
     level: f64,
 }
 
-impl LegacyKind for Source {
-    kind!(Source "source" PortNames::Fixed(&[]), PortNames::Fixed(&["pol0", "pol1"]));
-    const LIVE: &'static [&'static str] = &["level"];
+impl KindSpec for Source {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
-        Ok(Box::new(self.level))
-    }
-
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
         if self.channels == 0 {
             let refusal = Refusal::parameter("channels", "no channels at all");
             return Err(vec![refusal.label("at least 1")]);
@@ -100,91 +83,104 @@ impl LegacyKind for Source {
             let message = "there is nothing below silence";
             return Err(vec![Refusal::parameter("level", message)]);
         }
-        Ok(vec![port(self.channels), port(self.channels)])
+        Ok(((), vec![port(self.channels), port(self.channels)]))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { host_bytes: 1000, ..Resources::default() }
     }
 }
 
+impl LiveKind for Source {
+    type Value = f64;
+
+    fn live_value(
+        new: &Configured<Self>,
+        SourceLive::Level: SourceLive,
+        _: &Configured<Self>,
+    ) -> Result<f64, BlockError> {
+        Ok(new.parameters.level)
+    }
+}
+
 /// Binds a socket.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "receiver", page = "../kind/test_page.md", outputs(numbered("stream")))]
 struct Receiver {
+    /// Its port; 1 makes another stream.
     port: u16,
+    /// Its address.
     address: String,
 }
 
-impl LegacyKind for Receiver {
-    kind!(Receiver "receiver" PortNames::Fixed(&[]), PortNames::Numbered("stream"));
+impl KindSpec for Receiver {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
         let dtype = if self.port == 1 { Dtype::F32 } else { Dtype::I16 };
-        Ok(vec![PortType { dtype, ..port(16) }])
+        Ok(((), vec![PortType { dtype, ..port(16) }]))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
-        let binds = vec![format!("{}:{}", self.address, self.port)];
+    fn resources(block: &Configured<Self>) -> Resources {
+        let binds = vec![format!("{}:{}", block.parameters.address, block.parameters.port)];
         Resources { binds, ..Resources::default() }
     }
 }
 
-/// Has forms for a GPU.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Has implementations for a GPU.
+#[derive(Clone, Kind)]
+#[kind(name = "turner", page = "../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Turner {}
 
-impl LegacyKind for Turner {
-    kind!(Turner "turner" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
-    const IMPLEMENTATIONS: &'static [ImplementationInfo] = &[
-        CPU,
-        ImplementationInfo::cuda("quick", "quick"),
-        ImplementationInfo::cuda("quicker", "quicker"),
+impl KindSpec for Turner {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(nothing),
+        Implementation::<Self>::cuda("quick", "quick", nothing).device_bytes(|_| 7),
+        Implementation::<Self>::cuda("quicker", "quicker", nothing)
+            .check(|block, gpu| {
+                let old = gpu.is_some_and(|gpu| gpu.capability < (8, 0));
+                if block.ports.inputs[0].axes[0].len <= 16 && !old {
+                    return Vec::new();
+                }
+                let at = At::InputAxis(0, "channel");
+                let message = "`quicker` turns up to 16 channels";
+                vec![Refusal::new(codes::IMPLEMENTATION, at, message)]
+            })
+            .device_bytes(|_| 70),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(inputs.to_vec())
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), inputs.to_vec()))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { host_bytes: 500, ..Resources::default() }
-    }
-
-    fn check(
-        &self,
-        ports: &Ports,
-        implementation: &str,
-        gpu: Option<&crate::cuda::Properties>,
-    ) -> Vec<Refusal> {
-        let old = gpu.is_some_and(|gpu| gpu.capability < (8, 0));
-        if implementation != "quicker" || (ports.inputs[0].axes[0].len <= 16 && !old) {
-            return Vec::new();
-        }
-        let at = At::InputAxis(0, "channel");
-        let message = "`quicker` turns up to 16 channels";
-        vec![Refusal::new(codes::IMPLEMENTATION, at, message)]
-    }
-
-    fn device_bytes(&self, _: &Ports, implementation: &str) -> usize {
-        if implementation == "quicker" { 70 } else { 7 }
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Takes one polarisation or two.
+#[derive(Clone, Kind)]
+#[kind(
+    name = "filter",
+    page = "../kind/test_page.md",
+    inputs("pol0", optional("pol1")),
+    outputs("output")
+)]
 struct Filter {
+    /// Taps.
     taps: u32,
+    /// Shape of its window.
     #[allow(dead_code)]
     window: Option<Window>,
 }
 
-impl LegacyKind for Filter {
-    kind!(Filter "filter"
-        PortNames::Optional { names: &["pol0", "pol1"], required: 1 },
-        PortNames::Fixed(&["output"]));
+impl KindSpec for Filter {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let mut refusals = Vec::new();
         if !self.taps.is_power_of_two() {
             let message = format!("`filter` needs a power of two of taps, not {}", self.taps);
@@ -206,45 +202,48 @@ impl LegacyKind for Filter {
                 .help("992 and 1000 are the nearest"),
             );
         }
-        if refusals.is_empty() { Ok(vec![inputs[0].clone()]) } else { Err(refusals) }
+        if refusals.is_empty() { Ok(((), vec![inputs[0].clone()])) } else { Err(refusals) }
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { holds: vec![2], ..Resources::default() }
     }
 }
 
 /// Hands frames on.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "pass", page = "../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Pass {}
 
-impl LegacyKind for Pass {
-    kind!(Pass "pass" PortNames::Fixed(&["input"]), PortNames::Fixed(&["output"]));
+impl KindSpec for Pass {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(inputs.to_vec())
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), inputs.to_vec()))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Joins streams.
+#[derive(Clone, Kind)]
+#[kind(name = "join", page = "../kind/test_page.md", inputs(numbered("input")), outputs("output"))]
 struct Join {}
 
-impl LegacyKind for Join {
-    kind!(Join "join" PortNames::Numbered("input"), PortNames::Fixed(&["output"]));
+impl KindSpec for Join {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         if inputs.len() == 3 {
             let message = "three streams do not join to whole frames";
             return Err(vec![Refusal::new(codes::RATE, At::Block, message)]);
         }
         match inputs.iter().position(|port| *port != inputs[0]) {
-            None => Ok(vec![inputs[0].clone()]),
+            None => Ok(((), vec![inputs[0].clone()])),
             Some(other) => Err(vec![
                 Refusal::new(codes::INPUTS_DIFFER, At::Input(other), "inputs of `join` differ")
                     .label("other than the first")
@@ -253,46 +252,47 @@ impl LegacyKind for Join {
         }
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
+    fn resources(_: &Configured<Self>) -> Resources {
         Resources { fills: vec![3], ..Resources::default() }
     }
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// Ends a stream.
+#[derive(Clone, Kind)]
+#[kind(name = "sink", page = "../kind/test_page.md", inputs("input"))]
 struct Sink {}
 
-impl LegacyKind for Sink {
-    kind!(Sink "sink" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
+impl KindSpec for Sink {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let bits = inputs[0].dtype.bits();
         if bits == 16 {
-            return Ok(vec![]);
+            return Ok(((), vec![]));
         }
         Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), "`sink` takes ci8 only")])
-    }
-
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
     }
 }
 
 /// Writes a file.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "writer", page = "../kind/test_page.md", inputs("input"))]
 struct Writer {
+    /// Its file.
     path: String,
 }
 
-impl LegacyKind for Writer {
-    kind!(Writer "writer" PortNames::Fixed(&["input"]), PortNames::Fixed(&[]));
+impl KindSpec for Writer {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(nothing)];
 
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![])
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
     }
 
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources { writes: vec![self.path.clone().into()], ..Resources::default() }
+    fn resources(block: &Configured<Self>) -> Resources {
+        let writes = vec![block.parameters.path.clone().into()];
+        Resources { writes, ..Resources::default() }
     }
 }

@@ -1,6 +1,5 @@
 //! What blocks are built with.
 
-use super::CPU;
 use crate::counter::Counters;
 use crate::cuda;
 use crate::recording::Recorders;
@@ -20,9 +19,7 @@ pub struct Env {
     pub summary: Summary,
     /// Events that the block reports itself.
     pub events: BlockEvents,
-    /// `implementation:` of the block, one of its kind's [`Kind::IMPLEMENTATIONS`].
-    pub implementation: &'static str,
-    /// The GPU it runs on, if `implementation` is a form for one.
+    /// The GPU it runs on, if its implementation is for one.
     pub device: Option<Arc<cuda::Device>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,
@@ -45,7 +42,6 @@ impl Env {
             counters: Counters::default(),
             summary: Summary::default(),
             events: BlockEvents::default(),
-            implementation: CPU.name,
             device: None,
             wake: Waker::default(),
             config_hash: String::new(),

@@ -58,6 +58,12 @@ impl<K: KindSpec> Implementation<K> {
         Self::new(CPU, build)
     }
 
+    /// Another implementation on the CPU.
+    #[must_use]
+    pub const fn other_cpu(name: &'static str, summary: &'static str, build: Build<K>) -> Self {
+        Self::new(ImplementationInfo { name, device: "cpu", summary }, build)
+    }
+
     /// An implementation for CUDA devices; [`Env::device`] is the one.
     #[must_use]
     pub const fn cuda(name: &'static str, summary: &'static str, build: Build<K>) -> Self {

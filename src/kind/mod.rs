@@ -7,7 +7,6 @@ mod configured;
 mod env;
 mod erased;
 mod implementation;
-pub mod legacy;
 mod parameters;
 mod ports;
 mod refusal;

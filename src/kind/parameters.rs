@@ -308,7 +308,7 @@ const MAX_ERRORS: usize = 32;
 
 /// All errors in `node`, of which reading it has found the first: it is taken away and the rest read again with
 /// `read`. Only errors that are no consequence of the removal count.
-pub(super) fn all_errors(
+fn all_errors(
     node: &Node,
     first: ReadError,
     read: &dyn Fn(&Node) -> Option<ReadError>,

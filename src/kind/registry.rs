@@ -1,7 +1,6 @@
 //! Kinds by their names.
 
 use super::erased::{self, AnyParameters};
-use super::legacy::{self, LegacyKind};
 use super::parameters;
 use super::{ImplementationInfo, KindSpec, PortNames};
 use crate::cuda::ProgramSource;
@@ -50,23 +49,6 @@ impl KindEntry {
             live: parameters::live::<K>(),
             schema: parameters::schema::<K>,
             read: erased::read::<K>,
-            cases: K::cases,
-            benchmarks: K::benchmarks,
-        }
-    }
-
-    /// The entry of `K`, which is declared in the old way.
-    #[must_use]
-    pub fn of_legacy<K: LegacyKind>() -> Self {
-        Self {
-            name: K::NAME,
-            doc: K::DOC,
-            inputs: K::INPUTS,
-            outputs: K::OUTPUTS,
-            implementations: K::IMPLEMENTATIONS.to_vec(),
-            live: K::LIVE.to_vec(),
-            schema: legacy::schema::<K>,
-            read: legacy::read::<K>,
             cases: K::cases,
             benchmarks: K::benchmarks,
         }

@@ -1,11 +1,12 @@
 //! Small kinds that really run.
 
 use crate::block::{Block, BlockError, Io, Next};
-use crate::retune::{Change, Changes, LiveValue, Timed};
+use crate::retune::{Change, Changes, Timed};
 use crate::runtime::EventKind;
 use crate::{
-    Axis, CPU, Clock, Control, Counter, Dtype, Env, ImplementationInfo, KindEntry, LegacyKind,
-    PortNames, PortType, Ports, Refusal, Registry, Resources, ValidityType,
+    Axis, Checked, Clock, Configured, Control, Counter, Dtype, Env, Implementation,
+    Implementations, Kind, KindEntry, KindSpec, LiveKind, PortType, Registry, Resources,
+    ValidityType,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,11 +16,11 @@ use std::time::{Duration, Instant};
 
 pub fn registry() -> Registry {
     Registry::new(vec![
-        KindEntry::of_legacy::<Ticks>(),
-        KindEntry::of_legacy::<Total>(),
-        KindEntry::of_legacy::<Tenfold>(),
-        KindEntry::of_legacy::<Collect>(),
-        KindEntry::of_legacy::<Constant>(),
+        KindEntry::of::<Ticks>(),
+        KindEntry::of::<Total>(),
+        KindEntry::of::<Tenfold>(),
+        KindEntry::of::<Collect>(),
+        KindEntry::of::<Constant>(),
     ])
 }
 
@@ -34,9 +35,10 @@ fn port(len: usize) -> PortType {
 }
 
 /// Frames with the squares of their times, in real time.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "ticks", page = "../../kind/test_page.md", outputs("output"))]
 struct Ticks {
+    /// Time between two frames.
     period_microseconds: u64,
 }
 
@@ -46,21 +48,15 @@ struct TicksBlock {
     due: Option<Instant>,
 }
 
-impl LegacyKind for Ticks {
-    const NAME: &'static str = "ticks";
-    const DOC: &'static str = "# ticks";
-    const INPUTS: PortNames = PortNames::Fixed(&[]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![port(1)])
-    }
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let period = Duration::from_micros(self.period_microseconds);
+impl KindSpec for Ticks {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        let period = Duration::from_micros(block.parameters.period_microseconds);
         Ok(Box::new(TicksBlock { period, next: 0, due: None }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
     }
 }
 
@@ -98,17 +94,16 @@ enum Flaw {
 }
 
 /// The sum over the last `frames` frames.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "total", page = "../../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Total {
+    /// Frames that are summed.
     frames: usize,
-    #[serde(default = "one")]
+    /// Elements of the output.
+    #[param(default = 1)]
     width: usize,
+    /// What goes wrong.
     flaw: Option<Flaw>,
-}
-
-fn one() -> usize {
-    1
 }
 
 /// Totals over a number of frames: how many there are, how many there were at once, and in all.
@@ -158,32 +153,33 @@ struct TotalBlock {
     frames: Counter,
 }
 
-impl LegacyKind for Total {
-    const NAME: &'static str = "total";
-    const DOC: &'static str = "# total";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const IMPLEMENTATIONS: &'static [ImplementationInfo] =
-        &[CPU, ImplementationInfo { name: "running", device: "cpu", summary: "a running sum" }];
-
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![port(self.width)])
-    }
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-    fn build(&self, _: &Ports, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+impl Total {
+    fn block(&self, runs: bool, env: &Env) -> Result<Box<dyn Block>, BlockError> {
         if self.flaw == Some(Flaw::Build) {
             return Err(BlockError::new("no such window"));
         }
         Ok(Box::new(TotalBlock {
             _counted: Counted::new(self.frames),
             parameters: self.clone(),
-            runs: env.implementation == "running",
+            runs,
             window: VecDeque::new(),
             sum: 0,
             frames: env.counters.count("frames", "Frames summed."),
         }))
+    }
+}
+
+impl KindSpec for Total {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| block.parameters.block(false, env)),
+        Implementation::other_cpu("running", "a running sum", |block, env| {
+            block.parameters.block(true, env)
+        }),
+    ];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(self.width)]))
     }
 }
 
@@ -227,26 +223,19 @@ impl Block for TotalBlock {
 }
 
 /// Another kind with the ports of `total`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "tenfold", page = "../../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Tenfold {}
 
 struct TenfoldBlock;
 
-impl LegacyKind for Tenfold {
-    const NAME: &'static str = "tenfold";
-    const DOC: &'static str = "# tenfold";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
+impl KindSpec for Tenfold {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|_, _| Ok(Box::new(TenfoldBlock)))];
 
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![port(1)])
-    }
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(TenfoldBlock))
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
     }
 }
 
@@ -280,13 +269,15 @@ pub fn rows(name: &str) -> Vec<Row> {
 }
 
 /// Keeps what it sees, and puts it down at its end.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "collect", page = "../../kind/test_page.md", inputs("input"))]
 struct Collect {
+    /// Name under which it is kept.
     into: String,
     /// A socket that only one of them can have.
     socket: Option<String>,
-    #[serde(default)]
+    /// Whether it fails to start.
+    #[param(default)]
     fails_to_start: bool,
 }
 
@@ -295,20 +286,19 @@ struct CollectBlock {
     rows: Vec<Row>,
 }
 
-impl LegacyKind for Collect {
-    const NAME: &'static str = "collect";
-    const DOC: &'static str = "# collect";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&[]);
+impl KindSpec for Collect {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        Ok(Box::new(CollectBlock { parameters: block.parameters.clone(), rows: Vec::new() }))
+    })];
 
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![])
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
     }
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources { binds: self.socket.iter().cloned().collect(), ..Resources::default() }
-    }
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        Ok(Box::new(CollectBlock { parameters: self.clone(), rows: Vec::new() }))
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let binds = block.parameters.socket.iter().cloned().collect();
+        Resources { binds, ..Resources::default() }
     }
 }
 
@@ -347,14 +337,16 @@ pub fn events(control: &Control, kind: EventKind) -> Vec<String> {
 pub const UNLUCKY: i64 = -13;
 
 /// Its level, for every frame; live.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Kind)]
+#[kind(name = "level", page = "../../kind/test_page.md", inputs("input"), outputs("output"))]
 struct Constant {
+    /// Its level; live.
+    #[param(live)]
     level: i64,
     /// The frame at which it fails.
     fails_at: u64,
     /// Others at which it does.
-    #[serde(default)]
+    #[param(default)]
     fails_too: Vec<u64>,
 }
 
@@ -364,27 +356,30 @@ struct LevelBlock {
     changes: Changes<i64>,
 }
 
-impl LegacyKind for Constant {
-    const NAME: &'static str = "level";
-    const DOC: &'static str = "# level";
-    const INPUTS: PortNames = PortNames::Fixed(&["input"]);
-    const OUTPUTS: PortNames = PortNames::Fixed(&["output"]);
-    const LIVE: &'static [&'static str] = &["level"];
-
-    fn ports(&self, _: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
-        Ok(vec![port(1)])
-    }
-    fn resources(&self, _: &Ports) -> Resources {
-        Resources::default()
-    }
-    fn live_value(&self, _: &str, _: &Self, _: &Ports) -> Result<LiveValue, BlockError> {
-        assert!(self.level != UNLUCKY, "no such level");
-        Ok(Box::new(self.level))
-    }
-    fn build(&self, _: &Ports, _: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let level = Timed::new(self.level);
-        let fails_at = [&[self.fails_at], &self.fails_too[..]].concat();
+impl KindSpec for Constant {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        let Constant { level, fails_at, fails_too } = &block.parameters;
+        let fails_at = [&[*fails_at], &fails_too[..]].concat();
+        let level = Timed::new(*level);
         Ok(Box::new(LevelBlock { level, fails_at, changes: Changes::default() }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
+    }
+}
+
+impl LiveKind for Constant {
+    type Value = i64;
+
+    fn live_value(
+        new: &Configured<Self>,
+        ConstantLive::Level: ConstantLive,
+        _: &Configured<Self>,
+    ) -> Result<i64, BlockError> {
+        assert!(new.parameters.level != UNLUCKY, "no such level");
+        Ok(new.parameters.level)
     }
 }
 

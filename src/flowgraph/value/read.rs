@@ -50,14 +50,6 @@ impl<'a> Reader<'a> {
         self.access
     }
 
-    /// The same reader of another value.
-    pub(crate) fn with_node<'b>(self, node: &'b Node) -> Reader<'b>
-    where
-        'a: 'b,
-    {
-        Reader { node, ..self }
-    }
-
     /// A reader of another value, which stands under the key at `owner`.
     fn of(self, node: &'a Node, owner: Span) -> Self {
         Self { node, owner, ..self }
