@@ -11,6 +11,8 @@ mod parameters;
 mod ports;
 mod refusal;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 pub use configured::{Configured, deserialize, read};
 pub use env::{Env, Waker};

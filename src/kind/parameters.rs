@@ -216,12 +216,13 @@ pub(super) fn read<P: Parameters>(reader: Reader<'_>) -> Result<P, Vec<ReadError
         _ => return Err(vec![reader.expected("a mapping")]),
     };
     let (owner, access) = (reader.owner(), reader.access());
-    let mut reader = ParametersReader { entries, owner, access, errors: Vec::new() };
+    let (known, errors) = (Vec::new(), Vec::new());
+    let mut reader = ParametersReader { entries, owner, access, known, errors };
     let parameters = P::read(&mut reader);
-    let known: Vec<&'static str> =
-        fields::<P>().into_iter().map(|field| field.param.name).collect();
-    for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
-        reader.errors.push(ReadError::unknown_key(&key.text, &known).at(key.span));
+    let known = std::mem::take(&mut reader.known);
+    let unknown = entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str()));
+    for (key, _) in unknown.take(MAX_ERRORS) {
+        reader.note(ReadError::unknown_key(&key.text, &known).at(key.span));
     }
     parameters.filter(|_| reader.errors.is_empty()).ok_or(reader.errors)
 }
@@ -233,13 +234,23 @@ pub struct ParametersReader<'a> {
     owner: Span,
     /// Which files may be named.
     access: &'a FileAccess,
+    /// Names of all parameters, as they are read.
+    known: Vec<&'static str>,
     errors: Vec<ReadError>,
 }
 
 impl ParametersReader<'_> {
+    /// Notes `error`, unless there are enough: clients send lists of any length.
+    fn note(&mut self, error: ReadError) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+
     /// The value of a parameter, if it is given; the outer `None` says that an error was noted.
     #[allow(clippy::option_option, reason = "not given, and given but wrong, differ")]
     pub fn given<T: DeserializeOwned>(&mut self, param: &'static Param) -> Option<Option<T>> {
+        self.known.push(param.name);
         let given = self.entries.iter().find(|(key, _)| key.text == param.name);
         let Some((key, node)) = given else { return Some(None) };
         let access = self.access;
@@ -247,7 +258,8 @@ impl ParametersReader<'_> {
         match read(node) {
             Ok(value) => Some(Some(value)),
             Err(error) => {
-                self.errors.extend(all_errors(node, error, &|node| read(node).err()));
+                let errors = all_errors(node, error, &|node| read(node).err());
+                errors.into_iter().for_each(|error| self.note(error));
                 None
             }
         }
@@ -257,7 +269,7 @@ impl ParametersReader<'_> {
     pub fn required<T: DeserializeOwned>(&mut self, param: &'static Param) -> Option<T> {
         let given = self.given(param)?;
         if given.is_none() {
-            self.errors.push(ReadError::missing_key(param.name).at(self.owner));
+            self.note(ReadError::missing_key(param.name).at(self.owner));
         }
         given
     }
@@ -276,18 +288,20 @@ impl ParametersReader<'_> {
         let value = value?;
         let given = self.entries.iter().find(|(key, _)| key.text == param.name);
         let (Some((_, node)), Some(range)) = (given, param.range) else { return Some(value) };
-        let before = self.errors.len();
+        let mut is_ranged = true;
         value.each(&mut |place, number| {
             // NaN lies in no range.
             let is_in = range.minimum.is_none_or(|minimum| number >= minimum)
                 && range.maximum.is_none_or(|maximum| number <= maximum);
-            if !is_in {
+            is_ranged &= is_in;
+            // No text is made for the rest of a long list.
+            if !is_in && self.errors.len() < MAX_ERRORS {
                 let element = place.strip_prefix('.').and_then(|path| node.at(path));
                 let error = out_of_range(param, range, place, number);
-                self.errors.push(error.at(element.unwrap_or(node).span));
+                self.note(error.at(element.unwrap_or(node).span));
             }
         });
-        (self.errors.len() == before).then_some(value)
+        is_ranged.then_some(value)
     }
 }
 
@@ -303,8 +317,8 @@ fn out_of_range(param: &Param, range: Range, place: &str, number: f64) -> ReadEr
     ReadError::new(Problem::Value, message, format!("must be {must}"))
 }
 
-/// Most errors that are looked for in one value.
-const MAX_ERRORS: usize = 32;
+/// Most errors that are told of one block, and looked for in one value.
+pub(super) const MAX_ERRORS: usize = 32;
 
 /// All errors in `node`, of which reading it has found the first: it is taken away and the rest read again with
 /// `read`. Only errors that are no consequence of the removal count.
