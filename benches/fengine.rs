@@ -4,7 +4,7 @@
 
 mod machine;
 
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use fxgraph_blocks::f_engine::{fft::Fft, pfb::Pfb, postproc::Postproc};
 use machine::processor;

@@ -8,9 +8,9 @@
 mod machine;
 
 use fxgraph::counter::Counters;
+use fxgraph::edge::Edge;
 use fxgraph::frame::{HostAllocator, Pool};
 use fxgraph::kind::Waker;
-use fxgraph::runtime::edge::Edge;
 use fxgraph::runtime::{Assembly, BlockEvents, OnFault, Options, Part, PartOutput, Thread, start};
 use fxgraph::{
     Axis, Block, BlockError, Clock, Dtype, Frame, Io, Next, PortType, Ports, Summary, ValidityType,

@@ -4,8 +4,7 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Registry;
 use fxgraph::diagnostic::{Diagnostic, Severity, Style, render_all};
-use fxgraph::flowgraph::{Loaded, MAX_BYTES, Plan, Setting, load, load_standard_input};
-use fxgraph::memory;
+use fxgraph::flowgraph::{Loaded, MAX_BYTES, Plan, Setting, load, load_standard_input, shortage};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -74,7 +73,7 @@ pub fn load_file(path: &Path, set: &[Setting]) -> Loaded {
 pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
     let mut loaded = load_file(path, set);
     let Ok(plan) = &mut loaded.result else { return loaded };
-    if let Some(shortage) = memory::shortage(plan) {
+    if let Some(shortage) = shortage(plan) {
         plan.warnings.push(Diagnostic { severity, ..shortage });
         if severity == Severity::Error {
             loaded.result = Err(std::mem::take(&mut plan.warnings));

@@ -3,7 +3,7 @@
 /// The source file at this path in this crate.
 macro_rules! source {
     ($path:literal) => {
-        fxgraph::cuda::Source::embedded($path, include_str!($path))
+        fxgraph_core::gpu::Source::embedded($path, include_str!($path))
     };
 }
 
@@ -11,7 +11,7 @@ mod programs;
 
 pub use programs::PROGRAMS;
 
-use fxgraph::cuda::{ProgramSource, Source};
+use fxgraph_core::gpu::{ProgramSource, Source};
 
 /// What programs include.
 pub const HEADERS: &[Source] = &[

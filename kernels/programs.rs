@@ -1,7 +1,7 @@
 //! The list of programs, each with the parameter sets it is checked with.
 
 use crate::HEADERS;
-use fxgraph::cuda::{Needs, ProgramSource};
+use fxgraph_core::gpu::{Needs, ProgramSource};
 
 /// All programs, by name.
 pub static PROGRAMS: &[ProgramSource] = &[

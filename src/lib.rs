@@ -4,69 +4,47 @@
 //! text, tree with places, expressions and templates expanded, parameters read, ports checked
 //! from source to sink, plan, build, start, run, draining stop.
 //!
-//! # Layout
+//! This crate is what block authors and programs use; it re-exports five others, each of which knows those before
+//! it only:
+//!
+//! `fxgraph-core`, what blocks are made of:
 //! - [`dtype`], [`port`]: what flows through a port
 //! - [`frame`]: frames and the pools of their storage
-//! - [`block`]: what a running block does
+//! - [`edge`]: bounded queues of frames between blocks
+//! - [`block`], [`error`]: what a running block does, and how it fails
 //! - [`kind`]: what can be said of a block before it runs; the registry
+//! - [`tree`]: values with the places where they stand
 //! - [`retune`]: parameters that change while a block runs
-//! - [`counter`], [`summary`]: what blocks count, and what they say at the end
+//! - [`counter`], [`summary`], [`event`]: what blocks count, what they say at the end, what happens to them
 //! - [`real_time`]: what time a source's timestamps stand for
-//! - [`device`], [`cuda`]: names of devices; GPUs, their memory and their kernels
+//! - [`device`], [`gpu`]: names of devices; GPUs and their programs as kinds speak of them
 //! - [`npy`]: frames as NumPy's arrays
 //! - [`diagnostic`]: errors that point at the line
-//! - [`flowgraph`]: the YAML, from text to plan
 //! - [`access`]: files that parameters name, and which of them clients may name
 //! - [`elements`], [`difference`]: elements of frames as numbers; how far two streams are apart
 //! - [`examples`]: flowgraphs that compare a kind's implementations, or measure it
-//! - [`recording`]: frames in files, with a memory of those before
 //! - [`files`]: regular files, read without waiting and up to a limit
-//! - [`memory`]: how much memory there is
-//! - [`control`]: watching and changing a running flowgraph
-//! - [`runtime`]: FutureSDR underneath; the only room that names it
+//!
+//! `fxgraph-cuda`: [`cuda`], GPUs, their memory and their kernels. `fxgraph-flowgraph`: [`flowgraph`], the YAML, from
+//! text to blocks that are built. `fxgraph-recording`: [`recording`], frames in files, with a memory of those before. `fxgraph-runtime`:
+//! [`runtime`], FutureSDR underneath, the only crate that names it; [`control`], watching and changing a running
+//! flowgraph.
 
-// The derive macros name this crate as others do.
-extern crate self as fxgraph;
-
-pub mod access;
-pub mod block;
-pub mod control;
-pub mod counter;
-pub mod cuda;
-pub mod device;
-pub mod device_jobs;
-pub mod diagnostic;
-pub mod difference;
-pub mod dtype;
-pub mod elements;
-pub mod examples;
-pub mod files;
-pub mod flowgraph;
-pub mod frame;
-pub mod kind;
-pub mod memory;
-pub mod npy;
-pub mod port;
-pub mod real_time;
-pub mod recording;
-pub mod retune;
-pub mod runtime;
-mod steps;
-pub mod summary;
-mod sync;
-
-pub use async_trait::async_trait;
-pub use block::{Block, BlockError, Input, Io, Next, Output};
-pub use control::Control;
-pub use counter::{Counter, Counters, Gauge};
-pub use device::DeviceName;
-pub use dtype::Dtype;
-pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
-pub use fxgraph_derive::{Kind, Parameters};
-pub use kind::{
-    AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, Implementation,
-    ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
-    PortNames, PortPool, Ports, Refusal, Registry, Resources,
+pub use fxgraph_core::{
+    access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,
+    error, event, examples, files, frame, gpu, kind, npy, port, real_time, recorders, retune,
+    summary, tree,
 };
-pub use port::{Axis, Band, Clock, PortType, ValidityType};
-pub use summary::Summary;
+pub use fxgraph_cuda as cuda;
+pub use fxgraph_flowgraph as flowgraph;
+pub use fxgraph_recording as recording;
+pub use fxgraph_runtime::{self as runtime, control};
+
+pub use fxgraph_core::{
+    AnyConfigured, AnyParameters, At, Axis, Band, Block, BlockError, CPU, Checked, Clock,
+    Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut, Gauge, Header,
+    Implementation, ImplementationInfo, Implementations, Input, Io, Kind, KindEntry, KindSpec,
+    LiveKind, Next, NotOnHost, ON_HOST, Output, Parameters, PortNames, PortPool, PortType, Ports,
+    Refusal, Registry, Resources, Summary, ValidityType, async_trait,
+};
+pub use fxgraph_runtime::Control;

@@ -4,7 +4,7 @@
 
 mod python;
 
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{
     Axis, Band, Clock, Dtype, Env, FrameMut, KindSpec, Next, PortType, Ports, ValidityType,
 };

@@ -18,7 +18,7 @@ pub fn program(
         name: name.to_owned(),
         log: "there is no such source".to_owned(),
     })?;
-    program.compile(device, defines)
+    Program::compile(program, device, defines)
 }
 
 /// Macros with these numbers.

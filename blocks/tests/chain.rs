@@ -3,9 +3,9 @@
 use crate::common::packed::WIDTHS;
 use crate::common::random::Random;
 use fxgraph::diagnostic::Span;
-use fxgraph::flowgraph::value::{Node, Reader};
+use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::tree::{Node, Reader};
 use fxgraph::{
     AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, KindSpec, Next, PortType, Ports,
     Refusal, ValidityType,

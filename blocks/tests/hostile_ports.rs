@@ -16,7 +16,7 @@ use crate::x_engine::{
     antenna_stack::AntennaStack, beamformer::Beamformer, correlator::Correlator,
     fringe_check::FringeCheck,
 };
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Configured, Dtype, Env, KindSpec, Next, PortType, ValidityType};
 use proptest::prelude::*;
 use proptest::sample::select;

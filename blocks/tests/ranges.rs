@@ -1,7 +1,7 @@
 //! Ranges that parameters declare: numbers outside of them are refused where they are read.
 
 use fxgraph::diagnostic::Span;
-use fxgraph::flowgraph::value::{Node, Reader};
+use fxgraph::tree::{Node, Reader};
 use serde_json::{Value, json};
 
 #[test]

@@ -8,7 +8,7 @@ use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, CpuBufferReader, CpuBufferWriter, DefaultCpuReader,
     DefaultCpuWriter, Kernel, MessageOutputs, WorkIo,
 };
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{
     Axis, Block, BlockError, Clock, Dtype, Env, Frame, Next, PortType, Ports, ValidityType,
 };

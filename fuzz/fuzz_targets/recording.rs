@@ -4,7 +4,7 @@
 #[macro_use]
 mod target;
 
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Env, KindSpec, Ports};
 use fxgraph_blocks::io::file_source::FileSource;
 use std::fs;

@@ -3,34 +3,12 @@
 
 use super::CudaError;
 use cudarc::nvrtc::{result::NvrtcError, sys};
+use fxgraph_core::gpu::Source;
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-
-/// A source file in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// File name, for `#include` and for the compiler's messages.
-    pub name: Cow<'static, str>,
-    /// Its text.
-    pub text: Cow<'static, str>,
-}
-
-impl Source {
-    /// The file at `path` in a crate, which carries its text: `Source::embedded("a/b.cu", include_str!("a/b.cu"))`.
-    /// Its name is the path without its directory.
-    #[must_use]
-    pub const fn embedded(path: &'static str, text: &'static str) -> Self {
-        let mut at = path.len();
-        while at > 0 && path.as_bytes()[at - 1] != b'/' {
-            at -= 1;
-        }
-        Self { name: Cow::Borrowed(path.split_at(at).1), text: Cow::Borrowed(text) }
-    }
-}
 
 /// What came of a compilation.
 pub struct Compiled {

@@ -6,31 +6,14 @@ use super::status::Status;
 use super::{CudaError, Tuning, calls};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::driver::{CudaContext, result, sys};
+use fxgraph_core::Env;
+use fxgraph_core::gpu::{Properties, Tunable};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// How often a device is asked whether it still works.
 const WATCH_PERIOD: Duration = Duration::from_millis(300);
-
-/// What a GPU is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Properties {
-    /// The vendor's name: `NVIDIA H200`.
-    pub name: String,
-    /// Compute capability, major and minor.
-    pub capability: (usize, usize),
-    /// Streaming multiprocessors.
-    pub multiprocessors: usize,
-    /// Memory in bytes.
-    pub memory_bytes: usize,
-    /// Largest shared memory of one block of threads, in bytes.
-    pub shared_bytes_per_block: usize,
-    /// Shared memory of one multiprocessor, in bytes.
-    pub shared_bytes_per_multiprocessor: usize,
-    /// Cache shared by all multiprocessors, in bytes.
-    pub l2_bytes: usize,
-}
 
 /// An opened GPU; every user of one GPU shares it.
 pub struct Device {
@@ -145,6 +128,12 @@ impl Device {
         Ok(device)
     }
 
+    /// The device of a block's environment, if it has one.
+    #[must_use]
+    pub fn of(env: &Env) -> Option<Arc<Self>> {
+        env.device.clone()?.downcast().ok()
+    }
+
     /// What it is.
     #[must_use]
     pub fn properties(&self) -> &Properties {
@@ -199,8 +188,13 @@ impl Device {
         *lock(&self.tuning) = tuning;
     }
 
-    pub(super) fn tuning(&self) -> Arc<Tuning> {
-        Arc::clone(&lock(&self.tuning))
+    /// Number of the way to launch `tunable` that was measured to be the fastest on this GPU, or else of the first.
+    #[must_use]
+    pub fn chosen(&self, tunable: &Tunable) -> usize {
+        let tuning = Arc::clone(&lock(&self.tuning));
+        let chosen = tuning.get(&self.properties.name, tunable);
+        let is_chosen = |way: usize| chosen.is_some_and(|c| c.geometry == tunable.way_text(way));
+        (0..tunable.ways.len()).find(|way| is_chosen(*way)).unwrap_or(0)
     }
 
     pub(crate) fn keep_program(&self, program: &Arc<Program>) {

@@ -5,9 +5,9 @@
 use super::memory::HostMemory;
 use super::status::Status;
 use super::{CudaError, Device, DeviceArray, IN_FLIGHT, calls};
-use crate::block::BlockError;
-use crate::kind::{Env, Waker};
 use cudarc::driver::{result, sys};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::kind::{Env, Waker};
 use std::ffi::c_void;
 use std::sync::Arc;
 

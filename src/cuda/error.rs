@@ -1,7 +1,7 @@
 //! What can go wrong with a CUDA device, in the user's words.
 
-use crate::block::BlockError;
 use cudarc::driver::{DriverError, sys::CUresult};
+use fxgraph_core::error::BlockError;
 
 /// Why something did not work on a CUDA device.
 #[derive(Clone, Debug, thiserror::Error)]

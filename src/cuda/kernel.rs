@@ -1,9 +1,10 @@
 //! Compiled programs, their kernels, and launches.
 #![allow(unsafe_code)] // launches, which only the caller can know to be right
 
-use super::compile::{Source, compile_cached, included};
+use super::compile::{compile_cached, included};
 use super::{CudaError, Device};
 use cudarc::driver::{result, sys};
+use fxgraph_core::gpu::{Defines, ProgramSource, Source};
 use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,17 +33,23 @@ struct Module(sys::CUmodule);
 unsafe impl Send for Module {}
 
 impl Program {
-    /// Compiles `source` for `device`, with `defines` as macros; `headers` are what it may include.
-    pub fn new(
+    /// Compiles `source` for `device`, with `defines` as macros, or takes the result from the user's cache of
+    /// compiled programs.
+    pub fn compile(
+        source: &ProgramSource,
         device: &Arc<Device>,
-        source: Source,
-        headers: Vec<Source>,
-        defines: Vec<(&'static str, String)>,
+        defines: Defines,
     ) -> Result<Arc<Self>, CudaError> {
+        let capability = device.properties().capability;
+        if !source.needs.fits(capability) {
+            let (name, needed) = (source.source.name.to_string(), source.needs.text());
+            let found = format!("{}.{}", capability.0, capability.1);
+            return Err(CudaError::Capability { name, needed, found });
+        }
         let program = Arc::new(Self {
             device: Arc::clone(device),
-            source,
-            headers,
+            source: source.source.clone(),
+            headers: source.headers.to_vec(),
             defines,
             modules: Mutex::default(),
             generation: AtomicU64::new(0),

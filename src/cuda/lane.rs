@@ -9,13 +9,14 @@
 use super::driver_calls::{Cuda, Driver, Mark, Queue};
 use super::memory::{DeviceArray, Pinned, Shared};
 use super::{CudaError, Device, frame_address};
-use crate::block::{BlockError, Io, Next};
-use crate::counter::Counter;
-use crate::device_jobs::DeviceJobs;
-use crate::frame::{Frame, FrameMut};
-use crate::kind::Env;
 use bytemuck::Pod;
 use cudarc::driver::sys;
+use fxgraph_core::block::{Io, Next};
+use fxgraph_core::counter::Counter;
+use fxgraph_core::device_jobs::DeviceJobs;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{Frame, FrameMut};
+use fxgraph_core::kind::Env;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -117,11 +118,10 @@ pub struct Lane<J, D: Driver = Cuda> {
 impl<J> Lane<J> {
     /// A lane of the block that `env` belongs to, on the device of `env`.
     pub fn new(env: &Env) -> Result<Self, BlockError> {
-        let device = env
-            .device
-            .as_ref()
-            .ok_or_else(|| BlockError::new("the block was not given a CUDA device"))?;
-        Ok(Self::with_driver(Cuda::new(device, env)?, env))
+        let device = Device::of(env);
+        let device =
+            device.ok_or_else(|| BlockError::new("the block was not given a CUDA device"))?;
+        Ok(Self::with_driver(Cuda::new(&device, env)?, env))
     }
 
     /// The device.

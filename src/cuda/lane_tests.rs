@@ -5,8 +5,8 @@ use super::super::memory::HostMemory;
 use super::super::status::Status;
 use super::super::{CudaError, InUse};
 use super::*;
-use crate::frame::{HostAllocator, Pool};
-use crate::kind::Waker;
+use fxgraph_core::frame::{HostAllocator, Pool};
+use fxgraph_core::kind::Waker;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -6,10 +6,10 @@
 
 use super::lane::Progress;
 use super::{CudaError, Device, calls};
-use crate::block::BlockError;
-use crate::frame::{Allocator, DeviceBuffer, Frame, HostBuffer, OutOfMemory, Storage};
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{Allocator, DeviceBuffer, Frame, HostBuffer, OutOfMemory, Storage};
 use std::any::Any;
 use std::ffi::c_void;
 use std::marker::PhantomData;

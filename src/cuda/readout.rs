@@ -4,9 +4,9 @@
 use super::driver_calls::Stream;
 use super::memory::HostMemory;
 use super::{CudaError, Device, frame_address};
-use crate::block::BlockError;
-use crate::frame::{Frame, Storage};
 use cudarc::driver::{result, sys};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{Frame, Storage};
 use std::sync::Arc;
 
 /// Reads payloads by a stream of its own: the thread that asks waits for them, nobody else.
@@ -50,7 +50,7 @@ impl Readout {
 
 /// The payload of `frame` in host memory: where it lies, or copied into `copy` by the readout of the
 /// device on which it lies.
-pub(crate) fn payload<'a>(
+pub fn payload<'a>(
     frame: &'a Frame,
     readout: Option<&mut Readout>,
     copy: &'a mut Vec<u8>,

@@ -10,8 +10,8 @@
 
 use super::memory::HostMemory;
 use super::{CudaError, Device};
-use crate::kind::Waker;
 use cudarc::driver::sys;
+use fxgraph_core::kind::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)] // copies between frames that the job owns
 
 use super::{IN_FLIGHT, Lane, Turn, frame_address};
-use crate::block::{Block, BlockError, Io, Next};
-use crate::frame::{Frame, FrameMut};
-use crate::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
-use crate::port::PortType;
 use async_trait::async_trait;
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{Frame, FrameMut};
+use fxgraph_core::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
+use fxgraph_core::port::PortType;
 use std::sync::Arc;
 
 /// Which way frames go.
@@ -30,7 +31,7 @@ impl Transfer {
 }
 
 /// A transfer of the frames of one port.
-pub(crate) struct Connected {
+pub struct Connected {
     /// Its direction.
     pub way: Transfer,
     /// Input and output, which carry the same.

@@ -1,69 +1,13 @@
 //! Kernels that can be cut in several ways, and which way was measured to be the fastest.
 
-use super::Device;
-use crate::files;
+use fxgraph_core::files;
+use fxgraph_core::gpu::Tunable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Longest tuning file that is read.
 const MAX_BYTES: u64 = 64 << 20;
-
-/// Macros of a program with their values.
-pub type Defines = Vec<(&'static str, String)>;
-
-/// A kernel of a block that can be cut in several ways, all with the same result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tunable {
-    /// File of the program.
-    pub program: &'static str,
-    /// What is computed.
-    pub shape: Defines,
-    /// How it can be cut, the way that suits most cases first.
-    pub ways: Vec<Defines>,
-}
-
-/// `NAME=VALUE NAME=VALUE`.
-fn text(defines: &Defines) -> String {
-    let words: Vec<_> = defines.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    words.join(" ")
-}
-
-impl Tunable {
-    /// Number of the way that was measured to be the fastest on this GPU, or else of the first one.
-    #[must_use]
-    pub fn chosen(&self, device: &Device) -> usize {
-        let tuning = device.tuning();
-        let chosen = tuning.get(&device.properties().name, self);
-        let is_chosen = |way: usize| chosen.is_some_and(|c| c.geometry == self.way_text(way));
-        (0..self.ways.len()).find(|way| is_chosen(*way)).unwrap_or(0)
-    }
-
-    /// The macro `name` in the way of this number; 0 if it is none, or no number.
-    #[must_use]
-    pub fn number(&self, way: usize, name: &str) -> usize {
-        let found = self.ways[way].iter().find(|(known, _)| *known == name);
-        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-    }
-
-    /// All macros for the way of this number.
-    #[must_use]
-    pub fn defines(&self, way: usize) -> Defines {
-        [self.shape.as_slice(), &self.ways[way]].concat()
-    }
-
-    /// What is computed, in words that name it in a [`Tuning`].
-    #[must_use]
-    pub fn shape_text(&self) -> String {
-        text(&self.shape)
-    }
-
-    /// How the work is cut in the way of this number, in words that name it in a [`Tuning`].
-    #[must_use]
-    pub fn way_text(&self, way: usize) -> String {
-        text(&self.ways[way])
-    }
-}
 
 /// The fastest way to compute something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,10 +3,10 @@
 use super::change::laid_over;
 use super::parse::parse;
 use super::{Plan, check};
-use crate::access::{ClientFiles, FileAccess};
-use crate::diagnostic::Span;
-use crate::files::Files;
-use crate::kind::Registry;
+use fxgraph_core::access::{ClientFiles, FileAccess};
+use fxgraph_core::diagnostic::Span;
+use fxgraph_core::files::Files;
+use fxgraph_core::kind::Registry;
 use serde_json::Value as Json;
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::path::Path;
 impl Plan {
     /// This plan, whose changes may name the files that it names itself, and others as `allowed`. Whole flowgraphs
     /// in its place include files from its directory.
-    pub(crate) fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
+    pub fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
         let notes = FileAccess::noted();
         for block in &self.blocks {
             let shadow = block.shadow.as_ref();

@@ -7,18 +7,19 @@ use super::pending::Pending;
 use super::place::Wanted;
 use super::resolve::Feed;
 use super::scope::{Budget, Names, to_scalar};
-use super::value::{Key, Node, Value};
-use super::{Plan, PlannedBlock, Sources, check, load, transfers};
-use crate::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
-use crate::kind::{CPU, KindEntry, PortNames, Registry};
-use crate::runtime::assembly::OnFault;
+use super::{Plan, PlannedBlock, check, load, transfers};
+use crate::OnFault;
+use fxgraph_core::diagnostic::Sources;
+use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy};
+use fxgraph_core::kind::{CPU, KindEntry, PortNames, Registry};
+use fxgraph_core::tree::{Key, Node, Value};
 
 /// Keys of a block that may change while it runs.
 const KEYS: [&str; 5] = ["kind", "parameters", "device", "implementation", "on_fault"];
 
 /// What [`Plan::change`] found.
 pub struct Changed {
-    /// The change and what it is laid over, for [`render`](crate::diagnostic::render()).
+    /// The change and what it is laid over, for [`render`](fxgraph_core::diagnostic::render()).
     pub sources: Sources,
     /// The plan with the change, or what is wrong with it, sorted by place.
     pub result: Result<Plan, Vec<Diagnostic>>,
@@ -259,7 +260,7 @@ impl Plan {
     }
 
     /// This plan with what `other` tells of the flowgraph as a whole: its text and its parameters.
-    pub(crate) fn with_head_of(&self, other: &Self) -> Self {
+    pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
         let mut plan = Self { doc, parameters, written: other.written.clone(), ..self.clone() };
         load::seal(&mut plan);

@@ -7,16 +7,16 @@ use super::pending::Pending;
 use super::place::Placement;
 use super::plan::PlannedBlock;
 use super::resolve::{Feed, port_name};
-use super::value::{Node, Problem, ReadError, Reader, Value};
-use crate::access::FileAccess;
-use crate::cuda::{self, IN_FLIGHT};
-use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, Span, codes};
-use crate::kind::{
+use crate::OnFault;
+use fxgraph_core::access::FileAccess;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::kind::{
     AnyConfigured, AnyParameters, At, KindEntry, PortNames, Ports, Refusal, Resources,
 };
-use crate::port::{Axis, Origin, PortType};
-use crate::runtime::assembly::OnFault;
+use fxgraph_core::port::{Axis, Origin, PortType};
+use fxgraph_core::tree::{Node, Problem, ReadError, Reader, Value};
+use fxgraph_cuda::{self as cuda, IN_FLIGHT};
 
 /// Blocks of a circle that a message names.
 const CIRCLE_SHOWN: usize = 12;

@@ -1,7 +1,7 @@
 //! One file's tree as flowgraph, parameters, templates and blocks.
 
-use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::tree::{Key, Node, Value};
 
 /// A parameter of a flowgraph or template, as declared.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Pictures of a plan: a model of what to show, and three ways to write it.
 
 use super::Plan;
-use crate::device::DeviceName;
+use fxgraph_core::device::DeviceName;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;

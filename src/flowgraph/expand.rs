@@ -5,11 +5,11 @@ use super::document::{Document, Entry, Template, What, wrong_type};
 use super::parameters::{Given, evaluate};
 use super::place::{Placement, Wanted};
 use super::scope::{Budget, Names, Substitution};
-use super::value::{Key, Node, Value};
-use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
-use crate::kind::{KindEntry, Registry};
-use crate::runtime::assembly::{OnFault, Thread};
+use crate::{OnFault, Thread};
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
+use fxgraph_core::kind::{KindEntry, Registry};
+use fxgraph_core::tree::{Key, Node, Value};
 
 /// Blocks and uses of templates in one flowgraph.
 pub(super) const MAX_BLOCKS: usize = 10_000;

@@ -3,9 +3,9 @@
 use super::Sources;
 use super::document::{Declared, Document, Template, document, doubled, text};
 use super::parse::{MAX_BYTES, parse};
-use super::value::Key;
-use crate::access::FileAccess;
-use crate::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::access::FileAccess;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::tree::Key;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,12 @@ impl Visit<'_> {
         path.canonicalize().unwrap_or(path)
     }
 
-    fn includes(&mut self, file: u32, includes: &[super::value::Node], way: &mut Vec<PathBuf>) {
+    fn includes(
+        &mut self,
+        file: u32,
+        includes: &[fxgraph_core::tree::Node],
+        way: &mut Vec<PathBuf>,
+    ) {
         let beside = self.sources.get(file).and_then(|source| source.path.parent());
         let root = self.access.include_root();
         let folder = match self.main {

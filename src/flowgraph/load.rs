@@ -2,19 +2,20 @@
 
 use super::document::{Document, doubled};
 use super::expand::{Expansion, Instance};
+use super::expect::{TestHead, TestSpec};
 use super::parameters::{Given, Setting, evaluate};
 use super::plan::{ParameterInfo, Plan, PlannedBlock};
 use super::resolve::Resolver;
 use super::scope::{Budget, Names, Substitution, to_value};
-use super::test_spec::{TestHead, TestSpec};
-use super::value::{Key, Node, Value};
-use super::{Loaded, Sources, check, include, test_read, transfers};
-use crate::access::{self, FileAccess};
-use crate::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
-use crate::files::open_regular;
-use crate::recording::Recorders;
-use crate::runtime::assembly::Thread;
-use crate::{Registry, Resources};
+use super::{Loaded, check, expect, include, transfers};
+use crate::Thread;
+use fxgraph_core::access::{self, FileAccess};
+use fxgraph_core::diagnostic::Sources;
+use fxgraph_core::diagnostic::{Diagnostic, SHOWN, Severity, Span, codes, suggest_after, tidy};
+use fxgraph_core::files::open_regular;
+use fxgraph_core::recorders::Recorders;
+use fxgraph_core::tree::{Key, Node, Value};
+use fxgraph_core::{Registry, Resources};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -80,7 +81,7 @@ pub fn load_in(
 }
 
 /// [`load_in`], where only the files that `access` allows may be named.
-pub(crate) fn load_with(
+pub fn load_with(
     (folder, access): (&Path, &FileAccess),
     name: &Path,
     text: &str,
@@ -222,7 +223,7 @@ fn head(test: &Node, names: &Names, (sources, budget): (&Sources, &Budget)) -> O
         Substitution { names, sources, budget, problems: &mut said_elsewhere }.node(node)
     };
     let name = compute("name")?.text()?.to_owned();
-    let set = compute("set").map(|node| test_read::settings(&node, &mut Vec::new()));
+    let set = compute("set").map(|node| expect::read::settings(&node, &mut Vec::new()));
     Some(TestHead { name, set: set.unwrap_or_default() })
 }
 
@@ -236,7 +237,9 @@ fn tests(
     let mut tests: Vec<TestSpec> = Vec::new();
     for node in &document.tests {
         let node = Substitution { names, sources, budget, problems }.node(node);
-        let Some(test) = node.and_then(|node| test_read::test(&node, problems)) else { continue };
+        let Some(test) = node.and_then(|node| expect::read::test(&node, problems)) else {
+            continue;
+        };
         if let Some(first) = tests.iter().find(|known| known.name == test.name) {
             let message = format!("two tests are called `{}`", test.name);
             problems.push(

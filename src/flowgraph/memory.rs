@@ -2,10 +2,10 @@
 
 use super::beside_frames;
 use super::plan::{Plan, PlannedBlock};
-use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, codes};
-use crate::kind::PortPool;
-use crate::steps::step;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, codes};
+use fxgraph_core::kind::PortPool;
+use fxgraph_core::steps::step;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Memory of one output port's pool.

@@ -6,8 +6,8 @@ use super::expression::Scalar;
 use super::order::Order;
 use super::parse::parse;
 use super::scope::{Budget, Names, Substitution, names_used, to_scalar};
-use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
+use fxgraph_core::tree::{Key, Node, Value};
 use std::collections::HashMap;
 
 /// Parameters of one flowgraph or template.

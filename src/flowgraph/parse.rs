@@ -1,7 +1,7 @@
 //! Text to a tree of values with their places.
 
-use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
+use fxgraph_core::tree::{Key, Node, Value};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::{HashMap, HashSet};
 

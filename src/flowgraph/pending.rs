@@ -1,14 +1,15 @@
 //! Live values that wait for their timestamps, kept for whatever block comes into the place: one that is
 //! built anew after a fault, or that is swapped in, goes over to them as the one before it would have.
 
-use super::value::Node;
 use super::{PlannedBlock, check};
-use crate::access::FileAccess;
-use crate::block::{Block, BlockError};
-use crate::diagnostic::Span;
-use crate::kind::{AnyConfigured, Env, KindEntry};
-use crate::port::PortType;
-use crate::retune::{Known, MAX_QUEUED, When};
+use fxgraph_core::access::FileAccess;
+use fxgraph_core::block::Block;
+use fxgraph_core::diagnostic::Span;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::kind::{AnyConfigured, Env, KindEntry};
+use fxgraph_core::port::PortType;
+use fxgraph_core::retune::{Known, MAX_QUEUED, When};
+use fxgraph_core::tree::Node;
 use serde_json::Value as Json;
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl PendingChange {
 
 impl Pending {
     /// Whether nothing waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
@@ -119,7 +120,7 @@ impl Pending {
     }
 
     /// Forgets what waits no longer when the block has made everything before timestamp `newest`.
-    pub(crate) fn settle(&mut self, newest: u64) {
+    pub fn settle(&mut self, newest: u64) {
         self.changes.retain(|change| change.when.known() != Known::Never);
         for change in &mut self.changes {
             if change.from().is_some_and(|from| from <= newest) {
@@ -209,10 +210,10 @@ impl Pending {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::flowgraph::load::seal;
-    use crate::flowgraph::load_text;
-    use crate::flowgraph::test_kinds::registry;
-    use crate::port::Band;
+    use crate::load::seal;
+    use crate::load_text;
+    use crate::tests::kinds::registry;
+    use fxgraph_core::port::Band;
 
     #[test]
     fn values_that_wait_get_the_band_that_their_input_has_now() {

@@ -3,11 +3,11 @@
 use super::document::{Entry, wrong_type};
 use super::expand::Expansion;
 use super::scope::Names;
-use super::value::Node;
-use crate::cuda;
-use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, Span, codes, suggest};
-use crate::kind::{CPU, ImplementationInfo, KindEntry};
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::kind::{CPU, ImplementationInfo, KindEntry};
+use fxgraph_core::tree::Node;
+use fxgraph_cuda as cuda;
 
 /// What `device:` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

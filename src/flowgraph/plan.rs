@@ -1,17 +1,17 @@
 //! The plan: a flowgraph that is checked and can be built.
 
-use crate::access::FileAccess;
-use crate::cuda::Tuning;
-use crate::cuda::transfer::Transfer;
-use crate::device::DeviceName;
-use crate::diagnostic::{Diagnostic, Span, codes, suggest};
-use crate::flowgraph::beside_frames;
-use crate::flowgraph::pending::Pending;
-use crate::flowgraph::test_spec::{Check, Tap, TestSpec};
-use crate::flowgraph::written::Written;
-use crate::kind::{AnyConfigured, Ports, Resources};
-use crate::recording::Recorders;
-use crate::runtime::assembly::{OnFault, Thread};
+use crate::beside_frames;
+use crate::expect::{Check, Tap, TestSpec};
+use crate::pending::Pending;
+use crate::written::Written;
+use crate::{OnFault, Thread};
+use fxgraph_core::access::FileAccess;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
+use fxgraph_core::kind::{AnyConfigured, Ports, Resources};
+use fxgraph_core::recorders::Recorders;
+use fxgraph_cuda::Tuning;
+use fxgraph_cuda::transfer::Transfer;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub struct PlannedBlock {
     /// Its parameters, read.
     pub configured: Arc<dyn AnyConfigured>,
     /// Live values that hold from moments on; `parameters` and `configured` have them already.
-    pub(crate) pending: Pending,
+    #[doc(hidden)]
+    pub pending: Pending,
     /// What its ports carry.
     pub ports: Ports,
     /// Names of its inputs.
@@ -68,7 +69,7 @@ impl PlannedBlock {
 
     /// Frames that another block beside this one keeps of input `input`: in its tee, at work, looked at, and
     /// what it holds.
-    pub(crate) fn lent_frames(&self, input: usize) -> usize {
+    pub fn lent_frames(&self, input: usize) -> usize {
         let holds = self.resources.holds.get(input).copied().unwrap_or(0);
         beside_frames(self.ports.inputs[input].frame_bytes()) + holds + 2
     }
@@ -124,7 +125,8 @@ pub struct Plan {
     /// What records streams of this flowgraph while it runs.
     pub recorders: Recorders,
     /// Which files changes of it may name.
-    pub(crate) access: FileAccess,
+    #[doc(hidden)]
+    pub access: FileAccess,
     /// Files that were included.
     pub(super) included: Vec<PathBuf>,
 }

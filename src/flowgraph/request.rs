@@ -1,18 +1,19 @@
 //! What is asked of a running flowgraph besides changes, read like a file.
 
+use super::Refused;
 use super::change::laid_over;
 use super::check::refusal;
 use super::document::wrong_type;
 use super::parse::parse;
-use super::value::{Node, Reader, Value};
-use super::{Refused, Sources};
-use crate::diagnostic::{Diagnostic, tidy};
-use crate::kind::{At, Refusal};
+use fxgraph_core::diagnostic::Sources;
+use fxgraph_core::diagnostic::{Diagnostic, tidy};
+use fxgraph_core::kind::{At, Refusal};
+use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
 
 /// Reads `request`, a mapping (YAML or JSON), laid over the mapping `defaults`; `refusals` says what is
 /// wrong with what was read.
-pub(crate) fn read<T: DeserializeOwned>(
+pub fn read<T: DeserializeOwned>(
     request: &str,
     defaults: &str,
     refusals: impl FnOnce(&T) -> Vec<Refusal>,

@@ -3,10 +3,10 @@
 use super::document::is_name;
 use super::expand::{Instance, Item, Member, Scope};
 use super::scope::Budget;
-use super::value::Node;
-use crate::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
-use crate::kind::PortNames;
-use crate::steps::step;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
+use fxgraph_core::kind::PortNames;
+use fxgraph_core::steps::step;
+use fxgraph_core::tree::Node;
 use std::collections::HashMap;
 
 /// An output that feeds an input.

@@ -6,15 +6,16 @@ use super::document::wrong_type;
 use super::load::seal;
 use super::parse::parse;
 use super::pending::Form;
-use super::value::{Key, Node, Value};
-use super::{Plan, PlannedBlock, Sources};
-use crate::access::FileAccess;
-use crate::block::BlockError;
-use crate::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
-use crate::kind::{AnyConfigured, At, KindEntry, Ports, Registry, Resources};
-use crate::port::PortType;
-use crate::retune::{LiveValue, MAX_QUEUED, When};
-use crate::runtime::report::panic_text;
+use super::{Plan, PlannedBlock};
+use fxgraph_core::access::FileAccess;
+use fxgraph_core::diagnostic::Sources;
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest, tidy};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::error::panic_text;
+use fxgraph_core::kind::{AnyConfigured, At, KindEntry, Ports, Registry, Resources};
+use fxgraph_core::port::PortType;
+use fxgraph_core::retune::{LiveValue, MAX_QUEUED, When};
+use fxgraph_core::tree::{Key, Node, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -28,14 +29,14 @@ const MAX_PENDING_BYTES: usize = 4 << 20;
 /// Why a change of a running flowgraph is refused, with what its diagnostics point at.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The change, for [`render_all`](crate::diagnostic::render_all).
+    /// The change, for [`render_all`](fxgraph_core::diagnostic::render_all).
     pub sources: Sources,
     /// Everything that is wrong with it, sorted by place.
     pub problems: Vec<Diagnostic>,
 }
 
 /// A plan with other live parameters.
-pub(crate) struct Retuned {
+pub struct Retuned {
     pub plan: Plan,
     /// Of each block that changes: its name and its new values.
     pub blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
@@ -55,7 +56,7 @@ impl Plan {
 
     /// This plan with the parameters in `request`, a mapping (YAML or JSON) of names of blocks to
     /// those of their parameters that change at `when`.
-    pub(crate) fn retune(
+    pub fn retune(
         &self,
         registry: &Registry,
         request: &str,
@@ -303,9 +304,9 @@ fn live_values(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::diagnostic::{Style, render_all};
-    use crate::flowgraph::load_text;
-    use crate::flowgraph::test_kinds::registry;
+    use crate::load_text;
+    use crate::tests::kinds::registry;
+    use fxgraph_core::diagnostic::{Style, render_all};
 
     fn plan(level: f64) -> Plan {
         let text = format!(

@@ -1,7 +1,7 @@
 //! JSON Schema of flowgraph files, for editors.
 
-use crate::kind::{KindEntry, Registry};
-use crate::runtime::assembly::OnFault;
+use crate::OnFault;
+use fxgraph_core::kind::{KindEntry, Registry};
 use serde_json::{Map, Value as Json, json};
 
 /// What names look like.

@@ -2,8 +2,8 @@
 
 use super::Sources;
 use super::expression::{self, Problem, Scalar, evaluate};
-use super::value::{Key, Node, Value};
-use crate::diagnostic::{Diagnostic, Span, codes, suggest_after};
+use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest_after};
+use fxgraph_core::tree::{Key, Node, Value};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

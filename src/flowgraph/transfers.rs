@@ -2,10 +2,10 @@
 
 use super::PlannedBlock;
 use super::pending::Pending;
-use crate::cuda::transfer::{Connected, Transfer};
-use crate::device::DeviceName;
-use crate::kind::{AnyConfigured, Ports};
-use crate::runtime::assembly::{OnFault, Thread};
+use crate::{OnFault, Thread};
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::kind::{AnyConfigured, Ports};
+use fxgraph_cuda::transfer::{Connected, Transfer};
 use std::collections::HashMap;
 use std::sync::Arc;
 

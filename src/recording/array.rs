@@ -1,7 +1,7 @@
 //! NumPy's `.npy` format, version 1.0, with frames appended along the first axis.
 
-use crate::files::{self, Files};
-use crate::npy::{self, MAGIC};
+use fxgraph_core::files::{self, Files};
+use fxgraph_core::npy::{self, MAGIC};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

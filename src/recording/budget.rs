@@ -1,7 +1,7 @@
 //! What recordings may take of a disk.
 
 use super::lock;
-use crate::BlockError;
+use fxgraph_core::BlockError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -81,7 +81,7 @@ impl Budget {
 }
 
 /// Bytes of the files in `folder` whose names begin with `prefix`, and of the directories in it.
-pub(crate) fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
+pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
     let mut bytes = 0u64;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

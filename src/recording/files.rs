@@ -4,9 +4,9 @@ use super::Checksum;
 use super::PLACEHOLDER;
 use super::array::ArrayWriter;
 use super::side_file::SideFile;
-use crate::access::WrittenPath;
-use crate::files::Files;
-use crate::{BlockError, Header, PortType, files, npy};
+use fxgraph_core::access::WrittenPath;
+use fxgraph_core::files::Files;
+use fxgraph_core::{BlockError, Header, PortType, files, npy};
 use rustix::fs::FileType;
 use std::fs::File;
 use std::io::{

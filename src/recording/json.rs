@@ -1,7 +1,7 @@
 //! Types out of JSON of unknown origin: bounded, with errors that name the key.
 
-use crate::diagnostic::Span;
-use crate::flowgraph::value::{Key, Node, Problem, Reader, Value};
+use fxgraph_core::diagnostic::Span;
+use fxgraph_core::tree::{Key, Node, Problem, Reader, Value};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! What is asked of a recorder.
 
 use super::budget::{Budget, used_bytes};
-use crate::access::WrittenPath;
-use crate::runtime::EventKind;
-use crate::{Parameters, PortType, Refusal};
+use fxgraph_core::access::WrittenPath;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::{Parameters, PortType, Refusal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

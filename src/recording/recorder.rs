@@ -2,12 +2,12 @@
 //! happens they go to a file with what comes after.
 
 use super::options::{EventTrigger, Loud, RecorderOptions, Trigger};
-use super::recorders::{Recorders, Told};
 use super::ring::Ring;
 use super::{Budget, SideFile, lock};
-use crate::control::TapFrame;
-use crate::runtime::Event;
-use crate::{BlockError, Counter, Counters, Header, PortType};
+use fxgraph_core::edge::TapFrame;
+use fxgraph_core::event::Event;
+use fxgraph_core::recorders::{AnyRecorder, Recorders, Told};
+use fxgraph_core::{BlockError, Counter, Counters, Header, PortType};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -168,7 +168,7 @@ impl Recorder {
             .spawn(move || writing.write())
             .map_err(|error| BlockError::new("no thread to write files").because(error))?;
         *lock(&recorder.0.thread) = Some(thread);
-        recorders.add(recorder.clone());
+        recorders.add(Arc::new(recorder.clone()));
         Ok(recorder)
     }
 
@@ -260,23 +260,6 @@ impl Recorder {
         true
     }
 
-    /// Looks at an event of the run.
-    pub(super) fn see(&self, event: &Event) {
-        let Trigger::Events(EventTrigger { kinds, blocks }) = &self.0.options.trigger else {
-            return;
-        };
-        let is_own = event.block.as_ref() == Some(&self.0.name);
-        let is_named =
-            |blocks: &Vec<String>| event.block.as_ref().is_some_and(|block| blocks.contains(block));
-        if kinds.contains(&event.kind) && !is_own && blocks.as_ref().is_none_or(is_named) {
-            let block = event.block.as_ref().map(|block| format!(" of `{block}`"));
-            let cause =
-                format!("{}{}: {}", event.kind.name(), block.unwrap_or_default(), event.text);
-            // One that has ended records nothing more.
-            let _ = self.trigger(None, &cause);
-        }
-    }
-
     /// No frame comes any more, or no more shall be taken: what is being recorded is closed.
     pub fn end(&self) {
         let mut state = self.state();
@@ -355,6 +338,28 @@ impl Recorder {
         let block = self.0.output.rsplit_once('.').map_or(self.0.name.as_str(), |(block, _)| block);
         if let Some(told) = self.0.told.upgrade() {
             told.say(block, text);
+        }
+    }
+}
+
+impl AnyRecorder for Recorder {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn see(&self, event: &Event) {
+        let Trigger::Events(EventTrigger { kinds, blocks }) = &self.0.options.trigger else {
+            return;
+        };
+        let is_own = event.block.as_ref() == Some(&self.0.name);
+        let is_named =
+            |blocks: &Vec<String>| event.block.as_ref().is_some_and(|block| blocks.contains(block));
+        if kinds.contains(&event.kind) && !is_own && blocks.as_ref().is_none_or(is_named) {
+            let block = event.block.as_ref().map(|block| format!(" of `{block}`"));
+            let cause =
+                format!("{}{}: {}", event.kind.name(), block.unwrap_or_default(), event.text);
+            // One that has ended records nothing more.
+            let _ = self.trigger(None, &cause);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The newest frames of a stream in memory, and which of them go to a file.
 
-use crate::control::TapFrame;
+use fxgraph_core::edge::TapFrame;
 use std::collections::VecDeque;
 
 /// Recordings that wait for the disk at once; later triggers lengthen the last one.

@@ -1,8 +1,8 @@
 //! The JSON file beside a recording: what the numbers are, and where they came from.
 
 use super::json;
-use crate::dtype::UnknownDtype;
-use crate::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
+use fxgraph_core::dtype::UnknownDtype;
+use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

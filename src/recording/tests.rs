@@ -2,8 +2,8 @@
 
 use super::array::Header as ArrayHeader;
 use super::*;
-use crate::runtime::{Event, EventKind};
-use crate::{Axis, Clock, Counters, Dtype, PortType, ValidityType};
+use fxgraph_core::event::{Event, EventKind};
+use fxgraph_core::{Axis, Clock, Counters, Dtype, PortType, ValidityType};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;

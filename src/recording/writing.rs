@@ -4,9 +4,9 @@ use super::RecordingWriter;
 use super::options::{PLACEHOLDER, Trigger};
 use super::recorder::{Recorded, Recorder};
 use super::ring::{Ring, Step};
-use crate::BlockError;
-use crate::control::TapFrame;
-use crate::runtime::with_causes;
+use fxgraph_core::BlockError;
+use fxgraph_core::edge::TapFrame;
+use fxgraph_core::error::with_causes;
 use std::sync::PoisonError;
 
 /// Recordings that a recorder remembers.

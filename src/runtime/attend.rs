@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::run::{Fault, Run};
-use crate::block::BlockError;
+use fxgraph_core::error::BlockError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;

@@ -7,13 +7,13 @@
 
 use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
-use super::edge::FrameWriter;
-use super::edge::{Edge, FrameReader};
-use super::event::EventKind;
 use super::hosted::Hosted;
 use super::run::{Fault, Run, lock};
-use super::tee::Tee;
-use crate::retune::{Known, When};
+use fxgraph_core::edge::FrameWriter;
+use fxgraph_core::edge::Tee;
+use fxgraph_core::edge::{Edge, FrameReader};
+use fxgraph_core::event::EventKind;
+use fxgraph_core::retune::{Known, When};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -212,7 +212,7 @@ impl Beside {
         let Some(mut companion) = self.link.take_home() else { return false };
         if has_caught_up {
             self.exchange(hosted, &mut companion, cell);
-            let until = |output: &crate::Output| output.writer.to_be_pushed() + WATCHED;
+            let until = |output: &fxgraph_core::Output| output.writer.to_be_pushed() + WATCHED;
             let until = hosted.outputs.iter().map(until).collect();
             self.phase = Phase::Watching { until, behind: None };
         } else {

@@ -1,15 +1,16 @@
 //! What one block of a run shares with those who watch it.
 
-use super::assembly::Part;
-use super::edge::Edge;
 use super::hosted::{Hosted, Mailbox};
 use super::report::{BlockStats, Failure, Queue, State};
 use super::run::{Fault, lock};
 use super::stalls::Progress;
 use super::tally::Tally;
 use super::timing::{Latency, Origin, Pushes, Waiting};
-use crate::kind::{Ports, Waker};
-use crate::port::PortType;
+use crate::connections::occupant;
+use fxgraph_core::edge::Edge;
+use fxgraph_core::kind::{Ports, Waker};
+use fxgraph_core::port::PortType;
+use fxgraph_flowgraph::Part;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -136,7 +137,7 @@ impl Cell {
             restarts: AtomicU64::new(0),
             last_fault: Mutex::default(),
             told: Mutex::default(),
-            tally: Mutex::new(Tally::new(part.occupant())),
+            tally: Mutex::new(Tally::new(occupant(part))),
         })
     }
 

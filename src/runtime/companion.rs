@@ -1,17 +1,18 @@
 //! A second block beside a running one, on a thread of its own.
 //!
 //! It is driven here, without FutureSDR: it reads what the running block's inputs hand to a
-//! [`Tee`](super::tee::Tee), and its frames are kept in queues of their own. Between two calls of
+//! [`Tee`](fxgraph_core::edge::Tee), and its frames are kept in queues of their own. Between two calls of
 //! its `work` it can be called home, where the running block's thread finds it.
 
-use super::assembly::Part;
 use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
 use super::hosted::Hosted;
 use super::run::{Fault, Run, lock};
 use super::tally::Occupant;
-use crate::block::{Io, Next};
-use crate::kind::Waker;
+use crate::connections::occupant;
+use fxgraph_core::block::{Io, Next};
+use fxgraph_core::kind::Waker;
+use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -252,7 +253,7 @@ pub(super) fn launch(
 ) -> std::io::Result<Arc<Cell>> {
     let cell = Cell::new(&part, Instant::now());
     run.add_companion(&cell);
-    let occupant = part.occupant();
+    let occupant = occupant(&part);
     let configurations = &run.configurations;
     let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id, configurations);
     let companion = Companion { hosted, occupant };

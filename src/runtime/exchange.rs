@@ -1,12 +1,12 @@
 //! One block taking the place of another in a running flowgraph, from outside.
 
-use super::assembly::Part;
 use super::beside::Newcomer;
 use super::companion::{GivenUp, Link, Order, Verdict, launch};
-use super::edge::Edge;
 use super::report::Unanswered;
 use super::running::Handle;
-use crate::retune::When;
+use fxgraph_core::edge::Edge;
+use fxgraph_core::retune::When;
+use fxgraph_flowgraph::Part;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ impl Handle {
     #[cfg(test)]
     pub(crate) fn exchange(&self, part: Part, terms: Terms) -> Result<(), NotExchanged> {
         let deadline = Instant::now() + terms.limit;
-        let moment = crate::retune::Undecided::new();
+        let moment = fxgraph_core::retune::Undecided::new();
         let exchange = self.begin_exchange(part, terms, moment.when())?;
         exchange.wait_ready(deadline)?;
         moment.decide(0);

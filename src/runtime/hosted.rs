@@ -1,12 +1,13 @@
 //! A running block with its ports, and what may be asked of it between two frames.
 
-use super::assembly::PartOutput;
 use super::beside::Beside;
-use super::edge::{Edge, FrameReader, FrameWriter};
 use super::timing::For;
-use crate::block::{Block, BlockError, Input, Io, Next, Output};
-use crate::retune::{Change, Configurations};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use fxgraph_core::block::{Block, Input, Io, Next, Output};
+use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::retune::{Change, Configurations};
+use fxgraph_core::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use fxgraph_flowgraph::PartOutput;
 use std::sync::{Arc, PoisonError};
 
 /// A running block in its place in the flowgraph: what [`Handle::ask`](super::Handle::ask) gives
@@ -101,7 +102,7 @@ impl Hosted {
 /// Stands in for a block that is gone until the next one is there.
 pub(super) struct Vacant;
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Vacant {
     async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Ok(Next::Finished)

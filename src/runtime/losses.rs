@@ -1,8 +1,8 @@
 //! Lost data as events: blocks only count it, packet by packet.
 
-use super::event::{EventKind, Events};
 use super::report::BlockStats;
 use super::run::lock;
+use fxgraph_core::event::{EventKind, Events};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

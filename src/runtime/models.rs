@@ -5,12 +5,13 @@
 //! `cargo test -p fxgraph --lib --features shuttle models::` runs them; other tests need the
 //! feature off.
 
-use super::edge::{Edge, FrameReader, FrameWriter};
 use super::hosted::{Hosted, Mailbox};
-use super::tap::{Decimation, TapQueue, TapWriter};
-use crate::block::{Block, BlockError, Io, Next};
-use crate::frame::{HostAllocator, Pool};
-use crate::kind::Waker;
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::edge::{Decimation, TapQueue, TapWriter};
+use fxgraph_core::edge::{Edge, FrameReader, FrameWriter};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{HostAllocator, Pool};
+use fxgraph_core::kind::Waker;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::Arc;
@@ -117,7 +118,7 @@ fn edge_whose_reader_leaves_holds_up_nobody_and_keeps_no_frame() {
 /// A block that nobody calls.
 struct Idle;
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Idle {
     async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Ok(Next::Wait)

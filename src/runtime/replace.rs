@@ -1,16 +1,18 @@
 //! One block following another in a place without outputs, while the queues before it hold.
 
-use super::assembly::{Part, Rebuild};
 use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
-use super::edge::{Edge, FrameReader};
-use super::event::EventKind;
 use super::exchange::NotExchanged;
 use super::hosted::Vacant;
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;
-use crate::block::{Block, BlockError, Input, Io, Next};
+use crate::connections::occupant;
+use fxgraph_core::block::{Block, Input, Io, Next};
+use fxgraph_core::edge::{Edge, FrameReader};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::event::EventKind;
+use fxgraph_flowgraph::{Part, Rebuild};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -22,7 +24,7 @@ const PUT: Duration = Duration::from_secs(10);
 /// Fails at once, so that its flowgraph's run stops with this cause.
 struct Lost(String);
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Lost {
     async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Err(BlockError::new(self.0.clone()))
@@ -98,7 +100,7 @@ impl Handle {
         let aside = Aside { run: self.run(), cell: Cell::new(&part, Instant::now()) };
         self.run().add_companion(&aside.cell);
         let inputs = part.ports.inputs.len();
-        let mut occupant = part.occupant();
+        let mut occupant = occupant(&part);
         let mut new = part.block;
         if !ends_first && let Err(cause) = aside.start(new.as_mut()) {
             let _ = aside.call(Call::Finish, new.finish());

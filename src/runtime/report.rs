@@ -1,10 +1,8 @@
 //! What a run says about itself, while it goes on and when it has ended.
 
 use super::timing::Latencies;
-use crate::counter::{Named, NamedGauge};
-use crate::device_jobs::JobTimes;
-use std::any::Any;
-use std::error::Error;
+use fxgraph_core::counter::{Named, NamedGauge};
+use fxgraph_core::device_jobs::JobTimes;
 use std::time::Duration;
 
 /// Where a block is in its life.
@@ -251,37 +249,4 @@ fn numbers(numbers: &[usize]) -> String {
 
 fn join(failures: &[Failure]) -> String {
     failures.iter().map(Failure::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// `error` and what caused it, joined by colons; a cause that the text before it quotes already
-/// is left out.
-#[must_use]
-pub fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
-        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-    })
-}
-
-/// What a panic says.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it gave no reason".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_causes;
-    use crate::BlockError;
-    use std::io;
-
-    #[test]
-    fn a_cause_that_is_quoted_already_is_not_said_again() {
-        let full = || io::Error::other("the disk is full");
-        let quoted = BlockError::new("cannot write: the disk is full").because(full());
-        assert_eq!(with_causes(&quoted), "cannot write: the disk is full");
-        let plain = BlockError::new("cannot write").because(full());
-        assert_eq!(with_causes(&plain), "cannot write: the disk is full");
-    }
 }

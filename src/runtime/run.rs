@@ -1,13 +1,14 @@
 //! What all blocks of a run share with those who watch it.
 
 use super::cell::Cell;
-use super::event::{EventKind, Events};
 use super::losses::Losses;
-use super::report::{BlockStats, Failure, Report, RunState, State, panic_text, with_causes};
+use super::report::{BlockStats, Failure, Report, RunState, State};
 use super::stalls::Stalls;
-use crate::block::BlockError;
-use crate::retune::Configurations;
 use event_listener::Event;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::error::{panic_text, with_causes};
+use fxgraph_core::event::{EventKind, Events};
+use fxgraph_core::retune::Configurations;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};

@@ -1,19 +1,19 @@
 //! Starting, watching and ending a run.
 
-use super::assembly::Connection;
-use super::assembly::{Assembly, Options, Rebuild};
 use super::cell::Cell;
-use super::event::{BlockEvents, Event, EventKind, Events};
 use super::fsdr;
 use super::hosted::Hosted;
 use super::report::{BlockStats, Failure, Report, RunState, StartError, Unanswered};
 use super::run::{Gate, Run, lock};
 use super::tally::Occupant;
-use crate::counter::Counters;
-use crate::kind::Waker;
-use crate::port::PortType;
-use crate::retune::ConfigChange;
-use crate::summary::Summary;
+use crate::connections::{Connection, Options, connections};
+use fxgraph_core::counter::Counters;
+use fxgraph_core::event::{BlockEvents, Event, EventKind, Events};
+use fxgraph_core::kind::Waker;
+use fxgraph_core::port::PortType;
+use fxgraph_core::retune::ConfigChange;
+use fxgraph_core::summary::Summary;
+use fxgraph_flowgraph::{Assembly, Rebuild};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ impl Prepared {
     }
 
     fn with_events(assembly: Assembly, events: Arc<Events>) -> Result<Self, StartError> {
-        let connections = assembly.connections()?;
+        let connections = connections(&assembly)?;
         let epoch = Instant::now();
         let cells = assembly.parts.iter().map(|part| Cell::new(part, epoch)).collect();
         let run = Run::new(cells, events);
@@ -298,7 +298,7 @@ impl Handle {
         tally.occupant.rebuild = rebuild(belongings);
     }
 
-    /// See [`Events::watch`](super::event::Events::watch).
+    /// See [`Events::watch`](fxgraph_core::event::Events::watch).
     pub(crate) fn watch_events(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
         self.run.events.watch(watch);
     }

@@ -1,24 +1,24 @@
 //! A block kept beside a running one, on the same frames, and what is different about its own.
 
-use super::assembly::Part;
 use super::cell::Cell;
 use super::companion::{Link, Order, launch};
-use super::edge::{Edge, FrameReader};
-use super::event::EventKind;
 use super::exchange::NotExchanged;
 use super::hosted::Hosted;
 use super::report::Unanswered;
 use super::run::{Run, lock};
 use super::running::Handle;
-use super::tee::Tee;
-use crate::block::BlockError;
-use crate::counter::Counter;
-use crate::cuda::{self, CudaError, Device, Readout};
-use crate::difference::{Difference, StreamDifference};
-use crate::elements::Elements;
-use crate::kind::Waker;
-use crate::npy;
-use crate::port::PortType;
+use fxgraph_core::counter::Counter;
+use fxgraph_core::difference::{Difference, StreamDifference};
+use fxgraph_core::edge::Tee;
+use fxgraph_core::edge::{Edge, FrameReader};
+use fxgraph_core::elements::Elements;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::kind::Waker;
+use fxgraph_core::npy;
+use fxgraph_core::port::PortType;
+use fxgraph_cuda::{self as cuda, CudaError, Device, Readout};
+use fxgraph_flowgraph::Part;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

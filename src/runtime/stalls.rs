@@ -1,9 +1,9 @@
 //! Blocks that no frame passes, as a state and as events.
 
 use super::cell::Cell;
-use super::event::{EventKind, Events};
 use super::run::lock;
 use super::timing::For;
+use fxgraph_core::event::{EventKind, Events};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

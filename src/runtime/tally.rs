@@ -1,9 +1,9 @@
 //! What is counted in one place of a flowgraph, whichever block is there.
 
-use super::assembly::{OnFault, Rebuild};
-use super::event::BlockEvents;
-use crate::counter::{Counter, Counters, Named};
-use crate::summary::Summary;
+use fxgraph_core::counter::{Counter, Counters, Named};
+use fxgraph_core::event::BlockEvents;
+use fxgraph_core::summary::Summary;
+use fxgraph_flowgraph::{OnFault, Rebuild};
 use std::collections::HashMap;
 
 /// What comes and goes with the block in a place.

@@ -108,7 +108,7 @@ impl Converter {
         let input = &ports.inputs[0];
         let rate_hz = input.clock.adc_sample_rate_hz;
         let tunable = tunable(ddc, ports);
-        let way = tunable.chosen(device);
+        let way = device.chosen(&tunable);
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
         let weights = ddc.weights(rate_hz)?;
         let largest = weights.iter().fold(f64::MIN_POSITIVE, |most, h| most.max(h.abs()));

@@ -101,7 +101,7 @@ impl Filter {
     ) -> Result<Self, BlockError> {
         let pols = ports.inputs.len();
         let tunable = tunable(pfb, ports);
-        let way = tunable.chosen(device);
+        let way = device.chosen(&tunable);
         let threads = tunable.number(way, "THREADS");
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
         let kernel = program.kernel("pfb", 0)?;

@@ -63,7 +63,7 @@ impl KindSpec for PolAligner {
 mod tests {
     use super::*;
     use fxgraph::Ports;
-    use fxgraph::runtime::edge::Harness;
+    use fxgraph::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
     fn port(samples: usize) -> PortType {

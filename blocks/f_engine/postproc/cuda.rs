@@ -121,7 +121,7 @@ impl Cuda {
         let device = Arc::clone(lane.device());
         let gains = postproc.gains.of_pols(shape.pols);
         let tunable = tunable(postproc, shape);
-        let way = tunable.chosen(&device);
+        let way = device.chosen(&tunable);
         let threads = tunable.number(way, "THREADS");
         let program = |differ| {
             let macros = [shape_of(postproc, shape, differ), tunable.ways[way].clone()];

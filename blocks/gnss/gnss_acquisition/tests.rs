@@ -5,7 +5,7 @@ use super::*;
 use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
 use crate::gnss::signals::phase::code_rate_hz;
 use fxgraph::Next;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
 use serde_json::{Value, json};
 

@@ -363,13 +363,13 @@ mod tests {
             (0..SAMPLES).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
         let start = 1_000_000_007;
         let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
-        let mut harness = fxgraph::runtime::edge::Harness::new(block, &ports, 1).unwrap();
+        let mut harness = fxgraph::edge::Harness::new(block, &ports, 1).unwrap();
         harness.send(0, |frame| {
             frame.fill_validity(1);
             frame.header_mut().timestamp = start;
             frame.as_mut_slice::<[i16; 2]>().unwrap().copy_from_slice(&samples);
         });
-        fxgraph::runtime::edge::Harness::block_on(harness.run()).unwrap();
+        fxgraph::edge::Harness::block_on(harness.run()).unwrap();
         let frame = harness.receive(0).unwrap();
         let mut expected = frame.as_slice::<Complex32>().unwrap().chunks(3);
         let geometry = geometry(&kind, &shape, 132);

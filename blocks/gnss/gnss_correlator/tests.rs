@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::gnss::signals::System;
+use fxgraph::edge::Harness;
 use fxgraph::flowgraph::{Plan, load_text};
-use fxgraph::runtime::edge::Harness;
 use fxgraph::{Clock, Next, Ports};
 use num_complex::{Complex32, Complex64};
 

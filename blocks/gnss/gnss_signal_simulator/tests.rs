@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::gnss::signals::System;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
 use num_complex::{Complex32, Complex64};
 

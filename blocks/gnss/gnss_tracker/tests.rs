@@ -7,8 +7,8 @@ use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
 use crate::gnss::signals::System;
 use crate::gnss::signals::phase::code_rate_hz;
 use crate::tests::chain::{Plain, drive, kind};
+use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
-use fxgraph::runtime::edge::Harness;
 use fxgraph::{Env, Ports};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use super::cpu::Digitiser;
 use super::*;
 use fxgraph::Next;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
 use num_complex::Complex64;
 use serde_json::{Value, json};

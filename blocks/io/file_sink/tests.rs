@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use fxgraph::edge::Harness;
 use fxgraph::recording::array::Header;
 use fxgraph::recording::{RecordingWriter, SideFile};
-use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, Band, BlockError, Clock, Dtype, Env, Ports, ValidityType};
 use std::fs::{self, File};
 use std::path::Path;

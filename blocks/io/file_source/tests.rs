@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::io::file_sink::FileSink;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Dtype, Env, Frame, Next, Ports, ValidityType};
 use std::fs;
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::io::file_source::{FileSource, Pace};
+use fxgraph::edge::Harness;
+use fxgraph::recording::Recorder as StreamRecorder;
 use fxgraph::recording::{RecorderState, Trigger};
-use fxgraph::runtime::edge::Harness;
 use fxgraph::{Axis, BlockError, Clock, Dtype, Env, Frame, Ports, ValidityType};
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ fn the_frames_around_a_loss_are_recorded_and_come_back_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let (env, done) = run(options(folder.path(), Trigger::Missing), 30);
     done.unwrap();
-    let status = env.recorders.get("recorder").unwrap().status();
+    let status = env.recorders.get::<StreamRecorder>("recorder").unwrap().status();
     assert_eq!((status.state, status.frames_written), (RecorderState::Ended, 5));
     let frames = play(&folder.path().join("new/r_64.npz"));
     assert_eq!(frames.len(), 5);
@@ -112,7 +113,7 @@ fn a_recorder_at_its_limit_closes_its_files_and_the_flowgraph_goes_on() {
         RecorderOptions { max_total_bytes: Some(20), ..options(folder.path(), Trigger::Start) };
     let (env, done) = run(limited, 30);
     done.unwrap();
-    let status = env.recorders.get("recorder").unwrap().status();
+    let status = env.recorders.get::<StreamRecorder>("recorder").unwrap().status();
     assert_eq!(status.state, RecorderState::Failed);
     assert!(status.fault.unwrap().contains("limit of 20 bytes"));
     assert_eq!(play(&status.recordings[0].path).len(), 1, "what was written is readable");
@@ -128,7 +129,7 @@ fn a_recorder_counts_earlier_files_and_leaves_the_disk_free() {
         let options = options(folder.path(), Trigger::Start);
         let (env, done) = run(RecorderOptions { max_total_bytes, min_free_bytes, ..options }, 30);
         done.unwrap();
-        env.recorders.get("recorder").unwrap().status().frames_written
+        env.recorders.get::<StreamRecorder>("recorder").unwrap().status().frames_written
     };
     assert_eq!(with(Some(110), None), 0, "100 bytes are there already");
     assert_eq!(with(None, Some(u64::MAX)), 0, "the disk has less");

@@ -7,7 +7,7 @@ use crate::io::spead::item;
 use crate::x_engine::beamformer::Beamformer;
 use crate::x_engine::correlator::Correlator;
 use crate::x_engine::correlator::tests::{count, env, noise, port};
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Counters, Frame, Next, Ports};
 use serde_json::{Value, json};
 use std::sync::Arc;

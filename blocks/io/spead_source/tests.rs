@@ -4,7 +4,7 @@ use super::*;
 use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer};
 use crate::io::spead::pcap::{self, Datagram};
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{At, Env, Frame, Next, Ports};
 use std::net::UdpSocket;
 use std::sync::Arc;

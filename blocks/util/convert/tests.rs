@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Env, Next, Ports, ValidityType};
 use half::f16;
 use proptest::prelude::*;

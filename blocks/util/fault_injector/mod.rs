@@ -78,7 +78,7 @@ impl LiveKind for FaultInjector {
 mod tests {
     use super::*;
     use fxgraph::Ports;
-    use fxgraph::runtime::edge::Harness;
+    use fxgraph::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
     fn ports() -> Ports {

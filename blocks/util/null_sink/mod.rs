@@ -36,7 +36,7 @@ impl KindSpec for NullSink {
 mod tests {
     use super::*;
     use fxgraph::Ports;
-    use fxgraph::runtime::edge::Harness;
+    use fxgraph::edge::Harness;
     use fxgraph::{Axis, Clock, Counters, Dtype, Next, ValidityType};
 
     #[test]

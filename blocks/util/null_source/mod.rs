@@ -244,7 +244,7 @@ impl KindSpec for NullSource {
 mod tests {
     use super::*;
     use fxgraph::Ports;
-    use fxgraph::{Next, runtime::edge::Harness};
+    use fxgraph::{Next, edge::Harness};
     use half::f16;
 
     fn parameters(json: serde_json::Value) -> NullSource {

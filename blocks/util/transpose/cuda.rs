@@ -21,7 +21,7 @@ impl Cuda {
         let lane = Lane::new(env)?;
         let too_large = || BlockError::new("frames of 2^32 elements or more are too large");
         let kernel::Kernel { name, tunable, launches } = layout.kernel().ok_or_else(too_large)?;
-        let way = tunable.chosen(lane.device());
+        let way = lane.device().chosen(&tunable);
         let program = gpu::program(lane.device(), tunable.program, tunable.defines(way))?;
         let Launch { grid, shared_bytes } = launches[way];
         let kernel = program.kernel(name, shared_bytes)?;

@@ -54,7 +54,7 @@ impl Cuda {
         let antennas = ports.inputs.len();
         let pieces = heaps.count * antennas;
         let tunable = tunable(&heaps);
-        let way = tunable.chosen(device);
+        let way = device.chosen(&tunable);
         let program = gpu::program(device, tunable.program, tunable.defines(way))?;
         let kernel = program.kernel("gather", 0)?;
         let [vectors, threads] = ["VECTORS", "THREADS"].map(|name| tunable.number(way, name));

@@ -3,7 +3,7 @@
 
 use super::cpu::Stack;
 use super::*;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Band, Clock, Counters, Next, Ports};
 
 const HEAPS: usize = 2;

@@ -134,7 +134,7 @@ impl Cuda {
         let tiles = tiles(parameters, &shape, properties)
             .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
         let tunable = tunable(parameters, &shape);
-        let way = tunable.chosen(device);
+        let way = device.chosen(&tunable);
         let warps = tunable.number(way, "WARPS");
         let of_gpu = gpu::numbers([
             ("TILES_0", tiles.per_group[0]),

@@ -4,7 +4,7 @@ use super::form::{add_antennas, quantise_beam};
 use super::*;
 use crate::common::simd::Form;
 use crate::x_engine::correlator::tests::{count, env, noise, port, voltages};
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Counters, Frame, Next, Ports};
 use std::f64::consts::{PI, TAU};
 use std::sync::Arc;

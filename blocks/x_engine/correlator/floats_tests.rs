@@ -6,7 +6,7 @@ use super::floats::FloatAccumulator;
 use super::tests::{env, noise, port};
 use super::*;
 use crate::common::random::Random;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Counters, Next, Ports};
 use half::f16;
 

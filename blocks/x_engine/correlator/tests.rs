@@ -4,7 +4,7 @@ use super::accumulate::{Accumulator, MISSING};
 use super::definition::{correlate_integers, product};
 use super::kernel::Kernel;
 use super::*;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Counters, Header, Next, Ports};
 
 const SHAPE: Stacked = Stacked {

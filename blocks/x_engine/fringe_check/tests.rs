@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Band, Clock, Env, Ports, ValidityType};
 use num_complex::Complex64;
 use std::f64::consts::TAU;

@@ -107,7 +107,7 @@ fn device_seconds(
     device: &Arc<Device>,
     mut queue: impl FnMut(&Lane<()>) -> Result<(), BlockError>,
 ) -> Result<f64, BlockError> {
-    let env = Env { device: Some(Arc::clone(device)), ..Env::detached("bench") };
+    let env = Env { device: Some(Arc::clone(device) as _), ..Env::detached("bench") };
     let mut lane = Lane::new(&env)?;
     let nanoseconds = env.counters.device_nanoseconds().clone();
     let mut all = Vec::new();

@@ -12,8 +12,7 @@ use crate::terminal::Terminal;
 use crate::tuning;
 use crate::units;
 use fxgraph::diagnostic::{Diagnostic, Severity, render_all};
-use fxgraph::flowgraph::{Changed, Plan, load_text};
-use fxgraph::memory;
+use fxgraph::flowgraph::{Changed, Plan, load_text, shortage};
 use fxgraph::runtime::{BlockStats, Prepared};
 use serde_json::json;
 use std::path::Path;
@@ -41,7 +40,7 @@ pub fn forms(
     let mut plan = flowgraph::plan(target, Severity::Error, terminal)?;
     plan.tuning = tuning::usual(terminal);
     let Changed { sources, result } = plan.beside(block, form, &flowgraph::registry());
-    let both = result.and_then(|both| match memory::shortage(&both) {
+    let both = result.and_then(|both| match shortage(&both) {
         Some(shortage) => Err(vec![shortage]),
         None => Ok(both),
     });

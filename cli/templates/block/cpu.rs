@@ -34,7 +34,7 @@ impl Block for Gain {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::MyBlock;
-    use fxgraph::runtime::edge::Harness;
+    use fxgraph::edge::Harness;
     use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 
     fn samples(dtype: Dtype) -> PortType {

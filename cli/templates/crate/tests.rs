@@ -1,5 +1,5 @@
 use super::MyBlock;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 
 fn samples(dtype: Dtype) -> PortType {

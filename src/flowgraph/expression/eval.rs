@@ -2,15 +2,15 @@
 
 use super::parse::parse;
 use super::{Form, Problem, Scalar, Term};
-use crate::flowgraph::value::INT_RANGE;
+use fxgraph_core::tree::INT_RANGE;
 
 /// Looks up a name; `Err(None)` if nobody knows it, `Err(Some(()))` if its value could not be had.
-pub(in crate::flowgraph) type Names<'a> = dyn FnMut(&str) -> Result<Scalar, Option<()>> + 'a;
+pub(crate) type Names<'a> = dyn FnMut(&str) -> Result<Scalar, Option<()>> + 'a;
 
 /// Longest text that expressions make.
 const MAX_TEXT: usize = 4096;
 
-pub(in crate::flowgraph) fn evaluate(text: &str, names: &mut Names<'_>) -> Result<Scalar, Problem> {
+pub(crate) fn evaluate(text: &str, names: &mut Names<'_>) -> Result<Scalar, Problem> {
     compute(&parse(text)?, names)
 }
 
@@ -217,7 +217,7 @@ fn call(
 ) -> Result<Scalar, Problem> {
     let Some((_, least, most)) = FUNCTIONS.iter().find(|(known, _, _)| *known == name) else {
         let known = FUNCTIONS.iter().map(|(known, _, _)| *known);
-        let hint = crate::diagnostic::nearest(name, known)
+        let hint = fxgraph_core::diagnostic::nearest(name, known)
             .map_or(String::new(), |near| format!(", did you mean `{near}`?"));
         let at = (term.at.0, term.at.0 + name.len());
         return Err(Problem::new(at, format!("no function `{name}`{hint}")));

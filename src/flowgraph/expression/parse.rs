@@ -47,7 +47,7 @@ pub(super) fn parse(text: &str) -> Result<Term, Problem> {
 }
 
 /// The names that `text` uses; none if it is not an expression.
-pub(in crate::flowgraph) fn names(text: &str, found: &mut Vec<String>) {
+pub(crate) fn names(text: &str, found: &mut Vec<String>) {
     let names = tokens(text).unwrap_or_default().into_iter();
     found.extend(names.filter_map(|(token, _)| match token {
         Token::Name(name) => Some(name),

@@ -6,19 +6,19 @@
 
 use super::port::{InPort, OutPort};
 use super::survive::Survival;
-use crate::block::{Io, Next, Output};
-use crate::runtime::assembly::Part;
-use crate::runtime::attend::{Call, Outcome, attend};
-use crate::runtime::beside::Turn;
-use crate::runtime::cell::Cell;
-use crate::runtime::hosted::Hosted;
-use crate::runtime::report::State;
-use crate::runtime::run::{Fault, Gate, Run};
-use crate::runtime::timing::For;
+use crate::attend::{Call, Outcome, attend};
+use crate::beside::Turn;
+use crate::cell::Cell;
+use crate::hosted::Hosted;
+use crate::report::State;
+use crate::run::{Fault, Gate, Run};
+use crate::timing::For;
 use futuresdr::runtime::dev::{
     BlockMeta, BufferReader, BufferWriter, Kernel, MessageOutputs, WorkIo,
 };
 use futuresdr::runtime::{Result, Timer};
+use fxgraph_core::block::{Io, Next, Output};
+use fxgraph_flowgraph::Part;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;

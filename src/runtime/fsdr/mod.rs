@@ -2,19 +2,20 @@
 //!
 //! A port to another release touches these files and nothing else. Frames do not travel
 //! through FutureSDR: its ports connect blocks and carry wake-ups, frames go through
-//! [`Edge`](super::edge::Edge)s.
+//! [`Edge`](fxgraph_core::edge::Edge)s.
 
 mod adapter;
 mod port;
 mod scheduler;
 mod survive;
 
-use super::assembly::{Assembly, Connection, Options, Thread};
 use super::report::StartError;
 use super::run::Run;
+use crate::connections::{Connection, Options};
 use adapter::Adapter;
 use futuresdr::runtime::scheduler::Scheduler;
 use futuresdr::runtime::{BlockId, Flowgraph, Runtime, config};
+use fxgraph_flowgraph::{Assembly, Thread};
 use scheduler::{Guard, OwnThread};
 use std::collections::HashMap;
 use std::sync::Arc;

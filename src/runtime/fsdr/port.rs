@@ -3,12 +3,12 @@
 //! FutureSDR ends a writer when one of its readers finishes. These ports tell it nothing of the
 //! kind: ends travel as flags of the edges.
 
-use crate::kind::Waker;
-use crate::runtime::edge::Edge;
 use futuresdr::runtime::buffer::{BufferReader, BufferWriter, PortCore};
 use futuresdr::runtime::dev::{BlockInbox, BlockNotifier};
 use futuresdr::runtime::macros::async_trait;
 use futuresdr::runtime::{BlockId, Error, PortId};
+use fxgraph_core::edge::Edge;
+use fxgraph_core::kind::Waker;
 use std::any::Any;
 use std::sync::Arc;
 

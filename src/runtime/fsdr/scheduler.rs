@@ -1,7 +1,7 @@
 //! FutureSDR's scheduler with a guard around each block, and threads for the blocks that ask.
 
-use crate::runtime::report::StartError;
-use crate::runtime::run::{Fault, Run};
+use crate::report::StartError;
+use crate::run::{Fault, Run};
 use futuresdr::futures::FutureExt;
 use futuresdr::runtime::channel::mpsc::Sender;
 use futuresdr::runtime::channel::oneshot;

@@ -1,12 +1,12 @@
 //! What becomes of a block that failed: `on_fault`.
 
 use super::adapter::Adapter;
-use crate::block::Next;
-use crate::runtime::assembly::OnFault;
-use crate::runtime::attend::{Call, Outcome, attend};
-use crate::runtime::hosted::Vacant;
-use crate::runtime::run::{Fault, lock};
+use crate::attend::{Call, Outcome, attend};
+use crate::hosted::Vacant;
+use crate::run::{Fault, lock};
 use futuresdr::runtime::Timer;
+use fxgraph_core::block::Next;
+use fxgraph_flowgraph::OnFault;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Adapter {
         if self.survival.taken.replace(taken) == Some(taken) {
             hosted.inputs.iter_mut().for_each(|input| input.reader.skip());
         }
-        if hosted.inputs.iter().all(crate::Input::ended) {
+        if hosted.inputs.iter().all(fxgraph_core::Input::ended) {
             return Next::Finished;
         }
         let has_frames = hosted.inputs.iter().any(|input| input.reader.waits());

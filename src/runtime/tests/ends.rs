@@ -1,7 +1,7 @@
 //! How runs end.
 
 use super::*;
-use crate::runtime::Prepared;
+use crate::Prepared;
 
 #[test]
 fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
@@ -96,7 +96,7 @@ struct Slow {
     started: Result<(), &'static str>,
 }
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Slow {
     async fn start(&mut self) -> Result<(), BlockError> {
         for _ in 0..20 {

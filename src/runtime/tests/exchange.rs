@@ -1,9 +1,10 @@
 //! Blocks that take each other's places while frames flow.
 
 use super::*;
-use crate::runtime::edge::FrameWriter;
-use crate::runtime::exchange::{NotExchanged, Terms};
-use crate::runtime::{BlockEvents, EventKind, Handle, Hosted};
+use crate::exchange::{NotExchanged, Terms};
+use crate::{Handle, Hosted};
+use fxgraph_core::edge::FrameWriter;
+use fxgraph_core::event::{BlockEvents, EventKind};
 use std::time::Instant;
 
 /// Frames that one output of [`Sum`] depends on.
@@ -58,7 +59,7 @@ impl Sum {
     }
 }
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Sum {
     async fn start(&mut self) -> Result<(), BlockError> {
         self.place.fetch_add(1, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! The faults of FutureSDR 0.0.40, each one shown closed; numbers as in `src/adr/001`.
 
 use super::*;
-use crate::runtime::{StartError, State};
+use crate::{StartError, State};
 
 fn broken(text: &'static str) -> Result<Next, BlockError> {
     Err(BlockError::new(text)
@@ -80,7 +80,7 @@ fn fault_02_an_ended_block_still_answers() {
 /// Awaits something that never comes.
 struct Deaf(Arc<AtomicU64>);
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Deaf {
     async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         self.0.store(1, Ordering::SeqCst);

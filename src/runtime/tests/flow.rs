@@ -1,7 +1,7 @@
 //! How frames flow.
 
 use super::*;
-use crate::runtime::edge::{FrameReader, FrameWriter};
+use fxgraph_core::edge::{FrameReader, FrameWriter};
 
 #[test]
 fn every_reader_of_a_fan_out_sees_every_frame_in_order() {

@@ -8,17 +8,18 @@ mod survival;
 mod threads;
 mod watching;
 
-use super::edge::Edge;
 use super::{
     Assembly, BlockEvents, OnFault, Options, Part, PartOutput, Report, Running, Thread, start,
 };
-use crate::block::{Block, BlockError, Io, Next};
-use crate::counter::Counters;
-use crate::dtype::Dtype;
-use crate::frame::{HostAllocator, Pool};
-use crate::kind::{Ports, Waker};
-use crate::port::{Axis, Clock, PortType, ValidityType};
-use crate::summary::Summary;
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::counter::Counters;
+use fxgraph_core::dtype::Dtype;
+use fxgraph_core::edge::Edge;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::frame::{HostAllocator, Pool};
+use fxgraph_core::kind::{Ports, Waker};
+use fxgraph_core::port::{Axis, Clock, PortType, ValidityType};
+use fxgraph_core::summary::Summary;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,7 +69,7 @@ struct Scripted {
     finish: Hook,
 }
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Scripted {
     async fn start(&mut self) -> Result<(), BlockError> {
         self.log.add(format!("start {}", self.name));
@@ -208,7 +209,7 @@ impl Seen {
                     seen.0.lock().unwrap().push(frame.header().timestamp);
                 }
             }
-            let over = io.inputs.iter().all(crate::Input::ended);
+            let over = io.inputs.iter().all(fxgraph_core::Input::ended);
             Ok(if over { Next::Finished } else { Next::Wait })
         }
     }

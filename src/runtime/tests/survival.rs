@@ -1,7 +1,8 @@
 //! `on_fault`: what becomes of a block that failed.
 
 use super::*;
-use crate::runtime::{EventKind, State};
+use crate::State;
+use fxgraph_core::event::EventKind;
 
 /// Passes frames on, and fails at those of these timestamps.
 struct Faulty {
@@ -12,7 +13,7 @@ struct Faulty {
     log: Log,
 }
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Faulty {
     async fn start(&mut self) -> Result<(), BlockError> {
         self.log.0.lock().unwrap().push("start".to_owned());
@@ -62,7 +63,7 @@ fn run(
     let mid = net.add_block("mid", &[src], 1, make());
     net.parts[mid].on_fault = policy;
     net.parts[mid].rebuild =
-        can_rebuild.then(|| -> crate::runtime::Rebuild { Arc::new(move |_| Ok(make())) });
+        can_rebuild.then(|| -> crate::Rebuild { Arc::new(move |_| Ok(make())) });
     let seen = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::clone(&seen);
     net.add("out", &[mid], 0, move |io| {

@@ -1,7 +1,7 @@
 //! Which thread a block runs on, and who may keep whom from running.
 
 use super::*;
-use crate::runtime::StartError;
+use crate::StartError;
 use std::sync::atomic::AtomicBool;
 use std::thread::ThreadId;
 
@@ -19,7 +19,7 @@ impl Where {
     }
 }
 
-#[crate::async_trait]
+#[fxgraph_core::async_trait]
 impl Block for Where {
     async fn start(&mut self) -> Result<(), BlockError> {
         self.note();

@@ -1,9 +1,10 @@
 //! What is seen of a run from outside, and what is asked of its blocks.
 
 use super::*;
-use crate::runtime::{EventKind, Prepared, RunState, State, Unanswered};
+use crate::{Prepared, RunState, State, Unanswered};
+use fxgraph_core::event::EventKind;
 
-fn kinds(events: &[crate::runtime::Event]) -> Vec<EventKind> {
+fn kinds(events: &[fxgraph_core::event::Event]) -> Vec<EventKind> {
     events.iter().map(|event| event.kind).collect()
 }
 
@@ -129,7 +130,7 @@ fn a_block_that_is_asked_too_late_does_not_do_it_later() {
     let done = Arc::new(AtomicU64::new(0));
     let count = |done: &Arc<AtomicU64>| {
         let done = Arc::clone(done);
-        move |_: &mut crate::runtime::Hosted| done.fetch_add(1, Ordering::SeqCst)
+        move |_: &mut crate::Hosted| done.fetch_add(1, Ordering::SeqCst)
     };
     let limit = Duration::from_millis(10);
     let error = handle.ask("slow", limit, count(&done)).unwrap_err();

@@ -1,5 +1,5 @@
 use super::FuturesdrFir;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, KindSpec, PortType, Ports, ValidityType};
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::{PI, TAU};

@@ -2,7 +2,7 @@
 
 use super::cpu::{Counts, limit};
 use super::{Shape, SpectralKurtosis};
-use fxgraph::cuda::{Grid, Kernel, Lane, Needs, ProgramSource, Source, frame_address};
+use fxgraph::cuda::{Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next, async_trait};
 use fxgraph_blocks::common::gpu::{Table, numbers};
@@ -47,7 +47,7 @@ impl Flagger {
         let lane = Lane::new(env)?;
         let device = lane.device();
         let defines = numbers([("SPECTRA", shape.spectra), ("CHANNELS", shape.channels)]);
-        let kernel = PROGRAMS[0].compile(device, defines)?.kernel("spectral_kurtosis", 0)?;
+        let kernel = Program::compile(&PROGRAMS[0], device, defines)?.kernel("spectral_kurtosis", 0)?;
         Ok(Self {
             sigmas: block.parameters.sigmas,
             changes: Changes::default(),

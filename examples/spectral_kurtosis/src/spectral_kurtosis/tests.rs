@@ -1,5 +1,5 @@
 use super::SpectralKurtosis;
-use fxgraph::runtime::edge::Harness;
+use fxgraph::edge::Harness;
 use fxgraph::{Axis, Clock, Dtype, Env, Frame, KindSpec, PortType, Ports, ValidityType};
 use num_complex::Complex32;
 use std::f32::consts::TAU;

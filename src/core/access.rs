@@ -1,0 +1,344 @@
+//! Files that parameters name, and which of them clients may name.
+//!
+//! The author of a flowgraph may name any file. A client of a running flowgraph may name files below the
+//! directories that the operator allowed, one for reading and one for writing. A kind declares a parameter that
+//! names a file as a [`ReadPath`] or a [`WrittenPath`]; the one place that reads parameters checks these
+//! values, for every kind, and a block opens the file through the parameter, below the directory that was allowed.
+
+use crate::files::Files;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What readers of parameters know files by that a block reads, and that it writes.
+pub const NAMES: [&str; 2] = ["fxgraph::read_path", "fxgraph::written_path"];
+
+/// A parameter that names a file: its text, and where the file may be. Relative paths begin in the working directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePath<const IS_WRITTEN: bool> {
+    text: String,
+    files: Files,
+}
+
+/// A parameter that names a file which the block reads.
+pub type ReadPath = FilePath<false>;
+/// A parameter that names a file which the block writes.
+pub type WrittenPath = FilePath<true>;
+
+impl<const IS_WRITTEN: bool> FilePath<IS_WRITTEN> {
+    /// The file `text` of `files`.
+    #[must_use]
+    pub fn new(files: Files, text: impl Into<String>) -> Self {
+        Self { text: text.into(), files }
+    }
+
+    /// The file `text`, which may be where this one may be.
+    #[must_use]
+    pub fn with(&self, text: impl Into<String>) -> Self {
+        Self::new(self.files.clone(), text)
+    }
+
+    /// This file, whose path begins at `directory` if it is relative.
+    #[must_use]
+    pub fn begin_at(&self, directory: &Path) -> Self {
+        self.with(directory.join(&self.text).display().to_string())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        Path::new(&self.text)
+    }
+
+    /// Where it may be.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Whether there is something at this path.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.files.exists(self.path())
+    }
+}
+
+impl ReadPath {
+    /// See [`Files::open`].
+    pub fn open(&self) -> io::Result<File> {
+        self.files.open(self.path())
+    }
+
+    /// See [`Files::open_once`].
+    pub fn open_once(&self) -> io::Result<File> {
+        self.files.open_once(self.path())
+    }
+}
+
+impl WrittenPath {
+    /// See [`Files::create`].
+    pub fn create(&self) -> io::Result<File> {
+        self.files.create(self.path())
+    }
+}
+
+/// Its text.
+impl<const IS_WRITTEN: bool> Deref for FilePath<IS_WRITTEN> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<const IS_WRITTEN: bool> fmt::Display for FilePath<IS_WRITTEN> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A file anywhere.
+impl<const IS_WRITTEN: bool> From<&str> for FilePath<IS_WRITTEN> {
+    fn from(text: &str) -> Self {
+        Self::new(Files::default(), text)
+    }
+}
+
+/// A file anywhere.
+impl<const IS_WRITTEN: bool> From<&Path> for FilePath<IS_WRITTEN> {
+    fn from(path: &Path) -> Self {
+        Self::new(Files::default(), path.display().to_string())
+    }
+}
+
+impl<'de, const IS_WRITTEN: bool> Deserialize<'de> for FilePath<IS_WRITTEN> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_newtype_struct(NAMES[usize::from(IS_WRITTEN)], Named)
+    }
+}
+
+/// Takes text; or a path and the directory below which it was allowed, which only
+/// [`FileAccess::check`] gives.
+struct Named<const IS_WRITTEN: bool>;
+
+impl<'de, const IS_WRITTEN: bool> Visitor<'de> for Named<IS_WRITTEN> {
+    type Value = FilePath<IS_WRITTEN>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
+        // Text alone, whatever else is there.
+        inner.deserialize_str(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut located: A) -> Result<Self::Value, A::Error> {
+        let mut next = || located.next_element::<String>()?.ok_or_else(|| A::Error::custom("text"));
+        let (path, root) = (next()?, next()?);
+        Ok(FilePath::new(Files::below_known(Path::new(&root)), path))
+    }
+}
+
+impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        if IS_WRITTEN { "WrittenPath".into() } else { "ReadPath".into() }
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let verb = if IS_WRITTEN { "write" } else { "read" };
+        json_schema!({"type": "string", "x-file": verb})
+    }
+}
+
+/// Which files the parameters of a flowgraph, and its includes, may name.
+#[derive(Clone, Debug, Default)]
+pub struct FileAccess(Option<Arc<Rule>>);
+
+#[derive(Debug)]
+enum Rule {
+    /// Any; those that are named are noted, with whether they are written.
+    Noted(Mutex<BTreeSet<(bool, String)>>),
+    Clients(Clients),
+}
+
+/// What clients of a running flowgraph may name.
+#[derive(Debug)]
+struct Clients {
+    /// Below which directory they may read and write.
+    allowed: ClientFiles,
+    /// The files that the author of the flowgraph named, with whether they are written.
+    authored: BTreeSet<(bool, String)>,
+    /// The directory of the flowgraph, for includes.
+    folder: Files,
+    /// Files that the author included.
+    included: BTreeSet<PathBuf>,
+}
+
+/// The directories below which clients may name files; without one, none.
+#[derive(Clone, Debug, Default)]
+pub struct ClientFiles {
+    /// For reading.
+    pub read: Option<Files>,
+    /// For writing.
+    pub write: Option<Files>,
+}
+
+/// Why a file may not be named.
+pub struct NotAllowed {
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: &'static str,
+}
+
+/// Access to every file.
+pub static ANY: FileAccess = FileAccess(None);
+
+impl FileAccess {
+    /// Access to every file, of which a note is taken.
+    pub fn noted() -> Self {
+        Self(Some(Arc::new(Rule::Noted(Mutex::default()))))
+    }
+
+    /// What clients may name: files as `allowed`, those that `notes` has, and includes below `folder` or among
+    /// `included`.
+    pub fn clients(
+        allowed: ClientFiles,
+        notes: &Self,
+        folder: Files,
+        included: impl IntoIterator<Item = PathBuf>,
+    ) -> Self {
+        let authored = match notes.0.as_deref() {
+            Some(Rule::Noted(noted)) => {
+                noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+            }
+            _ => BTreeSet::new(),
+        };
+        let included = included.into_iter().collect();
+        Self(Some(Arc::new(Rule::Clients(Clients { allowed, authored, folder, included }))))
+    }
+
+    fn limits(&self) -> Option<&Clients> {
+        match self.0.as_deref() {
+            Some(Rule::Clients(clients)) => Some(clients),
+            _ => None,
+        }
+    }
+
+    /// Whether not every file may be named.
+    pub fn is_limited(&self) -> bool {
+        self.limits().is_some()
+    }
+
+    /// Where the file `text` is and the directory for clients that it is below, unless the author named it.
+    pub fn check(&self, is_written: bool, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
+        if let Some(Rule::Noted(noted)) = self.0.as_deref() {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.insert((is_written, text.to_owned()));
+        }
+        let Some(Clients { allowed, authored, .. }) = self.limits() else { return Ok(None) };
+        // Whoever sends the whole flowgraph sends these too.
+        if authored.contains(&(is_written, text.to_owned())) {
+            return Ok(None);
+        }
+        let (verb, files) =
+            if is_written { ("write", &allowed.write) } else { ("read", &allowed.read) };
+        let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
+        else {
+            let message = format!("clients may not {verb} files, and `{text}` is a new one");
+            let help = "`fxgraph run --files DIR` lets clients name files below DIR";
+            return Err(NotAllowed { message, help });
+        };
+        let path = root.join(text);
+        let is_plain = path.components().all(|step| step != Component::ParentDir);
+        // The block comes to the same result when it opens the file; here the client learns why.
+        let is_inside = is_plain && path.starts_with(root) && files.admits(&path);
+        match [path.as_path(), root].map(Path::to_str) {
+            [Some(path), Some(root)] if is_inside && !text.contains('\0') => {
+                Ok(Some([path.to_owned(), root.to_owned()]))
+            }
+            _ => {
+                let message = format!("`{text}` is outside the directory that clients may {verb}");
+                let help =
+                    "give a path below the directory of `--files`, relative to that directory";
+                Err(NotAllowed { message, help })
+            }
+        }
+    }
+
+    /// Where includes begin, if not every file may be included; empty otherwise.
+    pub fn include_root(&self) -> PathBuf {
+        let below = self.limits().and_then(|clients| clients.folder.root());
+        below.map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// Opens the file at `path` to be included.
+    pub fn open_include(&self, path: &Path) -> io::Result<File> {
+        let Some(clients) = self.limits() else { return Files::default().open(path) };
+        match path.canonicalize() {
+            // As it was looked at: `path` may lead elsewhere by now.
+            Ok(included) if clients.included.contains(&included) => {
+                Files::default().open(&included)
+            }
+            _ => clients.folder.open(path),
+        }
+    }
+
+    /// Whether errors may quote the included file at `path`.
+    pub fn may_quote(&self, path: &Path) -> bool {
+        let path = self.include_root().join(path);
+        self.limits().is_none_or(|clients| {
+            path.canonicalize().is_ok_and(|path| clients.included.contains(&path))
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn clients_name_authored_files_and_those_below_their_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("allowed");
+        std::fs::create_dir_all(root.join("inner")).unwrap();
+        let files = Files::below(&root).unwrap();
+        let notes = FileAccess::noted();
+        assert!(notes.check(true, "/data/out.npz").is_ok());
+        let here = Files::below(&root).unwrap();
+        let allowed = ClientFiles { read: None, write: Some(files) };
+        let access = FileAccess::clients(allowed, &notes, here, []);
+        let checked = |is_written, text: &str| access.check(is_written, text).ok();
+        let below = |path: &str| Some(Some([path.to_owned(), root.display().to_string()]));
+        let new = root.join("new/a.npz").display().to_string();
+        assert_eq!(checked(true, "/data/out.npz"), Some(None), "as the author has it");
+        assert_eq!(checked(true, "new/a.npz"), below(&new));
+        assert_eq!(checked(true, &new), below(&new));
+        symlink("/etc", root.join("etc")).unwrap();
+        let bad = ["../a.npz", "/etc/a.npz", "inner/../../a.npz", "etc/a.npz", "a\0.npz"];
+        for text in bad {
+            assert_eq!(checked(true, text), None, "{text}");
+        }
+        for unread in ["/data/out.npz", "inner/open"] {
+            assert_eq!(checked(false, unread), None, "{unread}");
+        }
+    }
+}

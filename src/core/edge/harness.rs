@@ -1,0 +1,119 @@
+//! One block driven by hand.
+
+use super::{Edge, FrameReader, FrameWriter};
+use crate::block::{Block, Input, Io, Next, Output};
+use crate::error::BlockError;
+use crate::frame::{Frame, FrameMut, HostAllocator, OutOfMemory, Pool};
+use crate::kind::Ports;
+use crate::port::PortType;
+use std::sync::Arc;
+
+/// Drives one block by hand, without a runtime: for tests, conformance and benchmarks of blocks.
+pub struct Harness {
+    block: Box<dyn Block>,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    to_inputs: Vec<(Arc<Edge>, FrameWriter)>,
+    from_outputs: Vec<FrameReader>,
+    /// What [`Io::stopping`] says.
+    pub stopping: bool,
+    finished: bool,
+}
+
+impl Harness {
+    /// `block` with these ports, and queues and pools of `depth` frames on each.
+    pub fn new(block: Box<dyn Block>, ports: &Ports, depth: usize) -> Result<Self, OutOfMemory> {
+        let pool = |port: &PortType| {
+            // Besides the queue, frames may be held by the block and by the test.
+            Pool::new(&HostAllocator, 2 * depth + 2, port.frame_bytes(), port.validity.units())
+        };
+        let mut harness = Self {
+            block,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            to_inputs: Vec::new(),
+            from_outputs: Vec::new(),
+            stopping: false,
+            finished: false,
+        };
+        for port in &ports.inputs {
+            let edge = Edge::new(depth);
+            harness.inputs.push(Input { reader: FrameReader::new(Arc::clone(&edge)) });
+            let writer = FrameWriter::new(vec![Arc::clone(&edge)], Some(pool(port)?), 0);
+            harness.to_inputs.push((edge, writer));
+        }
+        for port in &ports.outputs {
+            let edge = Edge::new(depth);
+            harness.from_outputs.push(FrameReader::new(Arc::clone(&edge)));
+            let writer = FrameWriter::new(vec![edge], Some(pool(port)?), 0);
+            harness.outputs.push(Output { writer });
+        }
+        Ok(harness)
+    }
+
+    /// A frame for input `input`, filled by `fill`, pushed; `false` if there was no room.
+    pub fn send(&mut self, input: usize, fill: impl FnOnce(&mut FrameMut)) -> bool {
+        let writer = &mut self.to_inputs[input].1;
+        let Some(mut frame) = writer.take() else { return false };
+        fill(&mut frame);
+        writer.push(frame);
+        true
+    }
+
+    /// Hands `frame`, the output of another block, to input `input`; `false` if there was no room.
+    pub fn share(&mut self, input: usize, frame: Arc<Frame>) -> bool {
+        let writer = &mut self.to_inputs[input].1;
+        let has_room = writer.has_room();
+        if has_room {
+            writer.pass(frame);
+        }
+        has_room
+    }
+
+    /// Ends input `input`.
+    pub fn end(&mut self, input: usize) {
+        self.to_inputs[input].0.end();
+    }
+
+    /// Starts the block.
+    pub async fn start(&mut self) -> Result<(), BlockError> {
+        self.block.start().await
+    }
+
+    /// One call of the block's `work`.
+    pub async fn step(&mut self) -> Result<Next, BlockError> {
+        let mut io =
+            Io { inputs: &mut self.inputs, outputs: &mut self.outputs, stopping: self.stopping };
+        let next = self.block.work(&mut io).await?;
+        self.finished |= next == Next::Finished;
+        Ok(next)
+    }
+
+    /// Calls `work` until the block waits or has finished.
+    pub async fn run(&mut self) -> Result<Next, BlockError> {
+        loop {
+            match self.step().await? {
+                Next::Again => {}
+                Next::After(time) => {
+                    async_io::Timer::after(time).await;
+                }
+                next => return Ok(next),
+            }
+        }
+    }
+
+    /// The next frame of output `output`.
+    pub fn receive(&mut self, output: usize) -> Option<Arc<Frame>> {
+        self.from_outputs[output].pop()
+    }
+
+    /// Calls the block's `finish`.
+    pub async fn finish(&mut self) -> Result<(), BlockError> {
+        self.block.finish().await
+    }
+
+    /// Blocks the thread until `future` is done; for tests that are not async.
+    pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+        async_io::block_on(future)
+    }
+}

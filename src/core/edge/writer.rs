@@ -1,0 +1,362 @@
+//! The end of edges that a block pushes frames to.
+
+use super::{Edge, TURN};
+use crate::edge::TapWriter;
+use crate::edge::Tee;
+use crate::frame::{Frame, FrameMut, Pool};
+use crate::retune::{Configurations, Heard, Known, When};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The writing end of all edges of one output port.
+pub struct FrameWriter {
+    edges: Vec<Arc<Edge>>,
+    /// Number of edges from the front that have room. Only this end takes room away, so they have it until
+    /// the next push, and a writer that is woken by every reader looks at each edge once per frame.
+    roomy: AtomicUsize,
+    /// Number of edges from the front whose readers are gone.
+    closed: AtomicUsize,
+    /// `None` for a port that passes frames through.
+    pool: Option<Arc<Pool>>,
+    sequence: u64,
+    /// Those of the run.
+    configurations: Arc<Configurations>,
+    heard: Heard,
+    /// Readers beside the flowgraph.
+    pub taps: Vec<TapWriter>,
+    /// Frames that may still be pushed in this turn.
+    turn: u32,
+    /// Timestamp of the last frame.
+    last: Option<u64>,
+    /// Frames up to this time went out before the block came here, and are dropped.
+    after: Option<u64>,
+    /// Frames that the block made, or began, before it came here; they go out as soon as there is room.
+    made_before: VecDeque<Arc<Frame>>,
+    /// What was pushed, if somebody compares.
+    log: Option<PushLog>,
+    /// Gets what is pushed.
+    tee: Option<Tee>,
+    /// Where another block takes the place of the one that pushes.
+    switch: Option<Switch>,
+}
+
+/// What holds frames back from a timestamp on, where another block is to go on.
+struct Switch {
+    when: When,
+    /// Samples of a frame.
+    samples: u64,
+    held: VecDeque<Arc<Frame>>,
+}
+
+impl Switch {
+    /// Whether a frame of this timestamp is another block's. Until it is decided where that one begins, it is behind
+    /// everything that is pushed.
+    fn is_past(&self, timestamp: u64) -> bool {
+        match self.when.begin(timestamp.saturating_add(self.samples)) {
+            Known::From(from) => timestamp >= from,
+            Known::Open | Known::Never => false,
+        }
+    }
+}
+
+/// Timestamps and validity of the frames pushed, the oldest first.
+pub type PushLog = VecDeque<(u64, Vec<u32>)>;
+
+/// Entries of a [`PushLog`] that are kept.
+const LOGGED: usize = 1024;
+
+impl FrameWriter {
+    /// The writing end of `edges`, whose frames come from `pool`.
+    pub fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
+        Self::of_run(edges, pool, config_id, Arc::default())
+    }
+
+    /// A writer whose frames carry `config_id`, and what of `configurations` comes from here on.
+    pub fn of_run(
+        edges: Vec<Arc<Edge>>,
+        pool: Option<Arc<Pool>>,
+        config_id: u64,
+        configurations: Arc<Configurations>,
+    ) -> Self {
+        Self {
+            edges,
+            roomy: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+            pool,
+            sequence: 0,
+            heard: Heard::new(config_id, &configurations),
+            configurations,
+            taps: Vec::new(),
+            turn: u32::MAX,
+            last: None,
+            after: None,
+            made_before: VecDeque::new(),
+            log: None,
+            tee: None,
+            switch: None,
+        }
+    }
+
+    /// Begins a turn of limited length; without this call there is no limit.
+    pub fn begin_turn(&mut self) {
+        self.turn = TURN;
+    }
+
+    /// The turn is over, for no other reason than its length.
+    pub fn wants_another_turn(&self) -> bool {
+        self.turn == 0
+    }
+
+    /// See [`Output::take`](crate::Output::take).
+    pub fn take(&mut self) -> Option<FrameMut> {
+        if !self.has_room() {
+            return None;
+        }
+        self.pool.as_ref()?.take()
+    }
+
+    /// See [`Output::has_room`](crate::Output::has_room).
+    pub fn has_room(&self) -> bool {
+        self.turn > 0 && self.readers_have_room()
+    }
+
+    /// Whether every reader has room, whatever may be pushed in this turn.
+    pub fn readers_have_room(&self) -> bool {
+        self.all(&self.roomy, Edge::has_room)
+    }
+
+    /// Whether `holds` for all edges, where it is known to hold for the first `known` and goes on to.
+    fn all(&self, known: &AtomicUsize, holds: impl Fn(&Edge) -> bool) -> bool {
+        let before = known.load(Ordering::Relaxed);
+        let more = self.edges[before..].iter().take_while(|edge| holds(edge)).count();
+        known.store(before + more, Ordering::Relaxed);
+        before + more == self.edges.len()
+    }
+
+    /// Whether nothing can be pushed now, for want of room or of a buffer.
+    pub fn is_held_up(&self) -> bool {
+        let has_buffer = || self.pool.as_ref().is_none_or(|pool| pool.available() > 0);
+        !self.readers_have_room() || !has_buffer()
+    }
+
+    /// Whether there were readers and all are gone; `None` if there never was one.
+    pub fn is_abandoned(&self) -> Option<bool> {
+        (!self.edges.is_empty()).then(|| self.all(&self.closed, Edge::is_closed))
+    }
+
+    /// See [`Output::push`](crate::Output::push).
+    pub fn push(&mut self, frame: FrameMut) {
+        if self.must_wait() {
+            self.made_before.push_back(frame.freeze());
+        } else {
+            self.send(frame);
+        }
+    }
+
+    /// See [`Output::pass`](crate::Output::pass).
+    pub fn pass(&mut self, frame: Arc<Frame>) {
+        if self.must_wait() {
+            self.made_before.push_back(frame);
+        } else {
+            self.send_on(frame);
+        }
+    }
+
+    /// A block that came here may hold a frame that it took where there was room.
+    fn must_wait(&self) -> bool {
+        self.after.is_some() && !self.readers_have_room()
+    }
+
+    fn send(&mut self, mut frame: FrameMut) {
+        let header = frame.header_mut();
+        header.sequence = self.sequence;
+        header.config_id = self.heard.at(header.timestamp, &self.configurations);
+        self.send_on(frame.freeze());
+    }
+
+    fn send_on(&mut self, frame: Arc<Frame>) {
+        let header = frame.header();
+        if self.after.is_some_and(|after| header.timestamp <= after) {
+            return;
+        }
+        if let Some(switch) = self.switch.as_mut().filter(|s| s.is_past(header.timestamp)) {
+            self.turn = self.turn.saturating_sub(1);
+            switch.held.push_back(frame);
+            return;
+        }
+        if let Some(log) = &mut self.log {
+            if log.len() == LOGGED {
+                log.pop_front();
+            }
+            log.push_back((header.timestamp, header.validity.clone()));
+        }
+        if let Some(tee) = &mut self.tee {
+            tee.push(&frame);
+        }
+        self.last = Some(header.timestamp);
+        self.sequence += 1;
+        self.turn = self.turn.saturating_sub(1);
+        self.taps.iter_mut().for_each(|tap| tap.offer(&frame));
+        *self.roomy.get_mut() = 0;
+        let Some((last, others)) = self.edges.split_last() else { return };
+        for edge in others {
+            edge.push(Arc::clone(&frame));
+        }
+        last.push(frame);
+    }
+
+    /// Frames that were pushed so far.
+    pub fn pushed(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Frames pushed, and those that a newcomer has brought.
+    pub fn to_be_pushed(&self) -> u64 {
+        self.sequence + self.made_before.len() as u64
+    }
+
+    /// Where the frames come from.
+    pub fn pool(&self) -> Option<Arc<Pool>> {
+        self.pool.clone()
+    }
+
+    /// Timestamp of the last frame.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Hands every frame that is pushed to `tee` too; the one before it ends.
+    pub fn set_tee(&mut self, tee: Option<Tee>) {
+        self.tee = tee;
+    }
+
+    /// Frames of `samples` samples that start at `when` or later are held back, for another block to push them.
+    pub fn set_switch(&mut self, when: When, samples: u64) {
+        self.switch = Some(Switch { when, samples, held: VecDeque::new() });
+    }
+
+    /// Whether a frame is held back.
+    pub fn holds_back(&self) -> bool {
+        self.switch.as_ref().is_some_and(|switch| !switch.held.is_empty())
+    }
+
+    /// Whether the next frame is another block's: it starts where the last one ended.
+    pub fn has_reached_switch(&self) -> bool {
+        let Some(Switch { when, samples, .. }) = &self.switch else { return false };
+        let Known::From(from) = when.known() else { return false };
+        let until = self.last.map(|last| last.saturating_add(*samples));
+        self.holds_back() || until.is_some_and(|until| until >= from)
+    }
+
+    /// No other block comes: what was held back goes out as soon as there is room.
+    pub fn end_switch(&mut self) {
+        if let Some(Switch { held, .. }) = self.switch.take() {
+            self.made_before.extend(held);
+        }
+    }
+
+    /// Begins to log what is pushed, or ends it.
+    pub fn set_log(&mut self, is_logged: bool) {
+        self.log = is_logged.then(VecDeque::new);
+    }
+
+    /// What was pushed; empty if nobody compares.
+    pub fn log(&mut self) -> &mut PushLog {
+        self.log.get_or_insert_default()
+    }
+
+    /// Pushes what the block made before it came here, as far as there is room; `true` if nothing
+    /// of it is left.
+    pub fn push_made_before(&mut self) -> bool {
+        while self.readers_have_room()
+            && let Some(frame) = self.made_before.pop_front()
+        {
+            // A frame that the block passed through is shared, and keeps its number as always.
+            match FrameMut::try_from(frame) {
+                Ok(frame) => self.send(frame),
+                Err(frame) => self.send_on(frame),
+            }
+        }
+        self.made_before.is_empty()
+    }
+
+    /// Exchanges the blocks of this port and of `companion`, which has made the frames `made` on the
+    /// side: numbers go on, and after the last frame comes the next one of the block that is new here. The frames
+    /// that were held back for it are those of the block that was here.
+    pub fn exchange(
+        &mut self,
+        companion: &mut Self,
+        made: VecDeque<Arc<Frame>>,
+    ) -> VecDeque<Arc<Frame>> {
+        std::mem::swap(&mut self.pool, &mut companion.pool);
+        // It is that of the block that is here no more, or again.
+        std::mem::swap(&mut self.heard, &mut companion.heard);
+        let held = self.switch.take().map(|switch| (switch.when.known(), switch.held));
+        self.after = match &held {
+            Some((Known::From(from), held)) if !held.is_empty() => from.checked_sub(1),
+            _ => self.last,
+        };
+        companion.after = None;
+        self.made_before = made;
+        self.log = self.log.take().map(|_| VecDeque::new());
+        held.map(|(_, held)| held).unwrap_or_default()
+    }
+}
+
+impl Drop for FrameWriter {
+    /// On whatever path the writer goes, its readers see the end of the stream.
+    fn drop(&mut self) {
+        self.edges.iter().for_each(|edge| edge.end());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::FrameReader;
+    use super::*;
+    use crate::frame::HostAllocator;
+    use crate::steps::steps;
+
+    /// Times that edges are asked for room while `readers` take one frame each and the writer asks after each.
+    fn asked(readers: usize) -> usize {
+        let pool = Pool::new(&HostAllocator, 1, 16, 0).unwrap();
+        let edges: Vec<Arc<Edge>> = (0..readers).map(|_| Edge::new(1)).collect();
+        let mut ends: Vec<FrameReader> = edges.iter().cloned().map(FrameReader::new).collect();
+        let mut writer = FrameWriter::new(edges, Some(pool), 0);
+        let frame = writer.take().unwrap();
+        writer.push(frame);
+        steps(|| {
+            for (number, reader) in ends.iter_mut().enumerate() {
+                assert!(!writer.has_room(), "{number} of {readers} readers have taken the frame");
+                assert!(reader.pop().is_some());
+                assert_eq!(writer.is_abandoned(), Some(false));
+            }
+            assert!(writer.has_room());
+        })
+    }
+
+    #[test]
+    fn writer_woken_by_every_reader_asks_each_edge_at_most_twice() {
+        for readers in [1, 10, 1000] {
+            let asked = asked(readers);
+            assert!(asked <= 2 * readers, "{readers} edges are asked {asked} times");
+        }
+    }
+
+    #[test]
+    fn writer_whose_readers_left_in_any_order_is_abandoned() {
+        let edges: Vec<Arc<Edge>> = (0..4).map(|_| Edge::new(1)).collect();
+        let mut ends: Vec<FrameReader> = edges.iter().cloned().map(FrameReader::new).collect();
+        let writer = FrameWriter::new(edges, None, 0);
+        for left in [2, 0, 1] {
+            assert_eq!(writer.is_abandoned(), Some(false));
+            drop(ends.remove(left));
+        }
+        assert_eq!(writer.is_abandoned(), Some(false));
+        ends.clear();
+        assert_eq!(writer.is_abandoned(), Some(true));
+        assert!(writer.readers_have_room(), "nobody is waited for");
+    }
+}

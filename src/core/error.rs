@@ -1,0 +1,67 @@
+//! What errors of blocks, their causes and panics say.
+
+use crate::frame::NotOnHost;
+use std::any::Any;
+use std::error::Error;
+
+/// Why a block could not start or go on. The text is for the user: what, where and why, lower case.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct BlockError {
+    message: String,
+    #[source]
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl BlockError {
+    /// An error that says `message`.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// The same error, caused by `source`.
+    #[must_use]
+    pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+}
+
+impl From<NotOnHost> for BlockError {
+    fn from(error: NotOnHost) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// `error` and what caused it, joined by colons; a cause that the text before it quotes already
+/// is left out.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
+/// What a panic says.
+#[must_use]
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it gave no reason".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BlockError, with_causes};
+    use std::io;
+
+    #[test]
+    fn a_cause_that_is_quoted_already_is_not_said_again() {
+        let full = || io::Error::other("the disk is full");
+        let quoted = BlockError::new("cannot write: the disk is full").because(full());
+        assert_eq!(with_causes(&quoted), "cannot write: the disk is full");
+        let plain = BlockError::new("cannot write").because(full());
+        assert_eq!(with_causes(&plain), "cannot write: the disk is full");
+    }
+}

@@ -1,0 +1,291 @@
+//! What happens to a run: a bounded log with numbers, for whoever watches.
+
+use event_listener::Listener;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Events that are kept; older ones are forgotten.
+const KEPT: usize = 4096;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Counts the events of the run, from 1, without gaps.
+    pub sequence: u64,
+    /// Wall time.
+    pub time: SystemTime,
+    /// Name of the block, if it happened to one.
+    pub block: Option<String>,
+    /// What it was.
+    pub kind: EventKind,
+    /// In words: the cause, the values.
+    pub text: String,
+}
+
+/// Kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// Every block has started, frames move.
+    Started,
+    /// A draining stop was asked for: by a user, or by a fault that the run does not survive.
+    Stopping,
+    /// The run was aborted.
+    Aborted,
+    /// Nothing of the run is left.
+    Ended,
+    /// A block failed, and the run stops.
+    Fault,
+    /// A block failed and goes on without the frame at work.
+    Skipped,
+    /// A block failed, was built anew and goes on.
+    Restarted,
+    /// Parameters of blocks were changed.
+    Retuned,
+    /// Another block has taken the place of one.
+    Swapped,
+    /// A block that had taken another's place failed, and the other one is back.
+    RolledBack,
+    /// A block was to take another's place and did not.
+    NotSwapped,
+    /// A frame of a block's shadow is not what the block made.
+    ShadowDiffers,
+    /// A block counted lost data.
+    DataLost,
+    /// No frame has passed a block for many times as long as frames are apart.
+    Stalled,
+    /// Frames pass again a block that was stalled.
+    Resumed,
+    /// A sender is later than its schedule by more than a second.
+    FellBehind,
+    /// A sender that was late is on schedule again.
+    CaughtUp,
+    /// A recorder has made a recording, or failed.
+    // Recorders that trigger on it would record for ever.
+    #[serde(skip_deserializing)]
+    Recorded,
+    /// Another flowgraph was to run and could not.
+    NotStarted,
+    /// A block reports what a user should know although it goes on: a recording that is cut off, a
+    /// file that gets another name.
+    Warning,
+    /// The sender of a stream was restarted with another sync time, and the stream goes on.
+    Resynchronised,
+    /// The time of a stream jumped ahead.
+    TimeJumped,
+    /// A sender of a stream sent a stop heap.
+    SenderStopped,
+    /// The stream of a source ended.
+    StreamEnded,
+}
+
+impl EventKind {
+    /// The word for it in REST, metrics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Stopping => "stopping",
+            Self::Aborted => "aborted",
+            Self::Ended => "ended",
+            Self::Fault => "fault",
+            Self::Skipped => "skipped",
+            Self::Restarted => "restarted",
+            Self::Retuned => "retuned",
+            Self::Swapped => "swapped",
+            Self::RolledBack => "rolled_back",
+            Self::NotSwapped => "not_swapped",
+            Self::ShadowDiffers => "shadow_differs",
+            Self::DataLost => "data_lost",
+            Self::Stalled => "stalled",
+            Self::Resumed => "resumed",
+            Self::FellBehind => "fell_behind",
+            Self::CaughtUp => "caught_up",
+            Self::Recorded => "recorded",
+            Self::NotStarted => "not_started",
+            Self::Warning => "warning",
+            Self::Resynchronised => "resynchronised",
+            Self::TimeJumped => "time_jumped",
+            Self::SenderStopped => "sender_stopped",
+            Self::StreamEnded => "stream_ended",
+        }
+    }
+}
+
+/// Called with every event.
+type Watch = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// The events of a run.
+#[derive(Default)]
+pub struct Events {
+    log: Mutex<Log>,
+    added: event_listener::Event,
+    watcher: OnceLock<Watch>,
+}
+
+#[derive(Default)]
+struct Log {
+    kept: VecDeque<Event>,
+    count: u64,
+}
+
+impl Events {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `watch` with every event, on the thread of whoever adds it; the first call wins.
+    pub fn watch(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watch));
+    }
+
+    /// Notes an event, of `block` if it happened to one.
+    pub fn add(&self, kind: EventKind, block: Option<&str>, text: impl Into<String>) {
+        let (block, text) = (block.map(str::to_owned), text.into());
+        let mut log = self.log();
+        log.count += 1;
+        let sequence = log.count;
+        if log.kept.len() == KEPT {
+            log.kept.pop_front();
+        }
+        let event = Event { sequence, time: SystemTime::now(), block, kind, text };
+        log.kept.push_back(event.clone());
+        drop(log);
+        if let Some(watch) = self.watcher.get() {
+            watch(&event);
+        }
+        self.added.notify(usize::MAX);
+    }
+
+    /// The kept events with larger numbers than `sequence`.
+    pub fn since(&self, sequence: u64) -> Vec<Event> {
+        let log = self.log();
+        let known = sequence.saturating_sub(log.count - log.kept.len() as u64);
+        log.kept.range((known as usize).min(log.kept.len())..).cloned().collect()
+    }
+
+    /// [`since`](Self::since), which waits up to `timeout` for the first one.
+    pub fn wait(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
+        // A time limit beyond what the clock can say is none.
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            // Listening first: an event in between is heard.
+            let listener = self.added.listen();
+            let found = self.since(sequence);
+            if !found.is_empty() {
+                return found;
+            }
+            let Some(deadline) = deadline else {
+                listener.wait();
+                continue;
+            };
+            if listener.wait_deadline(deadline).is_none() {
+                return Vec::new();
+            }
+        }
+    }
+
+    /// [`since`](Self::since), which waits for the first one.
+    pub async fn next(&self, sequence: u64) -> Vec<Event> {
+        loop {
+            let listener = self.added.listen();
+            let found = self.since(sequence);
+            if !found.is_empty() {
+                return found;
+            }
+            listener.await;
+        }
+    }
+}
+
+/// Adds events in the name of one block; cheap to clone, callable from any thread.
+///
+/// Events of a block that is not in its slot (a candidate of a swap, a shadow, a block in a test) are
+/// discarded.
+#[derive(Clone, Default)]
+pub struct BlockEvents(Arc<Mutex<Option<Target>>>);
+
+/// The run's events and the block's name in the flowgraph.
+pub type Target = (Arc<Events>, String);
+
+impl BlockEvents {
+    /// Adds an event of the block.
+    pub fn add(&self, kind: EventKind, text: impl Into<String>) {
+        let target = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((events, block)) = target {
+            events.add(kind, Some(&block), text);
+        }
+    }
+
+    /// Sends events to `target` from now on; returns the target until now.
+    pub fn redirect(&self, target: Option<Target>) -> Option<Target> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(events: &[Event]) -> Vec<u64> {
+        events.iter().map(|event| event.sequence).collect()
+    }
+
+    #[test]
+    fn events_are_numbered_from_1_and_old_ones_are_forgotten() {
+        let events = Events::default();
+        assert_eq!(events.since(0), []);
+        for _ in 0..KEPT + 3 {
+            events.add(EventKind::Fault, Some("a"), "x");
+        }
+        let last = KEPT as u64 + 3;
+        assert_eq!(numbers(&events.since(last - 2)), [last - 1, last]);
+        assert_eq!(events.since(0).len(), KEPT);
+        assert_eq!(events.since(0)[0].sequence, 4);
+        assert_eq!(events.since(last + 10), []);
+    }
+
+    #[test]
+    fn event_kinds_have_one_name_and_all_but_recorded_can_be_asked_for() {
+        let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap_or_default();
+        let named = schema["oneOf"].as_array().into_iter().flatten();
+        let names: Vec<&serde_json::Value> = named.map(|kind| &kind["const"]).collect();
+        for name in &names {
+            let kind: EventKind = serde_json::from_value((*name).clone()).expect("a kind");
+            assert_eq!(kind.name(), *name);
+        }
+        assert_eq!(names.len(), 23);
+        let recorded = serde_json::from_value::<EventKind>("recorded".into());
+        assert!(recorded.is_err(), "{recorded:?}");
+    }
+
+    #[test]
+    fn block_events_carry_the_block_name_and_are_discarded_without_a_slot() {
+        let (events, block) = (Arc::new(Events::default()), BlockEvents::default());
+        block.add(EventKind::DataLost, "before the block has its slot");
+        block.clone().redirect(Some((Arc::clone(&events), "f[0].source".to_owned())));
+        block.add(EventKind::DataLost, "x");
+        assert!(block.redirect(None).is_some());
+        block.add(EventKind::DataLost, "after the block has left its slot");
+        let found = events.since(0);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].block.as_deref(), Some("f[0].source"));
+    }
+
+    #[test]
+    fn whoever_waits_hears_of_the_next_event_or_of_the_time() {
+        let events = Events::default();
+        assert_eq!(events.wait(0, Duration::from_millis(5)), []);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| events.wait(0, Duration::from_mins(1)));
+            let listening = scope.spawn(|| async_io::block_on(events.next(0)));
+            std::thread::sleep(Duration::from_millis(5));
+            events.add(EventKind::Started, None, "");
+            assert_eq!(waiting.join().ok().map(|found| numbers(&found)), Some(vec![1]));
+            assert_eq!(listening.join().ok().map(|found| numbers(&found)), Some(vec![1]));
+        });
+    }
+}

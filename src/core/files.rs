@@ -1,0 +1,458 @@
+//! Files that are opened anywhere, or below one directory only.
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+/// Links that one path may pass through.
+const MAX_LINKS: usize = 40;
+
+/// Where files may be opened: anywhere, or below one directory.
+///
+/// Below a directory, every path is followed from one open directory to the next one directly in it. Links are followed
+/// as long as they stay below; what others rename or link meanwhile never leads out, for reading or for writing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    below: Option<Arc<Path>>,
+}
+
+/// A name in an open directory, or without one any path.
+struct Place {
+    directory: Option<OwnedFd>,
+    name: OsString,
+}
+
+impl Place {
+    fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_ref().map_or(CWD, OwnedFd::as_fd)
+    }
+}
+
+impl Files {
+    /// Files below `directory`, which exists; paths begin with it as it is given.
+    pub fn below(directory: &Path) -> io::Result<Self> {
+        if !directory.metadata()?.is_dir() {
+            return Err(io::Error::new(ErrorKind::NotADirectory, "it is not a directory"));
+        }
+        if directory.to_str().is_none() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "its name is not UTF-8"));
+        }
+        Ok(Self::below_known(directory))
+    }
+
+    /// [`below`](Self::below) of a directory that was looked at before.
+    pub fn below_known(directory: &Path) -> Self {
+        Self { below: Some(directory.into()) }
+    }
+
+    /// The directory, if there is one.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        self.below.as_deref()
+    }
+
+    fn place(&self, path: &Path) -> io::Result<Place> {
+        match &self.below {
+            Some(root) => walk(root, path, false),
+            None => Ok(Place { directory: None, name: path.into() }),
+        }
+    }
+
+    /// Whether `path` may lead to a file here. One that does not exist yet may.
+    pub fn admits(&self, path: &Path) -> bool {
+        use ErrorKind::{NotADirectory, NotFound};
+        self.place(path).map_or_else(|e| matches!(e.kind(), NotFound | NotADirectory), |_| true)
+    }
+
+    /// Opens what is at `path`: below a directory a regular file, anywhere also a pipe or a device.
+    fn open_as(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        let place = self.place(path)?;
+        // No link is followed that the walk has not seen, and nothing waits for the other end of a pipe.
+        let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = if self.below.is_some() { flags | careful } else { flags } | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let open = || fs::openat(place.directory(), &place.name, flags, mode);
+        let file = File::from(retry_on_intr(open)?);
+        if self.below.is_some() { regular(file) } else { Ok(file) }
+    }
+
+    /// Opens a regular file for reading. Anything else is an error at once: opening a pipe would wait for its writer.
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        regular(self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
+    }
+
+    /// Opens a file for reading it once from its beginning. Anywhere this may be a pipe, whose writer is waited for.
+    pub fn open_once(&self, path: &Path) -> io::Result<File> {
+        self.open_as(path, OFlags::RDONLY)
+    }
+
+    /// Creates a file, or empties the one that exists.
+    pub fn create(&self, path: &Path) -> io::Result<File> {
+        self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
+    }
+
+    /// Creates a file that does not exist yet.
+    pub fn create_new(&self, path: &Path) -> io::Result<File> {
+        self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// Opens a file that exists for writing, and leaves what is in it.
+    pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
+        self.open_as(path, OFlags::WRONLY)
+    }
+
+    /// Type of the file at `path`, behind all links.
+    pub fn file_type(&self, path: &Path) -> io::Result<FileType> {
+        let place = self.place(path)?;
+        let flags = if self.below.is_some() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+        let status = fs::statat(place.directory(), &place.name, flags)?;
+        Ok(FileType::from_raw_mode(status.st_mode))
+    }
+
+    /// Whether there is a file or a directory at `path`.
+    #[must_use]
+    pub fn exists(&self, path: &Path) -> bool {
+        self.file_type(path).is_ok()
+    }
+
+    /// Whether there is a directory at `path`.
+    #[must_use]
+    pub fn is_directory(&self, path: &Path) -> bool {
+        self.file_type(path).is_ok_and(FileType::is_dir)
+    }
+
+    /// Whether nothing can be made at `path`, as something is there, be it a link that leads nowhere.
+    pub fn is_taken(&self, path: &Path) -> bool {
+        self.place(path).is_ok_and(|place| {
+            fs::statat(place.directory(), &place.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        })
+    }
+
+    /// Makes a directory that does not exist yet.
+    pub fn make_directory(&self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        Ok(make_directory(place.directory(), &place.name)?)
+    }
+
+    /// Makes the directories that lead to `path`, those that do not exist yet.
+    pub fn make_directories_to(&self, path: &Path) -> io::Result<()> {
+        match &self.below {
+            Some(root) => walk(root, path, true).map(drop),
+            None => path.parent().map_or(Ok(()), std::fs::create_dir_all),
+        }
+    }
+
+    /// Gives the file at `from` the name `to`, in place of the one that has it.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        Ok(fs::renameat(from.directory(), &from.name, to.directory(), &to.name)?)
+    }
+
+    /// Removes a file.
+    pub fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        Ok(fs::unlinkat(place.directory(), &place.name, AtFlags::empty())?)
+    }
+
+    /// Removes a directory with the files in it.
+    pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        let place = self.place(path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = fs::openat(place.directory(), &place.name, flags, Mode::empty())?;
+        for entry in fs::Dir::read_from(&directory)? {
+            let entry = entry?;
+            if ![c".", c".."].contains(&entry.file_name()) {
+                fs::unlinkat(&directory, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        Ok(fs::unlinkat(place.directory(), &place.name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+fn leads_out() -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, "it leads out of the directory that is allowed")
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+fn make_directory(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<()> {
+    fs::mkdirat(directory, name, Mode::from_raw_mode(0o777))
+}
+
+/// Where `path`, which begins with `root`, leads: to a name that is no link. Directories on the way that do not exist
+/// are made if `makes`.
+fn walk(root: &Path, path: &Path, makes: bool) -> io::Result<Place> {
+    let relative = path.strip_prefix(root).map_err(|_| leads_out())?;
+    let steps = |path: &Path| -> Vec<OsString> {
+        path.components().rev().map(|step| step.as_os_str().to_owned()).collect()
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let enter = |directory: &OwnedFd, name: &OsStr| {
+        fs::openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty())
+    };
+    let mut way = vec![fs::open(root, flags, Mode::empty())?];
+    let (mut rest, mut links) = (steps(relative), 0);
+    while let (Some(step), Some(directory)) = (rest.pop(), way.last()) {
+        match Path::new(&step).components().next() {
+            Some(Component::Normal(_)) => {}
+            Some(Component::ParentDir) => {
+                way.pop();
+                if way.is_empty() {
+                    return Err(leads_out());
+                }
+                continue;
+            }
+            _ => continue,
+        }
+        match fs::readlinkat(directory, &step, Vec::new()) {
+            Ok(target) => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+                if target.is_absolute() {
+                    let inside = target.strip_prefix(root.canonicalize()?);
+                    rest.extend(steps(inside.map_err(|_| leads_out())?));
+                    way.truncate(1);
+                } else {
+                    rest.extend(steps(target));
+                }
+                continue;
+            }
+            // No link, or nothing.
+            Err(Errno::INVAL | Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if rest.is_empty() {
+            return Ok(Place { directory: way.pop(), name: step });
+        }
+        let inner = match enter(directory, &step) {
+            Err(Errno::NOENT) if makes => {
+                match make_directory(directory, &step) {
+                    // Others may make it as well.
+                    Ok(()) | Err(Errno::EXIST) => enter(directory, &step)?,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            inner => inner?,
+        };
+        way.push(inner);
+    }
+    Err(Errno::ISDIR.into())
+}
+
+/// [`Files::open`] of a file anywhere.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    Files::default().open(path)
+}
+
+/// Reads the text of a regular file, at most `most_bytes` of UTF-8.
+pub fn read_text(file: File, most_bytes: u64) -> io::Result<String> {
+    let refuse = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+    let length = file.metadata()?.len();
+    if length > most_bytes {
+        return Err(refuse(format!("it has {length} bytes, more than the limit of {most_bytes}")));
+    }
+    let mut bytes = Vec::new();
+    file.take(most_bytes).read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| refuse("it is not text in UTF-8".to_owned()))
+}
+
+/// The content of the regular file at `path`, of `most` bytes at most.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let text = format!("it has more than {most} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
+}
+
+/// Why a file cannot be read or written, in words.
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
+    let words = match error.kind() {
+        ErrorKind::NotFound => "there is no such file",
+        ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "permission denied",
+        ErrorKind::IsADirectory => "it is a directory",
+        ErrorKind::NotADirectory => "a part of the path is not a directory",
+        ErrorKind::QuotaExceeded => "the disk quota is used up",
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
+        ErrorKind::FileTooLarge => "the file exceeds the limit on the size of files (`ulimit -f`)",
+        // The number of the error tells a user nothing.
+        _ => return error.to_string().split(" (os error ").next().unwrap_or_default().to_owned(),
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A directory with what lies outside, and the directory that is allowed.
+    fn folders() -> (tempfile::TempDir, PathBuf, Files) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("allowed");
+        std::fs::create_dir_all(root.join("inner")).unwrap();
+        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        std::fs::write(root.join("inner/open"), "open").unwrap();
+        let files = Files::below(&root).unwrap();
+        (folder, root, files)
+    }
+
+    fn text(file: io::Result<File>) -> io::Result<String> {
+        let mut text = String::new();
+        file?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    #[test]
+    fn files_links_that_stay_below_are_followed() {
+        let (_folder, root, files) = folders();
+        symlink("inner", root.join("relative")).unwrap();
+        symlink(root.join("inner"), root.join("absolute")).unwrap();
+        symlink("../inner/open", root.join("inner/back")).unwrap();
+        for name in ["inner/open", "relative/open", "absolute/open", "relative/back"] {
+            assert_eq!(text(files.open(&root.join(name))).unwrap(), "open", "{name}");
+        }
+    }
+
+    #[test]
+    fn files_paths_that_lead_out_are_not_opened() {
+        let (folder, root, files) = folders();
+        let secret = folder.path().join("secret");
+        symlink("..", root.join("up")).unwrap();
+        symlink("../..", root.join("inner/far")).unwrap();
+        symlink(&secret, root.join("direct")).unwrap();
+        symlink("/proc/self/fd/0", root.join("process")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
+        assert!(pipe.success());
+        let names = ["../secret", "up/secret", "inner/far/secret", "inner/../../secret"];
+        let others = ["direct", "process", "circle", "pipe", "inner", "/etc/passwd"];
+        for name in names.iter().chain(&others) {
+            assert!(files.open(&root.join(name)).is_err(), "{name}");
+        }
+    }
+
+    /// What `once` gives while `link` leads to one of `targets` and to the other in turn.
+    fn race<T>(link: &Path, targets: [&Path; 2], once: impl FnMut(usize) -> T) -> Vec<T> {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let draft = link.with_extension("draft");
+                for target in targets.iter().cycle() {
+                    symlink(target, &draft).unwrap();
+                    std::fs::rename(&draft, link).unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let results = (0..2000).map(once).collect();
+            is_over.store(true, Ordering::Relaxed);
+            results
+        })
+    }
+
+    #[test]
+    fn files_link_that_changes_while_files_are_opened_never_leads_out() {
+        let (folder, root, files) = folders();
+        let outside = folder.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("open"), "secret").unwrap();
+        let link = root.join("link");
+        let open = |path: &Path| text(files.open(path)).is_ok_and(|text| text == "secret");
+        for targets in [[Path::new("inner"), &outside], [Path::new("inner"), Path::new("..")]] {
+            let names = ["open", "secret"];
+            let read = race(&link, targets, |n| open(&link.join(names[n % 2])));
+            assert!(!read.contains(&true), "{targets:?}");
+            race(&link, targets, |n| {
+                let made = link.join(format!("made_{n}"));
+                let _ = (files.create(&made), files.make_directories_to(&made.join("inner/x")));
+                let _ = files.rename(&link.join("open"), &link.join(format!("moved_{n}")));
+                let _ = files.remove_file(&link.join("open"));
+            });
+        }
+        let file = root.join("file");
+        let targets = [Path::new("inner/kept"), Path::new("../secret")];
+        std::fs::write(root.join("inner/kept"), "kept").unwrap();
+        assert!(!race(&file, targets, |_| open(&file)).contains(&true));
+        race(&file, targets, |_| files.create(&file).is_ok());
+        let left = |directory: &Path| std::fs::read_dir(directory).unwrap().count();
+        assert_eq!((left(folder.path()), left(&outside)), (3, 1), "nothing was made or removed");
+        for unchanged in [folder.path().join("secret"), outside.join("open")] {
+            assert_eq!(std::fs::read_to_string(unchanged).unwrap(), "secret");
+        }
+    }
+
+    #[test]
+    fn files_directories_on_the_way_are_made_below_and_removed_with_their_files() {
+        let (folder, root, files) = folders();
+        symlink("inner", root.join("link")).unwrap();
+        let path = root.join("link/a/b/c");
+        files.make_directories_to(&path).unwrap();
+        files.make_directories_to(&path).unwrap();
+        io::Write::write_all(&mut files.create_new(&path).unwrap(), b"new").unwrap();
+        assert_eq!(files.create_new(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(root.join("inner/a/b/c")).unwrap(), "new");
+        files.remove_directory(path.parent().unwrap()).unwrap();
+        assert!(root.join("inner/a").is_dir() && !root.join("inner/a/b").exists());
+        symlink("../..", root.join("inner/a/up")).unwrap();
+        let outside = [root.join("inner/a/up/../x"), folder.path().join("x"), root.join("../x")];
+        for path in outside {
+            assert!(files.make_directories_to(&path.join("x")).is_err(), "{}", path.display());
+            assert!(files.make_directory(&path).is_err(), "{}", path.display());
+        }
+        assert!(!folder.path().join("x").exists());
+    }
+
+    #[test]
+    fn read_regular_device_or_large_file_is_refused() {
+        let (folder, ..) = folders();
+        assert!(read_regular(Path::new("/dev/zero"), 10).is_err());
+        assert!(read_regular(&folder.path().join("secret"), 5).is_err(), "it has one byte more");
+        assert_eq!(read_regular(&folder.path().join("secret"), 6).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn open_regular_pipe_or_directory_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let said = open_regular(path).unwrap_err().to_string();
+            assert_eq!(said, "it is not a regular file", "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn read_text_beyond_limit_or_not_utf8_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "four").unwrap();
+        let read = |most| read_text(File::open(&path).unwrap(), most);
+        assert_eq!(read(4).unwrap(), "four");
+        let said = read(3).unwrap_err().to_string();
+        assert_eq!(said, "it has 4 bytes, more than the limit of 3");
+        std::fs::write(&path, [b'a', 0xff]).unwrap();
+        assert_eq!(read(4).unwrap_err().to_string(), "it is not text in UTF-8");
+    }
+}

@@ -1,0 +1,152 @@
+//! Kinds with their types erased, in two steps: parameters that are read, then connected to inputs. Each step makes
+//! the next, so that nothing is computed twice, and the shape never leaves its type.
+
+use super::{Configured, Env, Implementation, KindSpec, Ports, Refusal, Resources, parameters};
+use crate::block::Block;
+use crate::error::BlockError;
+use crate::gpu;
+use crate::port::PortType;
+use crate::retune::LiveValue;
+use crate::tree::{ReadError, Reader};
+use std::any::Any;
+use std::sync::Arc;
+
+/// A block's parameters, for one of its implementations.
+pub trait AnyParameters: Send + Sync {
+    /// The block behind `inputs`.
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
+    /// See [`KindSpec::cannot_restart`].
+    fn cannot_restart(&self) -> Option<&'static str>;
+}
+
+/// A block with its parameters and ports. It can be built, also several times.
+pub trait AnyConfigured: Any + Send + Sync {
+    /// Types of inputs and outputs.
+    fn ports(&self) -> &Ports;
+    /// The block with the same parameters behind other inputs.
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
+    /// See [`Implementation::check`].
+    fn check(&self, _gpu: Option<&gpu::Properties>) -> Vec<Refusal> {
+        Vec::new()
+    }
+    /// See [`KindSpec::resources`].
+    fn resources(&self) -> Resources;
+    /// See [`Implementation::device_bytes`].
+    fn device_bytes(&self) -> usize {
+        0
+    }
+    /// See [`Implementation::tunable`].
+    fn tunable(&self) -> Option<gpu::Tunable> {
+        None
+    }
+    /// See [`LiveKind::live_value`](super::LiveKind::live_value).
+    fn live_value(
+        &self,
+        parameter: &str,
+        _running: &dyn AnyConfigured,
+    ) -> Result<LiveValue, BlockError> {
+        Err(not_live(parameter))
+    }
+    /// See [`KindSpec::cannot_restart`].
+    fn cannot_restart(&self) -> Option<&'static str> {
+        None
+    }
+    /// Makes the block, ready to start; no I/O yet.
+    fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError>;
+}
+
+pub(super) fn not_live(parameter: &str) -> BlockError {
+    BlockError::new(format!("`{parameter}` cannot change while the block runs"))
+}
+
+/// Reads the parameters of a block of the kind `K`; see [`KindEntry::read`](super::KindEntry::read).
+pub(super) fn read<K: KindSpec>(
+    reader: Reader<'_>,
+    implementation: &str,
+) -> Result<Box<dyn AnyParameters>, Vec<ReadError>> {
+    Ok(with_implementation(&parameters::read::<K>(reader)?, implementation))
+}
+
+/// `parameters` for the implementation of this name; the reference, if there is none.
+pub(super) fn with_implementation<K: KindSpec>(
+    parameters: &K,
+    name: &str,
+) -> Box<dyn AnyParameters> {
+    let is_named = |each: &&Implementation<K>| each.info.name == name;
+    let implementation = K::IMPLEMENTATIONS.iter().find(is_named).unwrap_or(&K::IMPLEMENTATIONS[0]);
+    let parameters = parameters.clone();
+    let parameters = match implementation.suited {
+        Some(suited) => suited(parameters),
+        None => parameters,
+    };
+    Box::new(OfKind { parameters, implementation })
+}
+
+struct OfKind<K: KindSpec> {
+    parameters: K,
+    implementation: &'static Implementation<K>,
+}
+
+impl<K: KindSpec> AnyParameters for OfKind<K> {
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+        let block = Configured::new(self.parameters.clone(), inputs)?;
+        Ok(Arc::new(Connected { block, implementation: self.implementation }))
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        self.parameters.cannot_restart()
+    }
+}
+
+struct Connected<K: KindSpec> {
+    block: Configured<K>,
+    implementation: &'static Implementation<K>,
+}
+
+impl<K: KindSpec> AnyConfigured for Connected<K> {
+    fn ports(&self) -> &Ports {
+        &self.block.ports
+    }
+
+    fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>> {
+        let block = Configured::new(self.block.parameters.clone(), inputs)?;
+        Ok(Arc::new(Self { block, implementation: self.implementation }))
+    }
+
+    fn check(&self, gpu: Option<&gpu::Properties>) -> Vec<Refusal> {
+        self.implementation.check.map_or(Vec::new(), |check| check(&self.block, gpu))
+    }
+
+    fn resources(&self) -> Resources {
+        K::resources(&self.block)
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.implementation.device_bytes.map_or(0, |device_bytes| device_bytes(&self.block))
+    }
+
+    fn tunable(&self) -> Option<gpu::Tunable> {
+        self.implementation.tunable.and_then(|tunable| tunable(&self.block))
+    }
+
+    fn live_value(
+        &self,
+        parameter: &str,
+        running: &dyn AnyConfigured,
+    ) -> Result<LiveValue, BlockError> {
+        let live = parameters::live_named::<K>(parameter).ok_or_else(|| not_live(parameter))?;
+        let running: &dyn Any = running;
+        let running: &Self = running
+            .downcast_ref()
+            .ok_or_else(|| BlockError::new(format!("the running block is no `{}`", K::NAME)))?;
+        K::live_value(&self.block, live, &running.block)
+    }
+
+    fn cannot_restart(&self) -> Option<&'static str> {
+        self.block.parameters.cannot_restart()
+    }
+
+    fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        (self.implementation.build)(&self.block, env)
+    }
+}

@@ -1,0 +1,51 @@
+//! What blocks are made of, and what can be said of them before they run: data types, ports, frames,
+//! edges, the traits of blocks and kinds, parameters, diagnostics.
+//!
+//! It opens no file but those that parameters name, and knows neither YAML nor CUDA.
+
+// The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
+extern crate self as fxgraph;
+
+pub mod access;
+pub mod block;
+pub mod counter;
+pub mod device;
+pub mod device_jobs;
+pub mod diagnostic;
+pub mod difference;
+pub mod dtype;
+pub mod edge;
+pub mod elements;
+pub mod error;
+pub mod event;
+pub mod examples;
+pub mod files;
+pub mod frame;
+pub mod gpu;
+pub mod kind;
+pub mod npy;
+pub mod port;
+pub mod real_time;
+pub mod recorders;
+pub mod retune;
+pub mod steps;
+pub mod summary;
+#[doc(hidden)]
+pub mod sync;
+pub mod tree;
+
+pub use async_trait::async_trait;
+pub use block::{Block, Input, Io, Next, Output};
+pub use counter::{Counter, Counters, Gauge};
+pub use device::DeviceName;
+pub use dtype::Dtype;
+pub use error::BlockError;
+pub use frame::{Frame, FrameMut, Header, NotOnHost, ON_HOST};
+pub use fxgraph_derive::{Kind, Parameters};
+pub use kind::{
+    AnyConfigured, AnyParameters, At, CPU, Checked, Configured, Env, Implementation,
+    ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
+    PortNames, PortPool, Ports, Refusal, Registry, Resources,
+};
+pub use port::{Axis, Band, Clock, PortType, ValidityType};
+pub use summary::Summary;

@@ -1,0 +1,286 @@
+//! What flows through a port: dtype x named axes x clock, checked before anything runs.
+
+use crate::Dtype;
+use std::fmt;
+
+/// Where an axis got its length, for diagnostics that point there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere a user could look.
+    #[default]
+    Unknown,
+    /// A parameter of the block that declares the port.
+    Parameter(&'static str),
+    /// A place in a flowgraph file; the framework turns `Parameter` into this.
+    Span(crate::diagnostic::Span),
+}
+
+/// One named axis of a payload.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The field's name: `antenna`, `channel`, `pol`, `spectrum`, `sample`, `baseline`, ...
+    pub name: &'static str,
+    /// Number of elements.
+    pub len: usize,
+    /// Where the length was decided.
+    pub origin: Origin,
+    /// What each index stands for, where elements are no points of one scale but different things; or none.
+    pub labels: Vec<String>,
+}
+
+impl Axis {
+    /// An axis of `len` elements.
+    #[must_use]
+    pub const fn new(name: &'static str, len: usize) -> Self {
+        Self { name, len, origin: Origin::Unknown, labels: Vec::new() }
+    }
+
+    /// An axis of one element for each of `labels`, which say what it is.
+    #[must_use]
+    pub fn labelled(
+        name: &'static str,
+        labels: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let labels: Vec<String> = labels.into_iter().map(Into::into).collect();
+        Self { name, len: labels.len(), origin: Origin::Unknown, labels }
+    }
+
+    /// The same axis, its length decided by `parameter` of the block that declares it.
+    #[must_use]
+    pub fn from_parameter(mut self, parameter: &'static str) -> Self {
+        self.origin = Origin::Parameter(parameter);
+        self
+    }
+}
+
+impl PartialEq for Axis {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.len == other.len
+    }
+}
+
+/// How frames relate to the ADC that took the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// Samples per second of the ADC.
+    pub adc_sample_rate_hz: f64,
+    /// Unix time of timestamp 0, in seconds.
+    pub sync_time_seconds: f64,
+    /// ADC samples by which the timestamp advances from one frame to the next.
+    pub samples_per_frame: u64,
+}
+
+impl Clock {
+    /// Frames per second.
+    #[must_use]
+    pub fn frames_per_second(&self) -> f64 {
+        self.adc_sample_rate_hz / self.samples_per_frame as f64
+    }
+
+    /// Whether timestamps of both mean the same time.
+    pub fn counts_alike(&self, other: &Self) -> bool {
+        let timeline =
+            |clock: &Self| [clock.adc_sample_rate_hz, clock.sync_time_seconds].map(f64::to_bits);
+        timeline(self) == timeline(other)
+    }
+}
+
+/// The part of the band that a `channel` axis covers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Channels of the whole band.
+    pub channels: usize,
+    /// Index, in the whole band, of the first channel of the axis.
+    pub first_channel: usize,
+    /// Frequency at the centre of the whole band (channel `channels / 2`), in Hz.
+    pub centre_hz: f64,
+    /// Width of the whole band in Hz.
+    pub bandwidth_hz: f64,
+}
+
+impl Band {
+    /// Frequency of the axis's channel number `channel`, in Hz.
+    #[must_use]
+    pub fn channel_hz(&self, channel: usize) -> f64 {
+        self.centre_hz + self.from_centre_hz(channel)
+    }
+
+    /// The same, from the centre of the whole band.
+    #[must_use]
+    pub fn from_centre_hz(&self, channel: usize) -> f64 {
+        let from_centre = self.first_channel as f64 + channel as f64 - (self.channels / 2) as f64;
+        from_centre * self.bandwidth_hz / self.channels as f64
+    }
+
+    /// Why there is no such band, of which an axis has `channels`.
+    #[must_use]
+    pub fn impossible(&self, channels: usize) -> Option<String> {
+        let last = self.first_channel.checked_add(channels);
+        if last.is_none_or(|last| last > self.channels) {
+            Some(format!("the channel axis is not within {} channels", self.channels))
+        } else if !(self.centre_hz.is_finite() && self.bandwidth_hz.is_finite()) {
+            Some("the band's frequencies are not finite".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+/// The units of a frame that can be lost one by one.
+///
+/// A frame's header carries one count per element of `axes` (row-major):
+/// 0 says missing, `full` says whole, anything between that a part contributed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidityType {
+    /// Axes of the counts; a name that the payload has too cuts that axis into equal parts.
+    pub axes: Vec<Axis>,
+    /// Count of a unit to which everything contributed.
+    pub full: u32,
+}
+
+impl ValidityType {
+    /// One flag (0 or 1) per unit.
+    #[must_use]
+    pub fn flags(axes: Vec<Axis>) -> Self {
+        Self { axes, full: 1 }
+    }
+
+    /// Number of units.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.axes.iter().map(|axis| axis.len).product()
+    }
+}
+
+/// What flows through a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortType {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Axes, slowest first; their order is the memory layout.
+    pub axes: Vec<Axis>,
+    /// Sample clock and frame step.
+    pub clock: Clock,
+    /// Frequencies of the `channel` axis, once there is one.
+    pub band: Option<Band>,
+    /// What can be lost one by one.
+    pub validity: ValidityType,
+}
+
+impl PortType {
+    /// Elements in one frame.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.axes.iter().map(|axis| axis.len).product()
+    }
+
+    /// Payload bytes of one frame.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.dtype.bytes(self.elements())
+    }
+
+    /// Payload bytes per second of real time.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        self.frame_bytes() as f64 * self.clock.frames_per_second()
+    }
+
+    /// Why no stream can be like this, if so: an empty axis, a clock that stands still, channels that are not
+    /// in their band. The framework refuses such outputs, so that no block meets one at its inputs.
+    #[must_use]
+    pub fn impossible(&self) -> Option<String> {
+        let axes = self.axes.iter().chain(&self.validity.axes);
+        let rate_hz = self.clock.adc_sample_rate_hz;
+        if let Some(empty) = axes.into_iter().find(|axis| axis.len == 0) {
+            Some(format!("the axis `{}` is empty", empty.name))
+        } else if !(rate_hz > 0.0 && rate_hz.is_finite()) {
+            Some(format!("a clock of {rate_hz} Hz does not run"))
+        } else if self.clock.samples_per_frame == 0 {
+            Some("frames of 0 ADC samples never go on".to_owned())
+        } else {
+            let channels = self.axis_len("channel").unwrap_or(1);
+            self.band.and_then(|band| band.impossible(channels))
+        }
+    }
+
+    /// Whether a block that was built for this stream can read `other`: all is the same but the frequency at the centre
+    /// of the band, which a live parameter may change.
+    #[must_use]
+    pub fn is_read_like(&self, other: &Self) -> bool {
+        let mut other = other.clone();
+        if let (Some(band), Some(other)) = (self.band, &mut other.band) {
+            other.centre_hz = band.centre_hz;
+        }
+        *self == other
+    }
+
+    /// Length of the axis `name`, if the payload has it.
+    #[must_use]
+    pub fn axis_len(&self, name: &str) -> Option<usize> {
+        self.axes.iter().find(|axis| axis.name == name).map(|axis| axis.len)
+    }
+
+    /// ADC samples from one element of the axis `name` to the next: for `spectrum`
+    /// the spectrum step, for `sample` 1.
+    #[must_use]
+    pub fn samples_per(&self, name: &str) -> Option<u64> {
+        self.axis_len(name).map(|len| self.clock.samples_per_frame / len as u64)
+    }
+}
+
+impl fmt::Display for PortType {
+    /// `ci8 [antenna 80][channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.dtype)?;
+        for axis in &self.axes {
+            write!(f, "[{} {}]", axis.name, axis.len)?;
+        }
+        let rate = self.clock.adc_sample_rate_hz;
+        let (scaled, unit) = match rate {
+            r if r >= 1e9 => (r / 1e9, "GS/s"),
+            r if r >= 1e6 => (r / 1e6, "MS/s"),
+            r if r >= 1e3 => (r / 1e3, "kS/s"),
+            r => (r, "S/s"),
+        };
+        let scaled = (scaled * 1e6).round() / 1e6;
+        write!(f, " @ {scaled} {unit} / {}", self.clock.samples_per_frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_cannot_be_say_why() {
+        let port = PortType {
+            dtype: Dtype::I8,
+            axes: vec![Axis::new("sample", 4)],
+            clock: Clock { adc_sample_rate_hz: 1.0, sync_time_seconds: 0.0, samples_per_frame: 4 },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        let with = |change: fn(&mut PortType)| {
+            let mut port = port.clone();
+            change(&mut port);
+            port.impossible().unwrap_or_default()
+        };
+        assert_eq!(with(|_| {}), "");
+        assert_eq!(with(|port| port.axes[0].len = 0), "the axis `sample` is empty");
+        assert!(with(|p| p.validity.axes.push(Axis::new("heap", 0))).contains("`heap`"));
+        assert!(with(|port| port.clock.adc_sample_rate_hz = f64::NAN).contains("NaN Hz"));
+        assert!(with(|port| port.clock.samples_per_frame = 0).contains("0 ADC samples"));
+        let band = |channels, first_channel, centre_hz| {
+            let band = Band { channels, first_channel, centre_hz, bandwidth_hz: 1.0 };
+            let axes = vec![Axis::new("channel", 4)];
+            PortType { axes, band: Some(band), ..port.clone() }.impossible().unwrap_or_default()
+        };
+        assert_eq!(band(8, 4, 0.0), "");
+        for (channels, first_channel) in [(8, 5), (usize::MAX, usize::MAX - 3), (0, 0)] {
+            let expected = format!("the channel axis is not within {channels} channels");
+            assert_eq!(band(channels, first_channel, 0.0), expected);
+        }
+        assert_eq!(band(8, 4, f64::NAN), "the band's frequencies are not finite");
+    }
+}

@@ -1,0 +1,162 @@
+//! Which configuration frames carry: said once for all outputs of a run.
+
+use super::{Known, When};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Changes that are kept; of an output that pushed no frame meanwhile, older ones are forgotten.
+const KEPT: usize = 1024;
+
+/// The `config_id` of frames from the first one that starts at a moment or later.
+#[derive(Clone)]
+pub struct ConfigChange {
+    when: When,
+    config_id: u64,
+}
+
+impl ConfigChange {
+    /// A change of the configuration to `config_id` at the moment `when`.
+    pub fn new(when: When, config_id: u64) -> Self {
+        Self { when, config_id }
+    }
+
+    fn is_void(&self) -> bool {
+        self.when.known() == Known::Never
+    }
+
+    /// The timestamp, once it is decided.
+    fn from(&self) -> Option<u64> {
+        match self.when.known() {
+            Known::From(from) => Some(from),
+            Known::Open | Known::Never => None,
+        }
+    }
+}
+
+/// Changes of the configuration of a run. Each output asks for those that it has not [heard](Heard) when it
+/// pushes a frame, so that an output that pushes nothing keeps nothing.
+#[derive(Default)]
+pub struct Configurations {
+    /// Changes said so far.
+    count: AtomicU64,
+    /// The newest ones with their numbers, in the order in which they were said.
+    said: Mutex<VecDeque<(u64, ConfigChange)>>,
+}
+
+impl Configurations {
+    fn said(&self) -> MutexGuard<'_, VecDeque<(u64, ConfigChange)>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frames of all outputs carry another configuration from a moment on.
+    pub fn say(&self, change: ConfigChange) {
+        let mut said = self.said();
+        // A later word contains all that was said before of its timestamp and after it.
+        let mut earliest = u64::MAX;
+        for index in (0..said.len()).rev() {
+            let (_, known) = &said[index];
+            let is_contained = known.from().is_some_and(|from| from >= earliest);
+            earliest = earliest.min(known.from().unwrap_or(u64::MAX));
+            if is_contained || known.is_void() {
+                said.remove(index);
+            }
+        }
+        if said.len() == KEPT {
+            said.pop_front();
+        }
+        let number = self.count.load(Ordering::Relaxed) + 1;
+        said.push_back((number, change));
+        self.count.store(number, Ordering::Release);
+    }
+}
+
+/// What one output has heard of the [`Configurations`] of its run.
+pub struct Heard {
+    config_id: u64,
+    /// Changes that it has heard of.
+    count: u64,
+    /// Those of them that have not come, in the order in which they were said.
+    later: Vec<ConfigChange>,
+}
+
+impl Heard {
+    /// Frames carry `config_id`, whatever was said before.
+    pub fn new(config_id: u64, configurations: &Configurations) -> Self {
+        Self { config_id, count: configurations.count.load(Ordering::Acquire), later: Vec::new() }
+    }
+
+    /// What a frame carries that starts at `timestamp` and is pushed now.
+    pub fn at(&mut self, timestamp: u64, configurations: &Configurations) -> u64 {
+        if configurations.count.load(Ordering::Acquire) != self.count {
+            let said = configurations.said();
+            let new = said.iter().filter(|(number, _)| *number > self.count);
+            self.later.extend(new.map(|(_, change)| change.clone()));
+            self.count = said.back().map_or(self.count, |(number, _)| *number);
+            drop(said);
+            self.later.drain(..self.later.len().saturating_sub(KEPT));
+        }
+        if !self.later.is_empty() {
+            let has_come =
+                |change: &ConfigChange| change.from().is_some_and(|from| from <= timestamp);
+            // What was said before is contained in what was said later.
+            if let Some(newest) = self.later.iter().rposition(has_come) {
+                self.config_id = self.later[newest].config_id;
+                self.later.drain(..=newest);
+            }
+            self.later.retain(|change| !change.is_void());
+        }
+        self.config_id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Undecided;
+    use super::*;
+
+    fn say(configurations: &Configurations, at: u64, config_id: u64) {
+        let moment = Undecided::new();
+        configurations.say(moment.when().config(config_id));
+        moment.decide(at);
+    }
+
+    #[test]
+    fn output_that_pushes_nothing_for_a_day_keeps_a_bounded_number_of_changes() {
+        const DAY: u64 = 86_400;
+        let configurations = Configurations::default();
+        let mut idle = Heard::new(0, &configurations);
+        let mut waiting = Heard::new(0, &configurations);
+        for second in 1..=DAY {
+            say(&configurations, 1000 * second, second);
+            // This one pushes frames of one time again and again.
+            assert_eq!(waiting.at(500, &configurations), 0);
+        }
+        assert_eq!((idle.later.len(), configurations.said().len()), (0, KEPT));
+        assert_eq!(waiting.later.len(), KEPT);
+        for heard in [&mut idle, &mut waiting] {
+            assert_eq!(heard.at(1000 * DAY - 1, &configurations), DAY - 1);
+            assert_eq!(heard.at(1000 * DAY, &configurations), DAY);
+            assert!(heard.later.is_empty());
+        }
+    }
+
+    #[test]
+    fn frames_carry_the_last_configuration_said_that_has_come() {
+        let configurations = Configurations::default();
+        let mut heard = Heard::new(1, &configurations);
+        let (open, void) = (Undecided::new(), Undecided::new());
+        configurations.say(open.when().config(2));
+        configurations.say(void.when().config(3));
+        assert_eq!(heard.at(1000, &configurations), 1);
+        drop(void);
+        open.decide(2000);
+        say(&configurations, 3000, 4);
+        assert_eq!([1999, 2000].map(|time| heard.at(time, &configurations)), [1, 2]);
+        // It contains what was to come at 3000.
+        say(&configurations, 2500, 5);
+        assert_eq!([2499, 3000].map(|time| heard.at(time, &configurations)), [2, 5]);
+        let mut newcomer = Heard::new(6, &configurations);
+        assert_eq!(newcomer.at(9000, &configurations), 6);
+    }
+}

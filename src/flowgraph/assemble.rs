@@ -1,0 +1,300 @@
+//! From a plan to blocks, pools and edges that the runtime can start.
+
+use super::pending::Pending;
+use super::{Plan, PlannedBlock, transfers};
+use crate::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
+use fxgraph_core::block::Block;
+use fxgraph_core::counter::Counters;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::edge::Edge;
+use fxgraph_core::error::BlockError;
+use fxgraph_core::error::panic_text;
+use fxgraph_core::event::BlockEvents;
+use fxgraph_core::frame::{Allocator, HostAllocator, OutOfMemory, Pool};
+use fxgraph_core::kind::{AnyConfigured, Env, PortPool, Ports, Waker};
+use fxgraph_core::summary::Summary;
+use fxgraph_cuda::transfer::Transfer;
+use fxgraph_cuda::{Device, DeviceAllocator, PinnedAllocator};
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Why a plan could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A block could not be made.
+    #[error("`{block}` cannot be built")]
+    Block {
+        /// Name of the block.
+        block: String,
+        /// Why.
+        source: BlockError,
+    },
+    /// There is not enough memory.
+    #[error("no memory for the frames of `{block}`")]
+    Memory {
+        /// Name of the block.
+        block: String,
+        /// What was asked for.
+        source: OutOfMemory,
+    },
+}
+
+/// A block besides those of the flowgraph that reads one of its outputs: a test's tap.
+pub struct Probe {
+    /// Name shown in reports; no block of the flowgraph may have it.
+    pub name: String,
+    /// Block and output port to read.
+    pub source: (usize, usize),
+    /// What reads. It may keep one frame besides those in its queue.
+    pub block: Box<dyn Block>,
+    /// Frames that wait for it at most.
+    pub queue: usize,
+}
+
+impl Plan {
+    /// Builds every block, pool and edge. Nothing is started.
+    pub fn build(&self) -> Result<Assembly, BuildError> {
+        self.build_with(Vec::new())
+    }
+
+    /// [`build`](Self::build) with readers added, which read from host memory.
+    pub fn build_with(&self, mut probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+        let mut plan = self.clone();
+        for probe in &mut probes {
+            probe.source = transfers::to_host(&mut plan.blocks, probe.source);
+        }
+        plan.assemble(probes)
+    }
+
+    fn assemble(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
+        // Blocks first: one that cannot be made says so before memory is taken.
+        let mut parts = self
+            .blocks
+            .iter()
+            .map(|block| self.part(block, Waker::default()))
+            .collect::<Result<Vec<Part>, _>>()?;
+        for (reader, block) in self.blocks.iter().enumerate() {
+            for (source, port) in &block.inputs {
+                let edge = Edge::new(block.queue);
+                parts[reader].inputs.push(Arc::clone(&edge));
+                parts[*source].outputs[*port].edges.push(edge);
+            }
+        }
+        let mut frames = self.pool_frames();
+        for probe in &probes {
+            let (block, port) = self.origin(probe.source);
+            frames[block][port] = frames[block][port].saturating_add(probe.queue + 2);
+        }
+        let uploads = self.uploads();
+        for (index, block) in self.blocks.iter().enumerate() {
+            for (port, kind) in block.ports.outputs.iter().enumerate() {
+                if self.pool_of(index, port) != PortPool::Own {
+                    continue;
+                }
+                let allocator = self.allocator_with((index, port), &uploads)?;
+                let frames = frames[index][port];
+                let units = kind.validity.units();
+                let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
+                    .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+                parts[index].outputs[port].pool = Some(pool);
+            }
+        }
+        for probe in probes {
+            let (source, port) = probe.source;
+            let edge = Edge::new(probe.queue);
+            parts[source].outputs[port].edges.push(Arc::clone(&edge));
+            let env = Env::detached(&probe.name);
+            parts.push(Part {
+                name: probe.name,
+                kind: "probe",
+                block: probe.block,
+                counters: env.counters,
+                summary: env.summary,
+                events: env.events,
+                wake: env.wake,
+                inputs: vec![edge],
+                outputs: Vec::new(),
+                ports: Ports {
+                    inputs: vec![self.blocks[source].ports.outputs[port].clone()],
+                    outputs: Vec::new(),
+                },
+                thread: Thread::Shared,
+                on_fault: OnFault::Stop,
+                rebuild: None,
+            });
+        }
+        Ok(Assembly { name: self.name.clone(), parts })
+    }
+
+    /// A block that is to take the place of the running one of its name: built, with a tee before
+    /// each input, a queue behind each output that keeps its frames, and pools for both the kept
+    /// frames and those that flow once it is in place.
+    pub fn newcomer(&self, index: usize, wake: Waker) -> Result<Part, BuildError> {
+        let block = &self.blocks[index];
+        let mut part = self.part(block, wake)?;
+        let frames = self.pool_frames();
+        for input in &block.ports.inputs {
+            part.inputs.push(Edge::new(beside_frames(input.frame_bytes())));
+        }
+        for (port, kind) in block.ports.outputs.iter().enumerate() {
+            let kept = beside_frames(kind.frame_bytes());
+            part.outputs[port].edges.push(Edge::new(kept));
+            if self.pool_of(index, port) != PortPool::Own {
+                continue;
+            }
+            let allocator = self.allocator((index, port))?;
+            let frames = frames[index][port].saturating_add(kept);
+            let units = kind.validity.units();
+            let pool = Pool::new(allocator.as_ref(), frames, kind.frame_bytes(), units)
+                .map_err(|source| BuildError::Memory { block: block.name.clone(), source })?;
+            part.outputs[port].pool = Some(pool);
+        }
+        Ok(part)
+    }
+
+    /// What makes the frames of the output (block, port): on its device, or on the host, pinned if
+    /// a device copies to there or from there.
+    pub fn allocator(&self, output: (usize, usize)) -> Result<Box<dyn Allocator>, BuildError> {
+        self.allocator_with(output, &self.uploads())
+    }
+
+    /// The uploads, by the output whose frames they copy.
+    fn uploads(&self) -> HashMap<(usize, usize), &PlannedBlock> {
+        let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::Upload.kind());
+        uploads.map(|block| (self.origin(block.inputs[0]), block)).collect()
+    }
+
+    fn allocator_with(
+        &self,
+        (index, port): (usize, usize),
+        uploads: &HashMap<(usize, usize), &PlannedBlock>,
+    ) -> Result<Box<dyn Allocator>, BuildError> {
+        let block = &self.blocks[index];
+        let own = self.device(block)?;
+        if let (Some(device), DeviceName::Cuda(_)) = (&own, block.output_device()) {
+            return Ok(Box::new(DeviceAllocator(Arc::clone(device))));
+        }
+        let copies = match (own, uploads.get(&(index, port))) {
+            (None, Some(upload)) => self.device(upload)?,
+            (own, _) => own,
+        };
+        Ok(match copies {
+            Some(device) => Box::new(PinnedAllocator(device)),
+            None => Box::new(HostAllocator),
+        })
+    }
+
+    /// The GPU on which the frames of a block's outputs lie, if they do.
+    pub fn frames_device(&self, block: usize) -> Result<Option<Arc<Device>>, BlockError> {
+        match self.blocks[block].output_device() {
+            DeviceName::Cpu => Ok(None),
+            DeviceName::Cuda(ordinal) => Ok(Some(Device::open(ordinal)?)),
+        }
+    }
+
+    /// The GPU that `block` runs on, opened.
+    fn device(&self, block: &PlannedBlock) -> Result<Option<Arc<Device>>, BuildError> {
+        let DeviceName::Cuda(ordinal) = block.device else { return Ok(None) };
+        let device = Device::open(ordinal).map_err(|error| BuildError::Block {
+            block: block.name.clone(),
+            source: error.into(),
+        })?;
+        device.set_kernel_folder(self.kernel_folder.as_deref());
+        device.set_tuning(Arc::clone(&self.tuning));
+        Ok(Some(device))
+    }
+
+    /// What makes the block number `index`, as it is in this plan, anew: it counts on in `counters`.
+    pub fn rebuild(
+        &self,
+        index: usize,
+        (counters, summary, events, wake): (Counters, Summary, BlockEvents, Waker),
+    ) -> Option<Rebuild> {
+        let block = &self.blocks[index];
+        let env = Env { counters, summary, events, ..self.env(block, wake).ok()? };
+        rebuild(block, env)
+    }
+
+    /// What `block` is built with.
+    fn env(&self, block: &PlannedBlock, wake: Waker) -> Result<Env, BuildError> {
+        Ok(Env {
+            name: block.name.clone(),
+            device: self.device(block)?.map(|device| device as Arc<dyn Any + Send + Sync>),
+            config_hash: self.config_hash.clone(),
+            resolved_yaml: Arc::clone(&self.resolved_yaml),
+            output_folder: self.output_folder.clone(),
+            recorders: self.recorders.clone(),
+            wake,
+            ..Env::detached(&block.name)
+        })
+    }
+
+    /// `block`, built and without edges, which `wake` wakes.
+    fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
+        let env = self.env(block, wake)?;
+        let built = guarded(block.configured.as_ref(), &block.pending, &env, 0)
+            .map_err(|source| BuildError::Block { block: block.name.clone(), source })?;
+        Ok(Part {
+            name: block.name.clone(),
+            kind: block.kind,
+            block: built,
+            counters: env.counters.clone(),
+            summary: env.summary.clone(),
+            events: env.events.clone(),
+            wake: env.wake.clone(),
+            inputs: Vec::new(),
+            outputs: block
+                .ports
+                .outputs
+                .iter()
+                .map(|_| PartOutput { edges: Vec::new(), pool: None })
+                .collect(),
+            ports: block.ports.clone(),
+            thread: block.thread,
+            on_fault: block.on_fault,
+            rebuild: rebuild(block, env),
+        })
+    }
+}
+
+/// Bytes of the frames that one queue of a companion may keep, and how many frames at least and
+/// at most: enough to sit out a moment's delay, and a whole turn of small ones.
+const BESIDE_BYTES: usize = 256 << 20;
+const BESIDE_FRAMES: (usize, usize) = (6, 64);
+
+/// Frames that a queue beside a running block holds.
+pub fn beside_frames(frame_bytes: usize) -> usize {
+    (BESIDE_BYTES / frame_bytes.max(1)).clamp(BESIDE_FRAMES.0, BESIDE_FRAMES.1)
+}
+
+/// What makes `block` anew in the environment `env`, where it counts on, if that can be.
+fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
+    if block.configured.cannot_restart().is_some() {
+        return None;
+    }
+    let (configured, pending) = (Arc::clone(&block.configured), block.pending.clone());
+    Some(Arc::new(move |begun| {
+        if let Some(device) = Device::of(&env) {
+            // A fault that killed the device's context shows in whatever is asked of it.
+            device.free_bytes().map_err(|error| {
+                let device = DeviceName::Cuda(device.ordinal());
+                BlockError::new(format!("{device} is lost to this process, which must end"))
+                    .because(error)
+            })?;
+        }
+        guarded(configured.as_ref(), &pending, &env, begun)
+    }))
+}
+
+fn guarded(
+    configured: &dyn AnyConfigured,
+    pending: &Pending,
+    env: &Env,
+    begun: u64,
+) -> Result<Box<dyn Block>, BlockError> {
+    catch_unwind(AssertUnwindSafe(|| pending.build(configured, env, begun))).unwrap_or_else(
+        |cause| Err(BlockError::new(format!("it panicked: {}", panic_text(cause.as_ref())))),
+    )
+}

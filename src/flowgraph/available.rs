@@ -1,0 +1,94 @@
+//! How much memory this process can still get.
+
+use crate::Plan;
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::diagnostic::Diagnostic;
+use fxgraph_cuda::Device;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is to be said if `plan` needs more memory than there is, on the host or on a GPU.
+#[must_use]
+pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
+    let devices = plan.memory().devices();
+    devices.into_iter().find_map(|device| plan.shortage(device, available_on(device)?))
+}
+
+/// Bytes that `device` still gives; `None` where nobody says, or where there is no such device:
+/// that is said when the flowgraph is built.
+#[must_use]
+pub fn available_on(device: DeviceName) -> Option<usize> {
+    match device {
+        DeviceName::Cpu => available_bytes(),
+        DeviceName::Cuda(ordinal) => Device::open(ordinal).ok()?.free_bytes().ok(),
+    }
+}
+
+/// Bytes that the system or the container still gives; `None` where nobody says.
+fn available_bytes() -> Option<usize> {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let container = folders(&groups).iter().filter_map(|folder| group(folder)).min();
+    [system, container].into_iter().flatten().min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`.
+fn meminfo(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.saturating_mul(1024))
+}
+
+/// The folder of this process's control group (version 2) and those around it.
+fn folders(groups: &str) -> Vec<PathBuf> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let root = Path::new("/sys/fs/cgroup");
+    root.join(own).ancestors().take_while(|f| f.starts_with(root)).map(Path::to_owned).collect()
+}
+
+/// What the control group at `folder` leaves; files in the page cache give way.
+fn group(folder: &Path) -> Option<usize> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
+    let limit: usize = number("memory.max")?;
+    let used: usize = number("memory.current")?;
+    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let gives_way = ["inactive_file ", "active_file ", "slab_reclaimable "];
+    let bytes = |line: &str| {
+        gives_way.iter().find_map(|name| line.strip_prefix(name))?.parse::<usize>().ok()
+    };
+    let cached: usize = stat.lines().filter_map(bytes).sum();
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_what_is_available() {
+        assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:     12 kB\n"), Some(12 * 1024));
+        assert_eq!(meminfo("MemTotal: 9 kB\n"), None);
+        assert!(available_bytes().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_control_group_leaves_its_limit_less_what_cannot_give_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        assert_eq!(group(folder.path()), None);
+        write("memory.max", "1000\n");
+        write("memory.current", "700\n");
+        assert_eq!(group(folder.path()), Some(300));
+        write("memory.stat", "anon 500\ninactive_file 100\nactive_file 50\n");
+        assert_eq!(group(folder.path()), Some(450));
+        write("memory.max", "max\n");
+        assert_eq!(group(folder.path()), None);
+    }
+
+    #[test]
+    fn the_groups_around_this_one_count_too() {
+        let found = folders("1:name=systemd:/x\n0::/a/b\n");
+        let expected = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+}

@@ -1,0 +1,115 @@
+//! Tests of where blocks run, and of the copies between devices.
+
+use super::kinds::registry;
+use crate::{Plan, Setting, load_text};
+use fxgraph_core::device::DeviceName;
+
+const GRAPH: &str = "flowgraph: g
+device: \"${device}\"
+parameters: {device: cpu}
+blocks:
+  s: {kind: source}
+  a: {kind: turner, input: s.pol0}
+  b: {kind: turner, input: a, implementation: quicker}
+  c: {kind: turner, input: a, device: cpu}
+  oa: {kind: sink, input: a}
+  ob: {kind: sink, input: b}
+  oc: {kind: sink, input: c}
+  od: {kind: sink, input: s.pol1}
+";
+
+fn plan(text: &str, device: &str) -> Plan {
+    let set = [Setting::typed("device", device)];
+    load_text("g.yaml", text, &set, &registry()).result.unwrap()
+}
+
+fn messages(text: &str, device: &str) -> Vec<String> {
+    let set = [Setting::typed("device", device)];
+    let problems = load_text("g.yaml", text, &set, &registry()).result.err().unwrap();
+    problems.into_iter().map(|problem| problem.message).collect()
+}
+
+/// `reader <- what feeds it`, of everything.
+fn edges(plan: &Plan) -> Vec<String> {
+    let feeds = plan.blocks.iter().flat_map(|block| block.inputs.iter().map(move |s| (block, s)));
+    feeds
+        .map(|(block, (from, _))| format!("{} <- {}", block.name, plan.blocks[*from].name))
+        .collect()
+}
+
+#[test]
+fn on_the_processor_nothing_is_copied() {
+    let plan = plan(&GRAPH.replace(", implementation: quicker", ""), "cpu");
+    assert_eq!(plan.blocks.len(), 8);
+    assert!(plan.blocks.iter().all(|block| block.device == DeviceName::Cpu));
+    assert_eq!(plan.memory().devices(), [DeviceName::Cpu]);
+}
+
+#[test]
+fn each_output_crosses_once_for_all_its_readers_there() {
+    let plan = plan(GRAPH, "cuda:1");
+    let transfers: Vec<&str> = plan.blocks[8..].iter().map(|block| block.name.as_str()).collect();
+    assert_eq!(transfers, ["s.pol0>cuda:1", "a.output>cpu", "b.output>cpu"]);
+    let edges = edges(&plan);
+    for edge in
+        ["a <- s.pol0>cuda:1", "b <- a", "c <- a.output>cpu", "oa <- a.output>cpu", "od <- s"]
+    {
+        assert!(edges.iter().any(|known| known == edge), "{edge} of {edges:?}");
+    }
+    let forms: Vec<&str> = plan.blocks[1..4].iter().map(|block| block.implementation).collect();
+    assert_eq!(forms, ["quick", "quicker", "cpu"]);
+}
+
+#[test]
+fn between_two_gpus_frames_go_by_way_of_the_host() {
+    let text = GRAPH.replace("implementation: quicker", "device: \"cuda:0\"");
+    let edges = edges(&plan(&text, "cuda:1"));
+    for edge in ["b <- a.output>cpu.output>cuda:0", "a.output>cpu.output>cuda:0 <- a.output>cpu"] {
+        assert!(edges.iter().any(|known| known == edge), "{edge} of {edges:?}");
+    }
+}
+
+#[test]
+fn memory_is_counted_where_it_lies() {
+    let plan = plan(GRAPH, "cuda:0");
+    let gpu = DeviceName::Cuda(0);
+    let memory = plan.memory();
+    assert_eq!(memory.devices(), [DeviceName::Cpu, gpu]);
+    // Frames of 16 x 2 x 2 bytes and a validity count.
+    let frame = 16 * 2 * 2 + 4;
+    let upload = 3 + (4 + 1 + 3);
+    // Two more that it fills; its readers are b and the download, which hold three and two more.
+    let a = 3 + (4 + 1 + 3) + (2 + 1 + 2);
+    let b = 3 + (2 + 1 + 2);
+    assert_eq!(memory.bytes_on(gpu), 7 + 70 + (upload + a + b) * frame);
+    let problem = plan.shortage(gpu, 100).unwrap();
+    assert_eq!(
+        problem.message,
+        "the flowgraph needs 2.5 kB of memory on cuda:0, 100 B are available"
+    );
+}
+
+#[test]
+fn what_a_block_says_for_itself_goes_before_the_flowgraphs_device() {
+    let own = |what: &str| {
+        format!(
+            "flowgraph: g\nparameters: {{device: cpu}}\ndevice: \"${{device}}\"\nblocks:\n  s: {{kind: source}}\n  a: {{kind: turner, input: s, {what}}}\n"
+        )
+    };
+    assert_eq!(plan(&own("implementation: cpu"), "cuda:0").blocks[1].device, DeviceName::Cpu);
+    assert_eq!(plan(&own("device: \"cuda:2\""), "cpu").blocks[1].device, DeviceName::Cuda(2));
+    assert_eq!(
+        messages(&own("implementation: quick"), "cpu"),
+        ["the form `quick` of `turner` does not run on `cpu`"]
+    );
+    assert_eq!(
+        messages(&own("implementation: cpu, device: \"cuda:0\""), "cpu"),
+        ["the form `cpu` of `turner` does not run on `cuda:0`"]
+    );
+    assert_eq!(messages(&own("queue: 2"), "gpu"), ["there is no device `gpu`"]);
+    assert_eq!(messages(&own("device: 'null'"), "cpu"), ["there is no device `null`"]);
+    let said = messages(&own("implementation: null"), "cpu");
+    assert!(said[0].starts_with("expected one of `cpu`, ") && said[0].ends_with(", found nothing"));
+    let source = "flowgraph: g\nparameters: {device: cpu}\nblocks:\n  s: {kind: source, device: \"${device}\"}\n";
+    assert_eq!(messages(source, "cuda:0"), ["`source` has no form for `cuda:0`"]);
+}

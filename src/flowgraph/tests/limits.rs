@@ -1,0 +1,151 @@
+//! Small files that ask for more than there is, and large ones with much to say about.
+
+use super::kinds::registry;
+use crate::{Loaded, load_text};
+use fxgraph_core::diagnostic::{SHOWN, Style, first, render_all};
+use fxgraph_core::steps::steps;
+use std::fmt::Write as _;
+
+fn loaded(text: &str) -> Loaded {
+    assert!(text.len() <= 1 << 20);
+    load_text("limits.yaml", text, &[], &registry())
+}
+
+fn is_over_the_limit(text: &str) {
+    let problems = loaded(text).result.err().unwrap();
+    assert!(problems.iter().any(|problem| problem.code == "E0102"), "{}", problems[0].message);
+}
+
+#[test]
+fn lists_that_double_are_refused() {
+    let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\nparameters:\n  p0: [1]\n".to_owned();
+    for level in 1..40 {
+        let _ = writeln!(text, "  p{level}: '${{[p{0}, p{0}]}}'", level - 1);
+    }
+    is_over_the_limit(&text);
+}
+
+#[test]
+fn texts_made_of_many_long_ones_are_refused() {
+    let (long, uses) = ("x".repeat(4000), "${p0}".repeat(180_000));
+    is_over_the_limit(&format!(
+        "flowgraph: g\nblocks: {{s: {{kind: source}}}}\nparameters: {{p0: {long}, p1: '{uses}'}}\n"
+    ));
+}
+
+#[test]
+fn copies_of_large_blocks_are_refused() {
+    let axes = vec!["7"; 20_000].join(", ");
+    is_over_the_limit(&format!(
+        "flowgraph: g\nblocks:\n  s: {{kind: source, replicate: 10000, parameters: {{x: [{axes}]}}}}\n"
+    ));
+}
+
+#[test]
+fn copies_with_long_names_are_refused() {
+    let name = "x".repeat(900_000);
+    is_over_the_limit(&format!(
+        "flowgraph: g\nblocks:\n  ? {name}\n  : {{kind: source, replicate: 10000}}\n"
+    ));
+}
+
+#[test]
+fn all_to_all_connections_are_refused() {
+    is_over_the_limit(
+        "flowgraph: g
+blocks:
+  s: {kind: source, replicate: 4000}
+  j: {kind: join, replicate: 4000, inputs: ['s[*]']}
+",
+    );
+}
+
+#[test]
+fn a_thousand_parameters_that_use_each_other_are_no_trouble() {
+    let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\nparameters:\n".to_owned();
+    for level in 0..999 {
+        let _ = writeln!(text, "  p{level}: '${{p{} + 1}}'", level + 1);
+    }
+    text.push_str("  p999: 1\n");
+    let plan = loaded(&text).result.ok().unwrap();
+    assert_eq!(plan.parameters[0].value, 1000);
+}
+
+#[test]
+fn of_very_many_problems_the_first_are_shown_and_all_are_counted() {
+    let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\n".to_owned();
+    (0..60_000).for_each(|key| {
+        let _ = writeln!(text, "k{key}: ");
+    });
+    let Loaded { sources, result, .. } = loaded(&text);
+    let problems = result.err().unwrap();
+    assert_eq!((problems.len(), first(&problems).count()), (60_000, SHOWN));
+    let shown = render_all(&problems, &sources, Style::Plain);
+    assert_eq!(shown.matches("error[E0106]").count(), SHOWN);
+    assert!(shown.contains("\n102 | k99:"), "{}", &shown[shown.len() - 500..]);
+    assert!(shown.ends_with("60000 errors, the first of them shown\n"));
+}
+
+#[test]
+fn very_many_wrong_references_are_no_trouble() {
+    let mut text = "flowgraph: g\nblocks:\n".to_owned();
+    for block in 0..5000 {
+        let _ = writeln!(text, "  b{block}: {{kind: pass, input: c{block}}}");
+    }
+    let problems = loaded(&text).result.err().unwrap();
+    assert_eq!(problems.len(), 5000);
+    assert_eq!(problems[0].help.len(), 1);
+}
+
+#[test]
+fn a_circle_of_very_many_blocks_is_told_in_a_few_words() {
+    let mut text = "flowgraph: g\nblocks:\n".to_owned();
+    for block in 0..5000 {
+        let _ = writeln!(text, "  b{block}: {{kind: pass, input: b{}}}", (block + 1) % 5000);
+    }
+    let Loaded { sources, result, .. } = loaded(&text);
+    let shown = render_all(&result.err().unwrap(), &sources, Style::Plain);
+    assert!(shown.contains(" -> ... -> "), "{shown}");
+    assert!(shown.len() < 10_000, "{}", shown.len());
+}
+
+#[test]
+fn what_is_quoted_from_the_file_is_cut() {
+    let text = format!("flowgraph: g\nblocks: {{s: {{kind: {}}}}}\n", "x".repeat(900_000));
+    let problems = loaded(&text).result.err().unwrap();
+    assert_eq!(problems[0].code, "E0114");
+    assert!(problems[0].message.len() < 300);
+    assert!(problems[0].message.ends_with("...`"), "the quotation is closed");
+}
+
+#[test]
+fn a_chain_of_very_many_blocks_is_planned() {
+    let mut text = "flowgraph: g\nblocks:\n  b0: {kind: source}\n".to_owned();
+    for block in 1..9000 {
+        let _ = writeln!(text, "  b{block}: {{kind: pass, input: b{}}}", block - 1);
+    }
+    let plan = loaded(&text).result.ok().unwrap();
+    // Each pass keeps its queue and the frame at hand out of the one pool.
+    assert_eq!(plan.memory().blocks[0].pools[0].frames, 1 + 8999 * 5);
+}
+
+/// Steps to read and check `blocks` blocks, each of which passes on what the one before it makes, and to count the
+/// frames of its pools and the memory of its swaps.
+fn steps_of_chain(blocks: usize) -> usize {
+    let mut text = String::from("flowgraph: chain\nblocks:\n  b0: {kind: source}\n");
+    for block in 1..blocks {
+        let input = if block == 1 { "b0.pol0".to_owned() } else { format!("b{}", block - 1) };
+        let _ = writeln!(text, "  b{block}: {{kind: pass, input: {input}}}");
+    }
+    steps(|| {
+        let plan = load_text("chain.yaml", &text, &[], &registry()).result.unwrap();
+        assert_eq!(plan.pool_frames().len(), blocks);
+        assert!(plan.swap_bytes(&plan.memory()) > 0);
+    })
+}
+
+#[test]
+fn chain_ten_times_as_long_takes_ten_times_as_many_steps() {
+    let (short, long) = (steps_of_chain(100), steps_of_chain(1000));
+    assert!(short >= 100 && long <= 11 * short, "{short} steps, then {long}");
+}

@@ -1,0 +1,413 @@
+//! Every code's message as the user sees it, and a ledger of single bad values.
+
+use std::fmt::Write as _;
+
+use super::kinds::registry;
+use crate::{OnFault, Setting, load_text};
+use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
+
+/// A file for each code that triggers it, at least.
+const EXAMPLES: [(&str, &str); 40] = [
+    ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
+    (
+        "E0102",
+        "flowgraph: g\nblocks:\n  a: {kind: source, replicate: 200}\ntemplates: {t: {blocks: {b: {kind: source, replicate: 200}}}}\n",
+    ),
+    ("E0103", "flowgraph: g\ninclude: [no_such_file.yaml]\nblocks: {a: {kind: source}}\n"),
+    (
+        "E0105",
+        "flowgraph: g\nblocks:\n  a:\n    kind: source\n    parameters:\n      channels: 16\n      level: 1\n      channels: 32\n",
+    ),
+    (
+        "E0106",
+        "flowgraph: g\nblock: {}\nblocks:\n  a:\n    kind: filter\n    input: s\n    parameter: {}\n    parameters: {tabs: 16, taps: 16, implementation: cuda}\n  s: {kind: source}\n",
+    ),
+    (
+        "E0107",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  a:\n    kind: filter\n    input: s\n    parameters:\n      window: hann\n  b: {input: a}\n",
+    ),
+    (
+        "E0108",
+        "flowgraph: g\nblocks:\n  s: {kind: source, parameters: {channels: many, level: yes}, queue: deep}\n  o: {kind: sink, input: {a: s}, thread: mine}\n",
+    ),
+    ("E0109", "flowgraph: g\nparameters: {n-1: 3, index: 4}\nblocks:\n  2nd: {kind: source}\n"),
+    (
+        "E0110",
+        "flowgraph: g\nparameters: {n: 0}\nblocks:\n  a: {kind: source, parameters: {channels: \"${2 * (8 // n)}\"}}\n  b: {kind: source, parameters: {channels: \"${2 +}\", level: \"${1 + 2\"}}\n",
+    ),
+    (
+        "E0111",
+        "flowgraph: g\nparameters: {channels: 16}\nblocks:\n  a: {kind: source, parameters: {channels: \"${chanels}\", level: \"${index}\"}}\n",
+    ),
+    (
+        "E0112",
+        "flowgraph: g\nparameters:\n  channels: {default: 8, minimum: 16}\nblocks:\n  a: {kind: source, parameters: {channels: \"${channels}\"}}\n",
+    ),
+    (
+        "E0113",
+        "flowgraph: g\nparameters:\n  a: \"${b + 1}\"\n  b: \"${a * 2}\"\nblocks:\n  s: {kind: source, parameters: {channels: \"${a}\"}}\n",
+    ),
+    ("E0114", "flowgraph: g\nblocks:\n  s: {kind: sauce}\n  o: {kind: sink, input: s}\n"),
+    ("E0115", "flowgraph: g\ntemplates: {station: {}}\nblocks:\n  s: {template: stations}\n"),
+    (
+        "E0116",
+        "flowgraph: g\ntemplates:\n  a: {blocks: {x: {template: b}}}\n  b: {blocks: {x: {template: a}}}\nblocks:\n  s: {template: a}\n",
+    ),
+    (
+        "E0117",
+        "flowgraph: g\nblocks:\n  s: {kind: source, replicate: 0}\n  t: {kind: source, replicate: \"${1 / 2}\"}\n",
+    ),
+    (
+        "E0118",
+        "flowgraph: g\nblocks:\n  dig: {kind: source, replicate: 2}\n  a: {kind: sink, input: dug}\n  b: {kind: sink, input: dig}\n  c: {kind: sink, input: \"dig[2]\"}\n  d: {kind: sink, input: \"a[0]\"}\n",
+    ),
+    (
+        "E0119",
+        "flowgraph: g\ntemplates:\n  t: {inputs: [x], blocks: {p: {kind: pass, input: x.y}}, outputs: {vis: p}}\nblocks:\n  s: {kind: source}\n  a: {kind: sink, input: s.pol2}\n  t: {template: t, input: s}\n  b: {kind: sink, input: t.viz}\n  c: {kind: sink, input: a}\n",
+    ),
+    (
+        "E0120",
+        "flowgraph: g\ntemplates:\n  t: {inputs: [x, y], blocks: {p: {kind: join, inputs: [x, y]}}, outputs: {vis: p}}\nblocks:\n  s: {kind: source}\n  o: {kind: sink}\n  u: {template: t, input: s}\n",
+    ),
+    (
+        "E0121",
+        "flowgraph: g\nblocks:\n  s: {kind: source, input: o}\n  t: {kind: source, replicate: 3}\n  o: {kind: sink, inputs: [\"t[*]\"]}\n",
+    ),
+    (
+        "E0122",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  f: {kind: filter, inputs: [s.pol0, s.pol0], parameters: {taps: 2}}\n",
+    ),
+    (
+        "E0123",
+        "flowgraph: g\nblocks:\n  a: {kind: pass, input: c}\n  b: {kind: pass, input: a}\n  c: {kind: pass, input: b}\n  o: {kind: sink, input: c}\n",
+    ),
+    ("E0124", "flowgraph: g\nblocks:\n  s: {kind: source, device: \"gpu:0\"}\n"),
+    ("E0125", "flowgraph: g\nblocks:\n  s: {kind: source, implementation: fused}\n"),
+    (
+        "E0126",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\ntests:\n  - {name: one, run: {frames: 0}, expect: [{tap: s, frames: 1, equals: 0}]}\n  - {name: two, expect: []}\n  - {name: three, expect: [{tap: s, peek: {axis: channel, at: 1}}]}\n",
+    ),
+    (
+        "E0127",
+        "flowgraph: g\nblocks:\n  s: {kind: source, on_fault: restart}\n  r: {kind: receiver, on_fault: skip, parameters: {port: 2, address: here}}\n  a: {kind: sink, input: s, on_fault: ignore}\n  b: {kind: sink, input: s, on_fault: skip}\n",
+    ),
+    (
+        "E0201",
+        "flowgraph: g\nparameters: {taps: 12}\nblocks:\n  s: {kind: source, replicate: 3}\n  f: {kind: filter, replicate: 3, input: \"s[${index}]\", parameters: {taps: \"${taps}\"}}\n  o: {kind: sink, replicate: 3, input: \"f[${index}]\"}\n",
+    ),
+    (
+        "E0202",
+        "flowgraph: g\nblocks:\n  r: {kind: receiver, parameters: {port: 1, address: here}}\n  o: {kind: sink, input: r}\n",
+    ),
+    (
+        "E0203",
+        "flowgraph: g\nblocks:\n  s:\n    kind: source\n    parameters:\n      channels: 999\n  f:\n    kind: filter\n    input: s\n    parameters: {taps: 16}\n",
+    ),
+    (
+        "E0204",
+        "flowgraph: g\nblocks:\n  s: {kind: source, replicate: 3}\n  j: {kind: join, inputs: [\"s[*]\"]}\n",
+    ),
+    (
+        "E0205",
+        "flowgraph: g\nblocks:\n  a: {kind: source}\n  b: {kind: source, parameters: {channels: 32}}\n  j: {kind: join, inputs: [a, b]}\n",
+    ),
+    (
+        "E0206",
+        "flowgraph: g\ndevice: \"cuda:0\"\nblocks:\n  s: {kind: source, parameters: {channels: 32}}\n  t:\n    kind: turner\n    input: s\n    implementation: quicker\n",
+    ),
+    (
+        "E0301",
+        "flowgraph: g\nblocks:\n  a: {kind: receiver, parameters: {port: 7148, address: 127.0.0.1}}\n  b: {kind: receiver, parameters: {port: 7148, address: 127.0.0.1}}\n",
+    ),
+    (
+        "E0302",
+        "flowgraph: g\nblocks:\n  a: {kind: source, parameters: {channels: 1000000000000000}}\n",
+    ),
+    ("E0303", "flowgraph: g\nblocks:\n  a: {kind: source}\n  o: {kind: sink, input: a}\n"),
+    (
+        "E0304",
+        "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
+    ),
+    // A change of `f` in the flowgraph of `what_cannot_change_while_the_flowgraph_runs`.
+    ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),
+    ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
+    ("E0402", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
+    ("E0403", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
+];
+
+fn shown(text: &str) -> (String, Vec<String>) {
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = match loaded.result {
+        Ok(plan) => plan.warnings,
+        Err(problems) => problems,
+    };
+    let codes = problems.iter().map(|problem| problem.code.to_owned()).collect();
+    (render_all(&problems, &loaded.sources, Style::Plain), codes)
+}
+
+#[test]
+fn every_code_has_its_message_and_its_page() {
+    for (code, text) in EXAMPLES {
+        let text = match code {
+            "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
+            // Need files or a flowgraph of their own: below, and in `retune.rs`.
+            "E0104" | "E0401" | "E0402" | "E0403" => continue,
+            _ => text.to_owned(),
+        };
+        let (message, codes) = shown(&text);
+        assert!(codes.iter().any(|found| found == code), "{code} is not in\n{message}");
+        insta::assert_snapshot!(code, message);
+    }
+    for (code, _) in all_explanations() {
+        assert!(EXAMPLES.iter().any(|(known, _)| *known == code), "{code} has no example");
+    }
+    assert_eq!(all_explanations().count(), EXAMPLES.len());
+    let declared = include_str!("../../core/diagnostic/mod.rs").matches("&str = \"E0").count();
+    assert_eq!(declared, EXAMPLES.len(), "every declared code has an example");
+}
+
+#[test]
+fn what_cannot_change_while_the_flowgraph_runs() {
+    let text = "flowgraph: g
+parameters: {taps: 16}
+blocks:
+  s: {kind: source}
+  f: {kind: filter, input: s, parameters: {taps: \"${taps}\"}}
+  o: {kind: sink, input: f}
+  w: {kind: writer, input: f, parameters: {path: a.npy}}
+  v: {kind: writer, input: f, parameters: {path: b.npy}}
+";
+    let plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+    let mut shown = String::new();
+    let (_, change) = EXAMPLES.into_iter().find(|(code, _)| *code == "E0401").unwrap();
+    for (block, change) in [
+        ("f", change),
+        ("f", "parameters: {taps: 3}"),
+        ("f", "{kind: source}"),
+        ("f", "device: \"cuda:0\""),
+        ("s", "parameters: {channels: 32}"),
+        ("v", "parameters: {path: a.npy}"),
+        ("fir", ""),
+    ] {
+        let changed = plan.change(block, change, &registry());
+        let problems = changed.result.err().unwrap();
+        let _ = writeln!(shown, "-- {block}: {change}");
+        shown.push_str(&render_all(&problems, &changed.sources, Style::Plain));
+    }
+    insta::assert_snapshot!("E0401", shown);
+}
+
+#[test]
+fn a_shadow_is_checked_with_its_block() {
+    let graph = |source: &str, filter: &str, sink: &str| {
+        let text = format!(
+            "flowgraph: g
+parameters: {{taps: 16}}
+blocks:
+  s: {{kind: source{source}}}
+  f: {{kind: filter, input: s, parameters: {{taps: 8, window: hann}}{filter}}}
+  o: {{kind: sink, input: f{sink}}}
+"
+        );
+        load_text("example.yaml", &text, &[], &registry())
+    };
+    let plan = graph("", ", shadow: {parameters: {taps: \"${taps}\"}}", "").result.unwrap();
+    let shadow = plan.blocks[1].shadow.as_ref().unwrap();
+    assert_eq!(*shadow, serde_json::json!({"parameters": {"taps": 16}}));
+    assert!(plan.resolved_yaml.contains("shadow"));
+    let Err(problems) = graph(
+        ", shadow: {}",
+        ", shadow: {parameters: {taps: 3}, queue: 4}",
+        ", shadow: {kind: sink}",
+    )
+    .result
+    else {
+        panic!("taken")
+    };
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    let found: Vec<_> = errors.map(|problem| (problem.code, &*problem.message)).collect();
+    assert_eq!(
+        found,
+        [
+            ("E0401", "a shadow of `s` has nothing to compare"),
+            ("E0201", "`filter` needs a power of two of taps, not 3"),
+            ("E0401", "`queue` cannot change while the flowgraph runs"),
+            ("E0401", "a shadow of `o` has nothing to compare"),
+        ]
+    );
+    assert!(graph(", shadow: 3", "", "").result.is_err());
+}
+
+#[test]
+fn a_change_is_laid_over_what_runs() {
+    let text = "flowgraph: g
+parameters: {taps: 16}
+blocks:
+  s: {kind: source}
+  f: {kind: filter, input: s, on_fault: skip, parameters: {taps: \"${taps}\", window: hann}}
+  o: {kind: sink, input: f}
+";
+    let plan = load_text("example.yaml", text, &[], &registry()).result.unwrap();
+    let parameters = |change: &str| {
+        let new = plan.change("f", change, &registry()).result.unwrap();
+        assert_ne!(new.config_hash, plan.config_hash);
+        (new.blocks[1].parameters.to_string(), new.blocks[1].on_fault, new.blocks[1].kind)
+    };
+    let skip = OnFault::Skip;
+    let changed = parameters("parameters: {taps: \"${2 * taps}\"}");
+    assert_eq!(changed, (r#"{"taps":32,"window":"hann"}"#.to_owned(), skip, "filter"));
+    let changed = parameters("{\"parameters\": {\"window\": null}, \"on_fault\": \"stop\"}");
+    assert_eq!(changed, (r#"{"taps":16}"#.to_owned(), OnFault::Stop, "filter"));
+    assert_eq!(parameters("kind: pass"), ("{}".to_owned(), skip, "pass"));
+    let same = plan.change("f", "", &registry()).result.unwrap();
+    assert_eq!(same.config_hash, plan.config_hash);
+}
+
+#[test]
+fn files_that_include_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let main = folder.path().join("main.yaml");
+    std::fs::write(&main, "flowgraph: g\ninclude: [part.yaml]\nblocks: {s: {kind: source}}\n")
+        .unwrap();
+    std::fs::write(folder.path().join("part.yaml"), "include: [main.yaml]\n").unwrap();
+    let loaded = crate::load(&main, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    let text = render_all(&problems, &loaded.sources, Style::Plain);
+    let place = folder.path().to_string_lossy().into_owned();
+    insta::assert_snapshot!("E0104", text.replace(&place, "FOLDER"));
+}
+
+/// Values once given for `filter`'s parameters, and what is said about them. Whoever finds a bad
+/// message adds it here with the one it should have been.
+#[test]
+fn ledger_of_values_that_cannot_be_read() {
+    let mut ledger = String::new();
+    for parameters in [
+        "{taps: many}",
+        "{taps: -1}",
+        "{taps: 1.5}",
+        "{taps: 99999999999}",
+        "{taps: }",
+        "{taps: [1]}",
+        "{taps: \"16\"}",
+        "{taps: 16 taps}",
+        "{taps: 1e3}",
+        "{taps: 16, window: han}",
+        "{taps: 16, window: 3}",
+        "{taps: 16, window: {hann: 2}}",
+        "{tap: 16, windows: hann}",
+        "{taps: x, windows: hann}",
+        "[16]",
+        "16",
+        "",
+    ] {
+        let text = format!(
+            "flowgraph: g\nblocks:\n  s: {{kind: source}}\n  f:\n    kind: filter\n    input: s\n    parameters: {parameters}\n"
+        );
+        let loaded = load_text("example.yaml", &text, &[], &registry());
+        let _ = writeln!(ledger, "{parameters}");
+        for problem in loaded.result.err().unwrap_or_default() {
+            let at = problem.span.map(|span| loaded.sources.text(span).to_owned());
+            let _ = writeln!(
+                ledger,
+                "    {} at `{}`: {}; {}",
+                problem.code,
+                at.unwrap_or_default(),
+                problem.message,
+                problem.help.join("; ")
+            );
+        }
+    }
+    insta::assert_snapshot!("ledger", ledger);
+    for phrase in
+        ["usize", "u32", "struct", "variant", "untagged", "invalid type", "serde", "field"]
+    {
+        assert!(!ledger.contains(phrase), "the ledger says `{phrase}`");
+    }
+}
+
+/// Ways to write files that once were read wrongly, or whose message led astray.
+#[test]
+fn ledger_of_files_that_cannot_be_read() {
+    let blocks = "blocks: {s: {kind: source}}";
+    let mut ledger = String::new();
+    for (what, text) in [
+        ("NUL ends nothing", format!("flowgraph: g\n{blocks}\n\0\nnonsense: 1\n")),
+        ("places behind a byte order mark", format!("\u{feff}flowgraph: g\nflow: 1\n{blocks}\n")),
+        ("a name of a later default", format!("flowgraph: g\nparameters:\n  a: \"${{c + \\\"x\\\"}}\"\n{blocks}\n")),
+        ("deep nesting", "[".repeat(5000)),
+        ("a reference without quotes", "flowgraph: g\nblocks: {o: {kind: sink, input: t[3]}}\n".to_owned()),
+        (
+            "an output that is a number",
+            "flowgraph: g\ntemplates: {t: {outputs: {o: \"${1}\"}}}\nblocks: {u: {template: t}, o: {kind: sink, input: u}}\n".to_owned(),
+        ),
+        ("no blocks", "flowgraph: g\nblocks: {}\n".to_owned()),
+        ("unending tolerance", format!("flowgraph: g\n{blocks}\ntests: [{{name: t, expect: [{{tap: s, mean: {{close_to: 0, tolerance: 1e999}}}}]}}]\n")),
+    ] {
+        let loaded = load_text("example.yaml", &text, &[], &registry());
+        let _ = writeln!(ledger, "{what}");
+        for problem in loaded.result.err().unwrap_or_default() {
+            let place = problem.span.map(|span| loaded.sources.line_column(span));
+            let help = problem.help.join("; ");
+            let _ = writeln!(ledger, "    {} at {place:?}: {}; {help}", problem.code, problem.message);
+        }
+    }
+    insta::assert_snapshot!("ledger_of_files", ledger);
+}
+
+#[test]
+fn what_set_gets_wrong_is_said_at_the_declaration() {
+    let text = "flowgraph: g\nparameters: {antennas: {default: 4, maximum: 8}}\nblocks: {s: {kind: source}}\n";
+    let mut shown = String::new();
+    for (name, value) in
+        [("antennas", "four"), ("antennas", "9"), ("antenas", "2"), ("antennas", "[")]
+    {
+        let set = [Setting::typed(name, value)];
+        let loaded = load_text("example.yaml", text, &set, &registry());
+        let problems = loaded.result.err().unwrap();
+        shown.push_str(&render_all(&problems, &loaded.sources, Style::Plain));
+    }
+    insta::assert_snapshot!("set", shown);
+}
+
+#[test]
+fn all_errors_show_at_once_and_nothing_twice() {
+    let text = "flowgraph: g
+blocks:
+  a: {kind: source, parameters: {channels: 12}}
+  b: {kind: filter, input: a, parameters: {taps: 3}}
+  c: {kind: filter, input: b, parameters: {taps: 5}}
+  d: {kind: sink, input: c}
+  e: {kind: sink, input: nothing}
+  f: {kind: pass, input: e}
+";
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    // Both of `b`, none of `c` and `d` behind it, then `e`, then `f`, which reads a sink.
+    let found: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(found, ["E0203", "E0201", "E0118", "E0119"]);
+    assert!(problems.is_sorted_by_key(|problem| problem.span));
+    assert!(problems.iter().all(|problem| problem.severity == Severity::Error));
+}
+
+#[test]
+fn colours_do_not_change_the_words() {
+    let (_, text) = EXAMPLES[5];
+    let loaded = load_text("example.yaml", text, &[], &registry());
+    let problems = loaded.result.err().unwrap();
+    let plain = render_all(&problems, &loaded.sources, Style::Plain);
+    let coloured = render_all(&problems, &loaded.sources, Style::Coloured);
+    assert!(coloured.contains('\u{1b}'));
+    let mut stripped = String::new();
+    let mut rest = coloured.as_str();
+    while let Some(start) = rest.find('\u{1b}') {
+        stripped.push_str(&rest[..start]);
+        let end = rest[start..].find('m').unwrap();
+        rest = &rest[start + end + 1..];
+    }
+    stripped.push_str(rest);
+    assert_eq!(stripped, plain);
+    let json = fxgraph_core::diagnostic::to_json(&problems[0], &loaded.sources);
+    assert_eq!(json["code"], problems[0].code);
+    assert_eq!(json["place"]["file"], "example.yaml");
+}

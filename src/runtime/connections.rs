@@ -1,0 +1,90 @@
+//! How the parts of an assembly hang together.
+
+use crate::report::StartError;
+use crate::tally::Occupant;
+use fxgraph_flowgraph::{Assembly, Part};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// How to run an [`Assembly`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Threads for the blocks that share them; 0 stands for the number of cores.
+    pub workers: usize,
+    /// What frame headers carry as `config_id`.
+    pub config_id: u64,
+}
+
+/// Where an edge leads, by numbers of parts and ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    pub from: usize,
+    pub output: usize,
+    pub to: usize,
+    pub input: usize,
+}
+
+/// All connections of `assembly`, after a check that each edge has one writer and one reader and was never part of
+/// another run.
+pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartError> {
+    let mut names = HashSet::new();
+    let mut readers = HashMap::new();
+    for (to, part) in assembly.parts.iter().enumerate() {
+        if !names.insert(part.name.as_str()) {
+            return Err(refuse(part, "another block has the same name"));
+        }
+        if part.wake.is_set() {
+            return Err(refuse(part, "it was part of another run"));
+        }
+        if part.inputs.len() != part.ports.inputs.len()
+            || part.outputs.len() != part.ports.outputs.len()
+        {
+            return Err(refuse(part, "its edges do not match its ports"));
+        }
+        for (input, edge) in part.inputs.iter().enumerate() {
+            if edge.reader.is_set() || edge.writer.is_set() {
+                return Err(refuse(part, format!("input {input} was part of another run")));
+            }
+            if readers.insert(Arc::as_ptr(edge), (to, input)).is_some() {
+                return Err(refuse(part, format!("input {input} shares its edge with another")));
+            }
+        }
+    }
+    let mut connections = Vec::with_capacity(readers.len());
+    for (from, part) in assembly.parts.iter().enumerate() {
+        for (output, port) in part.outputs.iter().enumerate() {
+            for edge in &port.edges {
+                let Some((to, input)) = readers.remove(&Arc::as_ptr(edge)) else {
+                    let reason = format!("output {output} writes an edge nobody else reads");
+                    return Err(refuse(part, reason));
+                };
+                if to == from {
+                    return Err(refuse(part, format!("output {output} leads back to itself")));
+                }
+                connections.push(Connection { from, output, to, input });
+            }
+        }
+    }
+    match readers.values().min() {
+        Some(&(to, input)) => {
+            Err(refuse(&assembly.parts[to], format!("nobody writes input {input}")))
+        }
+        None => Ok(connections),
+    }
+}
+
+/// What comes and goes with the block of `part`.
+pub(crate) fn occupant(part: &Part) -> Occupant {
+    Occupant {
+        kind: part.kind,
+        counters: part.counters.clone(),
+        summary: part.summary.clone(),
+        events: part.events.clone(),
+        on_fault: part.on_fault,
+        rebuild: part.rebuild.clone(),
+    }
+}
+
+fn refuse(part: &Part, reason: impl Into<String>) -> StartError {
+    StartError::Wiring { block: part.name.clone(), reason: reason.into() }
+}

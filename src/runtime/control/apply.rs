@@ -1,0 +1,288 @@
+//! A whole flowgraph put in place of the one that runs: all of it at one timestamp, or nothing.
+
+use super::swap::{After, NotTogether};
+use super::update::{form, parameters};
+use super::{BlockUpdate, Change, Control, RetuneError, Step, SwapError, Update, Way};
+use crate::Handle;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::retune::{Undecided, When};
+use fxgraph_flowgraph::{Plan, PlannedBlock};
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What came of an update.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Updated {
+    /// From this timestamp on data are those of the other flowgraph, if something is different: blocks that were swapped
+    /// go over with their first frame that starts there or later. [`Update::not_atomic`] says which do not.
+    pub effective_timestamp: Option<u64>,
+}
+
+/// What was made of an update that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interim {
+    /// Data from this timestamp on, until all was as before; without one, some.
+    pub from: Option<u64>,
+    /// Names of the blocks that were as the update has them.
+    pub blocks: Vec<String>,
+}
+
+impl Interim {
+    fn told(interim: Option<&Self>) -> String {
+        let Some(Self { from, blocks }) = interim else { return String::new() };
+        let blocks: Vec<String> = blocks.iter().map(|block| format!("`{block}`")).collect();
+        let from = from.map_or(String::new(), |from| format!(" from timestamp {from} on"));
+        format!("; {} ran as in the update{from}, until all was as before", blocks.join(", "))
+    }
+}
+
+/// Why a flowgraph was not updated; it goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    /// The flowgraph is not the one for which the update was checked.
+    #[error("the flowgraph has changed since: check the update again")]
+    Outdated,
+    /// Only a new start changes all of it.
+    #[error("it takes a new start: {}", .0.join("; "))]
+    Restart(Vec<String>),
+    /// A block was not swapped.
+    #[error("`{block}` was not swapped: {source}{}", Interim::told(.interim.as_deref()))]
+    Swap {
+        /// Name of the block.
+        block: String,
+        /// Why.
+        source: SwapError,
+        /// What data show of the update; nothing if none do.
+        interim: Option<Box<Interim>>,
+    },
+    /// Live parameters were not changed.
+    #[error(transparent)]
+    Retune(#[from] RetuneError),
+    /// The update could not be undone otherwise: blocks without outputs were swapped and are back.
+    #[error("{cause}{}", Interim::told(Some(.interim)))]
+    Undone {
+        /// What failed.
+        cause: Box<UpdateError>,
+        /// What data show of the update.
+        interim: Interim,
+    },
+    /// A block was swapped, and what came after it failed, and so did the way back.
+    #[error("{cause}; and `{block}` could not be swapped back: {source}")]
+    HalfMade {
+        /// What failed first.
+        cause: String,
+        /// Name of the block that is as the update has it.
+        block: String,
+        /// Why.
+        source: SwapError,
+    },
+}
+
+impl Control {
+    /// Makes an update while frames flow, all of it or nothing, at one timestamp: new blocks catch up first, then blocks
+    /// without outputs are swapped, and when all are ready and have taken their live parameters, the timestamp is
+    /// decided. Whatever fails before that changes nothing but blocks without outputs, which are swapped back; what fails
+    /// after that is told with what data show of it. See [`swap`](Self::swap) for `limit`, which holds for all of it, and
+    /// `may_hold_up`.
+    pub fn apply(
+        &self,
+        update: &Update,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<Updated, UpdateError> {
+        let obstacles = update.obstacles();
+        if !obstacles.is_empty() {
+            return Err(UpdateError::Restart(obstacles));
+        }
+        let deadline = Instant::now() + limit;
+        let _turn = self.begin_change(deadline)?;
+        let current = self.0.current();
+        if !Arc::ptr_eq(&current.plan, &update.before) {
+            return Err(UpdateError::Outdated);
+        }
+        // What is told of the flowgraph goes into the configuration that frames name.
+        let head = Arc::new(current.settled().with_head_of(&update.after));
+        if update.blocks.iter().all(|block| block.step == Step::Same) {
+            if update.after.config_hash == update.before.config_hash {
+                // Comments may be other ones.
+                self.0.commit(&update.before, head, 0);
+            }
+            return Ok(Updated::default());
+        }
+        let changes = self.changes(update, Arc::clone(&head), &current.run)?;
+        let is_held = |change: &&Change| matches!(change.way, Way::Held { .. });
+        let (held, seamless): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(is_held);
+        let plan = changes.last().map_or(&*head, |change| &change.after);
+        let mut replaced = Vec::new();
+        let mut after = None;
+        let made =
+            self.exchange_together(&seamless, Undecided::new(), deadline, may_hold_up, |when| {
+                for change in held {
+                    self.replace_held(change, deadline)?;
+                    replaced.push(change.block.clone());
+                }
+                after = Some(if let Some(request) = update.retuned() {
+                    let run = &current.run;
+                    self.offer_all(plan, run, &request, (when, None), deadline)?.plan
+                } else {
+                    current.run.say_config(when.config(plan.config_id()));
+                    plan.clone()
+                });
+                Ok(())
+            });
+        let (cause, interim) = match (made, after) {
+            (Ok(at), Some(after)) => {
+                if !self.0.commit(&update.before, Arc::new(after), at) {
+                    return Err(UpdateError::Outdated);
+                }
+                let names = update.blocks.iter().filter(|block| block.step == Step::Retune);
+                let names: Vec<String> = names.map(|block| format!("`{}`", block.block)).collect();
+                if !names.is_empty() {
+                    let text = format!("{} from timestamp {at} on", names.join(", "));
+                    current.run.tell(EventKind::Retuned, None, text);
+                }
+                return Ok(Updated { effective_timestamp: Some(at) });
+            }
+            (Ok(_), None) => return Err(UpdateError::Outdated),
+            (Err(NotTogether::Before(cause)), _) => {
+                if let UpdateError::Swap { block, source, .. } = &cause {
+                    let text = fxgraph_core::error::with_causes(source);
+                    current.run.tell(EventKind::NotSwapped, Some(block), text);
+                }
+                (cause, Interim { from: None, blocks: replaced })
+            }
+            (Err(NotTogether::After(failed)), after) => {
+                let After { at, block, source, in_place } = *failed;
+                let mut blocks = replaced;
+                blocks.extend(in_place.iter().map(|change| change.block.clone()));
+                let retuned = update.blocks.iter().filter(|block| block.step == Step::Retune);
+                if after.is_some() {
+                    blocks.extend(retuned.map(|block| block.block.clone()));
+                }
+                let interim = Some(Box::new(Interim { from: Some(at), blocks: blocks.clone() }));
+                let cause = UpdateError::Swap { block, source, interim };
+                (cause, Interim { from: Some(at), blocks })
+            }
+        };
+        if interim.blocks.is_empty() {
+            return Err(cause);
+        }
+        self.undo(update, &current.run, &interim.blocks, limit, may_hold_up).map_err(
+            |(block, source)| UpdateError::HalfMade { cause: cause.to_string(), block, source },
+        )?;
+        match cause {
+            cause @ UpdateError::Swap { interim: Some(_), .. } => Err(cause),
+            cause => Err(UpdateError::Undone { cause: Box::new(cause), interim }),
+        }
+    }
+
+    /// Swaps a block without outputs.
+    fn replace_held(&self, change: &Change, deadline: Instant) -> Result<(), UpdateError> {
+        let Way::Held { ends_first } = change.way else { return Ok(()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = change.usual_limit().min(left);
+        let free = self.refuse_shadowed(&change.block);
+        free.and_then(|()| self.replace(change, ends_first, limit)).map_err(|source| {
+            UpdateError::Swap { block: change.block.clone(), source, interim: None }
+        })
+    }
+
+    /// The swaps of `update`, each of the flowgraph that the one before it leaves; the first one of `plan`.
+    fn changes(
+        &self,
+        update: &Update,
+        mut plan: Arc<Plan>,
+        run: &Handle,
+    ) -> Result<Vec<Change>, UpdateError> {
+        let mut changes = Vec::new();
+        for block in update.blocks.iter().filter(|block| matches!(block.step, Step::Swap(_))) {
+            let pair = update.before.block(&block.block).zip(update.after.block(&block.block));
+            let Some((old, new)) = pair else { continue };
+            let form = form(&update.before.blocks[old], &update.after.blocks[new]);
+            let change = self.change_of(plan, run.clone(), &block.block, &form);
+            let change = change.map_err(|_| UpdateError::Outdated)?;
+            plan = Arc::new(change.after.clone());
+            changes.push(change);
+        }
+        Ok(changes)
+    }
+
+    /// Swaps and retunes `blocks` back to what they were before `update`; the one that stays as it is, and why.
+    fn undo(
+        &self,
+        update: &Update,
+        run: &Handle,
+        blocks: &[String],
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<(), (String, SwapError)> {
+        let outdated = |name: &String| (name.clone(), SwapError::Outdated);
+        let mut plan = Arc::clone(&update.before);
+        let mut swapped = Vec::new();
+        for name in blocks {
+            let pair = update.before.block(name).zip(update.after.block(name));
+            let Some((old, new)) = pair else { continue };
+            let (old, new) = (&update.before.blocks[old], &update.after.blocks[new]);
+            let known = update.blocks.iter().find(|block| block.block == *name);
+            if !known.is_some_and(|block| matches!(block.step, Step::Swap(_))) {
+                continue;
+            }
+            let change = self.change_of(plan, run.clone(), name, &form(old, new));
+            plan = Arc::new(change.map_err(|_| outdated(name))?.after);
+            swapped.push((old, new));
+        }
+        let first = blocks.first().cloned().unwrap_or_default();
+        if !self.0.commit(&update.before, plan, 0) {
+            return Err((first, SwapError::Outdated));
+        }
+        let mut stays = None;
+        for (old, new) in swapped.into_iter().rev() {
+            let back = self.swap_to(new, old, Instant::now() + limit, may_hold_up);
+            if let Err(source) = back {
+                stays.get_or_insert((old.name.clone(), source));
+            }
+        }
+        let is_retuned =
+            |block: &&BlockUpdate| block.step == Step::Retune && blocks.contains(&block.block);
+        let request: HashMap<&str, Map<String, Json>> = update
+            .blocks
+            .iter()
+            .filter(is_retuned)
+            .map(|block| (block.block.as_str(), parameters(block, |difference| &difference.from)))
+            .collect();
+        if !request.is_empty() {
+            let back = self.retune_alone(&json!(request).to_string(), None, Instant::now() + limit);
+            if back.is_err() {
+                let name = update.blocks.iter().find(is_retuned).map(|block| block.block.clone());
+                stays.get_or_insert((name.unwrap_or(first), SwapError::Outdated));
+            }
+        }
+        if let Some(stays) = stays {
+            return Err(stays);
+        }
+        run.say_config(When::at(0).config(update.before.config_id()));
+        self.0.commit(&self.plan(), Arc::clone(&update.before), 0);
+        Ok(())
+    }
+
+    /// Swaps the block `old` for `new`.
+    fn swap_to(
+        &self,
+        old: &PlannedBlock,
+        new: &PlannedBlock,
+        deadline: Instant,
+        may_hold_up: bool,
+    ) -> Result<(), SwapError> {
+        // It was checked with the update, and nobody else changes the flowgraph meanwhile.
+        let mut change =
+            self.change(&old.name, &form(old, new)).map_err(|_| SwapError::Outdated)?;
+        if !new.pending.is_empty() {
+            // One that is put back waits for what it waited for.
+            change.after.blocks[change.index].pending.clone_from(&new.pending);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.swap_alone(&change, change.usual_limit().min(left), may_hold_up)
+    }
+}

@@ -1,0 +1,386 @@
+//! Changes made while frames flow.
+
+use super::change::{Change, Way, frame_limit};
+use super::{Control, UpdateError};
+use crate::exchange::{Exchange, Terms};
+use crate::{NotExchanged, Unanswered};
+use fxgraph_core::device::DeviceName;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::frame::{OutOfMemory, Pool};
+use fxgraph_core::retune::{Undecided, When};
+use fxgraph_flowgraph;
+use fxgraph_flowgraph::{BuildError, PlannedBlock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A newcomer may be later with a frame than the block before it by this, and by some frames.
+const LATE: Duration = Duration::from_millis(500);
+const LATE_FRAMES: u32 = 4;
+
+/// Why a change was not made. Whatever it is, the flowgraph goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapError {
+    /// Another change is being made.
+    #[error("other changes are being made, and this one had no turn in time")]
+    Busy,
+    /// The flowgraph is not the one for which the change was checked.
+    #[error("the flowgraph has changed since: check the change again")]
+    Outdated,
+    /// Only a new start makes it.
+    #[error("{0}: stop the flowgraph and start it with the change")]
+    Restart(String),
+    /// The block has a shadow.
+    #[error("`{0}` has a shadow: end that first")]
+    Shadowed(String),
+    /// The block cannot have a shadow.
+    #[error("{0}")]
+    NoShadow(String),
+    /// There is not enough memory for two blocks beside each other.
+    #[error("it needs {needed} bytes more on {device} for a while, {available} are available")]
+    Memory {
+        /// Where.
+        device: DeviceName,
+        /// Bytes that it needs.
+        needed: usize,
+        /// Bytes that there are.
+        available: usize,
+    },
+    /// The new block, or its memory, could not be had.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Frames that it holds could not be had.
+    #[error(transparent)]
+    Frames(#[from] OutOfMemory),
+    /// The new block did not take the old one's place, or gave it back.
+    #[error(transparent)]
+    NotExchanged(#[from] NotExchanged),
+}
+
+impl From<Unanswered> for SwapError {
+    fn from(error: Unanswered) -> Self {
+        NotExchanged::from(error).into()
+    }
+}
+
+impl Control {
+    /// Makes a change: see [`Way`]. Waits for its turn and for the change up to `limit` ([`Change::usual_limit`]) and a
+    /// little. With `may_hold_up` the flowgraph waits for a new block that takes frames more slowly than they
+    /// come while it catches up: right for files, wrong for a telescope.
+    pub fn swap(
+        &self,
+        change: &Change,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<(), SwapError> {
+        let deadline = Instant::now() + limit;
+        let Ok(_turn) = self.begin_change(deadline) else { return Err(SwapError::Busy) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.swap_alone(change, left, may_hold_up)
+    }
+
+    /// [`swap`](Self::swap) while no other change is made.
+    pub(super) fn swap_alone(
+        &self,
+        change: &Change,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<(), SwapError> {
+        if !Arc::ptr_eq(&self.plan(), &change.before) {
+            return Err(SwapError::Outdated);
+        }
+        self.refuse_shadowed(&change.block)?;
+        let made = match &change.way {
+            Way::Nothing => return Ok(()),
+            Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
+            Way::Seamless => self.exchange(change, limit, may_hold_up),
+            Way::Held { ends_first } => self.replace(change, *ends_first, limit),
+        };
+        match &made {
+            Ok(()) => {
+                let after = Arc::new(change.after.clone());
+                if !self.0.commit(&change.before, after, 0) {
+                    // The run that it was made in is over.
+                    return Err(SwapError::Outdated);
+                }
+            }
+            // That was told when it happened.
+            Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
+            Err(error) => {
+                let text = fxgraph_core::error::with_causes(error);
+                change.run.tell(EventKind::NotSwapped, Some(&change.block), text);
+            }
+        }
+        made
+    }
+
+    fn exchange(
+        &self,
+        change: &Change,
+        limit: Duration,
+        may_hold_up: bool,
+    ) -> Result<(), SwapError> {
+        let deadline = Instant::now() + limit;
+        self.check_memory(change)?;
+        let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
+        let try_once = || -> Result<(), SwapError> {
+            let moment = Undecided::new();
+            let sent = change.send(moment.when(), deadline, may_hold_up)?;
+            sent.exchange.wait_ready(deadline)?;
+            moment.decide(0);
+            sent.exchange.finish(deadline)?;
+            sent.settle();
+            Ok(())
+        };
+        let mut was_slow = false;
+        loop {
+            let is_over = || Instant::now() >= deadline;
+            match try_once() {
+                Ok(()) => {
+                    lent.stay();
+                    return Ok(());
+                }
+                // A moment's delay is no reason to give up.
+                Err(SwapError::NotExchanged(NotExchanged::TooSlow)) if !is_over() => {
+                    was_slow = true;
+                }
+                // The last try had no time.
+                Err(_) if was_slow && is_over() => return Err(NotExchanged::TooSlow.into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes all of `changes`, which are seamless, at one timestamp. `meanwhile` is called when all new blocks have
+    /// caught up, with what those share that change then, and may refuse: until it returns nothing has changed.
+    pub(super) fn exchange_together<'a>(
+        &self,
+        changes: &[&'a Change],
+        moment: Undecided,
+        deadline: Instant,
+        may_hold_up: bool,
+        meanwhile: impl FnOnce(&When) -> Result<(), UpdateError>,
+    ) -> Result<u64, NotTogether<'a>> {
+        let before = |block: &str, source: SwapError| {
+            NotTogether::Before(UpdateError::Swap {
+                block: block.to_owned(),
+                source,
+                interim: None,
+            })
+        };
+        let mut needed = BTreeMap::new();
+        for (device, bytes) in changes.iter().flat_map(|change| &change.memory) {
+            let sum: &mut usize = needed.entry(*device).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        if let (Some(first), Err(error)) = (changes.first(), check_memory(&needed)) {
+            return Err(before(&first.block, error));
+        }
+        let mut sent = Vec::new();
+        for &change in changes {
+            let send = || {
+                self.refuse_shadowed(&change.block)?;
+                let lent = self.lend(change, PlannedBlock::lent_frames, |_| 0)?;
+                Ok((change.send(moment.when(), deadline, may_hold_up)?, lent))
+            };
+            let (one, lent) = send().map_err(|error| before(&change.block, error))?;
+            sent.push((change, one, lent));
+        }
+        let mut ready = Vec::new();
+        for (change, mut one, lent) in sent {
+            loop {
+                match one.exchange.wait_ready(deadline) {
+                    Ok(()) => break,
+                    // A moment's delay is no reason to give up.
+                    Err(NotExchanged::TooSlow) if Instant::now() < deadline => {
+                        // The next one needs its memory.
+                        drop(one);
+                        let again = change.send(moment.when(), deadline, may_hold_up);
+                        one = again.map_err(|error| before(&change.block, error))?;
+                    }
+                    Err(error) => return Err(before(&change.block, error.into())),
+                }
+            }
+            ready.push((change, one, lent));
+        }
+        meanwhile(moment.when()).map_err(NotTogether::Before)?;
+        let at = moment.decide(0);
+        // Now that it has begun, it gets time to come to its end.
+        let limit = changes.iter().map(|change| change.finishing_limit()).max();
+        let deadline = deadline.max(Instant::now() + limit.unwrap_or_default());
+        let mut in_place = Vec::new();
+        let mut failed = None;
+        for (change, one, lent) in ready {
+            match one.exchange.finish(deadline) {
+                Ok(()) => in_place.push((change, one, lent)),
+                Err(error) => {
+                    failed.get_or_insert((change.block.clone(), error));
+                }
+            }
+        }
+        let in_place = in_place.into_iter().map(|(change, one, lent)| {
+            one.settle();
+            lent.stay();
+            change
+        });
+        let in_place: Vec<&Change> = in_place.collect();
+        match failed {
+            None => Ok(at),
+            Some((block, error)) => {
+                let source = error.into();
+                Err(NotTogether::After(Box::new(After { at, block, source, in_place })))
+            }
+        }
+    }
+
+    /// Whether there is room for a second block.
+    pub(super) fn check_memory(&self, change: &Change) -> Result<(), SwapError> {
+        check_memory(&change.memory)
+    }
+
+    pub(super) fn replace(
+        &self,
+        change: &Change,
+        ends_first: bool,
+        limit: Duration,
+    ) -> Result<(), SwapError> {
+        let wake = change.run.waker(&change.block).unwrap_or_default();
+        let lent = self.lend(change, |_, _| 0, |_| 0)?;
+        let part = change.after.newcomer(change.index, wake)?;
+        change.run.replace(part, ends_first, limit)?;
+        lent.stay();
+        Ok(())
+    }
+
+    /// Makes the pools larger from which the block's frames come: by what a block beside it keeps of
+    /// each input for a while, by what is kept of each output, and by what the new one keeps more
+    /// than the old.
+    pub(super) fn lend(
+        &self,
+        change: &Change,
+        beside: impl Fn(&PlannedBlock, usize) -> usize,
+        behind: impl Fn(usize) -> usize,
+    ) -> Result<Lent, SwapError> {
+        let (before, after) = (&change.before, &change.after);
+        let mut lent = Lent { for_a_while: Vec::new(), to_stay: Vec::new() };
+        let pool = |block: usize, port: usize| {
+            let block = &before.blocks[block];
+            let limit = frame_limit(block);
+            change.run.ask(&block.name, limit, move |hosted| hosted.outputs[port].writer.pool())
+        };
+        let block = &after.blocks[change.index];
+        for (input, source) in block.inputs.iter().enumerate() {
+            let origin = after.origin(*source);
+            if let Some(pool) = pool(origin.0, origin.1)? {
+                let frames = beside(block, input);
+                pool.grow(before.allocator(origin)?.as_ref(), frames)?;
+                lent.for_a_while.push((pool, frames));
+            }
+        }
+        for port in 0..block.ports.outputs.len() {
+            let origin = before.origin((change.index, port));
+            let frames = behind(port);
+            if frames > 0
+                && let Some(pool) = pool(origin.0, origin.1)?
+            {
+                pool.grow(before.allocator(origin)?.as_ref(), frames)?;
+                lent.for_a_while.push((pool, frames));
+            }
+        }
+        let (was, is) = (before.pool_frames(), after.pool_frames());
+        for (index, (was, is)) in was.iter().zip(&is).enumerate() {
+            for (port, (was, is)) in was.iter().zip(is).enumerate() {
+                // The new block brings pools of its own.
+                if index == change.index || is <= was {
+                    continue;
+                }
+                if let Some(pool) = pool(index, port)? {
+                    pool.grow(before.allocator((index, port))?.as_ref(), is - was)?;
+                    lent.to_stay.push((pool, is - was));
+                }
+            }
+        }
+        Ok(lent)
+    }
+}
+
+fn check_memory(needed: &BTreeMap<DeviceName, usize>) -> Result<(), SwapError> {
+    for (&device, &needed) in needed {
+        if let Some(available) =
+            fxgraph_flowgraph::available_on(device).filter(|bytes| *bytes < needed)
+        {
+            return Err(SwapError::Memory { device, needed, available });
+        }
+    }
+    Ok(())
+}
+
+/// Why several changes were not made at one timestamp.
+pub(super) enum NotTogether<'a> {
+    /// None of them was made.
+    Before(UpdateError),
+    /// From a timestamp on some of them were.
+    After(Box<After<'a>>),
+}
+
+/// What was made of several changes at a timestamp when one of them failed there.
+pub(super) struct After<'a> {
+    pub at: u64,
+    /// The first block that was not swapped, and why.
+    pub block: String,
+    pub source: SwapError,
+    /// Those that are in place.
+    pub in_place: Vec<&'a Change>,
+}
+
+/// A new block that catches up.
+struct Sent {
+    exchange: Exchange,
+    /// The frames that it keeps until it is in place.
+    kept: Vec<(Arc<Pool>, usize)>,
+}
+
+impl Sent {
+    /// It is in place, and keeps none any more.
+    fn settle(&self) {
+        self.kept.iter().for_each(|(pool, depth)| pool.shrink(*depth));
+    }
+}
+
+impl Change {
+    /// Sends the new block, which takes its place at `when`.
+    fn send(&self, when: &When, deadline: Instant, may_hold_up: bool) -> Result<Sent, SwapError> {
+        let wake = self.run.waker(&self.block).unwrap_or_default();
+        let newcomer = self.after.newcomer(self.index, wake)?;
+        let kept = newcomer
+            .outputs
+            .iter()
+            .filter_map(|output| Some((output.pool.clone()?, output.edges[0].depth())))
+            .collect();
+        let terms = Terms {
+            config_id: self.after.config_id(),
+            limit: deadline.saturating_duration_since(Instant::now()),
+            late: LATE.max(self.frame_period() * LATE_FRAMES),
+            may_hold_up,
+        };
+        Ok(Sent { exchange: self.run.begin_exchange(newcomer, terms, when)?, kept })
+    }
+}
+
+/// Buffers that pools have more than before; they are freed when this is dropped.
+pub(super) struct Lent {
+    for_a_while: Vec<(Arc<Pool>, usize)>,
+    to_stay: Vec<(Arc<Pool>, usize)>,
+}
+
+impl Lent {
+    fn stay(mut self) {
+        self.to_stay.clear();
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.for_a_while.iter().chain(&self.to_stay).for_each(|(pool, count)| pool.shrink(*count));
+    }
+}

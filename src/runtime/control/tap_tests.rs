@@ -1,0 +1,317 @@
+//! Taps of a flowgraph at full speed.
+
+use super::{Control, Tap, TapError, TapFrame, TapOptions, Tapped};
+use crate::{Options, Prepared, Running};
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::port::Axis;
+use fxgraph_core::{
+    Checked, Clock, Configured, Counter, Dtype, Implementation, Implementations, Kind, KindEntry,
+    KindSpec, PortPool, PortType, Registry, Resources, ValidityType,
+};
+use fxgraph_flowgraph::load_text;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_mins(1);
+/// Of a payload, all of them the frame's timestamp.
+const ELEMENTS: usize = 64;
+
+/// Numbered frames, as fast as they are taken.
+#[derive(Clone, Kind)]
+#[kind(name = "numbers", page = "../../core/kind/test_page.md", outputs("output"))]
+struct Numbers {
+    /// How many frames there are; endless unless set.
+    frames: Option<u64>,
+}
+
+struct Numbering {
+    next: u64,
+    frames: u64,
+}
+
+#[fxgraph_core::async_trait]
+impl Block for Numbering {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while self.next < self.frames && !io.stopping {
+            let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            frame.header_mut().timestamp = self.next;
+            frame.as_mut_slice::<u64>().unwrap().fill(self.next);
+            io.outputs[0].push(frame);
+            self.next += 1;
+        }
+        Ok(Next::Finished)
+    }
+}
+
+impl KindSpec for Numbers {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        Ok(Box::new(Numbering { next: 0, frames: block.parameters.frames.unwrap_or(u64::MAX) }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        let port = PortType {
+            dtype: Dtype::U8,
+            axes: vec![Axis::new("byte", ELEMENTS * size_of::<u64>())],
+            clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        Ok(((), vec![port]))
+    }
+}
+
+/// Hands frames on.
+#[derive(Clone, Kind)]
+#[kind(name = "pass", page = "../../core/kind/test_page.md", inputs("input"), outputs("output"))]
+struct Pass {}
+
+struct Passing;
+
+#[fxgraph_core::async_trait]
+impl Block for Passing {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.outputs[0].has_room() {
+            let Some(frame) = io.inputs[0].pop() else { break };
+            io.outputs[0].pass(frame);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+impl KindSpec for Pass {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|_, _| Ok(Box::new(Passing)))];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+        Ok(((), inputs.to_vec()))
+    }
+
+    fn resources(_: &Configured<Self>) -> Resources {
+        Resources { pools: vec![PortPool::PassThrough(0)], ..Resources::default() }
+    }
+}
+
+/// Counts the frames that are not the next one.
+#[derive(Clone, Kind)]
+#[kind(name = "check", page = "../../core/kind/test_page.md", inputs("input"))]
+struct Check {}
+
+struct Checking {
+    next: u64,
+    wrong: Counter,
+}
+
+#[fxgraph_core::async_trait]
+impl Block for Checking {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while let Some(frame) = io.inputs[0].pop() {
+            let header = frame.header();
+            let is_next = [header.sequence, header.timestamp] == [self.next; 2]
+                && frame.as_slice::<u64>().unwrap().iter().all(|value| *value == self.next);
+            self.wrong.add(u64::from(!is_next));
+            self.next += 1;
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+impl KindSpec for Check {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|_, env| {
+        let wrong = env.counters.loss("frames_wrong", "lost or doubled");
+        Ok(Box::new(Checking { next: 0, wrong }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
+    }
+}
+
+fn registry() -> Registry {
+    Registry::new(vec![
+        KindEntry::of::<Numbers>(),
+        KindEntry::of::<Pass>(),
+        KindEntry::of::<Check>(),
+    ])
+}
+
+/// A flowgraph that runs until it is stopped, or for so many frames.
+fn start(frames: Option<u64>) -> (Control, Running) {
+    let frames = frames.map(|frames| format!("frames: {frames}")).unwrap_or_default();
+    let text = format!(
+        "flowgraph: g\nblocks:\n  a: {{kind: numbers, parameters: {{{frames}}}}}\n  \
+         b: {{kind: pass, input: a}}\n  c: {{kind: check, input: b}}\n"
+    );
+    let plan = load_text("test.yaml", &text, &[], &registry()).result.unwrap();
+    let prepared = Prepared::new(plan.build().unwrap()).unwrap();
+    let control = Control::new(plan, registry(), prepared.handle());
+    let running = prepared.start(Options::default()).unwrap();
+    (control, running)
+}
+
+/// Stops the run; every frame that was made arrived, once and in order.
+fn finish(control: &Control, running: Running) {
+    control.request_stop();
+    assert!(control.wait_timeout(LIMIT));
+    assert_eq!(running.wait().failures, []);
+    let stats = control.stats();
+    assert_eq!(stats[0].frames_out, stats[2].frames_in);
+    assert_eq!(stats[2].counters[0].counter.get(), 0);
+}
+
+fn frame(tap: &mut Tap) -> TapFrame {
+    match tap.next(LIMIT).unwrap() {
+        Tapped::Frame(frame) => {
+            let number = frame.header.timestamp.to_ne_bytes();
+            assert_eq!(frame.payload.len(), ELEMENTS * number.len());
+            assert!(frame.payload.chunks_exact(number.len()).all(|value| value == number));
+            frame
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn arrived(control: &Control) -> u64 {
+    control.stats()[2].frames_in
+}
+
+fn pool_size(control: &Control) -> usize {
+    let pool = control.0.run().ask("a", LIMIT, |hosted| hosted.outputs[0].writer.pool());
+    pool.unwrap().unwrap().size()
+}
+
+#[test]
+fn taps_come_and_go_under_load_and_no_frame_is_lost_or_doubled() {
+    let (control, running) = start(None);
+    let size = pool_size(&control);
+    for round in 0..100 {
+        // `b` hands on the frames of `a`.
+        let output = ["a", "b.output"][round % 2];
+        let options = TapOptions { queue: 1 + round % 5, ..TapOptions::default() };
+        let mut tap = control.tap(output, options, LIMIT).unwrap();
+        assert_eq!(pool_size(&control), size + options.queue + 2);
+        let first = frame(&mut tap).header.sequence;
+        let second = frame(&mut tap).header.sequence;
+        assert!(second > first);
+        // What is missing in between is counted, if only a moment later.
+        let began = Instant::now();
+        while tap.dropped() < second - first - 1 {
+            assert!(began.elapsed() < LIMIT, "{} of {}", tap.dropped(), second - first - 1);
+        }
+    }
+    let mut two = [(); 2].map(|()| control.tap("a", TapOptions::default(), LIMIT).unwrap());
+    two.iter_mut().for_each(|tap| assert_eq!(tap.output(), "a.output"));
+    two.iter_mut().for_each(|tap| drop(frame(tap)));
+    drop(two);
+    let began = Instant::now();
+    while pool_size(&control) != size {
+        assert!(began.elapsed() < LIMIT, "buffers stay: {} of {size}", pool_size(&control));
+    }
+    finish(&control, running);
+}
+
+#[test]
+fn a_reader_that_never_reads_costs_nothing_but_its_own_drops() {
+    let (control, running) = start(None);
+    let tap = control.tap("a", TapOptions { queue: 3, ..TapOptions::default() }, LIMIT).unwrap();
+    let before = arrived(&control);
+    let began = Instant::now();
+    while arrived(&control) < before + 10_000 {
+        assert!(began.elapsed() < LIMIT, "the flowgraph stands still");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(tap.dropped() > 9_000);
+    finish(&control, running);
+    // What it holds are the newest frames.
+    let mut tap = tap;
+    let last = control.stats()[0].frames_out - 1;
+    let found = [frame(&mut tap), frame(&mut tap), frame(&mut tap)].map(|f| f.header.sequence);
+    assert_eq!(found, [last - 2, last - 1, last]);
+    assert!(matches!(tap.next(LIMIT).unwrap(), Tapped::Ended));
+}
+
+#[test]
+fn the_end_of_a_run_ends_its_taps() {
+    let (control, running) = start(None);
+    let mut tap = control.tap("b", TapOptions::default(), LIMIT).unwrap();
+    let waiting = std::thread::spawn(move || {
+        loop {
+            match tap.next(LIMIT).unwrap() {
+                Tapped::Frame(_) => {}
+                Tapped::Ended => return true,
+                Tapped::Nothing => return false,
+            }
+        }
+    });
+    control.abort();
+    assert!(waiting.join().unwrap());
+    assert!(control.wait_timeout(LIMIT));
+    drop(running);
+    let late = control.tap("a", TapOptions::default(), LIMIT).err().unwrap();
+    assert_eq!(late.to_string(), "`a` has ended");
+}
+
+#[test]
+fn a_tap_says_when_there_is_something_to_take() {
+    let (control, running) = start(None);
+    let mut tap = control.tap("b", TapOptions::default(), LIMIT).unwrap();
+    let mut taken = 0;
+    loop {
+        async_io::block_on(tap.ready());
+        match tap.next(Duration::ZERO).unwrap() {
+            Tapped::Frame(_) => taken += 1,
+            Tapped::Nothing => panic!("it was said that there was something"),
+            Tapped::Ended => break,
+        }
+        if taken == 100 {
+            control.request_stop();
+        }
+    }
+    assert!(taken >= 100);
+    finish(&control, running);
+}
+
+#[test]
+fn a_tap_thins_out_its_frames() {
+    let (control, running) = start(None);
+    let options = TapOptions { every: 10, queue: 8, most_per_second: None };
+    let mut tap = control.tap("a", options, LIMIT).unwrap();
+    let first = frame(&mut tap).header.sequence;
+    assert!((0..20).all(|_| (frame(&mut tap).header.sequence - first).is_multiple_of(10)));
+    let options = TapOptions { every: 0, queue: 1000, most_per_second: Some(50.0) };
+    let began = Instant::now();
+    let mut tap = control.tap("a", options, LIMIT).unwrap();
+    (0..11).for_each(|_| drop(frame(&mut tap)));
+    assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
+    let options = TapOptions { most_per_second: Some(1e-9), ..TapOptions::default() };
+    let mut tap = control.tap("a", options, LIMIT).unwrap();
+    drop(frame(&mut tap));
+    assert!(matches!(tap.next(Duration::ZERO).unwrap(), Tapped::Nothing));
+    assert_eq!(tap.port().axes[0].name, "byte");
+    let mut tap = control.tap("a", TapOptions::default(), LIMIT).unwrap();
+    let frame = frame(&mut tap);
+    let array = frame.to_npy(tap.port());
+    let (header, data) = array.split_at(array.len() - frame.payload.len());
+    assert_eq!((header.len() % 64, data), (0, &*frame.payload));
+    let words = "{'descr': '|u1', 'fortran_order': False, 'shape': (512, ), }";
+    assert!(header[10..].starts_with(words.as_bytes()));
+    finish(&control, running);
+}
+
+#[test]
+fn what_is_not_there_cannot_be_tapped() {
+    let (control, running) = start(None);
+    let refused = |output| {
+        let error = control.tap(output, TapOptions::default(), LIMIT).err().unwrap();
+        let TapError::Refused(refused) = &error else { panic!("{error}") };
+        (error.to_string(), refused.problems[0].help.join("; "))
+    };
+    assert_eq!(refused("d").0, "there is no block `d`");
+    let (text, help) = refused("a.outptu");
+    assert_eq!(text, "`a` has no output `outptu`");
+    assert_eq!(help, "did you mean `output`?");
+    assert_eq!(refused("c").0, "`c` has no outputs to look at");
+    finish(&control, running);
+}

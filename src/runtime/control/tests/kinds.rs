@@ -1,0 +1,426 @@
+//! Small kinds that really run.
+
+use crate::Control;
+use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::error::BlockError;
+use fxgraph_core::event::EventKind;
+use fxgraph_core::retune::{Change, Changes, Timed};
+use fxgraph_core::{
+    Axis, Checked, Clock, Configured, Counter, Dtype, Env, Implementation, Implementations, Kind,
+    KindEntry, KindSpec, LiveKind, PortType, Registry, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+pub fn registry() -> Registry {
+    Registry::new(vec![
+        KindEntry::of::<Ticks>(),
+        KindEntry::of::<Total>(),
+        KindEntry::of::<Tenfold>(),
+        KindEntry::of::<Collect>(),
+        KindEntry::of::<Constant>(),
+    ])
+}
+
+fn port(len: usize) -> PortType {
+    PortType {
+        dtype: Dtype::I64,
+        axes: vec![Axis::new("sample", len)],
+        clock: Clock { adc_sample_rate_hz: 1e6, sync_time_seconds: 0.0, samples_per_frame: 1 },
+        band: None,
+        validity: ValidityType::flags(vec![]),
+    }
+}
+
+/// Frames with the squares of their times, in real time.
+#[derive(Clone, Kind)]
+#[kind(name = "ticks", page = "../../../core/kind/test_page.md", outputs("output"))]
+struct Ticks {
+    /// Time between two frames.
+    period_microseconds: u64,
+}
+
+struct TicksBlock {
+    period: Duration,
+    next: i64,
+    due: Option<Instant>,
+}
+
+impl KindSpec for Ticks {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        let period = Duration::from_micros(block.parameters.period_microseconds);
+        Ok(Box::new(TicksBlock { period, next: 0, due: None }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
+    }
+}
+
+#[fxgraph_core::async_trait]
+impl Block for TicksBlock {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        if io.stopping {
+            return Ok(Next::Finished);
+        }
+        let due = *self.due.get_or_insert_with(Instant::now);
+        if let Some(left) = due.checked_duration_since(Instant::now()) {
+            return Ok(Next::After(left));
+        }
+        let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
+        frame.header_mut().timestamp = self.next as u64;
+        frame.fill_validity(1);
+        frame.as_mut_slice::<i64>().unwrap()[0] = self.next * self.next;
+        io.outputs[0].push(frame);
+        self.next += 1;
+        self.due = Some(due + self.period);
+        Ok(Next::Again)
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Flaw {
+    Build,
+    Start,
+    /// In its first frames in place.
+    Frames,
+    Panic,
+    Slow,
+}
+
+/// The sum over the last `frames` frames.
+#[derive(Clone, Kind)]
+#[kind(
+    name = "total",
+    page = "../../../core/kind/test_page.md",
+    inputs("input"),
+    outputs("output")
+)]
+struct Total {
+    /// Frames that are summed.
+    frames: usize,
+    /// Elements of the output.
+    #[param(default = 1)]
+    width: usize,
+    /// What goes wrong.
+    flaw: Option<Flaw>,
+}
+
+/// Totals over a number of frames: how many there are, how many there were at once, and in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Built {
+    now: usize,
+    pub at_once: usize,
+    pub in_all: usize,
+}
+
+fn built() -> MutexGuard<'static, HashMap<usize, Built>> {
+    static BUILT: OnceLock<Mutex<HashMap<usize, Built>>> = OnceLock::new();
+    BUILT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The totals over `frames` frames so far.
+pub fn totals(frames: usize) -> Built {
+    built().get(&frames).copied().unwrap_or_default()
+}
+
+/// Counts a total over so many frames while it is there.
+struct Counted(usize);
+
+impl Counted {
+    fn new(frames: usize) -> Self {
+        let mut built = built();
+        let Built { now, at_once, in_all } = built.entry(frames).or_default();
+        (*now, *in_all) = (*now + 1, *in_all + 1);
+        *at_once = (*at_once).max(*now);
+        Self(frames)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        built().entry(self.0).or_default().now -= 1;
+    }
+}
+
+struct TotalBlock {
+    _counted: Counted,
+    parameters: Total,
+    /// Running sums or sums made anew: the same results.
+    runs: bool,
+    window: VecDeque<i64>,
+    sum: i64,
+    frames: Counter,
+}
+
+impl Total {
+    fn block(&self, runs: bool, env: &Env) -> Result<Box<dyn Block>, BlockError> {
+        if self.flaw == Some(Flaw::Build) {
+            return Err(BlockError::new("no such window"));
+        }
+        Ok(Box::new(TotalBlock {
+            _counted: Counted::new(self.frames),
+            parameters: self.clone(),
+            runs,
+            window: VecDeque::new(),
+            sum: 0,
+            frames: env.counters.count("frames", "Frames summed."),
+        }))
+    }
+}
+
+impl KindSpec for Total {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| block.parameters.block(false, env)),
+        Implementation::other_cpu("running", "a running sum", |block, env| {
+            block.parameters.block(true, env)
+        }),
+    ];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(self.width)]))
+    }
+}
+
+#[fxgraph_core::async_trait]
+impl Block for TotalBlock {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        match self.parameters.flaw {
+            Some(Flaw::Start) => Err(BlockError::new("no such core")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        let Total { frames, flaw, .. } = self.parameters;
+        let name = std::thread::current();
+        let is_aside = name.name().is_some_and(|name| name.ends_with("companion"));
+        while io.inputs[0].queued() > 0 {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            match flaw {
+                Some(Flaw::Frames) if !is_aside => return Err(BlockError::new("off by one")),
+                Some(Flaw::Panic) if !is_aside => panic!("index 7 of 4"),
+                Some(Flaw::Slow) => std::thread::sleep(Duration::from_millis(30)),
+                _ => {}
+            }
+            let Some(input) = io.inputs[0].pop() else { break };
+            let value = input.as_slice::<i64>().unwrap()[0];
+            self.window.push_back(value);
+            self.sum += value;
+            if self.window.len() > frames {
+                self.sum -= self.window.pop_front().unwrap_or_default();
+            }
+            let sum = if self.runs { self.sum } else { self.window.iter().sum() };
+            output.header_mut().timestamp = input.header().timestamp;
+            output.fill_validity(u32::from(self.window.len() == frames));
+            output.as_mut_slice::<i64>().unwrap().fill(sum);
+            io.outputs[0].push(output);
+            self.frames.add(1);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+/// Another kind with the ports of `total`.
+#[derive(Clone, Kind)]
+#[kind(
+    name = "tenfold",
+    page = "../../../core/kind/test_page.md",
+    inputs("input"),
+    outputs("output")
+)]
+struct Tenfold {}
+
+struct TenfoldBlock;
+
+impl KindSpec for Tenfold {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> =
+        &[Implementation::cpu(|_, _| Ok(Box::new(TenfoldBlock)))];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
+    }
+}
+
+#[fxgraph_core::async_trait]
+impl Block for TenfoldBlock {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.inputs[0].queued() > 0 {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Some(input) = io.inputs[0].pop() else { break };
+            output.header_mut().timestamp = input.header().timestamp;
+            output.fill_validity(1);
+            output.as_mut_slice::<i64>().unwrap()[0] = 10 * input.as_slice::<i64>().unwrap()[0];
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+}
+
+/// Timestamp, number, validity, value, configuration of a frame.
+pub type Row = (u64, u64, u32, i64, u64);
+
+fn collected() -> &'static Mutex<HashMap<String, Vec<Row>>> {
+    static COLLECTED: OnceLock<Mutex<HashMap<String, Vec<Row>>>> = OnceLock::new();
+    COLLECTED.get_or_init(Mutex::default)
+}
+
+/// What sinks collected into `name`.
+pub fn rows(name: &str) -> Vec<Row> {
+    let all = collected().lock().unwrap_or_else(PoisonError::into_inner);
+    all.get(name).cloned().unwrap_or_default()
+}
+
+/// Keeps what it sees, and puts it down at its end.
+#[derive(Clone, Kind)]
+#[kind(name = "collect", page = "../../../core/kind/test_page.md", inputs("input"))]
+struct Collect {
+    /// Name under which it is kept.
+    into: String,
+    /// A socket that only one of them can have.
+    socket: Option<String>,
+    /// Whether it fails to start.
+    #[param(default)]
+    fails_to_start: bool,
+}
+
+struct CollectBlock {
+    parameters: Collect,
+    rows: Vec<Row>,
+}
+
+impl KindSpec for Collect {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        Ok(Box::new(CollectBlock { parameters: block.parameters.clone(), rows: Vec::new() }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let binds = block.parameters.socket.iter().cloned().collect();
+        Resources { binds, ..Resources::default() }
+    }
+}
+
+#[fxgraph_core::async_trait]
+impl Block for CollectBlock {
+    async fn start(&mut self) -> Result<(), BlockError> {
+        if self.parameters.fails_to_start {
+            return Err(BlockError::new("no such network"));
+        }
+        Ok(())
+    }
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while let Some(frame) = io.inputs[0].pop() {
+            let header = frame.header();
+            let value = frame.as_slice::<i64>().unwrap()[0];
+            let (time, number) = (header.timestamp, header.sequence);
+            self.rows.push((time, number, header.validity[0], value, header.config_id));
+        }
+        if !io.inputs[0].ended() {
+            return Ok(Next::Wait);
+        }
+        // Only a block that sees its end puts down what it holds.
+        let mut all = collected().lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(self.parameters.into.clone()).or_default().append(&mut self.rows);
+        Ok(Next::Finished)
+    }
+}
+
+/// Events of one kind.
+pub fn events(control: &Control, kind: EventKind) -> Vec<String> {
+    let all = control.events_since(0).into_iter();
+    all.filter(|event| event.kind == kind).map(|event| event.text).collect()
+}
+
+/// A level that its kind panics at.
+pub const UNLUCKY: i64 = -13;
+
+/// Its level, for every frame; live.
+#[derive(Clone, Kind)]
+#[kind(
+    name = "level",
+    page = "../../../core/kind/test_page.md",
+    inputs("input"),
+    outputs("output")
+)]
+struct Constant {
+    /// Its level; live.
+    #[param(live)]
+    level: i64,
+    /// The frame at which it fails.
+    fails_at: u64,
+    /// Others at which it does.
+    #[param(default)]
+    fails_too: Vec<u64>,
+}
+
+struct LevelBlock {
+    level: Timed<i64>,
+    fails_at: Vec<u64>,
+    changes: Changes<i64>,
+}
+
+impl KindSpec for Constant {
+    type Shape = ();
+    const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|block, _| {
+        let Constant { level, fails_at, fails_too } = &block.parameters;
+        let fails_at = [&[*fails_at], &fails_too[..]].concat();
+        let level = Timed::new(*level);
+        Ok(Box::new(LevelBlock { level, fails_at, changes: Changes::default() }))
+    })];
+
+    fn ports(&self, _: &[PortType]) -> Checked<()> {
+        Ok(((), vec![port(1)]))
+    }
+}
+
+impl LiveKind for Constant {
+    type Value = i64;
+
+    fn live_value(
+        new: &Configured<Self>,
+        ConstantLive::Level: ConstantLive,
+        _: &Configured<Self>,
+    ) -> Result<i64, BlockError> {
+        assert!(new.parameters.level != UNLUCKY, "no such level");
+        Ok(new.parameters.level)
+    }
+}
+
+#[fxgraph_core::async_trait]
+impl Block for LevelBlock {
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        while io.inputs[0].queued() > 0 {
+            let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
+            let Some(input) = io.inputs[0].pop() else { break };
+            let time = input.header().timestamp;
+            if self.fails_at.contains(&time) {
+                return Err(BlockError::new("too loud"));
+            }
+            for (from, level) in self.changes.begin(time, 1) {
+                self.level.set(from, level);
+            }
+            output.header_mut().timestamp = time;
+            output.fill_validity(1);
+            output.as_mut_slice::<i64>().unwrap()[0] = *self.level.at(time);
+            io.outputs[0].push(output);
+        }
+        Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.changes.offer(change)
+    }
+}

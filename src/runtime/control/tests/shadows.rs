@@ -1,0 +1,102 @@
+//! Second forms of a block on the same frames.
+
+use super::*;
+use crate::control::ShadowReport;
+use fxgraph_core::difference::StreamDifference;
+use std::time::Instant;
+
+fn shadow(control: &Control, change: &str, ends_at_difference: bool) {
+    let change = control.change("f", change).ok().unwrap();
+    control.shadow(&change, ends_at_difference).unwrap();
+}
+
+/// The report of the only shadow once `enough` is seen.
+fn wait(control: &Control, enough: impl Fn(&Compared) -> bool) -> ShadowReport {
+    let began = Instant::now();
+    loop {
+        let [report] = &control.shadows()[..] else { panic!("not one shadow") };
+        if enough(&report.compared) {
+            return report.clone();
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "{:?}", report.compared);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_shadow_that_does_the_same_shows_no_difference() {
+    let (control, running) = start("same", 4);
+    flow(&control);
+    shadow(&control, "implementation: running", false);
+    let seen = wait(&control, |compared| compared.difference.frames >= 100);
+    assert_eq!((seen.implementation, seen.kind), ("running", "total"));
+    let seen_of = seen.compared.difference;
+    assert_eq!((seen_of.frames_different, seen_of.values.values_different), (0, 0));
+    assert!(seen_of.values.max == 0.0 && seen_of.values.rms() == 0.0);
+    assert!(seen.compared.block_time.is_some() && seen.compared.shadow_time.is_some());
+    // The first frames of the shadow are not whole, those of the block are.
+    assert!(seen_of.frames_alone >= 3, "{:?}", seen.compared);
+    let last = control.end_shadow("f").unwrap().unwrap();
+    assert!(last.compared.difference.frames >= seen_of.frames);
+    assert_eq!(last.compared.ended, None);
+    assert!(control.shadows().is_empty() && control.end_shadow("f").unwrap().is_none());
+    // The place is free again.
+    swap(&control, "f", "implementation: running").unwrap();
+    let report = stop(&control, running);
+    assert_eq!(report.failures, []);
+    assert_whole(&rows("same"), &report, 4, |_| 1);
+}
+
+#[test]
+fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
+    let (control, running) = start("other", 1);
+    shadow(&control, "kind: tenfold", true);
+    let Compared { difference: StreamDifference { frames, values, .. }, first, .. } =
+        wait(&control, |compared| compared.difference.frames_different > 0).compared;
+    // All frames before time 1 are zero in both.
+    let pair = first.unwrap();
+    let time = pair.timestamp as i64;
+    assert_eq!(pair.block, (time * time).to_ne_bytes());
+    assert_eq!(pair.shadow, (10 * time * time).to_ne_bytes());
+    let difference = (9 * time * time) as f64;
+    assert!((values.max - difference).abs() < 1e-9);
+    assert!((values.rms() - difference / (frames as f64).sqrt()).abs() < 1e-6);
+    assert_eq!((values.values, values.values_different), (frames, 1));
+    // Nothing is compared after that.
+    std::thread::sleep(Duration::from_millis(50));
+    let after = &control.shadows()[0].compared;
+    assert_eq!(
+        (after.difference.frames, after.ended.as_deref()),
+        (frames, Some("a frame differs"))
+    );
+    let text =
+        format!("the frame of time {time} differs in 1 of 1 values, by up to {}", 9 * time * time);
+    assert_eq!(events(&control, EventKind::ShadowDiffers), [text]);
+    let report = stop(&control, running);
+    assert_whole(&rows("other"), &report, 1, |_| 1);
+}
+
+#[test]
+fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
+    let (control, running) = start("slow", 4);
+    shadow(&control, "parameters: {flaw: slow}", false);
+    let busy = control.change("f", "implementation: running").ok().unwrap();
+    let limit = busy.usual_limit();
+    for refused in [control.shadow(&busy, false), control.swap(&busy, limit, true)] {
+        assert!(matches!(refused, Err(SwapError::Shadowed(block)) if block == "f"));
+    }
+    let seen = wait(&control, |compared| compared.frames_dropped > 0);
+    assert_eq!(seen.compared.difference.frames_different, 0);
+    control.end_shadow("f").unwrap().unwrap();
+    let failing = control.change("f", "parameters: {flaw: start}").ok().unwrap();
+    let error = control.shadow(&failing, false).unwrap_err();
+    assert_eq!(error.to_string(), "it could not be started: no such core");
+    let sink = control.change("o", "parameters: {socket: there}").ok().unwrap();
+    assert!(matches!(control.shadow(&sink, false), Err(SwapError::NoShadow(_))));
+    // It goes with the flowgraph.
+    shadow(&control, "implementation: running", false);
+    let report = stop(&control, running);
+    assert_eq!(report.failures, []);
+    assert_whole(&rows("slow"), &report, 4, |_| 1);
+    wait(&control, |compared| compared.ended.is_some());
+}

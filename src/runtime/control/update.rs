@@ -1,0 +1,230 @@
+//! A whole flowgraph against the one that runs: what becomes of each block.
+
+use super::change::differences;
+use super::retune::clocks_differ;
+use super::{Change, Control, Difference, Way};
+use fxgraph_core::retune::Undecided;
+use fxgraph_flowgraph::{Loaded, Plan, PlannedBlock, Refused, Setting, load_with};
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What it takes to make one flowgraph of another; nothing is changed yet.
+pub struct Update {
+    /// The blocks that run, in their order, then those that would be new.
+    pub blocks: Vec<BlockUpdate>,
+    /// What else only a new start changes.
+    pub restart_because: Vec<String>,
+    pub(super) before: Arc<Plan>,
+    pub(super) after: Plan,
+}
+
+/// What becomes of one block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockUpdate {
+    /// Its name.
+    pub block: String,
+    /// What becomes different.
+    pub differences: Vec<Difference>,
+    /// What is done to it.
+    pub step: Step,
+}
+
+/// What an update does to a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Same,
+    /// Live parameters change, in all these blocks at one timestamp.
+    Retune,
+    /// Another form of it takes its place.
+    Swap(Way),
+    /// Not while the flowgraph runs, for this reason.
+    Restart(String),
+}
+
+impl Update {
+    /// Everything for which a new start is needed; empty if the update can be made while frames flow.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<String> {
+        let of_block = |block: &BlockUpdate| match &block.step {
+            Step::Restart(why) => Some(format!("`{}`: {why}", block.block)),
+            _ => None,
+        };
+        self.restart_because
+            .iter()
+            .cloned()
+            .chain(self.blocks.iter().filter_map(of_block))
+            .collect()
+    }
+
+    /// What of it does not take effect at the timestamp of the others, and why.
+    #[must_use]
+    pub fn not_atomic(&self) -> Vec<String> {
+        let is_held = |block: &&BlockUpdate| matches!(block.step, Step::Swap(Way::Held { .. }));
+        let told = |block: &BlockUpdate| {
+            format!(
+                "`{}` has no outputs: it is swapped before the timestamp from which the others change",
+                block.block
+            )
+        };
+        self.blocks.iter().filter(is_held).map(told).collect()
+    }
+
+    /// The flowgraph as it is wanted.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.after
+    }
+
+    pub(super) fn retuned(&self) -> Option<String> {
+        let retuned = self.blocks.iter().filter(|block| block.step == Step::Retune);
+        let parameters =
+            |block: &BlockUpdate| (block.block.clone(), parameters(block, |found| &found.to));
+        let request: HashMap<String, Map<String, Json>> = retuned.map(parameters).collect();
+        (!request.is_empty()).then(|| json!(request).to_string())
+    }
+}
+
+/// How a [`Difference`] of a parameter is called.
+const PARAMETERS: &str = "parameters.";
+
+impl Control {
+    /// Reads and checks a whole flowgraph (YAML or JSON), and says what it takes to have it run instead:
+    /// nothing is changed yet. `set` gives its parameters as at a start, and includes are looked for beside
+    /// the file of the flowgraph that runs.
+    pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
+        let before = self.plan();
+        let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
+        let Loaded { sources, result, .. } = load_with(ground, name, text, set, self.registry());
+        let mut after = result.map_err(|problems| Refused { sources, problems })?;
+        after.output_folder.clone_from(&before.output_folder);
+        after.kernel_folder.clone_from(&before.kernel_folder);
+        after.tuning = Arc::clone(&before.tuning);
+        after.recorders.clone_from(&before.recorders);
+        let mut restart_because = Vec::new();
+        if after.name != before.name {
+            let why = format!("the flowgraph is called `{}`, not `{}`", after.name, before.name);
+            restart_because.push(why);
+        }
+        let (known, wanted) = (before.by_name(), after.by_name());
+        let mut blocks: Vec<BlockUpdate> = visible(&before)
+            .map(|old| match wanted.get(&*old.name) {
+                Some(index) => self.block_update(&before, old, &after, &after.blocks[*index]),
+                None => restart(&old.name, "it is taken away"),
+            })
+            .collect();
+        let new = visible(&after).filter(|block| !known.contains_key(&*block.name));
+        blocks.extend(new.map(|block| restart(&block.name, "it is new")));
+        // One timestamp holds for all that changes without a restart.
+        let is_timed =
+            |block: &&BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(Way::Seamless));
+        let timed = blocks.iter().filter(is_timed);
+        let timed: Vec<&PlannedBlock> = timed
+            .filter_map(|block| Some(&before.blocks[*known.get(block.block.as_str())?]))
+            .collect();
+        restart_because.extend(clocks_differ(&timed).map(|problem| problem.message));
+        Ok(Update { blocks, restart_because, before, after })
+    }
+
+    fn block_update(
+        &self,
+        before: &Plan,
+        old: &PlannedBlock,
+        after: &Plan,
+        new: &PlannedBlock,
+    ) -> BlockUpdate {
+        let differences = differences(old, new);
+        let fixed = [
+            (feeds(before, old) != feeds(after, new), "it reads other outputs"),
+            (old.thread != new.thread, "it runs on another thread"),
+            (old.queue != new.queue, "its queue has another length"),
+            (old.device != new.device, "it runs on another device"),
+            (old.shadow != new.shadow, "its shadow is another one"),
+        ];
+        let step = if let Some((_, why)) = fixed.iter().find(|(is_other, _)| *is_other) {
+            Step::Restart((*why).to_owned())
+        } else if differences.is_empty() {
+            Step::Same
+        } else if self.is_live(before, old, &differences) {
+            Step::Retune
+        } else {
+            match self.change(&old.name, &form(old, new)) {
+                Ok(Change { way: Way::Restart(why), .. }) => Step::Restart(why),
+                Ok(change) => Step::Swap(change.way),
+                Err(Refused { problems, .. }) => Step::Restart(
+                    problems.into_iter().next().map_or(String::new(), |problem| problem.message),
+                ),
+            }
+        };
+        BlockUpdate { block: old.name.clone(), differences, step }
+    }
+
+    /// Whether `differences` are live parameters and the block has nothing against their values.
+    fn is_live(&self, plan: &Plan, block: &PlannedBlock, differences: &[Difference]) -> bool {
+        let Some(kind) = self.registry().get(block.kind) else { return false };
+        let parameter = |difference: &Difference| {
+            let name = difference.key.strip_prefix(PARAMETERS)?;
+            let is_live = kind.live.contains(&name);
+            is_live.then(|| (name.to_owned(), difference.to.clone()))
+        };
+        let Some(changed) = differences.iter().map(parameter).collect::<Option<Map<_, _>>>() else {
+            return false;
+        };
+        let request = json!({ &block.name: changed }).to_string();
+        plan.retune(self.registry(), &request, Undecided::new().when()).is_ok()
+    }
+}
+
+/// Of each parameter that is different its name and what `value` takes of that.
+pub(super) fn parameters(
+    block: &BlockUpdate,
+    value: impl Fn(&Difference) -> &Json,
+) -> Map<String, Json> {
+    let of = |difference: &Difference| {
+        let name = difference.key.strip_prefix(PARAMETERS)?;
+        Some((name.to_owned(), value(difference).clone()))
+    };
+    block.differences.iter().filter_map(of).collect()
+}
+
+/// The blocks that stand in the file.
+fn visible(plan: &Plan) -> impl Iterator<Item = &PlannedBlock> {
+    plan.blocks.iter().filter(|block| !block.is_transfer())
+}
+
+fn restart(block: &str, why: &str) -> BlockUpdate {
+    let step = Step::Restart(why.to_owned());
+    BlockUpdate { block: block.to_owned(), differences: Vec::new(), step }
+}
+
+/// The outputs that a block reads, by name, without copies between devices.
+fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)> {
+    let source = |&(mut source, mut port): &(usize, usize)| {
+        while plan.blocks[source].is_transfer() {
+            (source, port) = plan.blocks[source].inputs[0];
+        }
+        let block = &plan.blocks[source];
+        (block.name.as_str(), block.output_names[port].as_str())
+    };
+    block.inputs.iter().map(source).collect()
+}
+
+/// The change that makes `new` of `old`.
+pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> String {
+    let mut parameters = new.parameters.as_object().cloned().unwrap_or_default();
+    if old.kind == new.kind {
+        // Parameters go over those in force: nothing takes one back to its default.
+        for name in old.parameters.as_object().into_iter().flat_map(Map::keys) {
+            parameters.entry(name.clone()).or_insert(Json::Null);
+        }
+    }
+    json!({
+        "kind": new.kind,
+        "implementation": new.implementation,
+        "on_fault": new.on_fault.name(),
+        "parameters": parameters,
+    })
+    .to_string()
+}
