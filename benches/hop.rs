@@ -33,9 +33,8 @@ enum Work {
 
 struct Source(u64);
 
-#[fxgraph::async_trait]
 impl Block for Source {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while self.0 > 0 {
             let Some(frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
             io.outputs[0].push(frame);
@@ -47,9 +46,8 @@ impl Block for Source {
 
 struct NoOp(Work);
 
-#[fxgraph::async_trait]
 impl Block for NoOp {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room() && io.inputs[0].queued() > 0 {
             if self.0 == Work::Pass {
                 let frame = io.inputs[0].pop().unwrap();
@@ -68,9 +66,8 @@ impl Block for NoOp {
 
 struct Sink;
 
-#[fxgraph::async_trait]
 impl Block for Sink {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             black_box(frame.header().sequence);
         }

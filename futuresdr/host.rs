@@ -9,9 +9,7 @@ use crate::{Sample, Timing, lock};
 use futuresdr::runtime::Runtime;
 use futuresdr::runtime::scheduler::Scheduler;
 use fxgraph::kind::Waker;
-use fxgraph::{
-    Block, BlockError, Counter, Counters, Env, Frame, Input, Io, Next, Output, Ports, async_trait,
-};
+use fxgraph::{Block, BlockError, Counter, Counters, Env, Frame, Input, Io, Next, Output, Ports};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
@@ -246,9 +244,8 @@ impl<I: Sample, O: Sample> Host<I, O> {
     }
 }
 
-#[async_trait]
 impl<I: Sample, O: Sample> Block for Host<I, O> {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let next = self.round(&mut io.inputs[0], &mut io.outputs[0]);
         if next.is_err() {
             // The next frame begins a stream of its own.

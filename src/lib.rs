@@ -41,10 +41,10 @@ pub use fxgraph_recording as recording;
 pub use fxgraph_runtime::{self as runtime, control};
 
 pub use fxgraph_core::{
-    AnyConfigured, AnyParameters, At, Axis, Band, Block, BlockError, CPU, Checked, Clock,
-    Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut, Gauge, Header,
-    Implementation, ImplementationInfo, Implementations, Input, Io, Kind, KindEntry, KindSpec,
-    LiveKind, Next, NotOnHost, ON_HOST, Output, Parameters, PortNames, PortPool, PortType, Ports,
-    Refusal, Registry, Resources, Summary, ValidityType, async_trait,
+    AnyConfigured, AnyParameters, AsyncBlock, At, Awaits, Axis, Band, Block, BlockError, CPU,
+    Checked, Clock, Configured, Counter, Counters, DeviceName, Dtype, Env, Frame, FrameMut, Gauge,
+    Header, Implementation, ImplementationInfo, Implementations, Input, Io, Kind, KindEntry,
+    KindSpec, LiveKind, Map, Mapped, Next, NotOnHost, ON_HOST, Output, Parameters, PortNames,
+    PortPool, PortType, Ports, Refusal, Registry, Resources, Summary, ValidityType, async_trait,
 };
 pub use fxgraph_runtime::Control;

@@ -1,5 +1,5 @@
 //! Once its first frames are through, a flowgraph allocates nothing but the `Arc` of each frame that
-//! a block pushes and the future of each call of `work`. This program counts all allocations, those
+//! a block pushes. This program counts all allocations, those
 //! within each block's `work` apart.
 //!
 //! On a machine with a GPU the forms for it are held to the same, and what the layer over CUDA
@@ -9,7 +9,7 @@
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::kind::PortPool;
 use fxgraph::runtime::{self, Assembly, Running, Thread};
-use fxgraph::{Block, BlockError, DeviceName, Io, Next, Registry, async_trait, cuda};
+use fxgraph::{Block, BlockError, DeviceName, Io, Next, Registry, cuda};
 use fxgraph_blocks::steady::{Steady, flowgraphs};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -68,7 +68,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Default)]
 struct Seen {
     calls: AtomicU64,
-    /// Within its `work`, with the future of the call.
+    /// Within its `work`.
     allocations: AtomicU64,
 }
 
@@ -78,22 +78,21 @@ struct Watched {
     seen: Arc<Seen>,
 }
 
-#[async_trait]
 impl Block for Watched {
-    async fn start(&mut self) -> Result<(), BlockError> {
-        self.block.start().await
+    fn start(&mut self) -> Result<(), BlockError> {
+        self.block.start()
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let before = OF_THREAD.get();
-        let next = self.block.work(io).await;
+        let next = self.block.work(io);
         self.seen.allocations.fetch_add(OF_THREAD.get() - before, Ordering::Relaxed);
         self.seen.calls.fetch_add(1, Ordering::Relaxed);
         next
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
-        self.block.finish().await
+    fn finish(&mut self) -> Result<(), BlockError> {
+        self.block.finish()
     }
 }
 
@@ -113,9 +112,8 @@ fn watch(assembly: &mut Assembly) -> Vec<Arc<Seen>> {
 /// Stands in the place of a block that is taken out.
 struct Nobody;
 
-#[async_trait]
 impl Block for Nobody {
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Ok(Next::Finished)
     }
 }
@@ -152,16 +150,15 @@ impl Counts {
         let (mut known, mut calls) = (0, 0);
         for ((now, before), block) in self.blocks.iter().zip(&before.blocks).zip(&plan.blocks) {
             let grown = [0, 1, 2].map(|n| (now[n] - before[n]).cast_signed());
-            let excess = grown[0] - grown[1] - grown[2];
+            let excess = grown[0] - grown[2];
             if excess != 0 {
                 all.push(format!("{excess} by `{}` in {} frames", block.name, grown[2]));
             }
             known += grown[0];
             calls += grown[1];
         }
-        // The watch has a future of its own. What blocks do while they are being counted is not
-        // counted with all others at the same moment.
-        let runtime = (self.elsewhere - before.elsewhere).cast_signed() - known - calls;
+        // What blocks do while they are being counted is not counted with all others at the same moment.
+        let runtime = (self.elsewhere - before.elsewhere).cast_signed() - known;
         if runtime > plan.blocks.len() as i64 * 4 {
             all.push(format!("{runtime} by the runtime in {calls} calls"));
         }

@@ -5,7 +5,7 @@
 use fxgraph::control::Way;
 use fxgraph::flowgraph::{Plan, Probe, Setting, load};
 use fxgraph::runtime::{Options, Prepared};
-use fxgraph::{Block, BlockError, Control, Io, Next, Registry, async_trait};
+use fxgraph::{Block, BlockError, Control, Io, Next, Registry};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,9 +16,8 @@ type Rows = Arc<Mutex<Vec<Row>>>;
 
 struct Tap(Rows);
 
-#[async_trait]
 impl Block for Tap {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
             let validity = header.validity.clone();

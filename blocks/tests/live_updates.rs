@@ -5,7 +5,7 @@ use crate::kinds;
 use fxgraph::control::{RetuneError, Retuned, Way};
 use fxgraph::flowgraph::{Probe, load_text};
 use fxgraph::runtime::{EventKind, Options, Prepared};
-use fxgraph::{Block, BlockError, Control, Frame, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Control, Frame, Io, Next};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -80,9 +80,8 @@ fn samples(bits: usize) -> Cut {
     })
 }
 
-#[async_trait]
 impl Block for Watch {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let pause = Next::After(Duration::from_millis(1));
         while self.seen.lock().unwrap().len() < self.allowed.load(Ordering::SeqCst) {
             let Some(frame) = io.inputs[0].pop() else {

@@ -27,21 +27,19 @@ pub enum Next {
 /// `work` takes frames from its inputs, pushes frames to its outputs, and returns within 100 ms;
 /// waiting is done by returning [`Next::Wait`], never by blocking. A block that finds
 /// [`Input::ended`] on all inputs flushes what it holds and returns [`Next::Finished`]. A block
-/// without inputs ends when [`Io::stopping`] says so.
+/// without inputs ends when [`Io::stopping`] says so. One that awaits futures implements [`AsyncBlock`].
 ///
-/// Once frames flow, `work` allocates nothing of its own: the future of each call, which makes a
-/// block one type with all others, and the `Arc` of each frame that is pushed are all there is.
-#[async_trait]
+/// Once frames flow, `work` allocates nothing of its own: the `Arc` of each frame that is pushed is all there is.
 pub trait Block: Send {
     /// Opens sockets, files and devices, on the thread that will call `work`, after every block
     /// of the flowgraph is built and before any `work`. A block without inputs starts after all
     /// blocks with inputs have started.
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         Ok(())
     }
 
     /// Moves frames.
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
 
     /// Takes a change of its live parameters, to be gone over to when its moment comes; called between
     /// two calls of `work`. The values are those of [`Kind::live_value`](crate::Kind::live_value).
@@ -50,8 +48,80 @@ pub trait Block: Send {
     }
 
     /// Called once at the end, after the last `work`, also when this or another block failed.
+    fn finish(&mut self) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    /// The block that is to be called instead of this one, if it awaits: see [`Awaits`].
+    fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
+        None
+    }
+}
+
+/// A [`Block`] whose methods await: a network, a process, a block of FutureSDR. Each call costs an allocation, for its
+/// future. A kind's constructor returns it as [`Awaits`]`(block)`.
+#[async_trait]
+pub trait AsyncBlock: Send {
+    /// See [`Block::start`].
+    async fn start(&mut self) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    /// See [`Block::work`].
+    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
+
+    /// See [`Block::retune`].
+    fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
+        Err(BlockError::new("its parameters cannot change while it runs"))
+    }
+
+    /// See [`Block::finish`].
     async fn finish(&mut self) -> Result<(), BlockError> {
         Ok(())
+    }
+}
+
+/// Makes a [`Block`] of an [`AsyncBlock`]. The runtime calls the latter.
+pub struct Awaits<B>(pub B);
+
+impl<B: AsyncBlock> Block for Awaits<B> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+        Err(BlockError::new("the block awaits and was called without a future"))
+    }
+
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.0.retune(change)
+    }
+
+    fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
+        Some(&mut self.0)
+    }
+}
+
+/// Calls of a block of either sort.
+impl dyn Block + '_ {
+    /// See [`Block::start`].
+    pub async fn call_start(&mut self) -> Result<(), BlockError> {
+        match self.awaits() {
+            Some(block) => block.start().await,
+            None => self.start(),
+        }
+    }
+
+    /// See [`Block::work`].
+    pub async fn call_work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        match self.awaits() {
+            Some(block) => block.work(io).await,
+            None => self.work(io),
+        }
+    }
+
+    /// See [`Block::finish`].
+    pub async fn call_finish(&mut self) -> Result<(), BlockError> {
+        match self.awaits() {
+            Some(block) => block.finish().await,
+            None => self.finish(),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod files;
 pub mod frame;
 pub mod gpu;
 pub mod kind;
+mod map;
 pub mod npy;
 pub mod port;
 pub mod real_time;
@@ -35,7 +36,7 @@ pub mod sync;
 pub mod tree;
 
 pub use async_trait::async_trait;
-pub use block::{Block, Input, Io, Next, Output};
+pub use block::{AsyncBlock, Awaits, Block, Input, Io, Next, Output};
 pub use counter::{Counter, Counters, Gauge};
 pub use device::DeviceName;
 pub use dtype::Dtype;
@@ -47,5 +48,6 @@ pub use kind::{
     ImplementationInfo, Implementations, Kind, KindEntry, KindSpec, LiveKind, Parameters,
     PortNames, PortPool, Ports, Refusal, Registry, Resources,
 };
+pub use map::{Map, Mapped};
 pub use port::{Axis, Band, Clock, PortType, ValidityType};
 pub use summary::Summary;

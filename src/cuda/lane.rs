@@ -11,11 +11,10 @@ use super::memory::{DeviceArray, Pinned, Shared};
 use super::{CudaError, Device, frame_address};
 use bytemuck::Pod;
 use cudarc::driver::sys;
-use fxgraph_core::block::{Io, Next};
 use fxgraph_core::counter::Counter;
 use fxgraph_core::device_jobs::DeviceJobs;
 use fxgraph_core::error::BlockError;
-use fxgraph_core::frame::{Frame, FrameMut};
+use fxgraph_core::frame::Frame;
 use fxgraph_core::kind::Env;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -434,45 +433,6 @@ impl<J, D: Driver> Lane<J, D> {
         let waited = self.driver.wait();
         self.progress.over.store(self.begun, Ordering::Release);
         waited
-    }
-}
-
-/// What a block that makes one frame of each it reads is to do.
-pub enum Turn {
-    /// Begin a job on this frame, which makes that one.
-    Begin(Arc<Frame>, FrameMut),
-    /// Nothing now.
-    Rest(Next),
-}
-
-impl<D: Driver> Lane<(Arc<Frame>, FrameMut), D> {
-    /// The turn of a block that makes one frame of each it reads: what is done is pushed, and the
-    /// next frames are taken if there is room.
-    pub fn turn(&mut self, io: &mut Io<'_>) -> Result<Turn, BlockError> {
-        self.turn_when(io, |_| true)
-    }
-
-    /// The same for a block that may have no room of its own for another job, given whether the lane is idle; when
-    /// it is, there has to be room.
-    pub fn turn_when(
-        &mut self,
-        io: &mut Io<'_>,
-        has_room: impl FnOnce(bool) -> bool,
-    ) -> Result<Turn, BlockError> {
-        while io.outputs[0].has_room()
-            && let Some((_, output)) = self.done()?
-        {
-            io.outputs[0].push(output);
-        }
-        if io.inputs[0].ended() && self.is_idle() {
-            return Ok(Turn::Rest(Next::Finished));
-        }
-        if !self.has_room() || !has_room(self.is_idle()) || io.inputs[0].peek().is_none() {
-            return Ok(Turn::Rest(Next::Wait));
-        }
-        let Some(output) = io.outputs[0].take() else { return Ok(Turn::Rest(Next::Wait)) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Turn::Rest(Next::Wait)) };
-        Ok(Turn::Begin(input, output))
     }
 }
 

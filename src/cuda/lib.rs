@@ -6,6 +6,7 @@
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
 //! - [`Lane`]: a block's place on a device: streams, the jobs queued on them, and the callback that
 //!   wakes the block when one is done.
+//! - [`GpuMap`]: what makes one frame of each frame; the rest is the same for all such blocks.
 //! - [`Readout`]: frames copied to the host beside everything else.
 //! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.
 //! - [`calls`]: counts of allocations and of waits, which steady state has none of.
@@ -31,6 +32,7 @@ mod driver_calls;
 mod error;
 mod kernel;
 mod lane;
+mod map;
 mod memory;
 mod readout;
 mod status;
@@ -44,7 +46,8 @@ pub use device::{Device, count, properties};
 pub use error::CudaError;
 pub use fxgraph_core::gpu::{Defines, Needs, ProgramSource, Properties, Source, Tunable};
 pub use kernel::{Arg, Grid, Kernel, Program};
-pub use lane::{IN_FLIGHT, Lane, Turn};
+pub use lane::{IN_FLIGHT, Lane};
+pub use map::{Frames, GpuJob, GpuMap, GpuMapped};
 pub use memory::{
     DeviceAllocator, DeviceArray, InUse, Pinned, PinnedAllocator, SLACK_BYTES, frame_address,
 };

@@ -1,9 +1,8 @@
 //! The blocks between host and device, which the plan puts where an edge crosses.
 #![allow(unsafe_code)] // copies between frames that the job owns
 
-use super::{IN_FLIGHT, Lane, Turn, frame_address};
-use async_trait::async_trait;
-use fxgraph_core::block::{Block, Io, Next};
+use super::{Device, GpuJob, GpuMap, GpuMapped, IN_FLIGHT, frame_address};
+use fxgraph_core::block::Block;
 use fxgraph_core::error::BlockError;
 use fxgraph_core::frame::{Frame, FrameMut};
 use fxgraph_core::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
@@ -53,47 +52,36 @@ impl AnyConfigured for Connected {
     }
 
     fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError> {
-        let lane = Lane::new(env)?;
-        Ok(Box::new(Running { way: self.way, lane, bytes: self.ports.inputs[0].frame_bytes() }))
+        let bytes = self.ports.inputs[0].frame_bytes();
+        GpuMapped::build(env, |_| Ok(Running { way: self.way, bytes }))
     }
 }
 
 struct Running {
     way: Transfer,
-    lane: Lane<(Arc<Frame>, FrameMut)>,
     bytes: usize,
 }
 
-impl Running {
-    fn copy(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let (from, header) = (input.header(), output.header_mut());
-        header.continue_from(from);
-        header.validity.copy_from_slice(&from.validity);
-        let timestamp = from.timestamp;
-        let device = self.lane.device();
-        let (to, from) = match self.way {
+impl GpuMap for Running {
+    fn addresses(
+        &mut self,
+        input: &Frame,
+        output: &mut FrameMut,
+        device: &Device,
+    ) -> Result<[u64; 2], BlockError> {
+        Ok(match self.way {
             Transfer::Upload => {
-                (frame_address(&output, device)?, input.as_slice::<u8>()?.as_ptr() as u64)
+                [input.as_slice::<u8>()?.as_ptr() as u64, frame_address(output, device)?]
             }
             Transfer::Download => {
-                (output.as_mut_slice::<u8>()?.as_mut_ptr() as u64, frame_address(&input, device)?)
+                [frame_address(input, device)?, output.as_mut_slice::<u8>()?.as_mut_ptr() as u64]
             }
-        };
-        self.lane.begin(timestamp)?;
-        self.lane.hold((input, output))?;
-        self.lane.work()?;
-        // SAFETY: the job owns both frames, which are of equal size.
-        unsafe { self.lane.copy(to, from, self.bytes) }?;
-        self.lane.submit()
+        })
     }
-}
 
-#[async_trait]
-impl Block for Running {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.lane.turn(io)? {
-            Turn::Begin(input, output) => self.copy(input, output).map(|()| Next::Again),
-            Turn::Rest(next) => Ok(next),
-        }
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        job.lane.work()?;
+        // SAFETY: the job owns both frames, which are of equal size.
+        Ok(unsafe { job.lane.copy(job.to, job.from, self.bytes) }?)
     }
 }

@@ -274,7 +274,7 @@ struct Driver {
 
 impl Driver {
     fn run(self, mut companion: Companion) {
-        let start = companion.hosted.block.start();
+        let start = companion.hosted.block.call_start();
         match async_io::block_on(attend(&self.run, &self.cell, Call::Start, start)) {
             Outcome::Done(()) => {
                 self.link.change(|shared| shared.progress = Progress::Started);
@@ -284,7 +284,7 @@ impl Driver {
             Outcome::Aborted => {}
         }
         let Companion { mut hosted, occupant } = companion;
-        let finish = hosted.block.finish();
+        let finish = hosted.block.call_finish();
         let _ = async_io::block_on(attend(&self.run, &self.cell, Call::Finish, finish));
         let _ = catch_unwind(AssertUnwindSafe(|| drop((hosted, occupant))));
         self.link.change(|shared| shared.progress = Progress::Gone);
@@ -324,7 +324,7 @@ impl Driver {
             outputs: &mut hosted.outputs,
             stopping: self.run.is_stopping(),
         };
-        let work = hosted.block.work(&mut io);
+        let work = hosted.block.call_work(&mut io);
         let outcome = async_io::block_on(attend(&self.run, &self.cell, Call::Work, work));
         self.cell.count_work();
         let fault = match outcome {

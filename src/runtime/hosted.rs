@@ -102,9 +102,8 @@ impl Hosted {
 /// Stands in for a block that is gone until the next one is there.
 pub(super) struct Vacant;
 
-#[fxgraph_core::async_trait]
 impl Block for Vacant {
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Ok(Next::Finished)
     }
 }

@@ -2,7 +2,7 @@
 //! thousands: no frame is lost, no wake-up is missed (that would be a deadlock, which fails), and
 //! everything that is left goes home.
 //!
-//! `cargo test -p fxgraph --lib --features shuttle models::` runs them; other tests need the
+//! `cargo test -p fxgraph-runtime --lib --features shuttle models::` runs them; other tests need the
 //! feature off.
 
 use super::hosted::{Hosted, Mailbox};
@@ -118,9 +118,8 @@ fn edge_whose_reader_leaves_holds_up_nobody_and_keeps_no_frame() {
 /// A block that nobody calls.
 struct Idle;
 
-#[fxgraph_core::async_trait]
 impl Block for Idle {
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Ok(Next::Wait)
     }
 }

@@ -24,9 +24,8 @@ const PUT: Duration = Duration::from_secs(10);
 /// Fails at once, so that its flowgraph's run stops with this cause.
 struct Lost(String);
 
-#[fxgraph_core::async_trait]
 impl Block for Lost {
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         Err(BlockError::new(self.0.clone()))
     }
 }
@@ -51,7 +50,7 @@ impl Aside<'_> {
     }
 
     fn start(&self, block: &mut dyn Block) -> Result<(), String> {
-        self.call(Call::Start, block.start())
+        self.call(Call::Start, block.call_start())
     }
 
     /// Lets `block` see the end of its `inputs` inputs, and ends it.
@@ -69,14 +68,14 @@ impl Aside<'_> {
         let mut inputs: Vec<Input> = (0..inputs).map(input).collect();
         let flushed = loop {
             let mut io = Io { inputs: &mut inputs, outputs: &mut [], stopping: true };
-            match self.call(Call::Work, block.work(&mut io)) {
+            match self.call(Call::Work, block.call_work(&mut io)) {
                 Ok(Next::Finished) => break Ok(()),
                 Ok(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
                 Ok(_) => break Err("it did not come to its end".to_owned()),
                 Err(cause) => break Err(cause),
             }
         };
-        let finished = self.call(Call::Finish, block.finish());
+        let finished = self.call(Call::Finish, block.call_finish());
         let _ = catch_unwind(AssertUnwindSafe(|| drop(block)));
         flushed.and(finished)
     }
@@ -103,7 +102,7 @@ impl Handle {
         let mut occupant = occupant(&part);
         let mut new = part.block;
         if !ends_first && let Err(cause) = aside.start(new.as_mut()) {
-            let _ = aside.call(Call::Finish, new.finish());
+            let _ = aside.call(Call::Finish, new.call_finish());
             return Err(NotExchanged::NotStarted(cause));
         }
         let (taking, out) = (Arc::clone(&place), Arc::new(Mutex::new(None)));
@@ -143,7 +142,7 @@ impl Handle {
         }
         let mut outcome = Ok(());
         if ends_first && let Err(cause) = aside.start(new.as_mut()) {
-            let _ = aside.call(Call::Finish, new.finish());
+            let _ = aside.call(Call::Finish, new.call_finish());
             let old = lock(&place.tally).occupant.rebuild.clone();
             new = aside.again(old, begun, &cause);
             outcome = Err(NotExchanged::RolledBack(cause));

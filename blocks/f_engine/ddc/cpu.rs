@@ -12,7 +12,7 @@ use crate::f_engine::pfb::host_samples::{self, Decoded, Series};
 use crate::f_engine::pfb::pol::Count;
 use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule};
 use fxgraph::retune::{Change, Timed};
-use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use num_complex::Complex32;
 
 /// Input samples that are filtered at once by a thread, about.
@@ -85,9 +85,8 @@ impl Cpu {
     }
 }
 
-#[async_trait]
 impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Self { schedule, mixer, .. } = self;
         let retune = |from, live| {
             if let Live::Mixer(new) = live {

@@ -10,7 +10,7 @@ use crate::f_engine::pfb::pol::Count;
 use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::f_engine::postproc::quantiser::{PADDING, Quantiser, TILE_SPECTRA};
 use fxgraph::retune::Change;
-use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use num_complex::Complex32;
 
 /// Memory that the block takes.
@@ -145,9 +145,8 @@ impl Cpu {
     }
 }
 
-#[async_trait]
 impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let settings = &mut self.quantiser.settings;
         match self.schedule.place(io.inputs, |from, live| settings.retune(from, live)) {
             None => return Ok(Next::Wait),
@@ -177,7 +176,7 @@ impl Block for Cpu {
         self.schedule.changes.offer(change)
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.frames.summarise();
         Ok(())
     }

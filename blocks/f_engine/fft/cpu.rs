@@ -3,7 +3,7 @@
 use crate::common::parallel::Threads;
 use crate::common::real_fft::RealFixup;
 use crate::common::spectra::Shape;
-use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use fxgraph::{BlockError, Frame, FrameMut, Map};
 use num_complex::Complex32;
 use rustfft::FftPlanner;
 use std::sync::Arc;
@@ -70,22 +70,9 @@ impl Cpu {
     }
 }
 
-#[async_trait]
-impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.inputs[0].ended() {
-            return Ok(Next::Finished);
-        }
-        if io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
-        }
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        let (header, spectra) = output.parts_mut::<Complex32>()?;
-        header.continue_from(input.header());
-        header.validity.copy_from_slice(&input.header().validity);
-        self.0.run(input.as_slice()?, spectra);
-        io.outputs[0].push(output);
-        Ok(Next::Again)
+impl Map for Cpu {
+    fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
+        self.0.run(input.as_slice()?, output.as_mut_slice()?);
+        Ok(())
     }
 }

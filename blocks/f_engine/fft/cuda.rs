@@ -3,9 +3,9 @@
 
 use crate::common::gpu;
 use crate::common::spectra::Shape;
+use fxgraph::BlockError;
 use fxgraph::cuda::cufft::{result, sys};
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, GpuJob, GpuMap, Grid, Kernel, Lane};
 use std::sync::Arc;
 
 /// Threads of a block of the kernel, and spectra that a thread works on.
@@ -121,8 +121,6 @@ fn real_spectra(device: &Arc<Device>, shape: Shape) -> Result<Kernel, CudaError>
 
 /// The running block.
 pub struct Cuda {
-    /// First, so that it waits for the GPU before anything else is dropped.
-    lane: Lane<(Arc<Frame>, FrameMut)>,
     plan: Plan,
     /// None for complex samples; with `unzip`, `postproc` does it.
     real_spectra: Option<Kernel>,
@@ -130,48 +128,34 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    pub fn new(shape: Shape, is_complex: bool, env: &Env) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
+    pub fn new(shape: Shape, is_complex: bool, lane: &Lane<Frames>) -> Result<Self, BlockError> {
         let batch = shape.pols * shape.spectra * shape.unzip;
-        let plan = Plan::new(shape.channels / shape.unzip, batch, &lane)?;
+        let plan = Plan::new(shape.channels / shape.unzip, batch, lane)?;
         let real_spectra =
             (shape.unzip == 1 && !is_complex).then(|| real_spectra(lane.device(), shape));
-        let real_spectra = real_spectra.transpose()?;
-        Ok(Self { lane, plan, real_spectra, shape })
+        Ok(Self { plan, real_spectra: real_spectra.transpose()?, shape })
     }
+}
 
-    fn transform(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let (from, header) = (input.header(), output.header_mut());
-        header.continue_from(from);
-        header.validity.copy_from_slice(&from.validity);
-        let timestamp = from.timestamp;
-        let device = self.lane.device();
-        let (from, to) = (frame_address(&input, device)?, frame_address(&output, device)?);
-        self.lane.begin(timestamp)?;
-        self.lane.hold((input, output))?;
-        self.lane.work()?;
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        job.lane.work()?;
         // SAFETY: the job owns both frames, which are of the plan's size; the arguments are those of
         // the kernel.
         unsafe {
-            self.plan.transform(from, to)?;
+            self.plan.transform(job.from, job.to)?;
             if let Some(kernel) = &mut self.real_spectra {
                 let spectra = self.shape.pols * self.shape.spectra;
                 let of_spectra = (self.shape.channels / 2 + 1).div_ceil(THREADS);
                 let blocks = of_spectra * spectra.div_ceil(THREAD_SPECTRA);
                 let grid = Grid::new([blocks, 1, 1], THREADS);
-                kernel.launch(self.lane.stream(), grid, &[to.into(), (spectra as u32).into()])?;
+                kernel.launch(
+                    job.lane.stream(),
+                    grid,
+                    &[job.to.into(), (spectra as u32).into()],
+                )?;
             }
         }
-        self.lane.submit()
-    }
-}
-
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.lane.turn(io)? {
-            Turn::Begin(input, output) => self.transform(input, output).map(|()| Next::Again),
-            Turn::Rest(next) => Ok(next),
-        }
+        Ok(())
     }
 }

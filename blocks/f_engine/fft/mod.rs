@@ -10,11 +10,12 @@ mod tests;
 use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::{self, Shape};
 use fxgraph::DeviceName;
+use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::Case;
 use fxgraph::{
     At, Axis, Band, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
-    PortType, Refusal, Resources,
+    Mapped, PortType, Refusal, Resources,
 };
 
 /// Parameters of the block `fft`.
@@ -32,11 +33,12 @@ impl KindSpec for Fft {
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, _| {
             let is_complex = spectra::are_complex(&block.ports.inputs[0]);
-            Ok(Box::new(cpu::Cpu::new(block.shape, is_complex, block.parameters.threads)?))
+            let threads = block.parameters.threads;
+            Ok(Box::new(Mapped(cpu::Cpu::new(block.shape, is_complex, threads)?)))
         }),
         Implementation::<Self>::cuda("cuda", "with the library cuFFT", |block, env| {
             let is_complex = spectra::are_complex(&block.ports.inputs[0]);
-            Ok(Box::new(cuda::Cuda::new(block.shape, is_complex, env)?))
+            GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, is_complex, lane))
         })
         .device_bytes(|block| {
             // Longer transforms than these take the library two passes, with a frame in between.

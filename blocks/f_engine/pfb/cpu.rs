@@ -9,9 +9,7 @@ use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::parallel::Threads;
 use crate::common::simd::Form;
 use fxgraph::retune::Change;
-use fxgraph::{
-    Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary, async_trait,
-};
+use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;
@@ -154,9 +152,8 @@ impl Filter {
     }
 }
 
-#[async_trait]
 impl<S: Series> Block for Cpu<S> {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         match self.schedule.place(io.inputs, |_, _| {}) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),
@@ -193,7 +190,7 @@ impl<S: Series> Block for Cpu<S> {
         self.schedule.changes.offer(change)
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.summary.set(summary(&self.levels));
         Ok(())
     }

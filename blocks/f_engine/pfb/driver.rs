@@ -10,7 +10,7 @@ use crate::common::live::Live;
 use crate::common::versions::refuse_many;
 use fxgraph::cuda::{Device, Lane, frame_address};
 use fxgraph::retune::Change;
-use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
 use std::sync::Arc;
 
 /// Adjacent spectra of one polarisation whose samples lie in one piece.
@@ -184,9 +184,8 @@ impl<M: Maker> Driver<M> {
     }
 }
 
-#[async_trait]
 impl<M: Maker> Block for Driver<M> {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {
@@ -230,7 +229,7 @@ impl<M: Maker> Block for Driver<M> {
         self.schedule.changes.offer(change)
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.maker.summarise();
         Ok(())
     }

@@ -8,9 +8,7 @@ use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::packed::Decoder;
 use crate::f_engine::ddc::Ddc;
 use crate::tests::chain::{self, Digitised, Out, Plain, kind, noise};
-use fxgraph::{
-    Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports, async_trait,
-};
+use fxgraph::{Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports};
 use serde_json::{Value, json};
 
 /// The kind, but for its form.
@@ -112,9 +110,8 @@ impl OnHost {
     }
 }
 
-#[async_trait]
 impl Block for OnHost {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         match self.schedule.place(io.inputs, |_, _| {}) {
             None => return Ok(Next::Wait),
             Some(Placed::Nowhere) => return Ok(Next::Finished),

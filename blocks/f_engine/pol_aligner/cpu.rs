@@ -1,9 +1,7 @@
 //! Two queues, walked in step.
 
 use super::PolAligner;
-use fxgraph::{
-    Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next, async_trait,
-};
+use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Input, Io, Next};
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
@@ -57,9 +55,8 @@ impl Aligner {
     }
 }
 
-#[async_trait]
 impl Block for Aligner {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let ([in0, in1], [out0, out1]) = (&mut *io.inputs, &mut *io.outputs) else {
             return Err(BlockError::new("the aligner has two inputs and two outputs"));
         };

@@ -9,7 +9,7 @@ use crate::common::parallel::Threads;
 use crate::common::real_fft::RealFixup;
 use crate::common::spectra::Shape;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -130,9 +130,8 @@ impl Cpu {
     }
 }
 
-#[async_trait]
 impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some((input, from)) = self.input.take() else {
             if let Some(frame) = io.inputs[0].pop() {
                 if self.collector.accept(frame.header()) {

@@ -13,9 +13,7 @@ use crate::common::versions::refuse_many;
 use fxgraph::cuda::{Arg, Defines, DeviceArray, IN_FLIGHT, Kernel, Lane, Tunable, frame_address};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{
-    At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
-};
+use fxgraph::{At, Block, BlockError, Env, Frame, FrameMut, Header, Io, Next, Refusal};
 use std::sync::Arc;
 
 /// Threads of a block of the kernel that makes values: as many as suit most cases, and others.
@@ -333,9 +331,8 @@ impl Cuda {
     }
 }
 
-#[async_trait]
 impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
             && let Some(job) = self.lane.done()?
         {

@@ -5,9 +5,7 @@ use super::sizes::Sizes;
 use super::{Integrate, Stages, Voltages};
 use crate::common::parallel::Threads;
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{
-    Block, BlockError, Counter, Dtype, Env, Frame, FrameMut, Io, Next, PortType, async_trait,
-};
+use fxgraph::{BlockError, Counter, Dtype, Env, Frame, FrameMut, Map, PortType};
 use half::f16;
 use num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
@@ -96,59 +94,6 @@ impl Cpu {
             transforms_missing: super::transforms_missing(&env.counters),
             changes: Changes::default(),
         })
-    }
-
-    fn frame(&mut self, input: &Frame, output: &mut FrameMut) {
-        let header = input.header();
-        let sizes = self.former.stages.sizes;
-        let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
-        for (from, gains) in self.changes.begin(header.timestamp, samples) {
-            self.former.gains.set(from, gains);
-        }
-        self.former.gains.advance(header.timestamp);
-        output.header_mut().continue_from(header);
-        let missing = sizes.output_validity(&header.validity, &mut output.header_mut().validity);
-        self.transforms_missing.add(missing);
-        let Self { former, workers, threads, .. } = self;
-        let former = &*former;
-        let input = &Input {
-            payload: input.as_slice().expect(fxgraph::ON_HOST),
-            validity: &header.validity,
-            timestamp: header.timestamp,
-        };
-        let unit = sizes.output_spectrum();
-        match self.voltages {
-            None => {
-                let sums = output.as_mut_slice::<f32>().expect(fxgraph::ON_HOST);
-                threads.each(sums, unit, workers, |first, run, worker| {
-                    for (n, sums) in run.chunks_exact_mut(unit).enumerate() {
-                        former.intensities(input, first + n, sums, worker);
-                    }
-                });
-            }
-            Some(Voltages::Cf32) => {
-                threads.each(
-                    output.as_mut_slice::<Complex32>().expect(fxgraph::ON_HOST),
-                    unit,
-                    workers,
-                    |first, run, worker| {
-                        former.voltages(input, first, run, worker, |value| value);
-                    },
-                );
-            }
-            Some(Voltages::Cf16) => {
-                threads.each(
-                    output.as_mut_slice::<[f16; 2]>().expect(fxgraph::ON_HOST),
-                    unit,
-                    workers,
-                    |first, run, worker| {
-                        former.voltages(input, first, run, worker, |value| {
-                            [f16::from_f32(value.re), f16::from_f32(value.im)]
-                        });
-                    },
-                );
-            }
-        }
     }
 }
 
@@ -341,18 +286,60 @@ fn read(dtype: Dtype, row: &[u8], feeds: &mut [Complex32]) {
     }
 }
 
-#[async_trait]
-impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.inputs[0].peek().is_none() {
-            let ended = io.inputs[0].ended();
-            return Ok(if ended { Next::Finished } else { Next::Wait });
+impl Map for Cpu {
+    fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
+        let header = input.header();
+        let sizes = self.former.stages.sizes;
+        let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
+        for (from, gains) in self.changes.begin(header.timestamp, samples) {
+            self.former.gains.set(from, gains);
         }
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.frame(&input, &mut output);
-        io.outputs[0].push(output);
-        Ok(Next::Again)
+        self.former.gains.advance(header.timestamp);
+        let Self { former, workers, threads, .. } = self;
+        let former = &*former;
+        let input = &Input {
+            payload: input.as_slice()?,
+            validity: &header.validity,
+            timestamp: header.timestamp,
+        };
+        let unit = sizes.output_spectrum();
+        match self.voltages {
+            None => {
+                let sums = output.as_mut_slice::<f32>()?;
+                threads.each(sums, unit, workers, |first, run, worker| {
+                    for (n, sums) in run.chunks_exact_mut(unit).enumerate() {
+                        former.intensities(input, first + n, sums, worker);
+                    }
+                });
+            }
+            Some(Voltages::Cf32) => {
+                threads.each(
+                    output.as_mut_slice::<Complex32>()?,
+                    unit,
+                    workers,
+                    |first, run, worker| {
+                        former.voltages(input, first, run, worker, |value| value);
+                    },
+                );
+            }
+            Some(Voltages::Cf16) => {
+                threads.each(
+                    output.as_mut_slice::<[f16; 2]>()?,
+                    unit,
+                    workers,
+                    |first, run, worker| {
+                        former.voltages(input, first, run, worker, |value| {
+                            [f16::from_f32(value.re), f16::from_f32(value.im)]
+                        });
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.transforms_missing.add(self.former.stages.sizes.output_validity(input, output));
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {

@@ -9,19 +9,13 @@ use super::weights::{DeviceWeights, Scaling, Stretch, weights_len};
 use super::{FrbBeamformer, Stages};
 use crate::common::gpu::Table;
 use crate::common::versions::refuse_many;
-use fxgraph::cuda::{Lane, Turn, frame_address};
+use fxgraph::cuda::{Device, Frames, GpuJob, GpuMap, GpuMapped, Lane};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{
-    At, Block, BlockError, Configured, Counter, Env, Frame, FrameMut, Io, Next, Refusal,
-    async_trait,
-};
+use fxgraph::{At, Block, BlockError, Configured, Counter, Env, Refusal};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A frame of the input, and the one that is made of it.
-pub(super) type Frames = (Arc<Frame>, FrameMut);
 
 /// Kernels of a form, and how they take weights.
 pub(super) trait Form: Send {
@@ -130,7 +124,6 @@ pub(super) fn device_bytes(stages: &Stages, method: Method) -> usize {
 
 /// The running block.
 pub(super) struct Cuda {
-    lane: Lane<Frames>,
     stages: Stages,
     form: Box<dyn Form>,
     weights: DeviceWeights,
@@ -146,13 +139,18 @@ pub(super) fn block(
     method: Method,
     env: &Env,
 ) -> Result<Box<dyn Block>, BlockError> {
-    Ok(Box::new(Cuda::new(block.shape.clone(), &block.parameters.gains, method, env)?))
+    GpuMapped::build(env, |lane| {
+        Cuda::new(block.shape.clone(), &block.parameters.gains, method, (env, lane.device()))
+    })
 }
 
 impl Cuda {
-    fn new(stages: Stages, gains: &Gains, method: Method, env: &Env) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
+    fn new(
+        stages: Stages,
+        gains: &Gains,
+        method: Method,
+        (env, device): (&Env, &Arc<Device>),
+    ) -> Result<Self, BlockError> {
         let mut words = vec![0; method.weight_words() * weights_len(&stages)];
         let form: Box<dyn Form> = match method {
             Method::Fp32 => Box::new(Fp32::new(&stages, device)?),
@@ -166,48 +164,36 @@ impl Cuda {
             stages,
             changes: Changes::default(),
             transforms_missing: super::transforms_missing(&env.counters),
-            lane,
         })
     }
+}
 
-    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let Self { lane, stages, form, weights, .. } = self;
-        let sizes = stages.sizes;
-        let validity = &input.header().validity;
-        output.header_mut().continue_from(input.header());
-        let missing = sizes.output_validity(validity, &mut output.header_mut().validity);
-        self.transforms_missing.add(missing);
-        let timestamp = input.header().timestamp;
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        let Self { stages, form, weights, .. } = self;
+        let GpuJob { lane, slot, header, from, to } = job;
+        let (sizes, timestamp) = (stages.sizes, header.timestamp);
         let samples = sizes.samples_per_spectrum * sizes.spectra as u64;
         for (from, gains) in self.changes.begin(timestamp, samples) {
             weights.set(from, |words| form.write(stages, &gains, words));
         }
         weights.advance(timestamp);
-        let slot = lane.begin(timestamp)?;
-        let device = lane.device();
-        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.units.host_mut(slot)?.copy_from_slice(validity);
-        let units = 0..validity.len();
-        lane.hold((input, output))?;
+        self.units.host_mut(slot)?.copy_from_slice(&header.validity);
         lane.tables();
-        self.units.send(lane, slot, units)?;
+        self.units.send(lane, slot, 0..header.validity.len())?;
         weights.send(lane)?;
         lane.work()?;
         let job = Job { from, to, units: self.units.address(slot), weights, timestamp, sizes };
         // SAFETY: the job owns the frames, and no other job in flight has its slot.
-        unsafe { form.launch(lane, &job) }?;
-        lane.submit()
+        unsafe { form.launch(lane, &job) }
     }
-}
 
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let weights = &mut self.weights;
-        match self.lane.turn_when(io, |is_idle| weights.has_room(is_idle))? {
-            Turn::Begin(input, output) => self.begin(input, output).map(|()| Next::Again),
-            Turn::Rest(next) => Ok(next),
-        }
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.transforms_missing.add(self.stages.sizes.output_validity(input, output));
+    }
+
+    fn has_room(&mut self, is_idle: bool) -> bool {
+        self.weights.has_room(is_idle)
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{Form, Frames, Job, defines, refusal};
+use super::cuda::{Form, Job, defines, refusal};
 use super::gains::Gains;
 use super::sizes::Sizes;
 use super::weights::{Scaling, Stretch, weights};
 use crate::common::gpu;
-use fxgraph::cuda::{CudaError, Device, DeviceArray, Grid, Kernel, Lane};
+use fxgraph::cuda::{CudaError, Device, DeviceArray, Frames, Grid, Kernel, Lane};
 use fxgraph::{At, BlockError, Refusal};
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;

@@ -2,13 +2,13 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{Frames, Job, Method};
+use super::cuda::{Job, Method};
 use super::matrix::{Tables, program};
 use super::phases::{self, FEEDS, POINTS};
 use super::weights::{Stretch, combined};
 use crate::common::versions::PLACES;
 use bytemuck::{Pod, Zeroable};
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Grid, Kernel, Lane};
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Grid, Kernel, Lane};
 use fxgraph::{BlockError, Dtype};
 use std::sync::Arc;
 

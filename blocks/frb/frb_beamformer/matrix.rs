@@ -1,7 +1,7 @@
 //! The forms on matrix units, in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
-use super::cuda::{Form, Frames, Job, Method, defines, refusal};
+use super::cuda::{Form, Job, Method, defines, refusal};
 use super::gains::Gains;
 use super::intensities::{self, IntensityKernels};
 use super::phases::{self, FEEDS, POINTS, halves};
@@ -10,7 +10,7 @@ use super::voltages::VoltageKernels;
 use super::weights::{Scaling, combined, weights};
 use super::{Integrate, Stages};
 use crate::common::gpu;
-use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Lane, Program, Properties};
+use fxgraph::cuda::{Arg, CudaError, Device, DeviceArray, Frames, Lane, Program, Properties};
 use fxgraph::{At, BlockError, Dtype, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, BlockError, Checked, Configured, Counter, Counters, Implementation, Implementations, Kind,
-    KindSpec, LiveKind, PortType, Refusal, Resources,
+    KindSpec, LiveKind, Mapped, PortType, Refusal, Resources,
 };
 use gains::Gains;
 use num_complex::Complex32;
@@ -259,7 +259,8 @@ impl KindSpec for FrbBeamformer {
             let Configured { parameters, shape, ports, .. } = block;
             let threads = threads_for(parameters.threads, parameters.operations(&shape.sizes));
             let gains = parameters.gains.clone();
-            Ok(Box::new(cpu::Cpu::new(shape.clone(), gains, &ports.outputs[0], threads, env)?))
+            let output = &ports.outputs[0];
+            Ok(Box::new(Mapped(cpu::Cpu::new(shape.clone(), gains, output, threads, env)?)))
         }),
         Implementation::<Self>::cuda(
             Method::Radix8.name(),

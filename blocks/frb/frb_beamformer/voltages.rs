@@ -2,11 +2,11 @@
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
-use super::cuda::{Frames, Job, Method};
+use super::cuda::{Job, Method};
 use super::matrix::{Tables, program};
 use super::weights::Stretch;
 use fxgraph::BlockError;
-use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Lane};
+use fxgraph::cuda::{CudaError, Device, Frames, Grid, Kernel, Lane};
 use std::sync::Arc;
 
 /// Warps of a block.

@@ -3,7 +3,7 @@
 use super::{FrbSimulator, Voltages};
 use crate::common::parallel::Threads;
 use crate::common::random::Random;
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use num_complex::Complex64;
 
 /// Part of a seed that no spectrum's noise has: the source's own.
@@ -114,9 +114,8 @@ fn write(dtype: Voltages, parts: [f64; 2], value: &mut [u8]) -> bool {
     parts.iter().any(|part| part.abs() > limit + 0.5)
 }
 
-#[async_trait]
 impl Block for Simulator {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.parameters.frames.is_some_and(|frames| self.frame >= frames) {
             return Ok(Next::Finished);
         }

@@ -5,7 +5,7 @@ use super::{Acquired, GnssAcquisition, VALUES};
 use crate::common::parallel::Threads;
 use crate::gnss::signals::planes::Samples;
 use crate::gnss::signals::{Planes, System};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
 
 /// Frequencies of a call for each thread.
 const BINS_AT_ONCE: usize = 4;
@@ -127,9 +127,8 @@ impl Acquisition {
     }
 }
 
-#[async_trait]
 impl Block for Acquisition {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let done = if let Some(searched) = self.searched.take() {
             self.search(searched)
         } else {

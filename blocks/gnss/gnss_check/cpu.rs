@@ -4,9 +4,7 @@ use super::GnssCheck;
 use crate::gnss::gnss_signal_simulator::Transmission;
 use crate::gnss::gnss_tracker::VALUES;
 use crate::gnss::signals::System;
-use fxgraph::{
-    Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
-};
+use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary};
 use std::fmt::Write;
 
 /// The running block.
@@ -153,9 +151,8 @@ impl Check {
     }
 }
 
-#[async_trait]
 impl Block for Check {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             self.add(&frame);
         }

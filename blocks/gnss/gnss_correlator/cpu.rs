@@ -7,7 +7,7 @@ use crate::gnss::signals::correlate::Rotors;
 use crate::gnss::signals::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
 use crate::gnss::signals::{BLOCK_SAMPLES, Correlator, Nco, Planes};
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{BlockError, Env, Frame, FrameMut, Map};
 use num_complex::{Complex32, Complex64};
 
 /// The running block.
@@ -176,23 +176,6 @@ impl Cpu {
         })
     }
 
-    fn correlate(&mut self, input: &Frame, output: &mut FrameMut) {
-        let start = input.header().timestamp;
-        let step = self.shape.samples_per_epoch();
-        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
-            self.channels.set(from, channels);
-        }
-        self.counts.begin(input, output);
-        let payload = output.as_mut_slice::<Complex32>().expect(fxgraph::ON_HOST);
-        for (epoch, output) in payload.chunks_exact_mut(self.sums.len()).enumerate() {
-            let timestamp = start.saturating_add((epoch * step) as u64);
-            self.epoch(input.as_slice().expect(fxgraph::ON_HOST), epoch * step, timestamp);
-            for (output, sum) in output.iter_mut().zip(&self.sums) {
-                *output = Complex32::new(sum.re as f32, sum.im as f32);
-            }
-        }
-    }
-
     /// Sums of the samples from number `first` of the frame on.
     fn epoch(&mut self, payload: &[u8], first: usize, timestamp: u64) {
         let Self { shape, channels, threads, workers, sums, .. } = self;
@@ -210,17 +193,26 @@ impl Cpu {
     }
 }
 
-#[async_trait]
-impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.inputs[0].peek().is_none() {
-            return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
+impl Map for Cpu {
+    fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
+        let start = input.header().timestamp;
+        let step = self.shape.samples_per_epoch();
+        for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
+            self.channels.set(from, channels);
         }
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.correlate(&input, &mut output);
-        io.outputs[0].push(output);
-        Ok(Next::Again)
+        let (samples, payload) = (input.as_slice()?, output.as_mut_slice::<Complex32>()?);
+        for (epoch, output) in payload.chunks_exact_mut(self.sums.len()).enumerate() {
+            let timestamp = start.saturating_add((epoch * step) as u64);
+            self.epoch(samples, epoch * step, timestamp);
+            for (output, sum) in output.iter_mut().zip(&self.sums) {
+                *output = Complex32::new(sum.re as f32, sum.im as f32);
+            }
+        }
+        Ok(())
+    }
+
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.counts.validity(input, output);
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {

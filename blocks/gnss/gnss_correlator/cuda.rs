@@ -5,9 +5,9 @@ use super::geometry::{Geometry, THREADS, alignment};
 use super::{Channel, Counts, GnssCorrelator, Shape};
 use crate::common::gpu::{self, Table};
 use crate::gnss::signals::{Nco, Replica, System, phase};
-use fxgraph::cuda::{Arg, Defines, DeviceArray, Grid, Kernel, Lane, Turn, frame_address};
+use fxgraph::cuda::{Arg, Defines, Device, DeviceArray, GpuJob, GpuMap, Grid, Kernel};
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{BlockError, Env};
 use std::sync::Arc;
 
 /// Words of a `Channel` of the kernel.
@@ -15,7 +15,6 @@ const CHANNEL_WORDS: usize = 10;
 
 /// The running block.
 pub(super) struct Cuda {
-    lane: Lane<(Arc<Frame>, FrameMut)>,
     kernel: Kernel,
     grid: Grid,
     shape: Shape,
@@ -168,9 +167,8 @@ impl Cuda {
         shape: Shape,
         channels: Vec<Channel>,
         env: &Env,
+        device: &Arc<Device>,
     ) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
         let geometry = geometry(parameters, &shape, device.properties().multiprocessors);
         let (bytes, codes) = Codes::new(parameters, shape.taps, geometry.window);
         let words = channel_words(&shape);
@@ -189,7 +187,6 @@ impl Cuda {
             words: vec![0; words],
             partial: DeviceArray::new(device, tasks * geometry.values(&shape) * runs)?,
             tickets: DeviceArray::zeros(device, tasks)?,
-            lane,
             shape,
             channels: Timed::new(channels),
             changes: Changes::default(),
@@ -220,28 +217,26 @@ impl Cuda {
             first += same;
         }
     }
+}
 
-    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let start = input.header().timestamp;
-        self.counts.begin(&input, &mut output);
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        let GpuJob { lane, slot, header, from, to } = job;
+        let start = header.timestamp;
         for (from, channels) in self.changes.begin(start, self.shape.samples.samples as u64) {
             self.channels.set(from, channels);
         }
         self.describe(start);
-        let slot = self.lane.begin(start)?;
-        let device = self.lane.device();
-        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.lane.hold((input, output))?;
         let channels = match &mut self.table {
             Some(table) => {
                 table.host_mut(slot)?.copy_from_slice(&self.words);
-                self.lane.tables();
-                table.send(&mut self.lane, slot, 0..self.words.len())?;
+                lane.tables();
+                table.send(lane, slot, 0..self.words.len())?;
                 table.address(slot).into()
             }
             None => Arg::Bytes(bytemuck::cast_slice(&self.words)),
         };
-        self.lane.work()?;
+        lane.work()?;
         let arguments = [
             from.into(),
             self.replicas.address().into(),
@@ -252,21 +247,11 @@ impl Cuda {
         ];
         // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
         // kernel was compiled for. Jobs follow each other, so that they share the partial sums.
-        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-        self.lane.submit()
+        Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
     }
-}
 
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        match self.lane.turn(io)? {
-            Turn::Rest(next) => Ok(next),
-            Turn::Begin(input, output) => {
-                self.begin(input, output)?;
-                Ok(Next::Again)
-            }
-        }
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.counts.validity(input, output);
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {

@@ -13,10 +13,11 @@ use crate::gnss::signals::planes::Samples;
 use crate::gnss::signals::satellite::refuse_satellites;
 use crate::gnss::signals::{Nco, Replica, Satellite, System, phase};
 use fxgraph::DeviceName;
+use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Frame, FrameMut, Implementation,
-    Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
+    Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
+    Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
 };
 
 /// Most taps, and how far they may be away.
@@ -160,13 +161,11 @@ impl Counts {
         Self { frames_incomplete }
     }
 
-    /// Writes the header of the sums of a frame.
-    fn begin(&self, input: &Frame, output: &mut FrameMut) {
-        let is_whole = input.header().validity.iter().all(|count| *count != 0);
+    /// Sums of a frame are valid if the frame is whole.
+    fn validity(&self, input: &[u32], output: &mut [u32]) {
+        let is_whole = input.iter().all(|count| *count != 0);
         self.frames_incomplete.add(u64::from(!is_whole));
-        let header = output.header_mut();
-        header.continue_from(input.header());
-        header.validity.fill(u32::from(is_whole));
+        output.fill(u32::from(is_whole));
     }
 }
 
@@ -179,14 +178,16 @@ impl KindSpec for GnssCorrelator {
             let operations = Self::resources(block).operations_per_frame;
             let threads = threads_for(parameters.threads, operations).min(shape.satellites);
             let shared_step = phase::turns(parameters.intermediate_hz / shape.samples.rate_hz);
-            Ok(Box::new(cpu::Cpu::new(*shape, shared_step, channels, threads, env)?))
+            Ok(Box::new(Mapped(cpu::Cpu::new(*shape, shared_step, channels, threads, env)?)))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "all satellites and epochs of a frame in one launch",
             |block, env| {
                 let channels = block.parameters.channels(block.shape.samples.rate_hz)?;
-                Ok(Box::new(cuda::Cuda::new(&block.parameters, block.shape, channels, env)?))
+                GpuMapped::build(env, |lane| {
+                    cuda::Cuda::new(&block.parameters, block.shape, channels, env, lane.device())
+                })
             },
         )
         .check(|block, _| geometry::refusals(&block.shape))

@@ -5,7 +5,7 @@ use crate::common::random::Random;
 use crate::common::simd::Form;
 use crate::gnss::signals::correlate::{ROW, Rotors, write_code};
 use crate::gnss::signals::{BLOCK_SAMPLES, Nco, Replica};
-use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType};
 use num_complex::Complex32;
 
 /// Memory of one satellite besides its replica.
@@ -189,9 +189,8 @@ impl Simulator {
     }
 }
 
-#[async_trait]
 impl Block for Simulator {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.frame == self.frames {
             return Ok(Next::Finished);
         }

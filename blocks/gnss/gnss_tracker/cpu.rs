@@ -6,7 +6,7 @@ use crate::common::simd::Form;
 use crate::gnss::gnss_acquisition::{self, Acquired};
 use crate::gnss::signals::planes::Samples;
 use crate::gnss::signals::{Correlator, Planes};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
 
 /// Early, prompt and late.
 const TAPS: usize = 3;
@@ -100,9 +100,8 @@ impl Tracker {
     }
 }
 
-#[async_trait]
 impl Block for Tracker {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let [input, acquired] = io.inputs else {
             return Err(BlockError::new("the tracker has two inputs"));
         };

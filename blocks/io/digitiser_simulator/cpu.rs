@@ -5,7 +5,7 @@ use super::periods::Periods;
 use super::{DigitiserSimulator, FirstTimestamp};
 use crate::io::pace::{Delay, RealTime};
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Most time between the looks at two clocks that are told to be of one moment.
@@ -161,14 +161,13 @@ fn both_clocks() -> (Duration, Instant) {
     (best.0, best.1)
 }
 
-#[async_trait]
 impl Block for Digitiser {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         self.periods = Timed::new(Periods::new(&self.parameters, &self.program));
         Ok(())
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.frame == self.frames {
             self.held = None;
             return Ok(Next::Finished);

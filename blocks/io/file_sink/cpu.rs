@@ -4,7 +4,7 @@ use super::{FileSink, PLACEHOLDER};
 use fxgraph::access::WrittenPath;
 use fxgraph::recording::{RecordingWriter, SideFile, try_folder, try_path};
 use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
 
 /// The running block.
 pub struct Sink {
@@ -87,16 +87,15 @@ impl Sink {
     }
 }
 
-#[async_trait]
 impl Block for Sink {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         // A path that cannot be written shows before anything runs; nothing is written yet, as
         // another block may fail to start, and an earlier recording shall survive that.
         let FileSink { path, overwrite, .. } = &self.parameters;
         if path.contains(PLACEHOLDER) { try_folder(path) } else { try_path(path, *overwrite) }
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if let Some(frame) = io.inputs[0].pop() {
             self.write(&frame)?;
             return Ok(Next::Again);
@@ -109,7 +108,7 @@ impl Block for Sink {
         Ok(if self.ended { Next::Finished } else { Next::Wait })
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         match self.recording.take() {
             Some(recording) => recording.close(self.ended),
             None => Ok(()),

@@ -4,9 +4,7 @@ use super::player::{Recording, Rows};
 use super::{FileSource, Pace, archive, plain};
 use crate::io::pace::{Delay, RealTime};
 use fxgraph::runtime::{BlockEvents, EventKind};
-use fxgraph::{
-    Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary, async_trait,
-};
+use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next, PortType, Summary};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What is played, once it is open.
@@ -134,9 +132,8 @@ impl Source {
     }
 }
 
-#[async_trait]
 impl Block for Source {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         let path = &self.parameters.path;
         let there = if let Some(raw) = &self.parameters.raw {
             let rows = plain::rows(path, raw, &self.port).map_err(BlockError::new)?;
@@ -156,7 +153,7 @@ impl Block for Source {
         Ok(())
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.frame == self.frames {
             return Ok(Next::Finished);
         }

@@ -5,9 +5,7 @@ use super::picture::Picture;
 use fxgraph::access::WrittenPath;
 use fxgraph::elements::Elements;
 use fxgraph::recording::try_path;
-use fxgraph::{
-    Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
-};
+use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary};
 use std::io::BufWriter;
 
 /// The running block.
@@ -119,14 +117,13 @@ impl Sink {
     }
 }
 
-#[async_trait]
 impl Block for Sink {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         // A path that cannot be written shows before anything runs.
         try_path(&self.path, true)
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if let Some(frame) = io.inputs[0].pop() {
             self.add(&frame);
             return Ok(Next::Again);
@@ -134,7 +131,7 @@ impl Block for Sink {
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         if self.picture.columns().0 == 0 {
             self.summary.set("nothing came to paint\n");
             return Ok(());

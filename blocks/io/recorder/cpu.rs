@@ -1,7 +1,7 @@
 //! Frames on their way to the recorder.
 
 use fxgraph::recording::{Recorder, RecorderOptions, SideFile, try_folder};
-use fxgraph::{Block, BlockError, Env, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Env, Io, Next, PortType};
 
 /// The running block.
 pub struct Sink {
@@ -19,9 +19,8 @@ impl Sink {
     }
 }
 
-#[async_trait]
 impl Block for Sink {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         try_folder(&self.options.path)?;
         self.recorder = Some(Recorder::start(
             (&self.env.name, ""),
@@ -34,7 +33,7 @@ impl Block for Sink {
         Ok(())
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(recorder) = &self.recorder else { return Ok(Next::Finished) };
         if let Some(fault) = recorder.fault()
             && !recorder.is_full()
@@ -57,7 +56,7 @@ impl Block for Sink {
         Ok(Next::Again)
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
         recorder.end();
         recorder.join();

@@ -7,7 +7,7 @@ use crate::io::spead::item;
 use crate::io::spead::packet::{Head, Pointer, VALUE_BITS};
 use crate::io::spead::send::{MAX_PACKETS, Outgoing, Sender};
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counter, Env, Frame, Gauge, Io, Next};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -298,15 +298,14 @@ fn send(
         .map_err(|error| BlockError::new(format!("cannot send to {to}: {error}")).because(error))
 }
 
-#[async_trait]
 impl Block for Sink {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         let interface = self.parameters.interface.as_deref();
         self.sender = Some(Sender::open(interface, self.parameters.ttl)?);
         Ok(())
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let began = Instant::now();
         loop {
             let now = Instant::now();
@@ -354,7 +353,7 @@ impl Block for Sink {
         }
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         // Receivers are told the end also when it was a failure.
         let began = Instant::now();
         while !self.send_stop()? {

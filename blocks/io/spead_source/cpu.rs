@@ -5,7 +5,7 @@ use super::thread::{Input, Link, Receiving, Report, Terms};
 use super::window::{Options, Window};
 use super::{OnRestart, SpeadSource};
 use crate::io::spead::{address, pcap, receive};
-use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Counters, Env, FrameMut, Io, Next};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -120,9 +120,8 @@ impl Source {
     }
 }
 
-#[async_trait]
 impl Block for Source {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         let counters = &self.env.counters;
         let input = self.input(counters)?;
         // No more frames than these are ever lent, so that sending one never blocks.
@@ -140,7 +139,7 @@ impl Block for Source {
         Ok(())
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(running) = &mut self.running else {
             return Err(BlockError::new("the source was not started"));
         };
@@ -179,7 +178,7 @@ impl Block for Source {
         Ok(Next::Wait)
     }
 
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.running = None;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::Convert;
 use super::numbers;
 use crate::common::parallel::Threads;
-use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next, async_trait};
+use fxgraph::{BlockError, Configured, Counter, Env, Frame, FrameMut, Map};
 
 /// The running block.
 pub(super) struct Cpu {
@@ -32,28 +32,15 @@ impl Cpu {
     }
 }
 
-#[async_trait]
-impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        if io.inputs[0].ended() {
-            return Ok(Next::Finished);
-        }
-        if io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
-        }
-        let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        let (header, to) = output.parts_mut::<u8>()?;
-        header.continue_from(input.header());
-        header.validity.copy_from_slice(&input.header().validity);
+impl Map for Cpu {
+    fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
         let [from_bytes, to_bytes] = self.element_bytes;
-        let from = input.as_slice::<u8>()?;
+        let (from, to) = (input.as_slice::<u8>()?, output.as_mut_slice::<u8>()?);
         self.threads.each(to, to_bytes, &mut self.saturated, |first, to, saturated| {
             let from = &from[first * from_bytes..][..to.len() / to_bytes * from_bytes];
             *saturated += (self.convert)(from, to, self.scale);
         });
         self.values_saturated.add(self.saturated.iter_mut().map(std::mem::take).sum());
-        io.outputs[0].push(output);
-        Ok(Next::Again)
+        Ok(())
     }
 }

@@ -4,10 +4,8 @@
 use super::Convert;
 use super::numbers::{is_double, parts};
 use crate::common::gpu::{self, Table};
-use fxgraph::cuda::{Grid, Kernel, Lane, frame_address};
-use fxgraph::{
-    Block, BlockError, Configured, Counter, Dtype, Env, Frame, FrameMut, Io, Next, async_trait,
-};
+use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel};
+use fxgraph::{BlockError, Configured, Counter, Dtype, Env, Header};
 use std::sync::Arc;
 
 /// Threads of a block, and numbers that each converts; as `kernels/util/convert.cu` has it.
@@ -16,7 +14,6 @@ const RUN: usize = 8;
 
 /// The running block.
 pub(super) struct Cuda {
-    lane: Lane<Job>,
     kernel: Kernel,
     grid: Grid,
     numbers: u64,
@@ -26,23 +23,18 @@ pub(super) struct Cuda {
     values_saturated: Counter,
 }
 
-struct Job {
-    /// Kept until the kernel has read it.
-    _input: Arc<Frame>,
-    output: FrameMut,
-    slot: usize,
-}
-
 /// The kernel's word for the numbers of an element.
 fn number(dtype: Dtype) -> String {
     dtype.to_string().trim_start_matches('c').to_uppercase()
 }
 
 impl Cuda {
-    pub(super) fn new(block: &Configured<Convert>, env: &Env) -> Result<Self, BlockError> {
+    pub(super) fn new(
+        block: &Configured<Convert>,
+        env: &Env,
+        device: &Arc<Device>,
+    ) -> Result<Self, BlockError> {
         let [input, output] = [&block.ports.inputs[0], &block.ports.outputs[0]];
-        let lane = Lane::new(env)?;
-        let device = lane.device();
         let (from, to) = (input.dtype, output.dtype);
         let parts = parts(from).unwrap_or(1);
         let defines = vec![
@@ -55,7 +47,6 @@ impl Cuda {
         let kernel = gpu::program(device, "convert.cu", defines)?.kernel("convert", 0)?;
         Ok(Self {
             saturated: Table::new(device, 1)?,
-            lane,
             kernel,
             grid: Grid::new([numbers.div_ceil(THREADS * RUN), 1, 1], THREADS),
             numbers: numbers as u64,
@@ -63,48 +54,26 @@ impl Cuda {
             values_saturated: super::saturated(&env.counters),
         })
     }
+}
 
-    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let header = output.header_mut();
-        header.continue_from(input.header());
-        header.validity.copy_from_slice(&input.header().validity);
-        let slot = self.lane.begin(input.header().timestamp)?;
-        let device = self.lane.device();
-        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.lane.hold(Job { _input: input, output, slot })?;
-        self.lane.tables();
-        self.saturated.clear(&mut self.lane, slot)?;
-        self.lane.work()?;
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        let GpuJob { lane, slot, from, to, .. } = job;
+        lane.tables();
+        self.saturated.clear(lane, slot)?;
+        lane.work()?;
         let saturated = self.saturated.address(slot);
         let arguments =
             [from.into(), to.into(), saturated.into(), self.numbers.into(), self.scale.into()];
         // SAFETY: the kernel's arguments; the job owns the frames, which have as many numbers, and
         // no other job in flight has its slot.
-        unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-        self.lane.results()?;
-        self.saturated.fetch(&mut self.lane, slot)?;
-        self.lane.submit()
+        unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
+        lane.results()?;
+        self.saturated.fetch(lane, slot)
     }
-}
 
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        while io.outputs[0].has_room()
-            && let Some(Job { output, slot, .. }) = self.lane.done()?
-        {
-            self.values_saturated.add(self.saturated.host(slot)?[0]);
-            io.outputs[0].push(output);
-        }
-        if io.inputs[0].ended() && self.lane.is_idle() {
-            return Ok(Next::Finished);
-        }
-        if !self.lane.has_room() || io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
-        }
-        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.begin(input, output)?;
-        Ok(Next::Again)
+    fn complete(&mut self, slot: usize, _: &mut Header) -> Result<(), BlockError> {
+        self.values_saturated.add(self.saturated.host(slot)?[0]);
+        Ok(())
     }
 }

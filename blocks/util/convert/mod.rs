@@ -11,11 +11,12 @@ mod tests;
 use crate::common::gpu::Table;
 use crate::common::parallel::MAX_THREADS;
 use fxgraph::DeviceName;
+use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, Checked, Configured, Counter, Counters, Dtype, Implementation, Implementations, Kind,
-    KindSpec, PortType, Refusal, Resources,
+    KindSpec, Mapped, PortType, Refusal, Resources,
 };
 use numbers::{converter, is_double, parts};
 
@@ -86,9 +87,9 @@ fn saturated(counters: &Counters) -> Counter {
 impl KindSpec for Convert {
     type Shape = numbers::Convert;
     const IMPLEMENTATIONS: Implementations<Self> = &[
-        Implementation::cpu(|block, env| Ok(Box::new(cpu::Cpu::new(block, env)?))),
+        Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block, env)?)))),
         Implementation::<Self>::cuda("cuda", "the same, bit by bit", |block, env| {
-            Ok(Box::new(cuda::Cuda::new(block, env)?))
+            GpuMapped::build(env, |lane| cuda::Cuda::new(block, env, lane.device()))
         })
         .device_bytes(|_| Table::<u64>::device_bytes(1)),
     ];

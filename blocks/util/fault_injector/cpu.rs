@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultInjector};
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Counter, Counters, Io, Next, PortType};
 use std::time::{Duration, Instant};
 
 /// The running block.
@@ -59,10 +59,9 @@ impl Injector {
     }
 }
 
-#[async_trait]
 impl Block for Injector {
     #[allow(clippy::panic, reason = "that is what it was told to do")]
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         loop {
             if let Some(until) = self.stalled_until {
                 let left = until.saturating_duration_since(Instant::now());

@@ -1,9 +1,7 @@
 //! Where frames end.
 
 use super::NullSink;
-use fxgraph::{
-    Block, BlockError, Configured, Counter, Counters, Env, Io, Next, PortType, async_trait,
-};
+use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next, PortType};
 
 /// The running block.
 pub struct Sink {
@@ -30,9 +28,8 @@ impl Sink {
     }
 }
 
-#[async_trait]
 impl Block for Sink {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         for (input, full) in io.inputs.iter_mut().zip(&self.full) {
             while let Some(frame) = input.pop() {
                 self.frames.add(1);

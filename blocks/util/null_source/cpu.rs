@@ -1,7 +1,7 @@
 //! Frames out of nothing.
 
 use super::{NullSource, Pattern, write_validity};
-use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Dtype, Io, Next, PortType};
 
 /// The running block.
 pub struct Source {
@@ -33,9 +33,8 @@ impl Source {
     }
 }
 
-#[async_trait]
 impl Block for Source {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping || self.frame == self.frames {
             return Ok(Next::Finished);
         }

@@ -3,7 +3,7 @@
 
 use super::{NullSource, Pattern, write_validity};
 use fxgraph::cuda::{Lane, Pinned, frame_address};
-use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Dtype, Env, FrameMut, Io, Next, PortType};
 use std::collections::{HashSet, VecDeque};
 
 /// The running block.
@@ -75,9 +75,8 @@ impl Cuda {
     }
 }
 
-#[async_trait]
 impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let output = &mut io.outputs[0];
         self.ready.extend(self.lane.done()?);
         // Frames stay in order: none overtakes one that is being filled.

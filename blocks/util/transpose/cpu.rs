@@ -4,7 +4,7 @@ use super::permutation::{Axis, Permutation, Way, elements, offsets};
 use super::{Layout, Transpose};
 use crate::common::parallel::Threads;
 use bytemuck::Pod;
-use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use fxgraph::{BlockError, Frame, FrameMut, Map};
 
 /// Bytes of a row of such a square.
 const SQUARE_BYTES: usize = 128;
@@ -140,22 +140,16 @@ impl Cpu {
     }
 }
 
-#[async_trait]
-impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        let (input, output) = (&mut io.inputs[0], &mut io.outputs[0]);
-        if input.peek().is_none() {
-            return Ok(if input.ended() { Next::Finished } else { Next::Wait });
-        }
-        let Some(mut result) = output.take() else { return Ok(Next::Wait) };
-        let Some(frame) = input.pop() else { return Ok(Next::Wait) };
-        let (header, payload) = result.parts_mut::<u8>()?;
-        self.layout.header(frame.header(), header);
-        let input = frame.as_slice::<u8>()?;
+impl Map for Cpu {
+    fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError> {
+        let (input, payload) = (input.as_slice::<u8>()?, output.as_mut_slice::<u8>()?);
         self.threads.each(payload, self.unit_bytes, &mut self.slabs, |_, run, slab| {
             slab.permute(input, run);
         });
-        output.push(result);
-        Ok(Next::Again)
+        Ok(())
+    }
+
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.layout.validity(input, output);
     }
 }

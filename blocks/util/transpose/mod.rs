@@ -11,10 +11,11 @@ mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use fxgraph::DeviceName;
+use fxgraph::cuda::GpuMapped;
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
-    At, Checked, Configured, Header, Implementation, Implementations, Kind, KindSpec, PortType,
+    At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, Mapped, PortType,
     Refusal, Resources,
 };
 use permutation::Permutation;
@@ -69,10 +70,9 @@ impl Layout {
         })
     }
 
-    fn header(&self, input: &Header, output: &mut Header) {
-        output.continue_from(input);
-        for (to, &from) in output.validity.iter_mut().zip(&self.validity) {
-            *to = input.validity[from];
+    fn validity(&self, input: &[u32], output: &mut [u32]) {
+        for (to, &from) in output.iter_mut().zip(&self.validity) {
+            *to = input[from];
         }
     }
 }
@@ -126,12 +126,14 @@ impl KindSpec for Transpose {
     type Shape = Layout;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, _| {
-            Ok(Box::new(cpu::Cpu::new(&block.parameters, block.shape.clone())?))
+            Ok(Box::new(Mapped(cpu::Cpu::new(&block.parameters, block.shape.clone())?)))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "in tiles, at the speed of the memory",
-            |block, env| Ok(Box::new(cuda::Cuda::new(block.shape.clone(), env)?)),
+            |block, env| {
+                GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape.clone(), lane.device()))
+            },
         )
         .check(|block, _| Vec::from_iter(block.shape.refusal(&block.ports.inputs[0])))
         .tunable(|block| block.shape.kernel().map(|kernel| kernel.tunable)),

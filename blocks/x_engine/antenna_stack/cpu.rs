@@ -2,7 +2,7 @@
 
 use super::AntennaStack;
 use super::matching::{Heaps, Matching};
-use fxgraph::{Block, BlockError, Counters, FrameMut, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Counters, FrameMut, Io, Next, Ports};
 
 /// The running block.
 pub struct Stack {
@@ -44,9 +44,8 @@ impl Stack {
     }
 }
 
-#[async_trait]
 impl Block for Stack {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let time = match self.matching.ready(io) {
             Ok(time) => time,
             Err(next) => return Ok(next),

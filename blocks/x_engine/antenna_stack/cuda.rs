@@ -5,7 +5,7 @@ use super::AntennaStack;
 use super::matching::{Heaps, Matching};
 use crate::common::gpu::{self, Table};
 use fxgraph::cuda::{Grid, Kernel, Lane, Tunable, frame_address};
-use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports, async_trait};
+use fxgraph::{Block, BlockError, Env, FrameMut, Io, Next, Ports};
 
 /// Widest memory access, in bytes.
 const WIDEST: usize = 16;
@@ -98,9 +98,8 @@ impl Cuda {
     }
 }
 
-#[async_trait]
 impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room()
             && let Some(output) = self.lane.done()?
         {

@@ -6,7 +6,7 @@ use crate::common::dither::{self, Dither};
 use crate::common::simd::Form;
 use crate::common::stacked::Stacked;
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next};
 use num_complex::Complex32;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -187,10 +187,9 @@ impl Former {
     }
 }
 
-#[async_trait]
 impl Block for Cpu {
     /// One heap per call: large frames do not keep others waiting.
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let (input, mut output, heap) = if let Some(frames) = self.frames.take() {
             frames
         } else {

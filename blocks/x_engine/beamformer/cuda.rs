@@ -8,12 +8,10 @@ use crate::common::dither::{self, Dither};
 use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::versions::{Versions, refuse_many};
-use fxgraph::cuda::{Grid, Kernel, Lane, Properties, Tunable, frame_address};
+use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{
-    At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
-};
+use fxgraph::{At, BlockError, Dtype, Env, Header, Refusal};
 use num_complex::Complex32;
 use std::sync::Arc;
 
@@ -29,7 +27,6 @@ const HEAP_HEAD: usize = 4;
 
 /// The running block.
 pub(super) struct Cuda {
-    lane: Lane<Job>,
     kernel: Kernel,
     grid: Grid,
     shape: Stacked,
@@ -48,13 +45,6 @@ pub(super) struct Cuda {
     /// `[heap][beam]`.
     clamped: Table<u32>,
     counts: Counts,
-}
-
-struct Job {
-    /// Kept until the kernel has read it.
-    _input: Arc<Frame>,
-    output: FrameMut,
-    slot: usize,
 }
 
 /// Bytes of the block's own arrays, with at most so many antennas filling up a step.
@@ -124,10 +114,8 @@ impl Cuda {
         shape: Stacked,
         weights: &Weights,
         first_channel: usize,
-        env: &Env,
+        (env, device): (&Env, &Arc<Device>),
     ) -> Result<Self, BlockError> {
-        let lane = Lane::new(env)?;
-        let device = lane.device();
         let pols = weights.pols.clone();
         let beams = pols.len();
         let properties = device.properties();
@@ -159,7 +147,6 @@ impl Cuda {
             changes: Changes::default(),
             heaps: Table::new(device, shape.heaps * heap_words)?,
             clamped: Table::new(device, shape.heaps * beams)?,
-            lane,
             kernel,
             grid,
             shape,
@@ -169,60 +156,6 @@ impl Cuda {
             heap_words,
             counts: Counts::new(env),
         })
-    }
-
-    fn begin(&mut self, input: Arc<Frame>, mut output: FrameMut) -> Result<(), BlockError> {
-        let header = output.header_mut();
-        header.continue_from(input.header());
-        for (heap, valid) in input.header().validity.chunks(self.shape.antennas).enumerate() {
-            header.validity[heap] = self.counts.heap(valid);
-        }
-        let timestamp = input.header().timestamp;
-        let samples = self.shape.heaps as u64 * self.shape.samples_per_heap();
-        for (from, weights) in self.changes.begin(timestamp, samples) {
-            self.weights
-                .set(from, |table| write(table, &self.tiles, &weights, self.shape.antennas));
-        }
-        self.weights.advance(timestamp);
-        let slot = self.lane.begin(timestamp)?;
-        self.describe_heaps(input.header(), slot)?;
-        let device = self.lane.device();
-        let [from, to] = [frame_address(&input, device)?, frame_address(&output, device)?];
-        self.lane.hold(Job { _input: input, output, slot })?;
-        self.lane.tables();
-        self.heaps.send(&mut self.lane, slot, 0..self.shape.heaps * self.heap_words)?;
-        self.clamped.clear(&mut self.lane, slot)?;
-        self.weights.send(&mut self.lane)?;
-        self.lane.work()?;
-        let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
-        let spectra = heaps * spectra;
-        let mut done = 0;
-        // One launch for all spectra that have the same weights.
-        while done < spectra {
-            let t = timestamp + done as u64 * samples_per_spectrum;
-            let weights = self.weights.address(t);
-            let end = done + self.weights.run(t, samples_per_spectrum, spectra - done);
-            let slots =
-                weights + (channels * self.beams * antennas * size_of::<Complex32>()) as u64;
-            let arguments = [
-                from.into(),
-                to.into(),
-                weights.into(),
-                slots.into(),
-                self.heaps.address(slot).into(),
-                self.clamped.address(slot).into(),
-                self.first_channel.into(),
-                (done as u32).into(),
-                (end as u32).into(),
-            ];
-            // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
-            // kernel was compiled for.
-            unsafe { self.kernel.launch(self.lane.stream(), self.grid, &arguments) }?;
-            done = end;
-        }
-        self.lane.results()?;
-        self.clamped.fetch(&mut self.lane, slot)?;
-        self.lane.submit()
     }
 
     /// Writes the `Heap` of each heap of a frame.
@@ -240,18 +173,6 @@ impl Cuda {
             }
         }
         Ok(())
-    }
-
-    fn end(&self, job: Job) -> Result<FrameMut, BlockError> {
-        let Job { mut output, slot, .. } = job;
-        let clamped = self.clamped.host(slot)?;
-        let saturated = output.header_mut().annotations.reset("saturated", clamped.len());
-        for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
-            *saturated = f64::from(clamped);
-            self.counts.values_saturated.add(u64::from(clamped));
-        }
-        debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
-        Ok(output)
     }
 }
 
@@ -277,26 +198,71 @@ fn sharing(blocks: usize, most: usize, at_once: usize) -> usize {
     good.or(choices.max_by(|&a, &b| busy(a).total_cmp(&busy(b)))).unwrap_or(1)
 }
 
-#[async_trait]
-impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        while io.outputs[0].has_room()
-            && let Some(job) = self.lane.done()?
-        {
-            let output = self.end(job)?;
-            io.outputs[0].push(output);
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        let GpuJob { lane, slot, header, from, to } = job;
+        let timestamp = header.timestamp;
+        let samples = self.shape.heaps as u64 * self.shape.samples_per_heap();
+        for (from, weights) in self.changes.begin(timestamp, samples) {
+            self.weights
+                .set(from, |table| write(table, &self.tiles, &weights, self.shape.antennas));
         }
-        if io.inputs[0].ended() && self.lane.is_idle() {
-            return Ok(Next::Finished);
+        self.weights.advance(timestamp);
+        self.describe_heaps(header, slot)?;
+        lane.tables();
+        self.heaps.send(lane, slot, 0..self.shape.heaps * self.heap_words)?;
+        self.clamped.clear(lane, slot)?;
+        self.weights.send(lane)?;
+        lane.work()?;
+        let Stacked { heaps, spectra, channels, antennas, samples_per_spectrum, .. } = self.shape;
+        let spectra = heaps * spectra;
+        let mut done = 0;
+        // One launch for all spectra that have the same weights.
+        while done < spectra {
+            let t = timestamp + done as u64 * samples_per_spectrum;
+            let weights = self.weights.address(t);
+            let end = done + self.weights.run(t, samples_per_spectrum, spectra - done);
+            let slots =
+                weights + (channels * self.beams * antennas * size_of::<Complex32>()) as u64;
+            let arguments = [
+                from.into(),
+                to.into(),
+                weights.into(),
+                slots.into(),
+                self.heaps.address(slot).into(),
+                self.clamped.address(slot).into(),
+                self.first_channel.into(),
+                (done as u32).into(),
+                (end as u32).into(),
+            ];
+            // SAFETY: arrays of the block and of the job's slot; frames of the job, whose sizes the
+            // kernel was compiled for.
+            unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?;
+            done = end;
         }
-        let has_room = self.lane.has_room() && self.weights.has_room(self.lane.is_idle());
-        if !has_room || io.inputs[0].peek().is_none() {
-            return Ok(Next::Wait);
+        lane.results()?;
+        self.clamped.fetch(lane, slot)
+    }
+
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        for (to, valid) in output.iter_mut().zip(input.chunks(self.shape.antennas)) {
+            *to = self.counts.heap(valid);
         }
-        let Some(output) = io.outputs[0].take() else { return Ok(Next::Wait) };
-        let Some(input) = io.inputs[0].pop() else { return Ok(Next::Wait) };
-        self.begin(input, output)?;
-        Ok(Next::Again)
+    }
+
+    fn has_room(&mut self, is_idle: bool) -> bool {
+        self.weights.has_room(is_idle)
+    }
+
+    fn complete(&mut self, slot: usize, output: &mut Header) -> Result<(), BlockError> {
+        let clamped = self.clamped.host(slot)?;
+        let saturated = output.annotations.reset("saturated", clamped.len());
+        for (saturated, &clamped) in saturated.iter_mut().zip(clamped.iter()) {
+            *saturated = f64::from(clamped);
+            self.counts.values_saturated.add(u64::from(clamped));
+        }
+        debug_assert_eq!(clamped.len(), self.shape.heaps * self.beams);
+        Ok(())
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {

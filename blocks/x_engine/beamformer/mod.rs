@@ -14,6 +14,7 @@ use crate::common::geometry::Direction;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use fxgraph::DeviceName;
+use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Implementation,
@@ -344,7 +345,9 @@ impl KindSpec for Beamformer {
             |block, env| {
                 let Configured { parameters, shape, .. } = block;
                 let (weights, first) = (weights(block), first_channel(block));
-                Ok(Box::new(cuda::Cuda::new(parameters, *shape, &weights, first, env)?))
+                GpuMapped::build(env, |lane| {
+                    cuda::Cuda::new(parameters, *shape, &weights, first, (env, lane.device()))
+                })
             },
         )
         .check(|block, gpu| cuda::refusals(&block.parameters, &block.shape, gpu))

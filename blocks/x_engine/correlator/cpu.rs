@@ -4,7 +4,7 @@ use super::accumulate::Accumulator;
 use super::dumps::Dumps;
 use super::floats::FloatAccumulator;
 use crate::common::stacked::Stacked;
-use fxgraph::{Block, BlockError, Frame, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Frame, Io, Next};
 use std::sync::Arc;
 
 /// Products summed per call of `work` at most, so that a call takes some 50 ms even where the
@@ -71,9 +71,8 @@ impl Cpu {
     }
 }
 
-#[async_trait]
 impl Block for Cpu {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if self.dumps.complete() && !self.put_out(io) {
             return Ok(Next::Wait);
         }

@@ -6,7 +6,7 @@ use super::products::Form;
 use super::sums::Sums;
 use crate::common::stacked::Stacked;
 use fxgraph::cuda::{Device, IN_FLIGHT, Lane, Pinned, frame_address};
-use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -154,9 +154,8 @@ impl Cuda {
     }
 }
 
-#[async_trait]
 impl Block for Cuda {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let next = self.step(io);
         if next.is_err() {
             // With `on_fault: skip` the block goes on.

@@ -2,9 +2,7 @@
 
 use super::FringeCheck;
 use super::fringe::{Expected, Measured, measure};
-use fxgraph::{
-    Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary, async_trait,
-};
+use fxgraph::{Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
 use num_complex::Complex64;
 use std::fmt::Write;
 
@@ -203,9 +201,8 @@ fn wrapped(degrees: f64) -> f64 {
     180.0 - (180.0 - degrees).rem_euclid(360.0)
 }
 
-#[async_trait]
 impl Block for Check {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             self.add(&frame);
         }

@@ -3,7 +3,7 @@
 use fxgraph::difference::{Difference, StreamDifference};
 use fxgraph::elements::Elements;
 use fxgraph::flowgraph::Probe;
-use fxgraph::{Block, BlockError, Frame, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Frame, Io, Next, PortType};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -140,9 +140,8 @@ struct Reader {
     side: usize,
 }
 
-#[async_trait]
 impl Block for Reader {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         if self.pairing.is_done() {
             // The flowgraph flows to its end.

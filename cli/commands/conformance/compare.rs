@@ -2,7 +2,7 @@
 
 use fxgraph::elements::value;
 use fxgraph::examples::Tolerance;
-use fxgraph::{Block, BlockError, Io, Next, PortType, async_trait};
+use fxgraph::{Block, BlockError, Io, Next, PortType};
 use num_complex::Complex;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,9 +39,8 @@ impl Frames {
     }
 }
 
-#[async_trait]
 impl Block for Recorder {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(frame) = io.inputs[0].pop() else {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };

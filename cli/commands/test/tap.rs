@@ -2,7 +2,7 @@
 
 use super::check::Gathered;
 use fxgraph::flowgraph::Probe;
-use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Io, Next};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,9 +43,8 @@ impl Tap {
 
 struct TapBlock(Arc<Tap>);
 
-#[async_trait]
 impl Block for TapBlock {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         let Some(frame) = input.pop() else {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });

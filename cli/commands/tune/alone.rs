@@ -4,7 +4,7 @@ use crate::commands::bench::{measure_plan, plan};
 use fxgraph::cuda::Tuning;
 use fxgraph::flowgraph::{Plan, PlannedBlock, Probe};
 use fxgraph::runtime::{self, with_causes};
-use fxgraph::{Block, BlockError, Io, Next, PortType, Registry, async_trait};
+use fxgraph::{Block, BlockError, Io, Next, PortType, Registry};
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,9 +145,8 @@ struct Hash {
     frames: Arc<AtomicU64>,
 }
 
-#[async_trait]
 impl Block for Hash {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Some(frame) = io.inputs[0].pop() else {
             return Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait });
         };

@@ -1,15 +1,14 @@
 //! The definition, on the CPU.
 
-use fxgraph::{Block, BlockError, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Io, Next};
 
 /// Multiplies samples.
 pub struct Gain {
     pub gain: f32,
 }
 
-#[async_trait]
 impl Block for Gain {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         let output = &mut io.outputs[0];
         if input.peek().is_none() {

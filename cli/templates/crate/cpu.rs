@@ -2,7 +2,7 @@
 
 use super::MyBlock;
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Configured, Counter, Env, Io, Next};
 
 /// The running block.
 pub struct Gain {
@@ -29,9 +29,8 @@ impl Gain {
     }
 }
 
-#[async_trait]
 impl Block for Gain {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });

@@ -77,14 +77,14 @@ impl Harness {
 
     /// Starts the block.
     pub async fn start(&mut self) -> Result<(), BlockError> {
-        self.block.start().await
+        self.block.call_start().await
     }
 
     /// One call of the block's `work`.
     pub async fn step(&mut self) -> Result<Next, BlockError> {
         let mut io =
             Io { inputs: &mut self.inputs, outputs: &mut self.outputs, stopping: self.stopping };
-        let next = self.block.work(&mut io).await?;
+        let next = self.block.call_work(&mut io).await?;
         self.finished |= next == Next::Finished;
         Ok(next)
     }
@@ -109,7 +109,7 @@ impl Harness {
 
     /// Calls the block's `finish`.
     pub async fn finish(&mut self) -> Result<(), BlockError> {
-        self.block.finish().await
+        self.block.call_finish().await
     }
 
     /// Blocks the thread until `future` is done; for tests that are not async.

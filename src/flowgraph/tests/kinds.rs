@@ -39,12 +39,8 @@ fn port(channels: usize) -> PortType {
 
 struct Nothing;
 
-#[fxgraph_core::async_trait]
 impl Block for Nothing {
-    async fn work(
-        &mut self,
-        _: &mut fxgraph_core::Io<'_>,
-    ) -> Result<fxgraph_core::Next, BlockError> {
+    fn work(&mut self, _: &mut fxgraph_core::Io<'_>) -> Result<fxgraph_core::Next, BlockError> {
         Ok(fxgraph_core::Next::Finished)
     }
 }

@@ -29,9 +29,8 @@ struct Numbering {
     frames: u64,
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Numbering {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while self.next < self.frames && !io.stopping {
             let Some(mut frame) = io.outputs[0].take() else { return Ok(Next::Wait) };
             frame.header_mut().timestamp = self.next;
@@ -68,9 +67,8 @@ struct Pass {}
 
 struct Passing;
 
-#[fxgraph_core::async_trait]
 impl Block for Passing {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs[0].has_room() {
             let Some(frame) = io.inputs[0].pop() else { break };
             io.outputs[0].pass(frame);
@@ -103,9 +101,8 @@ struct Checking {
     wrong: Counter,
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Checking {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
             let is_next = [header.sequence, header.timestamp] == [self.next; 2]

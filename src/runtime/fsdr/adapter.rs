@@ -85,7 +85,7 @@ impl Adapter {
         drop(outputs);
         drop(inputs);
         self.cell.mailbox.close();
-        let finished = attend(&self.run, &self.cell, Call::Finish, block.finish()).await;
+        let finished = attend(&self.run, &self.cell, Call::Finish, block.call_finish()).await;
         self.note(finished);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(block))) {
             self.run.fail(&self.cell, Fault::panic(panic.as_ref()));
@@ -156,7 +156,8 @@ impl Kernel for Adapter {
             self.run.receivers_started().await;
         }
         if let Some(hosted) = &mut self.hosted {
-            let started = attend(&self.run, &self.cell, Call::Start, hosted.block.start()).await;
+            let started =
+                attend(&self.run, &self.cell, Call::Start, hosted.block.call_start()).await;
             self.note(started);
         }
         self.run.arrive(&self.cell);
@@ -187,7 +188,7 @@ impl Kernel for Adapter {
         let Some(hosted) = self.hosted.as_mut() else { return Ok(()) };
         let Hosted { block, inputs, outputs, .. } = hosted;
         let mut ports = Io { inputs, outputs, stopping: run.is_stopping() };
-        let outcome = attend(run, cell, Call::Work, block.work(&mut ports)).await;
+        let outcome = attend(run, cell, Call::Work, block.call_work(&mut ports)).await;
         cell.count_work();
         if let Some(hosted) = &self.hosted {
             self.note_pushed(&hosted.outputs);

@@ -93,7 +93,7 @@ impl Adapter {
         let Some(hosted) = self.hosted.as_mut() else { return Outcome::Aborted };
         let mut old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
         // It failed already; how it ends says nothing new.
-        let _ = attend(run, cell, Call::Finish, old.finish()).await;
+        let _ = attend(run, cell, Call::Finish, old.call_finish()).await;
         let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
         hosted.begun = cell.begun(hosted);
         let begun = hosted.begun;
@@ -113,6 +113,6 @@ impl Adapter {
             Outcome::Failed(fault) => return Outcome::Failed(fault),
             Outcome::Aborted => return Outcome::Aborted,
         }
-        attend(run, cell, Call::Start, hosted.block.start()).await
+        attend(run, cell, Call::Start, hosted.block.call_start()).await
     }
 }

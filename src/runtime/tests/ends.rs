@@ -97,7 +97,7 @@ struct Slow {
 }
 
 #[fxgraph_core::async_trait]
-impl Block for Slow {
+impl AsyncBlock for Slow {
     async fn start(&mut self) -> Result<(), BlockError> {
         for _ in 0..20 {
             async_io::Timer::after(Duration::from_millis(1)).await;
@@ -116,7 +116,7 @@ fn source_starts_after_all_other_blocks_and_also_if_one_of_them_fails() {
         let mut net = Net::default();
         let src = net.add("src", &[], 1, source(0));
         let log = net.log.clone();
-        net.add_block("slow", &[src], 0, Box::new(Slow { log: log.clone(), started }));
+        net.add_block("slow", &[src], 0, Box::new(Awaits(Slow { log: log.clone(), started })));
         let running = start(net.assembly(), ONE_WORKER);
         assert_eq!(running.is_ok(), started.is_ok());
         let _ = running.map(ended);

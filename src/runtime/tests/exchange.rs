@@ -59,13 +59,12 @@ impl Sum {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Sum {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         self.place.fetch_add(1, Ordering::SeqCst);
         if self.flaw == Flaw::Start { Err(BlockError::new("no such core")) } else { Ok(()) }
     }
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         // Looking at a frame without taking it is part of the game.
         while io.inputs[0].peek().is_some() {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
@@ -87,7 +86,7 @@ impl Block for Sum {
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.place.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }

@@ -81,7 +81,7 @@ fn fault_02_an_ended_block_still_answers() {
 struct Deaf(Arc<AtomicU64>);
 
 #[fxgraph_core::async_trait]
-impl Block for Deaf {
+impl AsyncBlock for Deaf {
     async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         self.0.store(1, Ordering::SeqCst);
         loop {
@@ -98,7 +98,7 @@ impl Block for Deaf {
 fn fault_03_an_abort_reaches_a_block_that_awaits_for_ever() {
     let at = Arc::new(AtomicU64::new(0));
     let mut net = Net::default();
-    net.add_block("deaf", &[], 0, Box::new(Deaf(Arc::clone(&at))));
+    net.add_block("deaf", &[], 0, Box::new(Awaits(Deaf(Arc::clone(&at)))));
     let running = start(net.assembly(), ONE_WORKER).unwrap();
     reach(&at, 1);
     running.abort();

@@ -11,7 +11,7 @@ mod watching;
 use super::{
     Assembly, BlockEvents, OnFault, Options, Part, PartOutput, Report, Running, Thread, start,
 };
-use fxgraph_core::block::{Block, Io, Next};
+use fxgraph_core::block::{AsyncBlock, Awaits, Block, Io, Next};
 use fxgraph_core::counter::Counters;
 use fxgraph_core::dtype::Dtype;
 use fxgraph_core::edge::Edge;
@@ -69,17 +69,16 @@ struct Scripted {
     finish: Hook,
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Scripted {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         self.log.add(format!("start {}", self.name));
         (self.start)()
     }
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         self.log.add(format!("work {}", self.name));
         (self.work)(io)
     }
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.log.add(format!("finish {}", self.name));
         (self.finish)()
     }

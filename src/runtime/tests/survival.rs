@@ -13,13 +13,12 @@ struct Faulty {
     log: Log,
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Faulty {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         self.log.0.lock().unwrap().push("start".to_owned());
         Ok(())
     }
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let time = io.inputs[0].peek().unwrap().header().timestamp;
@@ -37,7 +36,7 @@ impl Block for Faulty {
         }
         Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })
     }
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.log.0.lock().unwrap().push("finish".to_owned());
         Ok(())
     }

@@ -19,13 +19,12 @@ impl Where {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for Where {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         self.note();
         Ok(())
     }
-    async fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
         self.note();
         self.1 += 1;
         Ok(match self.1 {
@@ -34,7 +33,7 @@ impl Block for Where {
             _ => Next::After(Duration::from_micros(50)),
         })
     }
-    async fn finish(&mut self) -> Result<(), BlockError> {
+    fn finish(&mut self) -> Result<(), BlockError> {
         self.note();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{Shape, SpectralKurtosis};
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Configured, Counter, Counters, Env, Io, Next};
 use num_complex::Complex32;
 
 /// The running block.
@@ -84,9 +84,8 @@ impl Flagger {
     }
 }
 
-#[async_trait]
 impl Block for Flagger {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });

@@ -4,7 +4,7 @@ use super::cpu::{Counts, limit};
 use super::{Shape, SpectralKurtosis};
 use fxgraph::cuda::{Grid, Kernel, Lane, Needs, Program, ProgramSource, Source, frame_address};
 use fxgraph::retune::{Change, Changes};
-use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next, async_trait};
+use fxgraph::{Block, BlockError, Configured, Env, Frame, FrameMut, Io, Next};
 use fxgraph_blocks::common::gpu::{Table, numbers};
 use std::sync::Arc;
 
@@ -114,9 +114,8 @@ impl Flagger {
     }
 }
 
-#[async_trait]
 impl Block for Flagger {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.outputs.iter().all(fxgraph::Output::has_room)
             && let Some(Job { output, kurtosis, slot }) = self.lane.done()?
         {

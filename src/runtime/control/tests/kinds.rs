@@ -61,9 +61,8 @@ impl KindSpec for Ticks {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for TicksBlock {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         if io.stopping {
             return Ok(Next::Finished);
         }
@@ -189,16 +188,15 @@ impl KindSpec for Total {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for TotalBlock {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         match self.parameters.flaw {
             Some(Flaw::Start) => Err(BlockError::new("no such core")),
             _ => Ok(()),
         }
     }
 
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Total { frames, flaw, .. } = self.parameters;
         let name = std::thread::current();
         let is_aside = name.name().is_some_and(|name| name.ends_with("companion"));
@@ -250,9 +248,8 @@ impl KindSpec for Tenfold {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for TenfoldBlock {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Some(input) = io.inputs[0].pop() else { break };
@@ -313,15 +310,14 @@ impl KindSpec for Collect {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for CollectBlock {
-    async fn start(&mut self) -> Result<(), BlockError> {
+    fn start(&mut self) -> Result<(), BlockError> {
         if self.parameters.fails_to_start {
             return Err(BlockError::new("no such network"));
         }
         Ok(())
     }
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while let Some(frame) = io.inputs[0].pop() {
             let header = frame.header();
             let value = frame.as_slice::<i64>().unwrap()[0];
@@ -399,9 +395,8 @@ impl LiveKind for Constant {
     }
 }
 
-#[fxgraph_core::async_trait]
 impl Block for LevelBlock {
-    async fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+    fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             let Some(input) = io.inputs[0].pop() else { break };
