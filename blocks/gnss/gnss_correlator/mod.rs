@@ -9,15 +9,15 @@ mod geometry;
 mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::satellite::refuse_satellites;
-use crate::gnss::signals::{Nco, Replica, Satellite, System, phase};
+use crate::gnss::samples::Samples;
+use crate::gnss::satellites::refuse_satellites;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
     Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Frame, FrameMut, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
 /// Most taps, and how far they may be away.
 const MAX_TAPS: usize = 64;

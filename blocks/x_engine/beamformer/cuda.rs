@@ -4,7 +4,7 @@
 use super::cpu::Weights;
 use super::tiles::{Tiles, scale};
 use super::{Beam, Beamformer, Counts};
-use crate::common::dither::{self, Dither};
+use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::versions::{Versions, refuse_many};
@@ -14,6 +14,7 @@ use fxgraph::retune::{Change, Changes};
 use fxgraph::{
     At, Block, BlockError, Dtype, Env, Frame, FrameMut, Header, Io, Next, Refusal, async_trait,
 };
+use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::sync::Arc;
 
