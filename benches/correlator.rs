@@ -8,7 +8,7 @@ use fxgraph::Dtype;
 use fxgraph_blocks::common::stacked::Stacked;
 use fxgraph_blocks::x_engine::correlator::accumulate::Accumulator;
 use fxgraph_blocks::x_engine::correlator::definition::product;
-use fxgraph_blocks::x_engine::correlator::kernel::Kernel;
+use fxgraph_dsp::correlator::Kernel;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

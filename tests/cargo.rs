@@ -15,7 +15,14 @@ pub fn configure(directory: &Path) {
         "[build]\nbuild-dir = \"{}\"\n\n[profile.dev.package]\n",
         build_directory().display()
     );
-    for package in ["fxgraph", "fxgraph-kernels", "fxgraph-blocks", "fxgraph-web", "fxgraph-cli"] {
+    for package in [
+        "fxgraph",
+        "fxgraph-dsp",
+        "fxgraph-kernels",
+        "fxgraph-blocks",
+        "fxgraph-web",
+        "fxgraph-cli",
+    ] {
         config += &format!("{package} = {{ opt-level = 0 }}\n");
     }
     fs::create_dir_all(directory.join(".cargo")).unwrap();

@@ -1,14 +1,11 @@
-//! Delay models: pure arithmetic, no samples.
-//!
-//! A sample that arrived at t is to appear at t + d. The model is made of linear pieces:
-//! d(t) = d0 + rate (t - t0) and phase(t) = phi0 + phase_rate (t - t0) from each piece's t0 on;
-//! before the first piece there is neither delay nor phase.
+//! Limits of delay models, and what is shown of delays.
 
 use crate::io::spead::packet::VALUE_BITS;
 use fxgraph::{Counters, Refusal};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::f64::consts::TAU;
+use fxgraph_dsp::delay::{Piece, TIMESTAMP_BITS};
+
+// Models begin again where the timestamps on the wire do.
+const _: () = assert!(TIMESTAMP_BITS == VALUE_BITS);
 
 /// Largest rates of a delay model, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,248 +47,64 @@ pub fn show_group_delay(counters: &Counters, taps: usize, step: usize, adc_sampl
     gauge.set(taps.saturating_sub(1) as f64 / 2.0 * step as f64 / adc_sample_rate_hz);
 }
 
-/// One linear piece of a delay model, as a parameter.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Piece {
-    /// First ADC sample (since sync time) for which the piece holds; until the next piece starts.
-    pub start_samples: u64,
-    /// Delay at the start of the piece, in ADC samples. Give this or `delay_seconds`.
-    pub delay_samples: Option<f64>,
-    /// Delay at the start of the piece, in seconds. Give this or `delay_samples`.
-    pub delay_seconds: Option<f64>,
-    /// Change of the delay in seconds per second (or samples per sample).
-    pub rate: f64,
-    /// Phase of the centre of the band at the start of the piece, in radians.
-    pub phase_radians: f64,
-    /// Change of the phase in radians per second.
-    pub phase_rate_radians_per_second: f64,
-}
-
-impl Piece {
-    /// Why the piece cannot be used, pointing at `parameter`.
-    #[must_use]
-    pub fn refusals(
-        &self,
-        parameter: &'static str,
-        adc_sample_rate_hz: f64,
-        max_delay_seconds: f64,
-        rates: MaxRates,
-    ) -> Vec<Refusal> {
-        let refuse =
-            |message: String, help: String| Refusal::parameter(parameter, message).help(help);
-        let mut refusals = Vec::new();
-        if self.delay_samples.is_some() && self.delay_seconds.is_some() {
-            refusals.push(refuse(
-                "a delay is given both in samples and in seconds".to_owned(),
-                "keep one of `delay_samples` and `delay_seconds`".to_owned(),
-            ));
-        }
-        let delay_seconds = self.delay_seconds(adc_sample_rate_hz);
-        let limited = [
-            ("delay", "s", delay_seconds, max_delay_seconds, "max_delay_seconds"),
-            ("delay rate", "s/s", self.rate, rates.delay, "max_delay_rate"),
-            (
-                "fringe rate",
-                "rad/s",
-                self.phase_rate_radians_per_second,
-                rates.phase_radians_per_second,
-                "max_fringe_rate_radians_per_second",
-            ),
-        ];
-        for (what, unit, value, limit, name) in limited {
-            // Written so that NaN is refused too.
-            let within = value.abs() <= limit;
-            if !within {
-                refusals.push(refuse(
-                    format!("a {what} of {value:e} {unit} is beyond range"),
-                    format!("the range is -{limit:e} to {limit:e} {unit}; `{name}` sets it"),
-                ));
-            }
-        }
-        if !self.phase_radians.is_finite() {
-            refusals.push(refuse(
-                "a phase is not a number".to_owned(),
-                "give the phase in radians".to_owned(),
-            ));
-        }
-        refusals
-    }
-
-    /// Refuses a list whose pieces do not follow each other in time: a later entry replaces all that
-    /// start after it.
-    #[must_use]
-    pub fn refuse_disorder(parameter: &'static str, pieces: &[Self]) -> Option<Refusal> {
-        let pair = pieces.windows(2).find(|pair| pair[1].start_samples <= pair[0].start_samples)?;
-        let message = format!(
-            "a piece that starts at {} comes after one that starts at {}",
-            pair[1].start_samples, pair[0].start_samples
-        );
-        Some(Refusal::parameter(parameter, message).help("order the pieces by `start_samples`"))
-    }
-
-    fn delay_seconds(&self, adc_sample_rate_hz: f64) -> f64 {
-        let in_samples = || self.delay_samples.map(|samples| samples / adc_sample_rate_hz);
-        self.delay_seconds.or_else(in_samples).unwrap_or(0.0)
-    }
-}
-
-/// Timestamps on the wire.
-const TURN: u64 = 1 << VALUE_BITS;
-
-/// The timestamp `start`, given on the wire's timeline at timestamp `now` of a stream that may have
-/// started again (then its timestamps go on in the next turn of the 48 bits).
-fn in_turn_of(now: u64, start: u64) -> u64 {
-    let turned = (now - now % TURN) + start % TURN;
-    // Just before a wrap of the timestamps, not far ahead.
-    let is_past = start >= now - now % TURN || turned > now.saturating_add(TURN / 2);
-    if is_past { start } else { turned }
-}
-
-/// What the model says for one output spectrum.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Delay {
-    /// Whole samples of the input, rounded half to even.
-    pub coarse_samples: i64,
-    /// The rest, in samples of a real stream of the same bandwidth: -1/2 to 1/2 of one, or -1 to 1
-    /// if the samples are complex, of which there are half as many.
-    pub fine_samples: f64,
-    /// Phase of the centre of the band, in turns (0 to 1), with the quarter turns of the coarse delay
-    /// if the input is real.
-    pub phase_turns: f64,
-}
-
-/// A piece in the model's own units.
-#[derive(Clone, Copy, Debug)]
-struct Linear {
-    /// First timestamp for which it holds: its start, or the moment from which it was the model.
-    from: u64,
-    start: u64,
-    delay_samples: f64,
-    rate: f64,
-    phase_turns: f64,
-    phase_turns_per_sample: f64,
-}
-
-/// The delay model of one polarisation.
-#[derive(Clone, Debug)]
-pub struct DelayModel {
+/// Why the piece cannot be used, pointing at `parameter`.
+#[must_use]
+pub fn refuse_piece(
+    piece: &Piece,
+    parameter: &'static str,
     adc_sample_rate_hz: f64,
-    /// ADC samples from one sample of the input to the next: 1 for a real one, more for a complex one.
-    subsampling: usize,
-    /// By the timestamp from which they hold.
-    pieces: Vec<Linear>,
+    max_delay_seconds: f64,
+    rates: MaxRates,
+) -> Vec<Refusal> {
+    let refuse = |message: String, help: String| Refusal::parameter(parameter, message).help(help);
+    let mut refusals = Vec::new();
+    if piece.delay_samples.is_some() && piece.delay_seconds.is_some() {
+        refusals.push(refuse(
+            "a delay is given both in samples and in seconds".to_owned(),
+            "keep one of `delay_samples` and `delay_seconds`".to_owned(),
+        ));
+    }
+    let delay_seconds = piece.delay_seconds(adc_sample_rate_hz);
+    let limited = [
+        ("delay", "s", delay_seconds, max_delay_seconds, "max_delay_seconds"),
+        ("delay rate", "s/s", piece.rate, rates.delay, "max_delay_rate"),
+        (
+            "fringe rate",
+            "rad/s",
+            piece.phase_rate_radians_per_second,
+            rates.phase_radians_per_second,
+            "max_fringe_rate_radians_per_second",
+        ),
+    ];
+    for (what, unit, value, limit, name) in limited {
+        // Written so that NaN is refused too.
+        let within = value.abs() <= limit;
+        if !within {
+            refusals.push(refuse(
+                format!("a {what} of {value:e} {unit} is beyond range"),
+                format!("the range is -{limit:e} to {limit:e} {unit}; `{name}` sets it"),
+            ));
+        }
+    }
+    if !piece.phase_radians.is_finite() {
+        refusals.push(refuse(
+            "a phase is not a number".to_owned(),
+            "give the phase in radians".to_owned(),
+        ));
+    }
+    refusals
 }
 
-impl DelayModel {
-    /// A model without delay.
-    #[must_use]
-    pub fn new(adc_sample_rate_hz: f64, subsampling: usize) -> Self {
-        Self { adc_sample_rate_hz, subsampling, pieces: Vec::new() }
-    }
-
-    /// A model of these pieces, queued in order.
-    #[must_use]
-    pub fn of(adc_sample_rate_hz: f64, subsampling: usize, pieces: &[Piece]) -> Self {
-        let mut model = Self::new(adc_sample_rate_hz, subsampling);
-        pieces.iter().for_each(|piece| model.queue(piece));
-        model
-    }
-
-    /// Adds a piece; it replaces those that start at or after it.
-    pub fn queue(&mut self, piece: &Piece) {
-        self.add(piece.start_samples, piece);
-    }
-
-    /// Goes over to these pieces at timestamp `from`. As long as none of them has started, what there
-    /// was before goes on; without any there is no delay.
-    pub fn replace(&mut self, from: u64, pieces: &[Piece]) {
-        if pieces.is_empty() {
-            self.add(from, &Piece { start_samples: from, ..Piece::default() });
-        }
-        let starts = |piece: &Piece| in_turn_of(from, piece.start_samples);
-        let started = pieces.partition_point(|piece| starts(piece) <= from);
-        for piece in &pieces[started.saturating_sub(1)..] {
-            let start_samples = starts(piece);
-            self.add(start_samples.max(from), &Piece { start_samples, ..piece.clone() });
-        }
-    }
-
-    /// Forgets the pieces that only hold before timestamp `t`.
-    pub fn forget_before(&mut self, t: u64) {
-        let in_force = self.pieces.partition_point(|piece| piece.from <= t);
-        self.pieces.drain(..in_force.saturating_sub(1));
-    }
-
-    fn add(&mut self, from: u64, piece: &Piece) {
-        self.pieces.retain(|known| known.from < from);
-        self.pieces.push(Linear {
-            from,
-            start: piece.start_samples,
-            delay_samples: piece
-                .delay_samples
-                .unwrap_or_else(|| piece.delay_seconds.unwrap_or(0.0) * self.adc_sample_rate_hz),
-            rate: piece.rate,
-            phase_turns: piece.phase_radians / TAU,
-            phase_turns_per_sample: piece.phase_rate_radians_per_second
-                / TAU
-                / self.adc_sample_rate_hz,
-        });
-    }
-
-    /// All of a delay, in seconds.
-    #[must_use]
-    pub fn seconds(&self, delay: &Delay) -> f64 {
-        let subsampling = self.subsampling as f64;
-        // The rest is in samples of a real stream of the same bandwidth.
-        let fine = if self.subsampling == 1 { 1.0 } else { subsampling / 2.0 } * delay.fine_samples;
-        (delay.coarse_samples as f64 * subsampling + fine) / self.adc_sample_rate_hz
-    }
-
-    /// The delay for all timestamps from `start` up to `end`, if it does not change.
-    #[must_use]
-    pub fn constant(&self, start: u64, end: u64) -> Option<Delay> {
-        let changes = |piece: &Linear| piece.rate != 0.0 || piece.phase_turns_per_sample != 0.0;
-        let in_force = self.pieces.partition_point(|piece| piece.from <= start);
-        let is_constant = !self.pieces[..in_force].last().is_some_and(changes)
-            && self.pieces.get(in_force).is_none_or(|next| next.from >= end);
-        is_constant.then(|| self.at(start))
-    }
-
-    /// The delays for `count` spectra from timestamp `start` on, `step` apart.
-    pub fn each(&self, start: u64, step: u64, count: usize) -> impl Iterator<Item = Delay> {
-        let constant = self.constant(start, start + step * count as u64);
-        (0..count as u64).map(move |n| constant.unwrap_or_else(|| self.at(start + n * step)))
-    }
-
-    /// The delay for the spectrum with timestamp `t`.
-    #[must_use]
-    pub fn at(&self, t: u64) -> Delay {
-        let after = self.pieces.partition_point(|piece| piece.from <= t);
-        let Some(piece) = after.checked_sub(1).map(|last| self.pieces[last]) else {
-            return Delay { coarse_samples: 0, fine_samples: 0.0, phase_turns: 0.0 };
-        };
-        let elapsed = t - piece.start;
-        // What it was before the sender of the stream was restarted is not extrapolated.
-        let is_outdated = t / TURN != piece.start / TURN && elapsed > TURN / 4;
-        let dt = if is_outdated { 0.0 } else { elapsed as f64 };
-        let delay = piece.delay_samples + piece.rate * dt;
-        let subsampling = self.subsampling as f64;
-        let coarse = (delay / subsampling).round_ties_even();
-        let rest = delay - coarse * subsampling;
-        // A coarse delay of c real samples turns the centre of the band by c quarter cycles; complex
-        // ones have their centre at frequency 0, which stands still.
-        let (fine_samples, quarter_turns) = match self.subsampling {
-            1 => (rest, coarse.rem_euclid(4.0) / 4.0),
-            _ => (2.0 * rest / subsampling, 0.0),
-        };
-        let phase = piece.phase_turns + piece.phase_turns_per_sample * dt;
-        Delay {
-            coarse_samples: coarse as i64,
-            fine_samples,
-            phase_turns: (phase.rem_euclid(1.0) + quarter_turns).rem_euclid(1.0),
-        }
-    }
+/// Refuses a list whose pieces do not follow each other in time: a later entry replaces all that
+/// start after it.
+#[must_use]
+pub fn refuse_disorder(parameter: &'static str, pieces: &[Piece]) -> Option<Refusal> {
+    let pair = pieces.windows(2).find(|pair| pair[1].start_samples <= pair[0].start_samples)?;
+    let message = format!(
+        "a piece that starts at {} comes after one that starts at {}",
+        pair[1].start_samples, pair[0].start_samples
+    );
+    Some(Refusal::parameter(parameter, message).help("order the pieces by `start_samples`"))
 }
 
 #[cfg(test)]
@@ -303,133 +116,17 @@ mod tests {
     }
 
     fn refusals(piece: &Piece, rates: MaxRates) -> usize {
-        piece.refusals("delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
-    }
-
-    #[test]
-    fn the_delays_of_a_frame_are_those_of_its_spectra() {
-        let mut model = DelayModel::new(1e9, 1);
-        model.queue(&piece(100, 7.25));
-        model.queue(&Piece { rate: 1e-9, ..piece(300, -3.0) });
-        model.queue(&piece(500, 2.5));
-        for start in (0..700).step_by(10) {
-            let expected: Vec<Delay> = (0..9).map(|n| model.at(start + 20 * n)).collect();
-            assert_eq!(model.each(start, 20, 9).collect::<Vec<_>>(), expected);
-        }
-    }
-
-    #[test]
-    fn delay_of_any_subsampling_adds_up_to_the_model_in_seconds() {
-        for subsampling in [1, 8] {
-            let model = DelayModel::of(1e9, subsampling, &[piece(0, -1234.3)]);
-            assert!((model.seconds(&model.at(77)) + 1234.3e-9).abs() < 1e-18, "{subsampling}");
-        }
-    }
-
-    #[test]
-    fn coarse_rounds_half_to_even_and_fine_is_the_rest() {
-        for (delay, coarse) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (7.3, 7), (-7.6, -8)] {
-            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(12345);
-            assert_eq!(got.coarse_samples, coarse, "delay {delay}");
-            assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn each_coarse_sample_turns_the_centre_by_a_quarter() {
-        for (delay, turns) in [(1.0, 0.25), (2.0, 0.5), (-1.0, 0.75), (4.0, 0.0), (-6.0, 0.5)] {
-            let got = DelayModel::of(1e9, 1, &[piece(0, delay)]).at(0).phase_turns;
-            assert!((got - turns).abs() < 1e-12, "delay {delay}: {got} turns");
-        }
-    }
-
-    #[test]
-    fn pieces_hold_from_their_start_until_the_next() {
-        let model = DelayModel::of(1e9, 1, &[piece(100, 3.0), piece(200, 5.0)]);
-        let coarse: Vec<i64> =
-            [99, 100, 199, 200, u64::MAX].iter().map(|&t| model.at(t).coarse_samples).collect();
-        assert_eq!(coarse, [0, 3, 3, 5, 5]);
-    }
-
-    #[test]
-    fn a_new_piece_replaces_those_queued_at_or_after_its_start() {
-        let mut model =
-            DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(200, 2.0), piece(300, 3.0)]);
-        model.queue(&piece(200, 7.0));
-        assert_eq!(model.at(250).coarse_samples, 7);
-        assert_eq!(model.at(350).coarse_samples, 7);
-        assert_eq!(model.at(150).coarse_samples, 1);
-    }
-
-    #[test]
-    fn a_model_is_replaced_from_a_timestamp_on_and_keeps_its_own_times() {
-        let mut model = DelayModel::of(1e9, 1, &[piece(100, 1.0), piece(900, 9.0)]);
-        let drifting = Piece { rate: 1e-3, ..piece(200, 50.0) };
-        model.replace(500, &[piece(150, 4.0), drifting, piece(700, 6.0)]);
-        let delays = |model: &DelayModel, times: &[u64]| -> Vec<f64> {
-            let at = |t: &u64| model.at(*t);
-            times.iter().map(at).map(|d| d.coarse_samples as f64 + d.fine_samples).collect()
-        };
-        let times = [99, 100, 499, 500, 699, 700, 2000];
-        assert_eq!(delays(&model, &times), [0.0, 1.0, 1.0, 50.3, 50.499, 6.0, 6.0]);
-        // A model for later: until then the one before goes on.
-        model.replace(600, &[piece(800, 8.0)]);
-        assert_eq!(delays(&model, &[600, 750, 799, 800]), [50.4, 6.0, 6.0, 8.0]);
-        model.forget_before(750);
-        assert_eq!(delays(&model, &[750, 800]), [6.0, 8.0]);
-        assert_eq!(model.pieces.len(), 2);
-        model.replace(900, &[]);
-        assert_eq!(delays(&model, &[899, 900]), [8.0, 0.0]);
-    }
-
-    #[test]
-    fn model_of_a_stream_that_started_again_refers_to_its_new_timestamps() {
-        let mut model = DelayModel::of(1e9, 1, &[Piece { rate: 1e-9, ..piece(1000, 7.0) }]);
-        // The model of the timeline before holds its first value.
-        assert_eq!(model.at(TURN + 5000).coarse_samples, 7);
-        assert!(model.at(TURN + 5000).fine_samples.abs() < 1e-12);
-        model.replace(TURN + 6000, &[Piece { rate: 0.5, ..piece(5000, 3.0) }, piece(9000, 1.0)]);
-        assert_eq!(model.at(TURN + 6000).coarse_samples, 503);
-        assert_eq!(model.at(TURN + 9000).coarse_samples, 1);
-        // A wrap in between is no restart.
-        let mut model = DelayModel::new(1e9, 1);
-        model.replace(TURN + 10, &[Piece { rate: 0.5, ..piece(TURN - 10, 1.0) }]);
-        assert_eq!(model.at(TURN + 10).coarse_samples, 11);
+        refuse_piece(piece, "delays", 1.712e9, MAX_DELAY_SECONDS, rates).len()
     }
 
     #[test]
     fn pieces_out_of_order_are_refused() {
         let refused = |starts: &[u64]| {
             let pieces: Vec<Piece> = starts.iter().map(|start| piece(*start, 1.0)).collect();
-            Piece::refuse_disorder("delays", &pieces).is_some()
+            refuse_disorder("delays", &pieces).is_some()
         };
         assert!(refused(&[500_000, 1000]) && refused(&[7, 7]));
         assert!(!refused(&[0, 7, 500_000]) && !refused(&[]));
-    }
-
-    #[test]
-    fn rates_stay_exact_after_two_days() {
-        let rate_hz = 1.712e9;
-        let start = 172_800 * 1_712_000_000_u64;
-        let model = DelayModel::of(
-            rate_hz,
-            1,
-            &[Piece {
-                start_samples: start,
-                delay_seconds: Some(1e-6),
-                rate: 2.56e-9,
-                phase_radians: 1.0,
-                phase_rate_radians_per_second: -49.0,
-                ..Piece::default()
-            }],
-        );
-        let dt_samples = 1_712_000_000_u64;
-        let got = model.at(start + dt_samples);
-        let delay = (1e-6 + 2.56e-9) * rate_hz;
-        assert!((got.coarse_samples as f64 + got.fine_samples - delay).abs() < 1e-9);
-        let phase = (1.0 - 49.0) / TAU + delay.round() * 0.25;
-        let difference = (got.phase_turns - phase).rem_euclid(1.0);
-        assert!(difference.min(1.0 - difference) < 1e-9);
     }
 
     #[test]

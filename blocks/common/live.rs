@@ -1,8 +1,8 @@
 //! Parameters of the F-engine's blocks that change while they run.
 
-use crate::common::delay::Piece;
-use crate::f_engine::ddc::mixer::Mixer;
-use crate::f_engine::postproc::rotate::ChannelGains;
+use fxgraph_dsp::delay::Piece;
+use fxgraph_dsp::mixer::Mixer;
+use fxgraph_dsp::rotate::ChannelGains;
 
 /// A new value.
 pub enum Live {

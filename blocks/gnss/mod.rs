@@ -5,7 +5,8 @@ pub mod gnss_check;
 pub mod gnss_correlator;
 pub mod gnss_signal_simulator;
 pub mod gnss_tracker;
-pub mod signals;
+pub mod samples;
+pub mod satellites;
 
 use fxgraph::KindEntry;
 

@@ -1,7 +1,5 @@
 //! Drives blocks of the F-engine in tests: digitised samples in, frames out.
 
-use crate::common::packed::WIDTHS;
-use crate::common::random::Random;
 use fxgraph::diagnostic::Span;
 use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
@@ -10,6 +8,8 @@ use fxgraph::{
     AnyConfigured, Axis, Block, Clock, Counters, Dtype, Env, KindSpec, Next, PortType, Ports,
     Refusal, ValidityType,
 };
+use fxgraph_dsp::packed::WIDTHS;
+use fxgraph_dsp::random::Random;
 use num_complex::{Complex32, Complex64};
 use serde_json::Value;
 use std::f64::consts::PI;

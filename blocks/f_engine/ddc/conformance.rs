@@ -1,9 +1,9 @@
 //! Cases that hold the form for a GPU to the definition.
 
 use super::HEAP_SAMPLES;
-use crate::common::packed::WIDTHS;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
+use fxgraph_dsp::packed::WIDTHS;
 use serde_json::{Value, json};
 
 /// Relative rms error of sums of a few hundred products in single precision.

@@ -1,24 +1,20 @@
 //! The block on the CPU.
-#![allow(unsafe_code)] // calls of functions compiled for AVX2 and AVX-512
 
-use super::mixer::{LANES, Mixer};
-#[cfg(target_arch = "x86_64")]
-use super::x86;
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::live::Live;
 use crate::common::parallel::Threads;
-use crate::common::simd::Form;
 use crate::f_engine::pfb::host_samples::{self, Decoded, Series};
 use crate::f_engine::pfb::pol::Count;
 use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule};
 use fxgraph::retune::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
+use fxgraph_dsp::decimate::filter;
+use fxgraph_dsp::mixer::{LANES, Mixer};
+use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 
 /// Input samples that are filtered at once by a thread, about.
 const BATCH_SAMPLES: usize = 1 << 16;
-/// Output samples that share each weight read.
-pub const ROWS: usize = 4;
 
 /// Heaps that are filtered at once.
 fn batch(ddc: &Ddc) -> usize {
@@ -161,102 +157,5 @@ impl Filter {
                 mixer.turn(t, out);
             }
         });
-    }
-}
-
-/// out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g, whose taps are a multiple of [`LANES`]
-/// and reach at most into the zeros behind the samples in `x`.
-fn filter(
-    samples: &[i16],
-    x: &mut [f32],
-    g: (&[f32], &[f32]),
-    subsampling: usize,
-    out: &mut [Complex32],
-    form: Form,
-) {
-    match form {
-        Form::Portable => filter_portable(samples, x, g, subsampling, out),
-        // SAFETY: a form is chosen only if the processor has it.
-        #[cfg(target_arch = "x86_64")]
-        Form::Avx2 => unsafe { x86::avx2(samples, x, g, subsampling, out) },
-        // SAFETY: likewise.
-        #[cfg(target_arch = "x86_64")]
-        Form::Avx512 => unsafe { x86::avx512(samples, x, g, subsampling, out) },
-    }
-}
-
-/// Samples as single-precision numbers.
-#[inline(always)]
-pub fn widen(samples: &[i16], to: &mut [f32]) {
-    to.iter_mut().zip(samples).for_each(|(to, from)| *to = f32::from(*from));
-}
-
-fn filter_portable(
-    samples: &[i16],
-    x: &mut [f32],
-    (re, im): (&[f32], &[f32]),
-    subsampling: usize,
-    out: &mut [Complex32],
-) {
-    widen(samples, x);
-    for (n, out) in out.chunks_exact_mut(ROWS).enumerate() {
-        let mut sums = [[[0.0_f32; LANES]; 2]; ROWS];
-        for (k, (re, im)) in re.chunks_exact(LANES).zip(im.chunks_exact(LANES)).enumerate() {
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = &x[(n * ROWS + row) * subsampling + k * LANES..][..LANES];
-                for l in 0..LANES {
-                    sums[0][l] += x[l] * re[l];
-                    sums[1][l] += x[l] * im[l];
-                }
-            }
-        }
-        for (out, [re, im]) in out.iter_mut().zip(&sums) {
-            *out = Complex32::new(total(re), total(im));
-        }
-    }
-}
-
-/// The sum of all lanes, in pairs.
-fn total(lanes: &[f32; LANES]) -> f32 {
-    let mut lanes = *lanes;
-    let mut half = LANES / 2;
-    while half > 0 {
-        for l in 0..half {
-            lanes[l] += lanes[l + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::common::random::Random;
-
-    #[test]
-    fn every_form_filters_like_the_portable_one() {
-        let mut random = Random::new(4);
-        let mut values =
-            |len: usize| -> Vec<f32> { (0..len).map(|_| random.normal_pair()[0] as f32).collect() };
-        for (subsampling, taps) in [(2, 32), (8, 128), (10, 160), (64, 1024)] {
-            let samples: Vec<i16> =
-                values(63 * subsampling + taps).iter().map(|x| (100.0 * x) as i16).collect();
-            let (re, im) = (values(taps), values(taps));
-            let run = |form| {
-                let mut out = vec![Complex32::default(); 64];
-                let mut x = vec![0.0; samples.len() + LANES];
-                filter(&samples, &mut x, (&re, &im), subsampling, &mut out, form);
-                out
-            };
-            let expected = run(Form::Portable);
-            for form in Form::available() {
-                let close = |(a, b): (&Complex32, &Complex32)| (a - b).norm() < 1e-3 * taps as f32;
-                assert!(
-                    run(form).iter().zip(&expected).all(close),
-                    "{form:?} {subsampling} {taps}"
-                );
-            }
-        }
     }
 }

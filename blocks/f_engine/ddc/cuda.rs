@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // launches on memory that the block or the job owns
 
 use super::cpu::count;
-use super::mixer::Frequency;
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
@@ -14,6 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::retune::Timed;
 use fxgraph::{BlockError, Dtype, Env, Header, Ports};
+use fxgraph_dsp::mixer::Frequency;
 use std::sync::Arc;
 
 /// Warps of a block of the kernel, threads of a warp, and the rows that it goes along.

@@ -7,14 +7,9 @@ mod cuda;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod filter_tests;
-pub(crate) mod mixer;
-pub mod remez;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod weights;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 use crate::common::delay;
 use crate::common::live::Live;
@@ -27,11 +22,8 @@ use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
-use mixer::Mixer;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-pub use weights::LowPass;
+use fxgraph_dsp::low_pass::{LowPass, Mode};
+use fxgraph_dsp::mixer::Mixer;
 
 /// Output samples that are valid, or retuned, together.
 pub const HEAP_SAMPLES: usize = 256;
@@ -47,18 +39,6 @@ const GPU_FRAME_SAMPLES: usize = 1 << 21;
 const MAX_FRAME_SAMPLES: usize = 1 << 28;
 /// Part of the band that passes in the mode `no_discard` unless the parameters say otherwise.
 const PASS: f64 = 0.75;
-
-/// What becomes of the channels at the edges, which the filter does not keep clean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The output covers twice the band: the outer halves are left out after the channels are made
-    /// (`channels` of `postproc`), and the whole band is clean.
-    #[default]
-    Discard,
-    /// The output covers the band and no more, and its edges roll off.
-    NoDiscard,
-}
 
 /// Parameters of the block `ddc`.
 #[derive(Clone, Debug, Kind)]

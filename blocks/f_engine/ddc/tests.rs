@@ -1,12 +1,13 @@
 //! The block against its definition in double precision, alone and in the chain.
 
 use super::filter_tests::low_pass;
-use super::mixer::Frequency;
-use super::{Ddc, HEAP_SAMPLES, Mode};
+use super::{Ddc, HEAP_SAMPLES};
 use crate::f_engine::pfb::Pfb;
 use crate::tests::chain::{self, Digitised, Out, RATE_HZ, kind, noise, then};
 use fxgraph::flowgraph::load_text;
 use fxgraph::{Band, KindSpec, PortType};
+use fxgraph_dsp::low_pass::Mode;
+use fxgraph_dsp::mixer::Frequency;
 use num_complex::{Complex32, Complex64};
 use serde_json::{Value, json};
 use std::f64::consts::{PI, TAU};
@@ -45,7 +46,7 @@ fn converted(x: &[i16], t: u64, weights: &[f64], hz: u64) -> Complex64 {
 #[test]
 fn agrees_with_the_definition_in_double_precision_for_every_width_and_size() {
     let day = 1_712_000_000_u64 * 86_400 * 3 / 65_536 * 65_536;
-    let widths = crate::common::packed::WIDTHS.map(|bits| (bits, "discard", 8, 128, 0));
+    let widths = fxgraph_dsp::packed::WIDTHS.map(|bits| (bits, "discard", 8, 128, 0));
     let sizes = [
         (10, "discard", 2, 32, day),
         (10, "discard", 8, 128, day),

@@ -12,14 +12,14 @@ mod shape;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-use crate::common::delay::{self, Piece};
+use crate::common::delay;
 use crate::common::dither::Dither;
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::Shape;
 use crate::f_engine::fft::Fft;
 use crate::f_engine::pfb::input::digitised_refusals;
-use crate::f_engine::pfb::{Pfb, Window, device_samples};
+use crate::f_engine::pfb::{Pfb, device_samples};
 use crate::f_engine::postproc::{Gains, Layout, Postproc};
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
@@ -27,6 +27,8 @@ use fxgraph::{
     BlockError, Checked, Configured, Implementation, Implementations, Kind, KindSpec, LiveKind,
     PortType, Refusal, Resources,
 };
+use fxgraph_dsp::delay::Piece;
+use fxgraph_dsp::polyphase::Window;
 
 /// Parameters of the block `f_engine`.
 #[derive(Clone, Debug, Kind)]

@@ -74,7 +74,7 @@ impl Program {
             measure: first.kernel("f_engine_measure", 0)?,
         };
         let FEngine { taps, window, w_cutoff, .. } = *f_engine;
-        let weights = crate::f_engine::pfb::weights(sizes.step, taps, window, w_cutoff);
+        let weights = fxgraph_dsp::polyphase::weights(sizes.step, taps, window, w_cutoff);
         let constants = Constants {
             weights: DeviceArray::from_slice(device, &weights)?,
             filter_roots: DeviceArray::from_slice(device, &cut.filter_roots())?,

@@ -1,9 +1,9 @@
 //! The block on the CPU.
 
 use crate::common::parallel::Threads;
-use crate::common::real_fft::RealFixup;
 use crate::common::spectra::Shape;
 use fxgraph::{BlockError, Frame, FrameMut, Map};
+use fxgraph_dsp::real_fft::RealFixup;
 use num_complex::Complex32;
 use rustfft::FftPlanner;
 use std::sync::Arc;

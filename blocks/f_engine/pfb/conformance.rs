@@ -1,8 +1,8 @@
 //! Cases that hold the form for a GPU to the definition.
 
-use crate::common::packed::WIDTHS;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
+use fxgraph_dsp::packed::WIDTHS;
 use serde_json::{Value, json};
 
 /// Relative rms error of sums of a few dozen products in single precision.

@@ -1,15 +1,16 @@
 //! The block on the CPU.
 
 use super::Pfb;
-use super::fir::{Fir, Scratch};
 use super::host_samples::{self, Series};
 use super::pol::Count;
-use super::power::{Level, Measured, power, summary};
+use super::power::{Level, Measured, summary};
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::parallel::Threads;
-use crate::common::simd::Form;
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
+use fxgraph_dsp::polyphase::{Fir, Scratch};
+use fxgraph_dsp::power::power;
+use fxgraph_dsp::simd::Form;
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
 const BATCH_SAMPLES: usize = 1 << 18;

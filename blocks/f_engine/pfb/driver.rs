@@ -5,12 +5,12 @@ use super::device_samples::{self, DeviceSamples, owes_copies};
 use super::lending::{Lending, Memory};
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::common::delay::Piece;
 use crate::common::live::Live;
 use crate::common::versions::refuse_many;
 use fxgraph::cuda::{Device, Lane, frame_address};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Header, Io, Next, Ports};
+use fxgraph_dsp::delay::Piece;
 use std::sync::Arc;
 
 /// Adjacent spectra of one polarisation whose samples lie in one piece.

@@ -4,9 +4,9 @@ use super::cpu::Number;
 use super::history::Move;
 use super::pol::{Count, Store};
 use super::schedule::{Schedule, Sizes};
-use crate::common::delay::Piece;
-use crate::common::packed::Decoder;
 use fxgraph::{Dtype, Frame, PortType, Ports};
+use fxgraph_dsp::delay::Piece;
+use fxgraph_dsp::packed::Decoder;
 use std::sync::Arc;
 
 /// Samples of a polarisation to keep room for.

@@ -1,9 +1,9 @@
 //! What of streams of samples can be read.
 
 use super::schedule::subsampling;
-use crate::common::packed::WIDTHS;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph_dsp::packed::WIDTHS;
 
 /// Whether the stream has complex samples, of a part of the band around its centre.
 pub fn is_complex(input: &PortType) -> bool {

@@ -5,10 +5,10 @@ use super::lending::{Copy, Lending, Memory, seam_samples};
 use super::pol::Count;
 use super::power::Measured;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
-use crate::common::packed::Decoder;
 use crate::f_engine::ddc::Ddc;
 use crate::tests::chain::{self, Digitised, Out, Plain, kind, noise};
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports};
+use fxgraph_dsp::packed::Decoder;
 use serde_json::{Value, json};
 
 /// The kind, but for its form.

@@ -6,7 +6,6 @@ pub(crate) mod cpu;
 mod cuda;
 pub(crate) mod device_samples;
 pub(crate) mod driver;
-mod fir;
 pub(crate) mod history;
 pub(crate) mod host_samples;
 pub(crate) mod input;
@@ -21,9 +20,8 @@ pub(crate) mod schedule;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod weights;
 
-use crate::common::delay::{self, MaxRates, Piece};
+use crate::common::delay::{self, MaxRates};
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
 use fxgraph::DeviceName;
@@ -32,12 +30,10 @@ use fxgraph::{
     Axis, Band, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations,
     Kind, KindSpec, LiveKind, PortType, Ports, Resources, ValidityType,
 };
+use fxgraph_dsp::delay::Piece;
+use fxgraph_dsp::polyphase::{Window, weights};
 use schedule::{Sizes, subsampling};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-
-pub use weights::weights;
 
 /// Most channels of the band.
 pub const MAX_CHANNELS: usize = 1 << 20;
@@ -53,17 +49,6 @@ const GPU_FRAME_BYTES: usize = 32 << 20;
 /// Spectra of a frame of the default size, at least and at most.
 const DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=256;
 const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
-
-/// Shape of the window that the sinc of the filter is multiplied with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Window {
-    /// A raised cosine, sin^2(pi i / (W - 1)).
-    #[default]
-    Hann,
-    /// 1 everywhere.
-    Rect,
-}
 
 /// Parameters of the block `pfb`.
 #[derive(Clone, Debug, Kind)]

@@ -3,9 +3,10 @@
 use super::history::{History, Move};
 use super::power::INPUTS;
 use super::schedule::{Sizes, subsampling};
-use crate::common::delay::{Delay, DelayModel, Piece, show_group_delay};
+use crate::common::delay::show_group_delay;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{Counter, Counters, Frame, Gauge, Input, PortType, Ports};
+use fxgraph_dsp::delay::{Delay, DelayModel, Piece};
 use std::ops::Range;
 use std::sync::Arc;
 

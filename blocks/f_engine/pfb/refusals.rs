@@ -4,7 +4,7 @@ use super::input::is_complex;
 use super::schedule::subsampling;
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
-use crate::common::delay::{MaxRates, Piece};
+use crate::common::delay::{MaxRates, refuse_disorder, refuse_piece};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};
@@ -159,9 +159,10 @@ impl Pfb {
             refusals.push(Refusal::parameter("max_delay_seconds", message).help(help));
         }
         for pieces in &self.delays {
-            refusals.extend(Piece::refuse_disorder("delays", pieces));
+            refusals.extend(refuse_disorder("delays", pieces));
             let rates = self.rates();
-            refusals.extend(pieces.iter().flat_map(|p| p.refusals("delays", rate_hz, max, rates)));
+            refusals
+                .extend(pieces.iter().flat_map(|p| refuse_piece(p, "delays", rate_hz, max, rates)));
         }
         refusals
     }

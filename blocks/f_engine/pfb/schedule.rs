@@ -3,10 +3,10 @@
 use super::Pfb;
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
-use crate::common::delay::Piece;
 use crate::common::live::Live;
 use fxgraph::retune::Changes;
 use fxgraph::{Header, Input, PortType, Ports};
+use fxgraph_dsp::delay::Piece;
 
 /// Sizes of everything, in samples of the input unless said otherwise.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
+use super::Pfb;
 use super::power::{Level, Measured};
-use super::{Pfb, Window, weights};
 use crate::tests::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
 use fxgraph::{Configured, Dtype, KindSpec, PortType};
+use fxgraph_dsp::polyphase::{Window, weights};
 use serde_json::json;
 
 /// Spectra by polarisation: timestamp, validity, filtered samples.
@@ -85,7 +86,7 @@ fn an_impulse_brings_out_the_taps() {
 
 #[test]
 fn agrees_with_a_double_precision_filter_for_every_width_and_size() {
-    let widths = crate::common::packed::WIDTHS.into_iter().map(|bits| (bits, 16, 8));
+    let widths = fxgraph_dsp::packed::WIDTHS.into_iter().map(|bits| (bits, 16, 8));
     let sizes = [(10, 4, 16), (10, 64, 1), (10, 256, 16), (12, 32, 3)];
     for (bits, channels, taps) in widths.chain(sizes) {
         let samples = noise(u64::from(bits), 16384, f64::from(1 << (bits - 1)) / 3.0, bits);

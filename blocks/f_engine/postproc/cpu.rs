@@ -3,13 +3,13 @@
 use super::Postproc;
 use super::heaps::{Collector, Piece};
 use super::quantiser::{Quantiser, TILE_SPECTRA};
-use super::unzip::Unzip;
 use crate::common::live::Live;
 use crate::common::parallel::Threads;
-use crate::common::real_fft::RealFixup;
 use crate::common::spectra::Shape;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
+use fxgraph_dsp::real_fft::RealFixup;
+use fxgraph_dsp::unzip::Unzip;
 use num_complex::Complex32;
 use std::sync::Arc;
 

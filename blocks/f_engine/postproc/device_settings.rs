@@ -1,12 +1,12 @@
 //! Gains and dither of the spectra on a GPU, which may change from one spectrum to the next.
 #![allow(unsafe_code)] // launches on memory that the caller answers for
 
-use super::rotate::ChannelGains;
 use crate::common::live::Live;
 use crate::common::versions::Versions;
 use fxgraph::BlockError;
 use fxgraph::cuda::{CudaError, Device, Grid, Kernel, Lane};
 use fxgraph::retune::Timed;
+use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
 use std::sync::Arc;
 

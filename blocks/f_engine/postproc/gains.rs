@@ -1,6 +1,6 @@
 //! Gains as a parameter: one, one per polarisation, or one per polarisation and channel.
 
-use super::rotate::ChannelGains;
+use fxgraph_dsp::rotate::ChannelGains;
 use num_complex::Complex32;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};

@@ -9,17 +9,13 @@ mod delay_tests;
 pub(crate) mod device_settings;
 pub(crate) mod gains;
 pub(crate) mod heaps;
-mod phase;
 pub(crate) mod quantiser;
 mod refusals;
-pub(crate) mod rotate;
 mod settings;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod tiles;
-mod transpose;
-mod unzip;
 
 use crate::common::dither::Dither;
 use crate::common::live::Live;

@@ -1,12 +1,12 @@
 //! From spectra to heaps on the CPU: rows of quantised channels, and how they get into the order of the output.
 
-use super::rotate::{Turn, rotate};
 use super::settings::Settings;
-use super::transpose::Transposition;
 use super::{Layout, Postproc};
 use crate::common::parallel::Threads;
-use crate::common::simd::Form;
 use crate::common::spectra::Shape;
+use fxgraph_dsp::rotate::{Turn, rotate};
+use fxgraph_dsp::simd::Form;
+use fxgraph_dsp::transpose::Transposition;
 use num_complex::Complex32;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,11 +1,12 @@
 //! Gains and dither of the spectra, which may change from one spectrum to the next.
 
 use super::gains::Gains;
-use super::rotate::ChannelGains;
-use crate::common::dither::{self, Dither};
+use crate::common::dither::Dither;
 use crate::common::live::Live;
 use crate::common::spectra::Shape;
 use fxgraph::retune::Timed;
+use fxgraph_dsp::dither;
+use fxgraph_dsp::rotate::ChannelGains;
 
 /// What holds for the spectra, by their timestamps.
 pub struct Settings {

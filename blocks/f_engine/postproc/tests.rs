@@ -1,13 +1,13 @@
-use super::{Postproc, unzip::Unzip};
+use super::Postproc;
 use crate::common::spectra::Shape;
 use crate::f_engine::fft::Fft;
 use crate::tests::chain::{
     Digitised, Out, RATE_HZ, dft, drive, filtered, kind, noise, pfb, spectra, then, weights,
 };
 use fxgraph::{KindSpec, PortType};
-use num_complex::{Complex32, Complex64};
+use num_complex::Complex64;
 use serde_json::{Value, json};
-use std::f64::consts::{PI, TAU};
+use std::f64::consts::PI;
 
 /// Quantised values of one heap: timestamp, validity, \[channel\]\[spectrum\]\[pol\].
 pub type Heap = (u64, bool, Vec<[i8; 2]>);
@@ -133,36 +133,6 @@ fn agrees_with_double_precision_within_one_and_seldom_differs_at_all() {
             assert!((counted - clamped as f64).abs() <= 2.0, "{counted} {clamped}");
             assert_eq!(out.count("values_saturated"), counted as u64);
             assert!(bits == 8 || clamped > 0);
-        }
-    }
-}
-
-#[test]
-fn unzipped_parts_combine_to_the_whole_transform() {
-    let z: Vec<Complex32> = noise(3, 128, 100.0, 10)
-        .chunks(2)
-        .map(|x| Complex32::new(f32::from(x[0]), f32::from(x[1])))
-        .collect();
-    let transform = |z: &[Complex32]| -> Vec<Complex64> {
-        let len = z.len();
-        let term = |i: usize, k: usize| {
-            let root = Complex64::from_polar(1.0, -TAU * (i * k % len) as f64 / len as f64);
-            Complex64::new(f64::from(z[i].re), f64::from(z[i].im)) * root
-        };
-        (0..len).map(|k| (0..len).map(|i| term(i, k)).sum()).collect()
-    };
-    let whole = transform(&z);
-    for n in [2, 4, 8, 16] {
-        let part = |r: usize| z.iter().skip(r).step_by(n).copied().collect::<Vec<_>>();
-        let parts: Vec<Complex32> = (0..n)
-            .flat_map(|r| transform(&part(r)))
-            .map(|z| Complex32::new(z.re as f32, z.im as f32))
-            .collect();
-        let mut got = vec![Complex32::default(); z.len()];
-        Unzip::new(z.len(), n).combine(&parts, &mut got);
-        for (got, want) in got.iter().zip(&whole) {
-            let off = (f64::from(got.re) - want.re).hypot(f64::from(got.im) - want.im);
-            assert!(off < 1e-2, "unzip {n}: {got} {want}");
         }
     }
 }

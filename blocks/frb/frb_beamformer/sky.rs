@@ -6,8 +6,8 @@
 //! south later by `y sin(z) / c`.
 
 use super::{Clamp, EastWest};
-use crate::common::geometry::SPEED_OF_LIGHT;
 use fxgraph::PortType;
+use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 

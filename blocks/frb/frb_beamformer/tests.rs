@@ -1,9 +1,9 @@
 use super::*;
-use crate::common::geometry::SPEED_OF_LIGHT;
-use crate::common::random::Random;
 use crate::tests::chain::{Out, Plain, drive, kind};
 use fxgraph::frame::Annotations;
 use fxgraph::{Axis, Band, Clock, Dtype, ValidityType};
+use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
+use fxgraph_dsp::random::Random;
 use half::f16;
 use num_complex::Complex64;
 use serde_json::{Value, json};

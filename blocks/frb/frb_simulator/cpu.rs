@@ -2,8 +2,8 @@
 
 use super::{FrbSimulator, Voltages};
 use crate::common::parallel::Threads;
-use crate::common::random::Random;
 use fxgraph::{Block, BlockError, Counter, Env, FrameMut, Io, Next};
+use fxgraph_dsp::random::Random;
 use num_complex::Complex64;
 
 /// Part of a seed that no spectrum's noise has: the source's own.

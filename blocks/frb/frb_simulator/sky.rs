@@ -1,7 +1,7 @@
 //! What reaches the feeds: where the source is, how strong it is, and how late each feed hears it.
 
 use super::{FrbSimulator, Pulse, Source};
-use crate::common::geometry::SPEED_OF_LIGHT;
+use fxgraph_dsp::geometry::SPEED_OF_LIGHT;
 use num_complex::Complex64;
 use std::f64::consts::{LN_2, TAU};
 

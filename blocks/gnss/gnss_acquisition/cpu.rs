@@ -3,9 +3,9 @@
 use super::search::{Grid, Peak, Scratch, Search};
 use super::{Acquired, GnssAcquisition, VALUES};
 use crate::common::parallel::Threads;
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::{Planes, System};
+use crate::gnss::samples::Samples;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
+use fxgraph_dsp::gnss::{Planes, System};
 
 /// Frequencies of a call for each thread.
 const BINS_AT_ONCE: usize = 4;
@@ -83,11 +83,8 @@ impl Acquisition {
             return Some(output);
         }
         self.frames += 1;
-        self.planes.read(
-            &self.samples,
-            input.as_slice().expect(fxgraph::ON_HOST),
-            0..self.samples.samples,
-        );
+        let payload = input.as_slice().expect(fxgraph::ON_HOST);
+        self.samples.read(payload, 0..self.samples.samples, &mut self.planes);
         for (search, scratches) in &mut self.systems {
             search.take(&self.planes, &mut scratches[0]);
         }

@@ -6,14 +6,14 @@ mod search;
 mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::satellite::refuse_satellites;
-use crate::gnss::signals::{Satellite, System};
+use crate::gnss::samples::Samples;
+use crate::gnss::satellites::refuse_satellites;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::{Satellite, System};
 use schemars::JsonSchema;
 use search::Grid;
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! One system's search: transforms of the samples, of the codes, and back.
 
 use super::{Acquired, GnssAcquisition};
-use crate::gnss::signals::phase::code_rate_hz;
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::{Planes, Replica, System};
+use crate::gnss::samples::Samples;
+use fxgraph_dsp::gnss::phase::code_rate_hz;
+use fxgraph_dsp::gnss::{Planes, Replica, System};
 use num_complex::Complex32;
 use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
@@ -302,7 +302,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::random::Random;
+    use fxgraph_dsp::random::Random;
 
     #[test]
     fn thresholds_are_passed_as_often_as_they_say() {

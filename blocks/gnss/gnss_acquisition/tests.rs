@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
-use crate::gnss::signals::phase::code_rate_hz;
 use fxgraph::Next;
 use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
+use fxgraph_dsp::gnss::phase::code_rate_hz;
 use serde_json::{Value, json};
 
 /// What a search of simulated frames finds, `[frame][satellite]`.

@@ -3,8 +3,8 @@
 use super::GnssCheck;
 use crate::gnss::gnss_signal_simulator::Transmission;
 use crate::gnss::gnss_tracker::VALUES;
-use crate::gnss::signals::System;
 use fxgraph::{Block, BlockError, Clock, Counter, Env, Frame, Io, Next, PortType, Summary};
+use fxgraph_dsp::gnss::System;
 use std::fmt::Write;
 
 /// The running block.

@@ -6,12 +6,12 @@ mod tests;
 
 use crate::gnss::gnss_signal_simulator::Transmission;
 use crate::gnss::gnss_tracker::VALUES;
-use crate::gnss::signals::Satellite;
-use crate::gnss::signals::satellite::refuse_satellites;
+use crate::gnss::satellites::refuse_satellites;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Dtype, Implementation, Implementations, Kind, KindSpec, PortType, Refusal,
 };
+use fxgraph_dsp::gnss::Satellite;
 
 /// Parameters of `gnss_check`.
 #[derive(Clone, Debug, Kind)]

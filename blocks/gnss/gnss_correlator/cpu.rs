@@ -2,12 +2,12 @@
 
 use super::{Channel, Counts, Shape};
 use crate::common::parallel::Threads;
-use crate::common::simd::Form;
-use crate::gnss::signals::correlate::Rotors;
-use crate::gnss::signals::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
-use crate::gnss::signals::{BLOCK_SAMPLES, Correlator, Nco, Planes};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{BlockError, Env, Frame, FrameMut, Map};
+use fxgraph_dsp::gnss::correlate::Rotors;
+use fxgraph_dsp::gnss::moments::{self, EdgeCorrelator, Moments, Weights, log2_cell};
+use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Correlator, Nco, Planes};
+use fxgraph_dsp::simd::Form;
 use num_complex::{Complex32, Complex64};
 
 /// The running block.
@@ -127,7 +127,8 @@ impl Worker {
             }
             for done in (0..len).step_by(block) {
                 let count = block.min(len - done);
-                planes.read(&shape.samples, payload, first + done..first + done + count);
+                let range = first + done..first + done + count;
+                shape.samples.read(payload, range, planes);
                 if way == Way::Moments {
                     for (antenna, moments) in moments.iter_mut().enumerate() {
                         moments.read(*form, planes.parts(antenna, 0..count), shared);

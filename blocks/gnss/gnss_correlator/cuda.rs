@@ -4,10 +4,10 @@
 use super::geometry::{Geometry, THREADS, alignment};
 use super::{Channel, Counts, GnssCorrelator, Shape};
 use crate::common::gpu::{self, Table};
-use crate::gnss::signals::{Nco, Replica, System, phase};
 use fxgraph::cuda::{Arg, Defines, Device, DeviceArray, GpuJob, GpuMap, Grid, Kernel};
 use fxgraph::retune::{Change, Changes, Timed};
 use fxgraph::{BlockError, Env};
+use fxgraph_dsp::gnss::{Nco, Replica, System, phase};
 use std::sync::Arc;
 
 /// Words of a `Channel` of the kernel.
@@ -263,9 +263,9 @@ impl GpuMap for Cuda {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::common::random::Random;
-    use crate::gnss::signals::phase::{CODE_FRACTION_BITS, ENTRY};
     use fxgraph::{Axis, Clock, Dtype, KindSpec, PortType, Ports, ValidityType};
+    use fxgraph_dsp::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
+    use fxgraph_dsp::random::Random;
     use num_complex::{Complex32, Complex64};
 
     const SAMPLES: usize = 6003;

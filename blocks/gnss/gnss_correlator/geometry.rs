@@ -1,11 +1,11 @@
 //! How the work is cut for a GPU.
 
 use super::Shape;
-use crate::gnss::signals::System;
-use crate::gnss::signals::system::{CARRIER_HZ, CHIP_RATE_HZ};
 use fxgraph::cuda::Defines;
 use fxgraph::diagnostic::codes;
 use fxgraph::{At, Dtype, Refusal};
+use fxgraph_dsp::gnss::System;
+use fxgraph_dsp::gnss::system::{CARRIER_HZ, CHIP_RATE_HZ};
 
 /// Threads of a block.
 pub const THREADS: usize = 128;
@@ -206,7 +206,7 @@ pub fn refusals(shape: &Shape) -> Vec<Refusal> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::gnss::signals::planes::Samples;
+    use crate::gnss::samples::Samples;
 
     #[test]
     fn whatever_the_shape_all_samples_are_covered_and_windows_are_long_enough() {

@@ -9,9 +9,8 @@ mod geometry;
 mod tests;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::satellite::refuse_satellites;
-use crate::gnss::signals::{Nco, Replica, Satellite, System, phase};
+use crate::gnss::samples::Samples;
+use crate::gnss::satellites::refuse_satellites;
 use fxgraph::DeviceName;
 use fxgraph::cuda::GpuMapped;
 use fxgraph::examples::{Benchmark, Case};
@@ -19,6 +18,7 @@ use fxgraph::{
     Axis, BlockError, Checked, Configured, Counter, Dtype, Env, Implementation, Implementations,
     Kind, KindSpec, LiveKind, Mapped, PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::{Nco, Replica, Satellite, System, phase};
 
 /// Most taps, and how far they may be away.
 const MAX_TAPS: usize = 64;

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::gnss::signals::System;
 use fxgraph::edge::Harness;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::{Clock, Next, Ports};
+use fxgraph_dsp::gnss::System;
 use num_complex::{Complex32, Complex64};
 
 const RATE_HZ: f64 = 5e6;
@@ -40,7 +40,7 @@ fn correlate(kind: &GnssCorrelator, sky: &Satellite) -> Vec<Vec<Complex32>> {
     let ports = Ports { inputs: vec![port.clone()], outputs: kind.outputs(&[port]).unwrap() };
     let block = kind.build(&ports.inputs, &Env::detached("correlate")).unwrap();
     let mut harness = Harness::new(block, &ports, 4).unwrap();
-    let chips = crate::gnss::signals::codes::chips(sky.system, sky.prn).unwrap();
+    let chips = fxgraph_dsp::gnss::codes::chips(sky.system, sky.prn).unwrap();
     for frame in 0..2 {
         harness.send(0, |to| {
             to.fill_validity(1);
@@ -108,7 +108,7 @@ fn product(
 #[test]
 fn slow_and_fast_carriers_around_any_frequency_are_correlated_in_one_block() {
     let rate_hz = 25e6;
-    let mut random = crate::common::random::Random::new(4);
+    let mut random = fxgraph_dsp::random::Random::new(4);
     let samples: Vec<[i16; 2]> =
         (0..10_000).map(|_| random.normal_pair().map(|v| (500.0 * v) as i16)).collect();
     for (intermediate_hz, slow_hz, fast_hz) in [(0.0, 2100.0, 210e3), (4e5, -3300.0, -2e5)] {

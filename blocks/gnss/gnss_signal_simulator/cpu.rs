@@ -1,11 +1,11 @@
 //! Block by block of each frame: noise, then one satellite's signal after the other.
 
 use super::{GnssSignalSimulator, Transmission};
-use crate::common::random::Random;
-use crate::common::simd::Form;
-use crate::gnss::signals::correlate::{ROW, Rotors, write_code};
-use crate::gnss::signals::{BLOCK_SAMPLES, Nco, Replica};
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, FrameMut, Io, Next, PortType};
+use fxgraph_dsp::gnss::correlate::{ROW, Rotors, write_code};
+use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Nco, Replica};
+use fxgraph_dsp::random::Random;
+use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 
 /// Memory of one satellite besides its replica.

@@ -4,13 +4,14 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::gnss::signals::planes::DTYPES;
-use crate::gnss::signals::satellite::{refuse_satellites, satellite_parameters};
-use crate::gnss::signals::{Replica, Satellite};
+use crate::gnss::samples::DTYPES;
+use crate::gnss::satellites::refuse_satellites;
 use fxgraph::{
     Axis, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,
     PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::gnss::{Replica, Satellite};
+use fxgraph_dsp::satellite_parameters;
 
 /// Longest frame, and most antennas.
 const MAX_FRAME_SAMPLES: usize = 1 << 26;

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::gnss::signals::System;
 use fxgraph::edge::Harness;
 use fxgraph::{Env, Ports};
+use fxgraph_dsp::gnss::System;
 use num_complex::{Complex32, Complex64};
 
 fn run(text: &str) -> Vec<Vec<u8>> {
@@ -29,7 +29,7 @@ const SIGNAL: &str = r#"{"satellites": [{"system": "gps_l1_ca", "prn": 5, "doppl
 #[test]
 fn a_signal_is_that_of_the_formula() {
     let found = floats(&run(SIGNAL));
-    let chips = crate::gnss::signals::codes::chips(System::GpsL1Ca, 5).unwrap();
+    let chips = fxgraph_dsp::gnss::codes::chips(System::GpsL1Ca, 5).unwrap();
     let amplitude = 1e-6 * f64::sqrt(2.0 * 1e19 / 5e6);
     for n in 0..6000_usize {
         let seconds = n as f64 / 5e6;

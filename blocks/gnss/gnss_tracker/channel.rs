@@ -2,10 +2,10 @@
 
 use super::{GnssTracker, VALUES};
 use crate::gnss::gnss_acquisition::Acquired;
-use crate::gnss::signals::correlate::Rotors;
-use crate::gnss::signals::phase::{ENTRY, code_rate_hz, tap};
-use crate::gnss::signals::satellite::outside_band;
-use crate::gnss::signals::{BLOCK_SAMPLES, Correlator, Nco, Planes, Replica, Satellite, System};
+use crate::gnss::satellites::outside_band;
+use fxgraph_dsp::gnss::correlate::Rotors;
+use fxgraph_dsp::gnss::phase::{ENTRY, code_rate_hz, tap};
+use fxgraph_dsp::gnss::{BLOCK_SAMPLES, Correlator, Nco, Planes, Replica, Satellite, System};
 use num_complex::Complex64;
 use std::f64::consts::TAU;
 

@@ -2,11 +2,11 @@
 
 use super::channel::{Channel, Loops};
 use super::{GnssTracker, VALUES};
-use crate::common::simd::Form;
 use crate::gnss::gnss_acquisition::{self, Acquired};
-use crate::gnss::signals::planes::Samples;
-use crate::gnss::signals::{Correlator, Planes};
+use crate::gnss::samples::Samples;
 use fxgraph::{Block, BlockError, Counter, Env, Frame, FrameMut, Io, Next};
+use fxgraph_dsp::gnss::{Correlator, Planes};
+use fxgraph_dsp::simd::Form;
 
 /// Early, prompt and late.
 const TAPS: usize = 3;
@@ -58,11 +58,8 @@ impl Tracker {
         self.next = Some(start.saturating_add(samples));
         let is_whole = input.header().validity.iter().all(|count| *count != 0);
         if is_whole {
-            self.planes.read(
-                &self.samples,
-                input.as_slice().expect(fxgraph::ON_HOST),
-                0..self.samples.samples,
-            );
+            let payload = input.as_slice().expect(fxgraph::ON_HOST);
+            self.samples.read(payload, 0..self.samples.samples, &mut self.planes);
         }
         let Self { channels, planes, correlator, loops, .. } = self;
         let rows = acquired.filter(|acquired| is_whole && acquired.header().timestamp == start);

@@ -6,7 +6,7 @@ mod cpu;
 mod tests;
 
 use crate::gnss::gnss_acquisition;
-use crate::gnss::signals::planes::Samples;
+use crate::gnss::samples::Samples;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Axis, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec,

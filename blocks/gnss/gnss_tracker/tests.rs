@@ -4,12 +4,12 @@
 use super::*;
 use crate::gnss::gnss_acquisition::Acquired;
 use crate::gnss::gnss_signal_simulator::GnssSignalSimulator;
-use crate::gnss::signals::System;
-use crate::gnss::signals::phase::code_rate_hz;
 use crate::tests::chain::{Plain, drive, kind};
 use fxgraph::edge::Harness;
 use fxgraph::frame::Annotations;
 use fxgraph::{Env, Ports};
+use fxgraph_dsp::gnss::System;
+use fxgraph_dsp::gnss::phase::code_rate_hz;
 use serde_json::{Value, json};
 
 const RATE_HZ: f64 = 5e6;

@@ -1,7 +1,7 @@
 //! From formulas to one packed period of samples, in double precision.
 
 use super::language::{Expression, NoiseSeed, Program, Signal};
-use crate::common::random::Random;
+use fxgraph_dsp::random::Random;
 use num_complex::Complex64;
 use realfft::RealFftPlanner;
 use std::f64::consts::TAU;

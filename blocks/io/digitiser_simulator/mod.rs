@@ -5,12 +5,12 @@ mod generate;
 mod language;
 mod periods;
 
-use crate::common::geometry::Direction;
 use crate::io::pace::{default_catch_up, refuse_catch_up};
 use fxgraph::{
     At, Axis, BlockError, Checked, Clock, Configured, Dtype, Implementation, Implementations, Kind,
     KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::geometry::Direction;
 use language::{Expression, Program};
 use periods::Periods;
 use schemars::JsonSchema;

@@ -3,7 +3,7 @@
 use super::DigitiserSimulator;
 use super::generate::{Generator, noise, quantise, signal_of};
 use super::language::{Expression, Program, Signal};
-use crate::common::random::Random;
+use fxgraph_dsp::random::Random;
 
 /// One period of each polarisation.
 pub struct Periods {

@@ -131,7 +131,7 @@ fn a_fractional_delay_turns_phases_by_exactly_that_slope() {
 #[test]
 fn antennas_see_the_source_with_the_geometric_delay_of_their_place() {
     // One metre and a sample rate that makes it 4.25 samples.
-    let rate = 4.25 * crate::common::geometry::SPEED_OF_LIGHT;
+    let rate = 4.25 * fxgraph_dsp::geometry::SPEED_OF_LIGHT;
     let see = |antenna: usize, polarised: f64| {
         run(&parameters(json!({
             "bits": 16, "antenna": antenna, "adc_sample_rate_hz": rate,

@@ -1,8 +1,8 @@
 //! What stands in a frame.
 
 use super::Pattern;
-use crate::common::random::Random;
 use fxgraph::Dtype;
+use fxgraph_dsp::random::Random;
 use half::f16;
 use rayon::prelude::*;
 

@@ -1,10 +1,10 @@
 //! The definition, on the CPU: small squares through a buffer that stays in the cache.
 
-use super::permutation::{Axis, Permutation, Way, elements, offsets};
 use super::{Layout, Transpose};
 use crate::common::parallel::Threads;
 use bytemuck::Pod;
 use fxgraph::{BlockError, Frame, FrameMut, Map};
+use fxgraph_dsp::permutation::{Axis, Permutation, Way, elements, offsets};
 
 /// Bytes of a row of such a square.
 const SQUARE_BYTES: usize = 128;

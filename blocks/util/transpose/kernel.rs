@@ -1,7 +1,7 @@
 //! Which kernel does a permutation on a GPU, and in which geometries it could.
 
-use super::permutation::{self, Axis, Permutation, elements};
 use fxgraph::cuda::{Defines, Grid, Tunable};
+use fxgraph_dsp::permutation::{self, Axis, Permutation, elements};
 
 /// Bytes of the widest memory access.
 const WIDEST: usize = 16;

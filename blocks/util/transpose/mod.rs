@@ -5,7 +5,6 @@ pub mod conformance;
 mod cpu;
 mod cuda;
 mod kernel;
-mod permutation;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +17,7 @@ use fxgraph::{
     At, Checked, Configured, Implementation, Implementations, Kind, KindSpec, Mapped, PortType,
     Refusal, Resources,
 };
-use permutation::Permutation;
+use fxgraph_dsp::permutation::{self, Permutation};
 
 /// Parameters of `transpose`.
 #[derive(Clone, Debug, Kind)]

@@ -126,28 +126,6 @@ fn validity_stays_with_what_it_says_is_there() {
 }
 
 #[test]
-fn axes_become_as_few_and_as_long_as_they_can() {
-    use permutation::{Axis, Permutation, Way};
-    let permutation = |lengths: &[usize], order: &[usize], bytes: usize| {
-        Permutation::new(&permutation::axes(lengths, order), bytes)
-    };
-    let axis = |len, from, to| Axis { len, from, to };
-    // Nothing changes.
-    let same = permutation(&[3, 1, 5], &[1, 0, 2], 2);
-    assert_eq!(same.way, Way::Copy(vec![axis(15, 1, 1)]));
-    // Both polarisations of a spectrum stay together: 4 bytes.
-    let heaps = permutation(&[64, 256, 2], &[1, 0, 2], 2);
-    assert_eq!(heaps.element_bytes, 4);
-    let (rows, columns) = (vec![axis(64, 256, 1)], vec![axis(256, 1, 64)]);
-    assert_eq!(heaps.way, Way::Matrices { rows, columns, batch: vec![] });
-    // The polarisations alone would be a narrow matrix, so the channels join them.
-    let wide = permutation(&[256, 1024, 2], &[2, 1, 0], 2);
-    let (rows, columns) =
-        (vec![axis(256, 2048, 1)], vec![axis(2, 1, 256 * 1024), axis(1024, 2, 256)]);
-    assert_eq!(wide.way, Way::Matrices { rows, columns, batch: vec![] });
-}
-
-#[test]
 fn packed_samples_and_axes_that_are_not_the_inputs_are_refused() {
     let packed = port(Dtype::Packed(10), &[8], &[]);
     let refusals = to_order(&[0], 1).outputs(&[packed]).unwrap_err();

@@ -1,12 +1,13 @@
 //! Which heaps go where, and how the channels are shared among threads.
 
-use super::form::{Scratch, add_antennas, quantise_beam};
 use super::{Beamformer, Counts};
-use crate::common::dither::{self, Dither};
-use crate::common::simd::Form;
+use crate::common::dither::Dither;
 use crate::common::stacked::Stacked;
 use fxgraph::retune::{Change, Changes, Timed};
-use fxgraph::{Block, BlockError, Env, Frame, FrameMut, Io, Next};
+use fxgraph::{Block, BlockError, Dtype, Env, Frame, FrameMut, Io, Next};
+use fxgraph_dsp::beams::{Layout, Scratch, add_antennas, quantise_beam};
+use fxgraph_dsp::dither;
+use fxgraph_dsp::simd::Form;
 use num_complex::Complex32;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -148,7 +149,8 @@ impl Former {
         valid: &[u32],
         timestamp: u64,
     ) {
-        let Stacked { spectra, antennas, channels, .. } = self.shape;
+        let Stacked { spectra, antennas, channels, k_major, dtype, .. } = self.shape;
+        let layout = Layout { antennas, spectra, k_major, is_4_bit: dtype == Dtype::Ci4 };
         let beams = self.beams;
         let first = index * self.channels_per_worker;
         let last = channels.min(first + self.channels_per_worker);
@@ -164,7 +166,7 @@ impl Former {
             let add = |t: u64, scratch: &mut Scratch| {
                 let Weights { table, pols } = self.weights.at(t);
                 let weights = &table[channel * beams * antennas..][..beams * antennas];
-                add_antennas(self.form, &self.shape, rows.clone(), weights, pols, scratch);
+                add_antennas(self.form, &layout, rows.clone(), weights, pols, scratch);
             };
             let step = self.shape.samples_per_spectrum;
             add(timestamp, &mut worker.scratch);

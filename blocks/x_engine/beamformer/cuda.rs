@@ -4,7 +4,7 @@
 use super::cpu::Weights;
 use super::tiles::{Tiles, scale};
 use super::{Beam, Beamformer, Counts};
-use crate::common::dither::{self, Dither};
+use crate::common::dither::Dither;
 use crate::common::gpu::{self, Table};
 use crate::common::stacked::Stacked;
 use crate::common::versions::{Versions, refuse_many};
@@ -12,6 +12,7 @@ use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Properties, Tunable};
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::{Change, Changes};
 use fxgraph::{At, BlockError, Dtype, Env, Header, Refusal};
+use fxgraph_dsp::dither;
 use num_complex::Complex32;
 use std::sync::Arc;
 

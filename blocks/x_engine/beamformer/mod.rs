@@ -4,13 +4,11 @@ mod bench;
 pub mod conformance;
 mod cpu;
 mod cuda;
-mod form;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
 use crate::common::dither::Dither;
-use crate::common::geometry::Direction;
 use crate::common::parallel::{MAX_THREADS, threads_for};
 use crate::common::stacked::Stacked;
 use fxgraph::DeviceName;
@@ -20,6 +18,7 @@ use fxgraph::{
     At, Axis, Band, BlockError, Checked, Clock, Configured, Counter, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
+use fxgraph_dsp::geometry::Direction;
 use num_complex::{Complex32, Complex64};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,8 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use super::form::{add_antennas, quantise_beam};
 use super::*;
-use crate::common::simd::Form;
 use crate::x_engine::correlator::tests::{count, env, noise, port, voltages};
 use fxgraph::edge::Harness;
 use fxgraph::{Counters, Frame, Next, Ports};
@@ -251,24 +249,6 @@ fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
     assert_eq!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
     let other = Beamformer { dither_seed: 10, ..kind };
     assert_ne!(run(&other, &shape, &payload, &[1; 10]).0.as_slice::<[i8; 2]>().unwrap(), values);
-}
-
-#[test]
-fn every_form_gives_the_same_numbers() {
-    let payload = noise(SHAPE.frame_bytes(), 4);
-    let weights: Vec<_> = (0..10).map(|i| Complex32::from_polar(0.2, i as f32)).collect();
-    let mut seen: Vec<Vec<[i8; 2]>> = Vec::new();
-    for form in Form::available() {
-        let mut scratch = form::Scratch::new(SHAPE.spectra, 2);
-        let rows = (0..5).map(|a| (a, SHAPE.row(&payload, 0, a, 0)));
-        add_antennas(form, &SHAPE, rows, &weights, &[0, 1], &mut scratch);
-        let mut output = vec![[0; 2]; 2 * SHAPE.spectra];
-        for (m, output) in output.chunks_exact_mut(SHAPE.spectra).enumerate() {
-            quantise_beam(form, Some(1), &scratch, m, output);
-        }
-        seen.push(output);
-    }
-    assert!(seen.iter().all(|output| *output == seen[0]));
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! The fast correlation: blocks of spectra are packed, tiles of products summed in 32 bits
 //! inside a call and in 64 bits across calls.
 
-use super::kernel::{Geometry, Kernel};
 use super::pack::Panels;
-use super::tiles::Tiles;
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
+use fxgraph_dsp::correlator::{Geometry, Kernel, Tiles};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -43,7 +42,7 @@ impl Accumulator {
         let tiles = Tiles::new(kernel.geometry(), shape.antennas);
         let channels_per_worker = shape.channels.div_ceil(threads.clamp(1, shape.channels));
         let workers = shape.channels.div_ceil(channels_per_worker);
-        let len = tiles.len().saturating_mul(shape.channels);
+        let len = tiles.sums().saturating_mul(shape.channels);
         let mut sums = Vec::new();
         sums.try_reserve_exact(len).map_err(|e| {
             BlockError::new(format!("cannot allocate {len} sums of 8 bytes")).because(e)
@@ -51,7 +50,7 @@ impl Accumulator {
         sums.resize(len, 0);
         let worker = |_| Worker {
             panels: Panels::new(kernel, shape.antennas),
-            sums: vec![0; tiles.len()],
+            sums: vec![0; tiles.sums()],
             saturated: 0,
         };
         Ok(Self {
@@ -68,7 +67,7 @@ impl Accumulator {
     /// Bytes that an accumulator of this shape takes.
     #[must_use]
     pub fn bytes(shape: &Stacked, kernel: Kernel, threads: usize) -> usize {
-        let tiles = Tiles::new(kernel.geometry(), shape.antennas).len();
+        let tiles = Tiles::new(kernel.geometry(), shape.antennas).sums();
         let worker = Panels::bytes(kernel.geometry(), shape.antennas) + 4 * tiles;
         shape.channels.saturating_mul(8 * tiles).saturating_add(threads.saturating_mul(worker))
     }
@@ -78,7 +77,7 @@ impl Accumulator {
     pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
         let Self { shape, kernel, tiles, channels_per_worker, sums, workers, pool } = self;
         let work = |(index, (sums, worker)): (usize, (&mut [i64], &mut Worker))| {
-            for (c, sums) in sums.chunks_exact_mut(tiles.len()).enumerate() {
+            for (c, sums) in sums.chunks_exact_mut(tiles.sums()).enumerate() {
                 let channel = index * *channels_per_worker + c;
                 worker.add_channel(
                     shape,
@@ -92,7 +91,7 @@ impl Accumulator {
                 );
             }
         };
-        let chunk = *channels_per_worker * tiles.len();
+        let chunk = *channels_per_worker * tiles.sums();
         match pool {
             Some(pool) => pool.install(|| {
                 let parts = sums.par_chunks_mut(chunk).zip(workers.par_iter_mut());
@@ -109,12 +108,12 @@ impl Accumulator {
         let products = 4 * shape.baselines();
         let work = |((sums, worker), output): ((&mut [i64], &mut Worker), &mut [[i32; 2]])| {
             worker.saturated = 0;
-            let channels = sums.chunks_exact_mut(tiles.len());
+            let channels = sums.chunks_exact_mut(tiles.sums());
             for (sums, output) in channels.zip(output.chunks_exact_mut(products)) {
                 worker.saturated += dump_channel(tiles, sums, counts, output);
             }
         };
-        let chunk = *channels_per_worker * tiles.len();
+        let chunk = *channels_per_worker * tiles.sums();
         let out_chunk = *channels_per_worker * products;
         if let Some(pool) = pool {
             let parts = sums.par_chunks_mut(chunk).zip(workers.par_iter_mut());

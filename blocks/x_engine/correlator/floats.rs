@@ -1,27 +1,19 @@
 //! The correlation of halves on the processor: the definition's additions in the definition's order,
 //! many products at a time.
-#![allow(unsafe_code)] // functions compiled for AVX2 and FMA
 
 use super::accumulate::MISSING;
-use super::kernel::Geometry;
-use super::tiles::Tiles;
 use crate::common::parallel::Threads;
-use crate::common::simd::Form;
 use crate::common::stacked::Stacked;
 use fxgraph::BlockError;
+use fxgraph_dsp::correlator::Tiles;
+use fxgraph_dsp::correlator::floats::{GEOMETRY, LANES, ROWS, Step, add_products};
+use fxgraph_dsp::simd::Form;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 
-/// Columns of a tile, and rows: their sums fill the vector registers.
-const LANES: usize = 8;
-const ROWS: usize = 2;
-const GEOMETRY: Geometry = Geometry { lanes: LANES, rows: ROWS, bytes: false };
 /// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
 const BLOCK_SPECTRA: usize = 64;
-
-/// One spectrum of the inputs of a panel: real parts, imaginary parts.
-type Step = [[f64; LANES]; 2];
 
 /// Sums of products of all channels of a stream of halves, in double precision.
 pub struct FloatAccumulator {
@@ -61,7 +53,7 @@ impl FloatAccumulator {
     pub fn new(shape: Stacked, form: Form, threads: usize) -> Result<Self, BlockError> {
         let tiles = Tiles::new(GEOMETRY, shape.antennas);
         let threads = Threads::new(threads)?;
-        let len = tiles.len().saturating_mul(shape.channels);
+        let len = tiles.sums().saturating_mul(shape.channels);
         let mut sums = Vec::new();
         sums.try_reserve_exact(len).map_err(|e| {
             BlockError::new(format!("cannot allocate {len} sums of 8 bytes")).because(e)
@@ -76,7 +68,7 @@ impl FloatAccumulator {
     pub fn bytes(shape: &Stacked, threads: usize) -> usize {
         let panels = (2 * shape.antennas).div_ceil(LANES);
         let worker = BLOCK_SPECTRA * (panels * size_of::<Step>() + 2 * size_of::<[f32; 2]>());
-        let channel = size_of::<f64>() * Tiles::new(GEOMETRY, shape.antennas).len();
+        let channel = size_of::<f64>() * Tiles::new(GEOMETRY, shape.antennas).sums();
         shape.channels.saturating_mul(channel).saturating_add(threads.saturating_mul(worker))
     }
 
@@ -84,8 +76,8 @@ impl FloatAccumulator {
     /// `[heap][antenna]` is 0 where an antenna lacks a heap.
     pub fn add(&mut self, payload: &[u8], heaps: Range<usize>, valid: &[u32]) {
         let Self { shape, tiles, form, threads, sums, workers } = self;
-        threads.each(sums, tiles.len(), workers, |first, sums, worker| {
-            for (c, sums) in sums.chunks_exact_mut(tiles.len()).enumerate() {
+        threads.each(sums, tiles.sums(), workers, |first, sums, worker| {
+            for (c, sums) in sums.chunks_exact_mut(tiles.sums()).enumerate() {
                 for heap in heaps.clone() {
                     let valid = &valid[heap * shape.antennas..][..shape.antennas];
                     if valid.iter().all(|&v| v == 0) {
@@ -107,7 +99,7 @@ impl FloatAccumulator {
         let Self { shape, tiles, threads, sums, workers, .. } = self;
         let products = 4 * shape.baselines();
         threads.each(output, products, workers, |first, output, _| {
-            let sums = sums[first * tiles.len()..].chunks_exact(tiles.len());
+            let sums = sums[first * tiles.sums()..].chunks_exact(tiles.sums());
             for (sums, output) in sums.zip(output.chunks_exact_mut(products)) {
                 let output = output.as_chunks_mut().0;
                 for ((places, count), output) in tiles.baselines().zip(counts).zip(output) {
@@ -163,12 +155,7 @@ impl Worker {
                 let tile = &mut sums[tiles.start(columns, block)..][..GEOMETRY.tile_len()];
                 let row = block * ROWS;
                 let (rows, columns) = (panel(row / LANES), panel(columns));
-                match form {
-                    Form::Portable => add_products::<false>(rows, row % LANES, columns, tile),
-                    // SAFETY: a form is chosen only if the processor has it; each has AVX2 and FMA.
-                    #[cfg(target_arch = "x86_64")]
-                    _ => unsafe { add_products_avx2(rows, row % LANES, columns, tile) },
-                }
+                add_products(form, rows, row % LANES, columns, tile);
             }
         }
     }
@@ -186,39 +173,4 @@ fn read(shape: &Stacked, row: &[f16], spectra: Range<usize>, values: &mut [f32])
     } else {
         row[4 * spectra.start..4 * spectra.end].convert_to_f32_slice(values);
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn add_products_avx2(rows: &[Step], first: usize, columns: &[Step], sums: &mut [f64]) {
-    add_products::<true>(rows, first, columns, sums);
-}
-
-/// Adds the products of `ROWS` rows from `first` on with all columns, spectrum after spectrum, to
-/// `sums` `[row][re, im][lane]`. As the products are exact, it is the same whether they
-/// are `FUSED` with the additions.
-#[inline(always)]
-fn add_products<const FUSED: bool>(
-    rows: &[Step],
-    first: usize,
-    columns: &[Step],
-    sums: &mut [f64],
-) {
-    let add = |sum: &mut f64, a: f64, b: f64| {
-        *sum = if FUSED { a.mul_add(b, *sum) } else { *sum + a * b };
-    };
-    let sums: &mut [Step; ROWS] = bytemuck::cast_slice_mut(sums).try_into().expect("a tile's sums");
-    let mut tile = *sums;
-    for ([row_re, row_im], [column_re, column_im]) in rows.iter().zip(columns) {
-        for (r, [re, im]) in tile.iter_mut().enumerate() {
-            let (x, y) = (row_re[first + r], row_im[first + r]);
-            for lane in 0..LANES {
-                add(&mut re[lane], x, column_re[lane]);
-                add(&mut re[lane], y, column_im[lane]);
-                add(&mut im[lane], y, column_re[lane]);
-                add(&mut im[lane], -x, column_im[lane]);
-            }
-        }
-    }
-    *sums = tile;
 }

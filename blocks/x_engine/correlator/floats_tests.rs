@@ -5,9 +5,9 @@ use super::definition::{correlate_halves, correlate_integers, product};
 use super::floats::FloatAccumulator;
 use super::tests::{env, noise, port};
 use super::*;
-use crate::common::random::Random;
 use fxgraph::edge::Harness;
 use fxgraph::{Counters, Next, Ports};
+use fxgraph_dsp::random::Random;
 use half::f16;
 
 const SHAPE: Stacked = Stacked {

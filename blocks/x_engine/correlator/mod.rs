@@ -11,25 +11,17 @@ mod dumps;
 mod floats;
 #[cfg(test)]
 mod floats_tests;
-pub mod kernel;
 pub mod pack;
 mod products;
 mod rows;
 mod schedule;
-mod spread;
-#[cfg(target_arch = "x86_64")]
-mod spread_x86;
 mod sums;
 mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tiles;
 mod whole;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 use crate::common::parallel::{MAX_THREADS, threads_for};
-use crate::common::simd;
 use crate::common::stacked::Stacked;
 use accumulate::Accumulator;
 use cuda::Cuda;
@@ -44,7 +36,8 @@ use fxgraph::{
     At, Axis, Block, BlockError, Checked, Clock, Configured, Dtype, Env, Implementation,
     Implementations, Kind, KindSpec, PortType, Refusal, Resources, ValidityType,
 };
-use kernel::Kernel;
+use fxgraph_dsp::correlator::Kernel;
+use fxgraph_dsp::simd;
 use products::Form;
 use sums::Sums;
 

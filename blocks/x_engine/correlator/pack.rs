@@ -1,15 +1,14 @@
 //! From the stream's layout to panels of inputs that the inner loop reads in order.
 
-use super::kernel::{Geometry, Kernel};
-use super::spread::spread;
 use crate::common::stacked::Stacked;
 use fxgraph::Dtype;
+use fxgraph_dsp::correlator::{Geometry, Kernel, spread};
 use std::ops::Range;
 
 /// Spectra of a block: its panels stay in the second-level cache for 80 antennas.
 const BLOCK_SPECTRA: usize = 256;
 
-/// A block of spectra of one channel, packed for the inner loop; see [`super::kernel`].
+/// A block of spectra of one channel, packed for the inner loop; see [`fxgraph_dsp::correlator::kernel`].
 pub struct Panels {
     kernel: Kernel,
     geometry: Geometry,

@@ -2,10 +2,10 @@
 
 use super::accumulate::{Accumulator, MISSING};
 use super::definition::{correlate_integers, product};
-use super::kernel::Kernel;
 use super::*;
 use fxgraph::edge::Harness;
 use fxgraph::{Counters, Header, Next, Ports};
+use fxgraph_dsp::correlator::Kernel;
 
 const SHAPE: Stacked = Stacked {
     heaps: 2,

@@ -1,8 +1,8 @@
 //! Sums dumps, then compares.
 
 use super::FringeCheck;
-use super::fringe::{Expected, Measured, measure};
 use fxgraph::{Band, Block, BlockError, Counter, Env, Frame, Io, Next, PortType, Summary};
+use fxgraph_dsp::fringe::{Expected, Measured, measure};
 use num_complex::Complex64;
 use std::fmt::Write;
 

@@ -1,15 +1,14 @@
 #![doc = include_str!("README.md")]
 
 mod cpu;
-mod fringe;
 
 use crate::common::axes;
-use crate::common::geometry::Direction;
 use fxgraph::diagnostic::codes;
 use fxgraph::{
     At, Checked, Configured, Dtype, Implementation, Implementations, Kind, KindSpec, PortType,
     Refusal, Resources,
 };
+use fxgraph_dsp::geometry::Direction;
 
 /// Parameters of `fringe_check`.
 #[derive(Clone, Debug, Kind)]

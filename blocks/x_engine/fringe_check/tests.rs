@@ -141,7 +141,7 @@ fn applied_delays_turn_the_band_about_its_centre() {
     let mut with = parameters();
     with.applied_delays_seconds.clone_from(&delays);
     with.applied_phases_radians = vec![0.0, 0.1, 0.2];
-    let expected = fringe::Expected {
+    let expected = fxgraph_dsp::fringe::Expected {
         delay_seconds: -delays[0] + delays[1],
         applied_seconds: delays[0] - delays[1],
         applied_radians: -0.1,

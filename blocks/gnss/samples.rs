@@ -1,0 +1,81 @@
+//! Complex samples that receivers of satellites read.
+
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, Dtype, PortType, Refusal};
+use fxgraph_dsp::gnss::Planes;
+use std::ops::Range;
+
+/// Types of samples that are read.
+pub const DTYPES: [Dtype; 3] = [Dtype::Ci8, Dtype::Ci16, Dtype::Cf32];
+
+/// Samples as they come: `[antenna][sample]`, or `[sample]` of one antenna.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Samples {
+    /// Type of a complex sample.
+    pub dtype: Dtype,
+    /// Antennas.
+    pub antennas: usize,
+    /// Samples of a frame.
+    pub samples: usize,
+    /// Samples per second.
+    pub rate_hz: f64,
+}
+
+impl Samples {
+    /// Those of `port`, input number `index`; all refusals at once.
+    pub fn of_port(port: &PortType, index: usize) -> Result<Self, Vec<Refusal>> {
+        let mut refusals = Vec::new();
+        if !DTYPES.contains(&port.dtype) {
+            let message = format!("samples are ci8, ci16 or cf32, not {}", port.dtype);
+            refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(index), message));
+        }
+        let names: Vec<&str> = port.axes.iter().map(|axis| axis.name).collect();
+        let antennas = match names[..] {
+            ["sample"] => 1,
+            ["antenna", "sample"] => port.axes[0].len,
+            _ => {
+                refusals.push(
+                    Refusal::new(
+                        codes::INPUT_AXIS,
+                        At::Input(index),
+                        "these are not plain samples",
+                    )
+                    .label(format!("this is {port}"))
+                    .help("[sample], or [antenna][sample]"),
+                );
+                return Err(refusals);
+            }
+        };
+        let samples = port.axes[port.axes.len() - 1].len;
+        if port.clock.samples_per_frame != samples as u64 {
+            let message = format!(
+                "frames of {samples} samples that are {} apart",
+                port.clock.samples_per_frame
+            );
+            refusals.push(
+                Refusal::new(codes::INPUT_AXIS, At::Input(index), message)
+                    .help("phases go on from frame to frame: there must be no gaps"),
+            );
+        }
+        let rate_hz = port.clock.adc_sample_rate_hz;
+        if refusals.is_empty() {
+            Ok(Self { dtype: port.dtype, antennas, samples, rate_hz })
+        } else {
+            Err(refusals)
+        }
+    }
+
+    /// Takes the samples `range` of each antenna from a frame's `payload` to `planes`.
+    pub fn read(&self, payload: &[u8], range: Range<usize>, planes: &mut Planes) {
+        let payload = &payload[..self.antennas * self.dtype.bytes(self.samples)];
+        match self.dtype {
+            Dtype::Ci8 => {
+                planes.read::<i8>(bytemuck::cast_slice(payload), self.samples, range);
+            }
+            Dtype::Ci16 => {
+                planes.read::<i16>(bytemuck::cast_slice(payload), self.samples, range);
+            }
+            _ => planes.read::<f32>(bytemuck::cast_slice(payload), self.samples, range),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Products of every input with every other, summed over time. An input is one polarisation of one
+//! antenna: number 2 x antenna + polarisation.
+
+pub mod floats;
+pub mod kernel;
+mod spread;
+#[cfg(target_arch = "x86_64")]
+mod spread_x86;
+mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use kernel::{Geometry, Kernel};
+pub use spread::{Words, spread};
+pub use tiles::Tiles;

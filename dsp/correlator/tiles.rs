@@ -1,0 +1,67 @@
+//! Where the sums of a channel stand while they are summed.
+
+use super::kernel::Geometry;
+
+/// How the products of a channel are cut into tiles: for each panel of columns, the rows up to
+/// the end of that panel.
+#[derive(Clone, Copy)]
+pub struct Tiles {
+    /// Sizes of a tile.
+    pub geometry: Geometry,
+    inputs: usize,
+}
+
+impl Tiles {
+    /// The tiles of the inputs of `antennas` antennas, two each.
+    #[must_use]
+    pub fn new(geometry: Geometry, antennas: usize) -> Self {
+        Self { geometry, inputs: 2 * antennas }
+    }
+
+    /// Panels of columns.
+    #[inline]
+    #[must_use]
+    pub fn panels(&self) -> usize {
+        self.inputs.div_ceil(self.geometry.lanes)
+    }
+
+    /// Number of the first sum of the tile of panel `panel` and row block `block`.
+    #[inline]
+    #[must_use]
+    pub fn start(&self, panel: usize, block: usize) -> usize {
+        let Geometry { lanes, rows, .. } = self.geometry;
+        (panel * (panel + 1) / 2 * (lanes / rows) + block) * self.geometry.tile_len()
+    }
+
+    /// Sums of one channel.
+    #[inline]
+    #[must_use]
+    pub fn sums(&self) -> usize {
+        self.start(self.panels(), 0)
+    }
+
+    /// Row blocks of panel `panel`; the last panel need not be full.
+    #[inline]
+    #[must_use]
+    pub fn blocks(&self, panel: usize) -> usize {
+        ((panel + 1) * self.geometry.lanes).min(self.inputs).div_ceil(self.geometry.rows)
+    }
+
+    /// Numbers of the real and the imaginary sum of row input `i` and column input `j`.
+    #[inline]
+    fn place(&self, i: usize, j: usize) -> [usize; 2] {
+        let Geometry { lanes, rows, .. } = self.geometry;
+        let tile = self.start(j / lanes, i / rows);
+        let real = tile + i % rows * 2 * lanes + j % lanes;
+        [real, real + lanes]
+    }
+
+    /// The places of the four products of each baseline, all in the order of the output.
+    #[inline]
+    pub fn baselines(self) -> impl Iterator<Item = [[usize; 2]; 4]> {
+        (0..self.inputs / 2).flat_map(move |a2| {
+            let products = [(0, 0), (1, 0), (0, 1), (1, 1)];
+            (0..=a2).map(move |a1| products.map(|(p1, p2)| self.place(2 * a1 + p1, 2 * a2 + p2)))
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! A decimating FIR filter of real samples with complex weights.
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::mixer::LANES;
+use crate::simd::Form;
+use num_complex::Complex32;
+
+/// Output samples that share each weight read.
+const ROWS: usize = 4;
+
+/// out_j = sum over k of x_{Sj+k} g_k, for real and imaginary parts of g, whose taps are a multiple of [`LANES`]
+/// and reach at most into the zeros behind the samples in `x`.
+///
+/// # Panics
+/// If `x` is shorter than the samples that `out` and the taps reach.
+#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+pub fn filter(
+    samples: &[i16],
+    x: &mut [f32],
+    g: (&[f32], &[f32]),
+    subsampling: usize,
+    out: &mut [Complex32],
+    form: Form,
+) {
+    match form {
+        Form::Portable => filter_portable(samples, x, g, subsampling, out),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { x86::avx2(samples, x, g, subsampling, out) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { x86::avx512(samples, x, g, subsampling, out) },
+    }
+}
+
+/// Samples as single-precision numbers.
+#[inline(always)]
+fn widen(samples: &[i16], to: &mut [f32]) {
+    to.iter_mut().zip(samples).for_each(|(to, from)| *to = f32::from(*from));
+}
+
+fn filter_portable(
+    samples: &[i16],
+    x: &mut [f32],
+    (re, im): (&[f32], &[f32]),
+    subsampling: usize,
+    out: &mut [Complex32],
+) {
+    widen(samples, x);
+    for (n, out) in out.chunks_exact_mut(ROWS).enumerate() {
+        let mut sums = [[[0.0_f32; LANES]; 2]; ROWS];
+        for (k, (re, im)) in re.chunks_exact(LANES).zip(im.chunks_exact(LANES)).enumerate() {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = &x[(n * ROWS + row) * subsampling + k * LANES..][..LANES];
+                for l in 0..LANES {
+                    sums[0][l] += x[l] * re[l];
+                    sums[1][l] += x[l] * im[l];
+                }
+            }
+        }
+        for (out, [re, im]) in out.iter_mut().zip(&sums) {
+            *out = Complex32::new(total(re), total(im));
+        }
+    }
+}
+
+/// The sum of all lanes, in pairs.
+fn total(lanes: &[f32; LANES]) -> f32 {
+    let mut lanes = *lanes;
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            lanes[l] += lanes[l + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_filters_like_the_portable_one() {
+        let mut random = Random::new(4);
+        let mut values =
+            |len: usize| -> Vec<f32> { (0..len).map(|_| random.normal_pair()[0] as f32).collect() };
+        let (most, outputs) = if cfg!(miri) { (32, 8) } else { (1024, 64) };
+        let sizes = [(2, 32), (8, 128), (10, 160), (64, 1024)];
+        for (subsampling, taps) in sizes.into_iter().filter(|(_, taps)| *taps <= most) {
+            let samples: Vec<i16> = values((outputs - 1) * subsampling + taps)
+                .iter()
+                .map(|x| (100.0 * x) as i16)
+                .collect();
+            let (re, im) = (values(taps), values(taps));
+            let run = |form| {
+                let mut out = vec![Complex32::default(); outputs];
+                let mut x = vec![0.0; samples.len() + LANES];
+                filter(&samples, &mut x, (&re, &im), subsampling, &mut out, form);
+                out
+            };
+            let expected = run(Form::Portable);
+            for form in Form::available() {
+                let close = |(a, b): (&Complex32, &Complex32)| (a - b).norm() < 1e-3 * taps as f32;
+                assert!(
+                    run(form).iter().zip(&expected).all(close),
+                    "{form:?} {subsampling} {taps}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a tap's code changes within a block of samples, and by how much.
+
+use super::BLOCK_SAMPLES;
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+use crate::gnss::Replica;
+use crate::gnss::phase::{CODE_FRACTION_BITS, ENTRY};
+use crate::simd::Form;
+
+/// Fewest samples of a run: below it, products with the samples cost about as much, and round less.
+pub const WORTH_EDGES: u64 = 16;
+/// Most runs in a block, and room for a register more.
+pub const ROW: usize = BLOCK_SAMPLES / WORTH_EDGES as usize + 4 + 16;
+
+/// The ends of the runs of each tap's code, an even number, as many of each: the last ones may be of empty runs.
+pub struct Edges {
+    count: usize,
+    /// `[tap][ROW]`: the samples before a run's end.
+    at: Vec<u16>,
+    /// `[tap][ROW]`: the code before it less the code after it; nothing comes after the last one.
+    change: Vec<f32>,
+}
+
+impl Edges {
+    pub fn new(taps: usize) -> Self {
+        Self { count: 0, at: vec![0; taps * ROW], change: vec![0.0; taps * ROW] }
+    }
+
+    /// Those of `len` samples of codes that begin at the phases `codes`, one for each tap.
+    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    pub fn find(
+        &mut self,
+        form: Form,
+        replica: &Replica,
+        step: u64,
+        len: usize,
+        codes: impl Iterator<Item = u64>,
+    ) {
+        let most = ((len as u64 * step) >> CODE_FRACTION_BITS) as usize + 2;
+        self.count = most.next_multiple_of(2);
+        let rows = self.at.chunks_exact_mut(ROW).zip(self.change.chunks_exact_mut(ROW));
+        for (code, (at, change)) in codes.zip(rows) {
+            let entries = &replica.extended()[(code >> CODE_FRACTION_BITS) as usize..];
+            let left = ENTRY - code % ENTRY;
+            match form {
+                // SAFETY: `available` offers a form only after the processor was asked for it.
+                #[cfg(target_arch = "x86_64")]
+                Form::Avx512 => unsafe {
+                    x86::ends_avx512((left, step), entries, len, (at, change), most);
+                },
+                _ => ends((left, step), entries, len, (&mut at[..most], &mut change[..most])),
+            }
+            let last = most - 1;
+            at[last..self.count].fill(len as u16);
+            change[last] = f32::from(entries[last]);
+            change[most..self.count].fill(0.0);
+        }
+    }
+
+    /// Where the runs of a tap end, and how the code changes there.
+    pub fn row(&self, tap: usize) -> (&[u16], &[f32]) {
+        let row = tap * ROW..tap * ROW + self.count;
+        (&self.at[row.clone()], &self.change[row])
+    }
+}
+
+/// The ends of the runs of `entries`, of the first of which there is `left`, and how the code changes there.
+fn ends(
+    (left, step): (u64, u64),
+    entries: &[i8],
+    len: usize,
+    (at, change): (&mut [u16], &mut [f32]),
+) {
+    let fewest = ENTRY / step;
+    let mut end = left.div_ceil(step);
+    // What of the next entry has passed at its first sample.
+    let mut passed = end * step - left;
+    for ((at, change), pair) in at.iter_mut().zip(change).zip(entries.windows(2)) {
+        *at = end.min(len as u64) as u16;
+        *change = f32::from(pair[0]) - f32::from(pair[1]);
+        let after = passed + fewest * step;
+        // No branch: nothing tells which of the two it will be.
+        let is_longer = u64::from(after < ENTRY);
+        end += fewest + is_longer;
+        passed = after + is_longer * step - ENTRY;
+    }
+}

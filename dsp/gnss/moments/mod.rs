@@ -1,0 +1,282 @@
+//! The arithmetic of [`correlate`](super::correlate), for several satellites whose codes change seldom.
+//!
+//! Over a cell of `2 h` samples around `n_0`, within which a carrier turns little,
+//!
+//! ```text
+//! exp(-2 pi i f n) = exp(-2 pi i f n_0) sum over m of (-2 pi i f h)^m / m! u^m,    u = (n - n_0) / h
+//! ```
+//!
+//! so that a run of samples, over which a code is constant, needs the sums of `x u^m` only. These moments are the same
+//! for all satellites: they are summed up once, before each sample. A satellite then costs its cells and the changes of
+//! its code, whatever the samples: with `F(n)` the mixed sum before sample `n`, and a code of `c_0, c_1, ...` whose
+//! runs end at `n_0, n_1, ...`, the sum of all products is `(c_0 - c_1) F(n_0) + (c_1 - c_2) F(n_1) + ...`.
+
+mod edges;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use self::edges::{Edges, WORTH_EDGES};
+use super::correlate::{Rotors, rotor};
+use super::phase::ENTRY;
+use super::{Nco, Replica};
+use crate::simd::Form;
+use num_complex::Complex64;
+
+/// Most samples of a call.
+pub const BLOCK_SAMPLES: usize = 1024;
+/// Terms of the series.
+const TERMS: usize = 4;
+/// Real and imaginary part of each moment.
+const PARTS: usize = 2 * TERMS;
+/// Most by which a carrier may turn over half a cell, in radians: the first term that is left out is `0.05^4 / 4!`,
+/// 2.6e-7.
+const MOST_RADIANS: f64 = 0.05;
+/// Binary logarithms of the samples of a cell: longer ones gain nothing, shorter ones little.
+const LOG2_CELLS: std::ops::RangeInclusive<u32> = 5..=7;
+/// Most cells of a block.
+const MOST_CELLS: usize = BLOCK_SAMPLES >> *LOG2_CELLS.start();
+
+/// Moments, real and imaginary parts in turns; or what they are multiplied by.
+type Parts = [f32; PARTS];
+
+/// Binary logarithm of the samples of the largest cell over which a carrier of `step`, in units of 2^-64 turns per
+/// sample, turns little enough; none if that is not worth it, or the code of `nco` changes too often.
+#[must_use]
+pub fn log2_cell(nco: &Nco, step: u64) -> Option<u32> {
+    let radians = radians(step).abs();
+    let is_slow = |log2: &u32| radians * f64::from(1_u32 << (log2 - 1)) <= MOST_RADIANS;
+    let has_runs = ENTRY / nco.code_step >= WORTH_EDGES;
+    LOG2_CELLS.rev().find(|log2| has_runs && is_slow(log2))
+}
+
+/// Of a frequency, in units of 2^-64 turns per sample, that may be negative.
+fn radians(step: u64) -> f64 {
+    std::f64::consts::TAU * step.cast_signed() as f64 / 2.0_f64.powi(64)
+}
+
+/// The moments of the samples of an antenna.
+pub struct Moments {
+    log2_cell: u32,
+    /// `[place in a cell]`: powers of `u`, each twice.
+    powers: Vec<Parts>,
+    /// The samples, mixed with what all satellites share.
+    mixed: Vec<[f32; 2]>,
+    /// Before each sample, since its cell began.
+    before: Vec<Parts>,
+    /// Of each whole cell.
+    cells: Vec<Parts>,
+    len: usize,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        let mut moments = Self {
+            log2_cell: 0,
+            powers: vec![[0.0; PARTS]; 1 << *LOG2_CELLS.end()],
+            mixed: vec![[0.0; 2]; BLOCK_SAMPLES],
+            before: vec![[0.0; PARTS]; BLOCK_SAMPLES + 1],
+            cells: vec![[0.0; PARTS]; MOST_CELLS],
+            len: 0,
+        };
+        moments.set_cell(*LOG2_CELLS.end());
+        moments
+    }
+}
+
+impl Moments {
+    /// Bytes of memory.
+    pub const BYTES: usize = size_of::<Parts>()
+        * ((1 << *LOG2_CELLS.end()) + BLOCK_SAMPLES + 1 + MOST_CELLS)
+        + 8 * BLOCK_SAMPLES;
+
+    /// Goes over to cells of `2^log2_cell` samples.
+    pub fn set_cell(&mut self, log2_cell: u32) {
+        if self.log2_cell == log2_cell {
+            return;
+        }
+        self.log2_cell = log2_cell;
+        let half = f64::from(1_u32 << (log2_cell - 1));
+        for (place, powers) in self.powers[..1 << log2_cell].iter_mut().enumerate() {
+            let u = (place as f64 + 0.5) / half - 1.0;
+            *powers = std::array::from_fn(|part| u.powi(part as i32 / 2) as f32);
+        }
+    }
+
+    /// Takes the samples of a block, mixed with `rotors`.
+    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    pub fn read(&mut self, form: Form, samples: (&[f32], &[f32]), rotors: &Rotors) {
+        self.len = samples.0.len();
+        // SAFETY: `available` offers a form only after the processor was asked for it.
+        match form {
+            Form::Portable => {
+                self.mix(samples, rotors);
+                self.sum_up();
+            }
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 | Form::Avx512 => unsafe {
+                x86::mix(self, samples, rotors);
+                x86::sum_up(self);
+            },
+        }
+        // A cell that has just begun has nothing yet.
+        let cell = 1 << self.log2_cell;
+        let is_within = !self.len.is_multiple_of(cell);
+        self.before[self.len] = if is_within { self.cells[self.len / cell] } else { [0.0; PARTS] };
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into a function compiled for more than the baseline processor
+    fn mix(&mut self, (re, im): (&[f32], &[f32]), rotors: &Rotors) {
+        let samples = self.mixed.iter_mut().zip(re.iter().zip(im));
+        for ((mixed, (re, im)), rotor) in samples.zip(rotors.iter()) {
+            *mixed = [re * rotor.re - im * rotor.im, re * rotor.im + im * rotor.re];
+        }
+    }
+
+    /// The definition of the moments before each mixed sample and of each cell.
+    fn sum_up(&mut self) {
+        let cell = 1 << self.log2_cell;
+        let samples = self.mixed[..self.len].chunks(cell).zip(self.before.chunks_mut(cell));
+        for ((samples, before), sum) in samples.zip(&mut self.cells) {
+            *sum = [0.0; PARTS];
+            for (([re, im], before), powers) in samples.iter().zip(before).zip(&self.powers) {
+                *before = *sum;
+                for (sum, powers) in sum.chunks_exact_mut(2).zip(powers.chunks_exact(2)) {
+                    sum[0] += powers[0] * re;
+                    sum[1] += powers[1] * im;
+                }
+            }
+        }
+    }
+}
+
+/// What makes real and imaginary parts of a mixed sum of the moments of each cell.
+#[derive(Clone)]
+pub struct Weights {
+    /// Frequency and size of the cells.
+    of: Option<(u64, u32)>,
+    cells: Vec<[Parts; 2]>,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { of: None, cells: vec![[[0.0; PARTS]; 2]; MOST_CELLS + 1] }
+    }
+}
+
+impl Weights {
+    /// Bytes of memory.
+    pub const BYTES: usize = size_of::<[Parts; 2]>() * (MOST_CELLS + 1);
+
+    /// Goes over to a frequency, in units of 2^-64 turns per sample, and to cells of `2^log2_cell` samples.
+    pub fn set(&mut self, step: u64, log2_cell: u32) {
+        if self.of.replace((step, log2_cell)) == Some((step, log2_cell)) {
+            return;
+        }
+        let radians = radians(step);
+        let half = f64::from(1_u32 << (log2_cell - 1));
+        let used = (BLOCK_SAMPLES >> log2_cell) + 1;
+        for (cell, [real, imaginary]) in self.cells[..used].iter_mut().enumerate() {
+            let centre = half * (2 * cell + 1) as f64 - 0.5;
+            let mut weight = Complex64::cis(-radians * centre);
+            for term in 0..TERMS {
+                let [re, im] = [weight.re as f32, weight.im as f32];
+                [real[2 * term], real[2 * term + 1]] = [re, -im];
+                [imaginary[2 * term], imaginary[2 * term + 1]] = [im, re];
+                weight *= Complex64::new(0.0, -radians * half) / (term + 1) as f64;
+            }
+        }
+    }
+}
+
+/// Correlates moments with one satellite's signal after the other.
+pub struct EdgeCorrelator {
+    form: Form,
+    /// Offsets of the taps are given with each call; this many of them.
+    taps: usize,
+    edges: Edges,
+    /// Before each cell, what real and imaginary part are the sums of.
+    before: Vec<[Parts; 2]>,
+    /// Of each tap.
+    sums: Vec<[f32; 2]>,
+}
+
+impl EdgeCorrelator {
+    /// For `taps` taps.
+    #[must_use]
+    pub fn new(form: Form, taps: usize) -> Self {
+        Self {
+            form,
+            taps,
+            edges: Edges::new(taps),
+            before: vec![[[0.0; PARTS]; 2]; MOST_CELLS + 1],
+            sums: vec![[0.0; 2]; taps],
+        }
+    }
+
+    /// Adds the correlations of the samples of which there are `moments`, one for each antenna, to `sums`
+    /// `[antenna][tap]`. `nco` holds the phases of the first sample, `taps` the offsets of the code; `weights` are set
+    /// to its frequency.
+    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    pub fn add(
+        &mut self,
+        moments: &[Moments],
+        (replica, nco): (&Replica, &Nco),
+        taps: &[u64],
+        weights: &Weights,
+        sums: &mut [Complex64],
+    ) {
+        let Some(first) = moments.first() else { return };
+        let codes = taps[..self.taps].iter().map(|offset| nco.code_at(*offset));
+        self.edges.find(self.form, replica, nco.code_step, first.len, codes);
+        let turn = rotor(nco.carrier) * replica.scale();
+        for (moments, sums) in moments.iter().zip(sums.chunks_exact_mut(self.taps)) {
+            // SAFETY: `available` offers a form only after the processor was asked for it.
+            match self.form {
+                Form::Portable => self.sum(moments, weights),
+                #[cfg(target_arch = "x86_64")]
+                Form::Avx2 | Form::Avx512 => unsafe { x86::sum(self, moments, weights) },
+            }
+            for (sum, [re, im]) in sums.iter_mut().zip(&self.sums) {
+                *sum += turn * Complex64::new(f64::from(*re), f64::from(*im));
+            }
+        }
+    }
+
+    /// The definition of the sums of all taps.
+    fn sum(&mut self, moments: &Moments, weights: &Weights) {
+        let mut all = [[0.0; PARTS]; 2];
+        let whole = moments.len >> moments.log2_cell;
+        for cell in 0..whole {
+            self.before[cell] = all;
+            add_products(&mut all, &weights.cells[cell], &moments.cells[cell]);
+        }
+        self.before[whole] = all;
+        for (tap, sum) in self.sums.iter_mut().enumerate() {
+            let mut total = [[0.0; PARTS]; 2];
+            let (at, change) = self.edges.row(tap);
+            for (at, change) in at.iter().zip(change) {
+                let at = usize::from(*at);
+                let cell = at >> moments.log2_cell;
+                let mut value = self.before[cell];
+                add_products(&mut value, &weights.cells[cell], &moments.before[at]);
+                for (total, value) in total.as_flattened_mut().iter_mut().zip(value.as_flattened())
+                {
+                    *total += change * value;
+                }
+            }
+            *sum = total.map(|parts| parts.iter().sum());
+        }
+    }
+}
+
+fn add_products(sums: &mut [Parts; 2], weights: &[Parts; 2], moments: &Parts) {
+    for (sums, weights) in sums.iter_mut().zip(weights) {
+        for ((sum, weight), moment) in sums.iter_mut().zip(weights).zip(moments) {
+            *sum += weight * moment;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

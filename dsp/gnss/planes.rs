@@ -1,0 +1,66 @@
+//! Complex samples of any type as two rows of floats for each antenna.
+
+use crate::simd::Lines;
+use std::ops::Range;
+
+/// Some samples of each antenna as floats.
+pub struct Planes {
+    re: Lines,
+    im: Lines,
+    /// Samples that fit.
+    room: usize,
+    /// Samples that there are.
+    len: usize,
+}
+
+impl Planes {
+    /// Room for `room` samples of each of `antennas` antennas.
+    #[must_use]
+    pub fn new(antennas: usize, room: usize) -> Self {
+        Self { re: Lines::new(antennas * room), im: Lines::new(antennas * room), room, len: 0 }
+    }
+
+    /// Takes the samples `range` of each antenna from `samples` `[antenna][row]`, pairs of real and
+    /// imaginary part; of a longer range as many as fit.
+    ///
+    /// # Panics
+    /// If there is no room for so many antennas, or `range` reaches beyond a row.
+    pub fn read<T: Copy + Into<f32>>(
+        &mut self,
+        samples: &[[T; 2]],
+        row: usize,
+        range: Range<usize>,
+    ) {
+        self.len = range.len().min(self.room);
+        for (antenna, samples) in samples.chunks_exact(row).enumerate() {
+            let at = antenna * self.room;
+            let re = &mut self.re[at..at + self.len];
+            let im = &mut self.im[at..at + self.len];
+            for ((sample, re), im) in samples[range.clone()].iter().zip(re).zip(im) {
+                [*re, *im] = [sample[0].into(), sample[1].into()];
+            }
+        }
+    }
+
+    /// Real and imaginary parts of some samples of an antenna.
+    #[inline]
+    #[must_use]
+    pub fn parts(&self, antenna: usize, range: Range<usize>) -> (&[f32], &[f32]) {
+        let at = antenna * self.room;
+        (&self.re[at + range.start..at + range.end], &self.im[at + range.start..at + range.end])
+    }
+
+    /// Samples that were read.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none were.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

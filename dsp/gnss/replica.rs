@@ -1,0 +1,161 @@
+//! What a satellite's code looks like at the receiver: chips with their subcarrier.
+
+use super::codes::chips;
+use super::{BLOCK_SAMPLES, Satellite, System};
+use std::sync::Arc;
+
+/// Levels of the two square waves of CBOC(6,1,1/11), whose powers are as 10 to 1: the smallest whole numbers whose
+/// ratio is that of the roots within 0.1 %.
+const CBOC_LEVELS: [i8; 2] = [79, 25];
+
+/// Entries behind a period: more than go by in a block of samples. Where the band holds the main lobes there are three
+/// entries to a sample at most, and a hundredth more with the largest Doppler shift that is not refused.
+const EXTENSION: usize = 4 * BLOCK_SAMPLES;
+
+fn extend(entries: &[i8]) -> Arc<[i8]> {
+    entries.iter().cycle().take(entries.len() + EXTENSION).copied().collect()
+}
+
+/// One period of a code, cut into equal entries within which it is constant.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// A period, and what of the next one a block of samples may lead to.
+    extended: Arc<[i8]>,
+    period: usize,
+    per_chip: usize,
+    scale: f64,
+}
+
+impl Replica {
+    /// Bytes of memory of a replica of `system`.
+    #[must_use]
+    pub fn bytes(system: System) -> usize {
+        system.entries() + EXTENSION
+    }
+
+    /// The replica of satellite `prn`; none if there is no such satellite.
+    ///
+    /// E1-B: `c (sqrt(10/11) sign(sin(2 pi t)) + sqrt(1/11) sign(sin(12 pi t)))`, `t` in chips.
+    #[must_use]
+    pub fn new(system: System, prn: usize) -> Option<Self> {
+        let chips = chips(system, prn)?;
+        let (pattern, power) = match system {
+            System::GpsL1Ca => (vec![1], 1.0),
+            System::GalileoE1b => {
+                let [slow, fast] = CBOC_LEVELS;
+                let entry =
+                    |i| if i < 6 { slow } else { -slow } + if i % 2 == 0 { fast } else { -fast };
+                let power = f64::from(slow).powi(2) + f64::from(fast).powi(2);
+                ((0..12).map(entry).collect(), power)
+            }
+        };
+        let entries = chips.iter().flat_map(|chip| pattern.iter().map(move |level| chip * level));
+        let entries: Vec<i8> = entries.collect();
+        Some(Self {
+            extended: extend(&entries),
+            period: entries.len(),
+            per_chip: pattern.len(),
+            scale: 1.0 / f64::sqrt(power),
+        })
+    }
+
+    /// The values, of one period.
+    #[inline]
+    #[must_use]
+    pub fn entries(&self) -> &[i8] {
+        &self.extended[..self.period]
+    }
+
+    /// The values of a period and of the beginning of the next one.
+    #[inline]
+    #[must_use]
+    pub fn extended(&self) -> &[i8] {
+        &self.extended
+    }
+
+    /// Entries of a chip.
+    #[inline]
+    #[must_use]
+    pub fn per_chip(&self) -> usize {
+        self.per_chip
+    }
+
+    /// Factor that gives the entries a mean power of 1.
+    #[inline]
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// The replica of a checked satellite.
+    #[must_use]
+    pub fn of(satellite: &Satellite) -> Option<Self> {
+        Self::new(satellite.system, satellite.prn)
+    }
+
+    /// Its circular correlation with itself at `chips` chips, 1 at none.
+    #[must_use]
+    pub fn autocorrelation(&self, chips: f64) -> f64 {
+        let entries = self.entries();
+        let shift = chips * self.per_chip as f64;
+        let whole = (shift.floor() as i64).rem_euclid(entries.len() as i64) as usize;
+        let at = |lag: usize| {
+            let shifted = entries[lag % entries.len()..].iter().chain(entries.iter());
+            entries.iter().zip(shifted).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum::<i64>()
+                as f64
+        };
+        // Between two entries the correlation of rectangles is a straight line.
+        let part = shift - shift.floor();
+        (at(whole) * (1.0 - part) + at(whole + 1) * part) / at(0)
+    }
+}
+
+#[cfg(test)]
+impl Replica {
+    /// One as long as `like`, with other values.
+    pub fn marked(like: &Self, value: impl Fn(usize) -> i8) -> Self {
+        let entries: Vec<i8> = (0..like.period).map(value).collect();
+        Self { extended: extend(&entries), ..like.clone() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_are_as_long_as_their_systems_say() {
+        for system in System::ALL {
+            let replica = Replica::new(system, 1).unwrap();
+            assert_eq!(replica.per_chip(), system.entries_per_chip());
+            assert_eq!(replica.entries().len(), system.entries());
+            assert_eq!(replica.extended().len(), Replica::bytes(system));
+        }
+    }
+
+    #[test]
+    fn the_subcarriers_share_the_power_as_ten_to_one() {
+        let replica = Replica::new(System::GalileoE1b, 1).unwrap();
+        assert_eq!((replica.entries().len(), replica.per_chip()), (49104, 12));
+        let power: f64 = replica.entries().iter().map(|v| f64::from(*v).powi(2)).sum();
+        assert!((power / 49104.0 * replica.scale().powi(2) - 1.0).abs() < 1e-12);
+        let [slow, fast] = CBOC_LEVELS.map(f64::from);
+        assert!(((slow / fast).powi(2) - 10.0).abs() < 0.02);
+        // The first chip of satellite 1 is -1, and begins with both square waves high.
+        assert_eq!(replica.entries()[..4], [-104, -54, -104, -54]);
+        assert_eq!(replica.entries()[6..8], [54, 104]);
+    }
+
+    #[test]
+    fn autocorrelations_are_those_of_the_modulations() {
+        let gps = Replica::new(System::GpsL1Ca, 3).unwrap();
+        assert!((gps.autocorrelation(0.5) - 0.5).abs() < 1e-3);
+        assert!((gps.autocorrelation(-0.25) - 0.75).abs() < 1e-3);
+        let galileo = Replica::new(System::GalileoE1b, 3).unwrap();
+        assert!((galileo.autocorrelation(0.0) - 1.0).abs() < 1e-12);
+        // BOC(1,1) alone has -1/2 here, BOC(6,1) 1/2, each by its share of the power.
+        let shares = [10.0 / 11.0, 1.0 / 11.0];
+        assert!((galileo.autocorrelation(0.5) - (-0.5 * shares[0] + 0.5 * shares[1])).abs() < 0.1);
+    }
+}

@@ -1,0 +1,139 @@
+//! The oscillator, and the filter that is turned with it.
+//!
+//! With f in turns per sample, mixing and filtering are one sum of real samples with complex weights:
+//!
+//! y_j = sum over k of x_{Sj+k} h_k e^{-2 pi i f (S j + k)} = e^{-2 pi i f S j} sum of x_{Sj+k} g_k
+
+use num_complex::{Complex32, Complex64};
+use std::f64::consts::TAU;
+
+/// Output samples that share a factor computed from their time.
+pub const ANCHOR: usize = 64;
+/// Weights that go together.
+pub const LANES: usize = 16;
+
+/// A frequency as turns per sample, in units of 2^-128: its phase is exact to that at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frequency(u128);
+
+impl Frequency {
+    /// Of `hz`, 0 up to the rate, in samples at `rate_hz`.
+    #[must_use]
+    pub fn new(hz: f64, rate_hz: f64) -> Self {
+        // Long division. Each step is exact: the rest stays below the rate.
+        let mut rest = hz;
+        let mut turns = 0;
+        for _ in 0..u128::BITS {
+            rest *= 2.0;
+            turns <<= 1;
+            if rest >= rate_hz {
+                rest -= rate_hz;
+                turns |= 1;
+            }
+        }
+        Self(turns)
+    }
+
+    /// The phase at sample `t`, in turns of 2^-64.
+    #[inline]
+    #[must_use]
+    pub fn phase(self, t: u64) -> u64 {
+        (self.0.wrapping_mul(u128::from(t)) >> 64) as u64
+    }
+
+    /// e^{-2 pi i f t}.
+    #[inline]
+    #[must_use]
+    pub fn phasor(self, t: u64) -> Complex64 {
+        // Signed, so that small angles are as exact as they can be.
+        let turns = self.phase(t).cast_signed() as f64 / 2.0_f64.powi(64);
+        let (sin, cos) = (TAU * turns).sin_cos();
+        Complex64::new(cos, -sin)
+    }
+}
+
+/// What mixes, filters and decimates at one centre frequency.
+#[derive(Clone, Debug)]
+pub struct Mixer {
+    frequency: Frequency,
+    subsampling: usize,
+    /// Real and imaginary parts of g, for each tap, and zeros up to a multiple of [`LANES`].
+    re: Vec<f32>,
+    im: Vec<f32>,
+    /// e^{-2 pi i f S j}.
+    table: Vec<Complex64>,
+}
+
+impl Mixer {
+    /// With the low-pass `filter` h, its pass band moved to `centre_hz`.
+    #[must_use]
+    pub fn new(filter: &[f64], subsampling: usize, centre_hz: f64, rate_hz: f64) -> Self {
+        let frequency = Frequency::new(centre_hz, rate_hz);
+        let turned = |(k, h): (usize, &f64)| frequency.phasor(k as u64) * h;
+        let weights: Vec<Complex64> = filter.iter().enumerate().map(turned).collect();
+        let padded = |part: fn(&Complex64) -> f64| {
+            let mut parts: Vec<f32> = weights.iter().map(|g| part(g) as f32).collect();
+            parts.resize(filter.len().next_multiple_of(LANES), 0.0);
+            parts
+        };
+        Self {
+            frequency,
+            subsampling,
+            re: padded(|g| g.re),
+            im: padded(|g| g.im),
+            table: (0..ANCHOR).map(|j| frequency.phasor((j * subsampling) as u64)).collect(),
+        }
+    }
+
+    /// The frequency of the oscillator.
+    #[inline]
+    #[must_use]
+    pub fn frequency(&self) -> Frequency {
+        self.frequency
+    }
+
+    /// Real and imaginary parts of g, for each tap, and zeros up to a multiple of [`LANES`].
+    #[inline]
+    #[must_use]
+    pub fn weights(&self) -> (&[f32], &[f32]) {
+        (&self.re, &self.im)
+    }
+
+    /// Turns the sums of adjacent output samples, of which the first starts with input sample `t`.
+    pub fn turn(&self, t: u64, sums: &mut [Complex32]) {
+        for (n, sums) in sums.chunks_mut(ANCHOR).enumerate() {
+            let anchor = self.frequency.phasor(t + (n * ANCHOR * self.subsampling) as u64);
+            for (sum, factor) in sums.iter_mut().zip(&self.table) {
+                let factor = anchor * factor;
+                *sum *= Complex32::new(factor.re as f32, factor.im as f32);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phase_is_exact_after_days() {
+        // 3/7 of the rate, which no binary fraction is: t turns by 3 t / 7.
+        let frequency = Frequency::new(3e8, 7e8);
+        for t in [0_u64, 1, 5, 1 << 40, 1_712_000_000 * 86_400 * 30 + 3, 1 << 61] {
+            let expected = (3 * (t % 7) % 7) as f64 / 7.0;
+            let turns = frequency.phase(t) as f64 / 2.0_f64.powi(64);
+            let apart = (turns - expected).rem_euclid(1.0);
+            assert!(apart.min(1.0 - apart) < 1e-15, "{t}: {turns} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_quarter_of_the_rate_turns_by_quarters() {
+        let frequency = Frequency::new(0.25, 1.0);
+        let expected = [(1.0, 0.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 1.0)];
+        for (t, (re, im)) in expected.into_iter().enumerate() {
+            let got = frequency.phasor(t as u64 + (1 << 50));
+            assert!((got - Complex64::new(re, im)).norm() < 1e-15, "{t}: {got}");
+        }
+    }
+}

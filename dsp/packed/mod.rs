@@ -1,0 +1,111 @@
+//! Decoding of packed two's-complement samples, most significant bit first.
+//!
+//! Eight samples of b bits take b bytes, and for every width here each sample lies within two
+//! adjacent bytes. So one shuffle fetches the two bytes of eight samples, one multiplication by
+//! powers of two puts each sample into the high bits, and one arithmetic shift brings it down
+//! again with its sign.
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// Sample widths that can be decoded.
+pub const WIDTHS: [u8; 11] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16];
+
+/// Decodes samples of one width.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    bits: u8,
+    #[cfg(target_arch = "x86_64")]
+    avx2: Option<x86::Tables>,
+}
+
+impl Decoder {
+    /// A decoder for samples of `bits` bits, one of [`WIDTHS`].
+    #[must_use]
+    pub fn new(bits: u8) -> Option<Self> {
+        WIDTHS.contains(&bits).then(|| Self {
+            bits,
+            #[cfg(target_arch = "x86_64")]
+            avx2: x86::Tables::new(bits),
+        })
+    }
+
+    /// Decodes the samples from number `first`, a multiple of 8, into all of `out`. Samples past
+    /// the end of `packed` become 0.
+    pub fn decode(&self, packed: &[u8], first: usize, out: &mut [i16]) {
+        debug_assert!(first.is_multiple_of(8));
+        let start = (first / 8).saturating_mul(usize::from(self.bits)).min(packed.len());
+        let packed = &packed[start..];
+        let mut done = 0;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(tables) = &self.avx2 {
+            done = tables.decode(packed, out);
+        }
+        for (i, sample) in out.iter_mut().enumerate().skip(done) {
+            *sample = self.one(packed, i);
+        }
+    }
+
+    fn one(&self, packed: &[u8], index: usize) -> i16 {
+        let bits = usize::from(self.bits);
+        let byte = |i: usize| packed.get(i).copied().unwrap_or(0);
+        let (first, offset) = (index * bits / 8, index * bits % 8);
+        let pair = u16::from_be_bytes([byte(first), byte(first + 1)]);
+        (pair << offset).cast_signed() >> (16 - bits)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Packs bit by bit: nothing in common with the decoder.
+    fn pack(samples: &[i16], bits: u8) -> Vec<u8> {
+        let mut packed = vec![0_u8; (samples.len() * usize::from(bits)).div_ceil(8)];
+        let mut position = 0;
+        for sample in samples {
+            for bit in (0..bits).rev() {
+                packed[position / 8] |= u8::from(sample >> bit & 1 == 1) << (7 - position % 8);
+                position += 1;
+            }
+        }
+        packed
+    }
+
+    /// Miri keeps tests from files, and is slow.
+    fn config() -> ProptestConfig {
+        if !cfg!(miri) {
+            return ProptestConfig::default();
+        }
+        ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn what_was_packed_comes_back(
+            width in 0..WIDTHS.len(),
+            raw in prop::collection::vec(any::<i16>(), 1..300),
+            first in 0_usize..20,
+        ) {
+            let bits = WIDTHS[width];
+            let samples: Vec<i16> = raw.iter().map(|x| x >> (16 - bits)).collect();
+            let packed = pack(&samples, bits);
+            let first = (8 * first).min(samples.len() / 8 * 8);
+            let mut out = vec![0; samples.len() - first];
+            Decoder::new(bits).unwrap().decode(&packed, first, &mut out);
+            prop_assert_eq!(&out, &samples[first..]);
+        }
+    }
+
+    #[test]
+    fn a_short_buffer_gives_zeros_and_no_panic() {
+        let mut out = [7_i16; 64];
+        Decoder::new(10).unwrap().decode(&[], 1 << 40, &mut out);
+        assert_eq!(out, [0; 64]);
+        assert!(Decoder::new(11).is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! The filter of a polyphase filter bank: y\[n, s\] = sum over t of w\[t step + s\] x\[(n + t) step + s\].
+//!
+//! Rows of x are `step` samples apart, a power of two, so that working on them in place would
+//! fight over few cache sets. A tile of some columns of all rows of a batch is therefore copied
+//! (and converted to float) first; weights are stored in the order in which they are used.
+
+mod weights;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use weights::{Window, weights};
+
+use crate::simd::Form;
+
+/// Columns of a tile: 64 floats times some 80 rows stay in the first-level cache.
+const TILE: usize = 64;
+/// Rows whose sums are kept in registers together.
+const ROWS: usize = 8;
+/// Columns that are computed together: a cache line of output, so that it is written at once.
+const LANES: usize = 16;
+
+/// Working memory of one thread; see [`Fir::scratch`].
+pub struct Scratch {
+    tile: Vec<f32>,
+    filtered: Vec<f32>,
+}
+
+/// The filter of one block.
+pub struct Fir {
+    /// \[group of `lanes` columns\]\[tap\]\[column in group\]
+    weights: Vec<f32>,
+    step: usize,
+    taps: usize,
+    unzip: usize,
+    /// `LANES`, or the step if that is less.
+    lanes: usize,
+    form: Form,
+}
+
+impl Fir {
+    /// A filter with these `weights` `[tap][step]`, `step` a power of two. The output is cut into `unzip`
+    /// interleaved complex series, 1 for none.
+    ///
+    /// # Panics
+    /// If `step` is 0.
+    #[must_use]
+    pub fn new(weights: &[f32], step: usize, unzip: usize, form: Form) -> Self {
+        let (taps, lanes) = (weights.len() / step, LANES.min(step));
+        let order = (0..step / lanes).flat_map(|group| {
+            (0..taps * lanes).map(move |i| (i / lanes) * step + group * lanes + i % lanes)
+        });
+        let form = if lanes == LANES { form } else { Form::Portable };
+        Self { weights: order.map(|i| weights[i]).collect(), step, taps, unzip, lanes, form }
+    }
+
+    /// Numbers from one spectrum to the next.
+    #[inline]
+    #[must_use]
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// What of the processor it uses.
+    #[inline]
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Spectra over which a window extends.
+    #[inline]
+    #[must_use]
+    pub fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// Working memory for up to `rows` spectra at once.
+    #[must_use]
+    pub fn scratch(&self, rows: usize) -> Scratch {
+        let columns = TILE.min(self.step);
+        Scratch {
+            tile: vec![0.0; (rows + self.taps - 1) * columns],
+            filtered: vec![0.0; rows * columns],
+        }
+    }
+
+    /// Filters `out.len() / step` spectra, `[spectrum][step]`, of which the first one's window starts with the
+    /// first of `samples`. Cut into series, a spectrum is `[series][complex number]`.
+    ///
+    /// # Panics
+    /// If `samples` end before the last window, or `scratch` is for fewer spectra.
+    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    pub fn run<T: Copy + Into<f32>>(&self, samples: &[T], out: &mut [f32], scratch: &mut Scratch) {
+        match self.form {
+            Form::Portable => self.run_portable(samples, out, scratch),
+            // SAFETY: a form is chosen only if the processor has it.
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx2 => unsafe { self.run_avx2(samples, out, scratch) },
+            // SAFETY: likewise.
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx512 => unsafe { self.run_avx512(samples, out, scratch) },
+        }
+    }
+
+    fn run_portable<T: Copy + Into<f32>>(
+        &self,
+        samples: &[T],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        self.run_with(samples, out, scratch, portable);
+    }
+
+    /// Inlined into each form, so that the copying is compiled for it too.
+    #[inline(always)]
+    fn run_with<T: Copy + Into<f32>>(
+        &self,
+        samples: &[T],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+        columns: impl Fn(Task),
+    ) {
+        let (rows, width) = (out.len() / self.step, TILE.min(self.step));
+        let Scratch { tile, filtered } = scratch;
+        let tile = &mut tile[..(rows + self.taps - 1) * width];
+        for first in (0..self.step).step_by(width) {
+            for (row, to) in tile.chunks_exact_mut(width).enumerate() {
+                let from = &samples[row * self.step + first..][..width];
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from).into());
+            }
+            if self.unzip == 1 {
+                self.tile(first, tile, &mut out[first..], self.step, rows, &columns);
+            } else {
+                self.tile(first, tile, filtered, width, rows, &columns);
+                self.scatter(filtered, first, width, out);
+            }
+        }
+    }
+
+    /// The columns of a tile, which begins with column `first`.
+    #[inline(always)]
+    fn tile(
+        &self,
+        first: usize,
+        tile: &[f32],
+        out: &mut [f32],
+        out_pitch: usize,
+        rows: usize,
+        columns: &impl Fn(Task),
+    ) {
+        let (width, lanes) = (TILE.min(self.step), self.lanes);
+        let mut row = 0;
+        while row < rows {
+            let batch = if rows - row < ROWS { 1 } else { ROWS };
+            for group in (0..width).step_by(lanes) {
+                let weights = &self.weights[(first + group) * self.taps..][..lanes * self.taps];
+                let x = &tile[row * width + group..][..(batch + self.taps - 2) * width + lanes];
+                let out = &mut out[row * out_pitch + group..][..(batch - 1) * out_pitch + lanes];
+                columns(Task { weights, lanes, x, x_pitch: width, out, out_pitch, rows: batch });
+            }
+            row += batch;
+        }
+    }
+
+    /// Puts complex number i = q n + r of each row at place q of part r.
+    fn scatter(&self, filtered: &[f32], first: usize, columns: usize, out: &mut [f32]) {
+        let part = self.step / 2 / self.unzip;
+        for (row, out) in filtered.chunks_exact(columns).zip(out.chunks_exact_mut(self.step)) {
+            for (i, z) in row.chunks_exact(2).enumerate() {
+                let i = first / 2 + i;
+                let to = (i % self.unzip) * part + i / self.unzip;
+                out[2 * to..2 * to + 2].copy_from_slice(z);
+            }
+        }
+    }
+}
+
+/// Some columns of some rows of output. Rows of `x` and `out` are their pitches apart, and both
+/// end with the last column of their last row.
+struct Task<'a> {
+    /// \[tap\]\[column\]
+    weights: &'a [f32],
+    /// Number of columns; `LANES` for the vector forms.
+    lanes: usize,
+    x: &'a [f32],
+    x_pitch: usize,
+    out: &'a mut [f32],
+    out_pitch: usize,
+    /// Rows of output, `ROWS` or 1.
+    rows: usize,
+}
+
+fn portable(task: Task) {
+    for (row, out) in task.out.chunks_mut(task.out_pitch).enumerate() {
+        let out = &mut out[..task.lanes];
+        out.fill(0.0);
+        for (tap, weights) in task.weights.chunks_exact(task.lanes).enumerate() {
+            let x = &task.x[(row + tap) * task.x_pitch..][..task.lanes];
+            out.iter_mut().zip(weights).zip(x).for_each(|((out, w), x)| *out += w * x);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_filters_like_the_portable_one() {
+        let mut random = Random::new(1);
+        let sizes = [(8, 3, 5, 1), (16, 16, 8, 1), (64, 5, 9, 2), (256, 16, 17, 1), (512, 4, 3, 4)];
+        let most = if cfg!(miri) { 64 } else { 512 };
+        for (step, taps, rows, unzip) in sizes.into_iter().filter(|sizes| sizes.0 <= most) {
+            let weights: Vec<f32> =
+                (0..step * taps).map(|_| random.normal_pair()[0] as f32).collect();
+            let samples: Vec<i16> =
+                (0..(rows + taps - 1) * step).map(|_| random.bits() as i16 >> 4).collect();
+            let run = |form| {
+                let fir = Fir::new(&weights, step, unzip, form);
+                let mut out = vec![0.0; rows * step];
+                fir.run(&samples, &mut out, &mut fir.scratch(rows));
+                out
+            };
+            let expected = run(Form::Portable);
+            for form in Form::available() {
+                let got = run(form);
+                // They differ in the rounding of each product only.
+                let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6 * 2048.0 * taps as f32;
+                assert!(got.iter().zip(&expected).all(close), "{form:?} {step} {taps}");
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Power and clipping of a digitiser's samples.
+
+use crate::simd::Form;
+
+/// Sum of the squares of `samples`, in units of their least significant bit, and how many of them are `limit`
+/// or more from 0.
+#[must_use]
+#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+pub fn power(samples: &[i16], limit: i16, form: Form) -> (u64, u64) {
+    match form {
+        Form::Portable => power_any(samples, limit),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { x86::avx2(samples, limit) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { x86::avx512(samples, limit) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::power_any;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn avx2(samples: &[i16], limit: i16) -> (u64, u64) {
+        power_any(samples, limit)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn avx512(samples: &[i16], limit: i16) -> (u64, u64) {
+        power_any(samples, limit)
+    }
+}
+
+#[inline(always)]
+fn power_any(samples: &[i16], limit: i16) -> (u64, u64) {
+    // So many squares fit 32 bits, and their number 16 bits; then vectors hold more of them.
+    let largest = (i64::from(limit) + 1).pow(2);
+    let run = (i64::from(u32::MAX) / largest).min(i64::from(u16::MAX)) as usize;
+    let (run, is_wide) = if run < 64 { (usize::from(u16::MAX), true) } else { (run, false) };
+    let (mut power, mut clipped) = (0, 0);
+    for samples in samples.chunks(run) {
+        let square = |x: i16| (i32::from(x) * i32::from(x)).cast_unsigned();
+        let over = |x: i16| u16::from(x >= limit) | u16::from(x <= -limit);
+        power += if is_wide {
+            samples.iter().map(|x| u64::from(square(*x))).sum::<u64>()
+        } else {
+            u64::from(samples.iter().map(|x| square(*x)).sum::<u32>())
+        };
+        clipped += u64::from(samples.iter().map(|x| over(*x)).sum::<u16>());
+    }
+    (power, clipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_counts_exactly_whatever_the_width() {
+        let mut random = Random::new(2);
+        let len = if cfg!(miri) { 403 } else { 40_003 };
+        for bits in [2, 8, 10, 12, 16] {
+            let mut samples: Vec<i16> =
+                (0..len).map(|_| random.bits() as i16 >> (16 - bits)).collect();
+            // The worst for sums of squares.
+            samples[..len / 2].fill(i16::MIN >> (16 - bits));
+            let limit = i16::MAX >> (16 - bits);
+            let squares: i64 = samples.iter().map(|x| i64::from(*x).pow(2)).sum();
+            let over = samples.iter().filter(|x| x.unsigned_abs() >= limit.unsigned_abs()).count();
+            for form in Form::available() {
+                let got = power(&samples, limit, form);
+                assert_eq!(got, (squares as u64, over as u64), "{form:?}, {bits} bits");
+            }
+        }
+    }
+}

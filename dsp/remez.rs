@@ -1,0 +1,289 @@
+//! Equiripple filters with linear phase: the exchange algorithm of Parks and McClellan.
+//!
+//! With f in cycles per sample, a filter of n taps that is its own mirror image has the amplitude
+//! A(f) = Q(f) P(cos 2 pi f), where Q = 1 for odd n and cos(pi f) for even n, and P is a polynomial
+//! with ceil(n/2) coefficients. The best one is that whose weighted error has one more extremum than
+//! P has coefficients, all of one magnitude and of alternating sign.
+
+use std::f64::consts::PI;
+
+/// Points of the grid for each coefficient of P.
+const DENSITY: usize = 32;
+/// The exchange ends when the largest error is this little above that of the extrema, or so small that
+/// nobody could tell.
+const TOLERANCE: f64 = 1e-5;
+const NEGLIGIBLE: f64 = 1e-9;
+/// Where in its share of the grid each extremum is looked for at first. Mostly the first one leads to the
+/// filter; from a few beginnings the errors never alternate often enough.
+const BEGINNINGS: [f64; 4] = [0.5, 0.0, 0.25, 0.75];
+/// Exchanges after which there is no hope; some ten are usual.
+const MOST_EXCHANGES: usize = 60;
+
+/// What a filter has to do in a band of frequencies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Lower edge in cycles per sample.
+    pub from: f64,
+    /// Upper edge in cycles per sample, at most 1/2.
+    pub to: f64,
+    /// Amplitude.
+    pub desired: f64,
+    /// Factor by which errors count.
+    pub weight: f64,
+}
+
+/// A frequency at which the error counts.
+#[derive(Clone, Copy)]
+struct Point {
+    /// cos 2 pi f.
+    x: f64,
+    /// The amplitude of P, and the factor of its error.
+    desired: f64,
+    weight: f64,
+    /// Whether it is the first or last of its band.
+    is_first: bool,
+    is_last: bool,
+}
+
+/// Q(f).
+fn factor(taps: usize, f: f64) -> f64 {
+    if taps.is_multiple_of(2) { (PI * f).cos() } else { 1.0 }
+}
+
+fn grid(taps: usize, bands: &[Band]) -> Vec<Point> {
+    let spacing = 0.5 / (DENSITY * taps.div_ceil(2)) as f64;
+    let mut grid = Vec::new();
+    for band in bands {
+        // Where Q = 0 there is nothing to be gained.
+        let to = if taps.is_multiple_of(2) { band.to.min(0.5 - spacing) } else { band.to };
+        let steps = (((to - band.from) / spacing).ceil() as usize).max(1);
+        grid.extend((0..=steps).map(|i| {
+            let f = band.from + (to - band.from) * i as f64 / steps as f64;
+            let factor = factor(taps, f);
+            Point {
+                x: (2.0 * PI * f).cos(),
+                desired: band.desired / factor,
+                weight: band.weight * factor,
+                is_first: i == 0,
+                is_last: i == steps,
+            }
+        }));
+    }
+    grid
+}
+
+/// A polynomial given by its values at some places, in barycentric form.
+struct Polynomial {
+    /// (place, value, 1 / product of the distances to the others, scaled).
+    nodes: Vec<(f64, f64, f64)>,
+}
+
+impl Polynomial {
+    /// 1 / product of the distances of each place to the others, but for a common factor.
+    fn barycentric(places: &[f64]) -> Vec<f64> {
+        // The products leave the range of numbers when there are hundreds of places.
+        let mut log2 = vec![0.0; places.len()];
+        let mut signs = vec![1.0; places.len()];
+        for (i, a) in places.iter().enumerate() {
+            for b in places.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, b)| b) {
+                log2[i] -= (a - b).abs().log2();
+                signs[i] *= (a - b).signum();
+            }
+        }
+        let most = log2.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        log2.iter().zip(&signs).map(|(log2, sign)| sign * (log2 - most).exp2()).collect()
+    }
+
+    fn at(&self, x: f64) -> f64 {
+        let (mut sum, mut of_weights) = (0.0, 0.0);
+        for (place, value, weight) in &self.nodes {
+            let distance = x - place;
+            if distance == 0.0 {
+                return *value;
+            }
+            let share = weight / distance;
+            sum += share * value;
+            of_weights += share;
+        }
+        sum / of_weights
+    }
+}
+
+/// The polynomial whose errors at the points alternate, and the magnitude of these errors.
+fn alternating(points: &[Point]) -> (Polynomial, f64) {
+    let places: Vec<f64> = points.iter().map(|point| point.x).collect();
+    let weights = Polynomial::barycentric(&places);
+    let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
+    let all = || points.iter().zip(&weights).enumerate();
+    let above: f64 = all().map(|(_, (point, b))| b * point.desired).sum();
+    let below: f64 = all().map(|(i, (point, b))| b * sign(i) / point.weight).sum();
+    let error = above / below;
+    let node = |(i, (point, b)): (usize, (&Point, &f64))| {
+        (point.x, point.desired - sign(i) * error / point.weight, *b)
+    };
+    (Polynomial { nodes: all().map(node).collect() }, error.abs())
+}
+
+/// The `count` points at which the errors are extreme and alternate, if there are so many.
+fn extrema(grid: &[Point], errors: &[f64], count: usize) -> Option<Vec<usize>> {
+    let is_extreme = |i: &usize| {
+        let (point, error) = (&grid[*i], errors[*i]);
+        let beyond = |other: f64| error.abs() >= other * error.signum();
+        error != 0.0
+            && (point.is_first || beyond(errors[i - 1]))
+            && (point.is_last || beyond(errors[i + 1]))
+    };
+    let mut found: Vec<usize> = Vec::with_capacity(2 * count);
+    for i in (0..grid.len()).filter(is_extreme) {
+        match found.last_mut() {
+            // Of several with one sign in a row the largest counts.
+            Some(last) if errors[*last] * errors[i] > 0.0 => {
+                if errors[i].abs() > errors[*last].abs() {
+                    *last = i;
+                }
+            }
+            _ => found.push(i),
+        }
+    }
+    let size = |found: &[usize], n: usize| errors[found[n]].abs();
+    while found.len() > count {
+        let last = found.len() - 1;
+        let smallest = (0..=last).min_by(|a, b| size(&found, *a).total_cmp(&size(&found, *b)))?;
+        if found.len() == count + 1 || smallest == 0 || smallest == last {
+            // One alone can only go from an end, or two would be left with one sign.
+            found.remove(if size(&found, 0) < size(&found, last) { 0 } else { last });
+        } else {
+            let after = size(&found, smallest + 1) < size(&found, smallest - 1);
+            let first = if after { smallest } else { smallest - 1 };
+            found.drain(first..first + 2);
+        }
+    }
+    (found.len() == count).then_some(found)
+}
+
+/// The coefficients of the best filter for these bands, which are in ascending order and apart from
+/// each other. `None`: rounding errors were in the way.
+#[must_use]
+pub fn equiripple(taps: usize, bands: &[Band]) -> Option<Vec<f64>> {
+    let grid = grid(taps, bands);
+    let count = taps.div_ceil(2) + 1;
+    if grid.len() < count {
+        return None;
+    }
+    let polynomial = BEGINNINGS.iter().find_map(|share| {
+        let first = |i: usize| ((i as f64 + share) * grid.len() as f64 / count as f64) as usize;
+        exchange(&grid, (0..count).map(first).collect())
+    })?;
+    Some(coefficients(taps, &polynomial))
+}
+
+/// The best polynomial on this grid; `at` are the first guesses of where its errors are extreme.
+fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<Polynomial> {
+    for _ in 0..MOST_EXCHANGES {
+        let points: Vec<Point> = at.iter().map(|i| grid[*i]).collect();
+        let (polynomial, level) = alternating(&points);
+        let error = |point: &Point| point.weight * (point.desired - polynomial.at(point.x));
+        let errors: Vec<f64> = grid.iter().map(error).collect();
+        let largest = errors.iter().fold(0.0_f64, |largest, error| largest.max(error.abs()));
+        if !largest.is_finite() {
+            return None;
+        }
+        if largest <= (level * (1.0 + TOLERANCE)).max(NEGLIGIBLE) {
+            return Some(polynomial);
+        }
+        at = extrema(grid, &errors, at.len())?;
+    }
+    None
+}
+
+/// The filter of that polynomial: its amplitude at as many frequencies as it has taps, transformed.
+fn coefficients(taps: usize, polynomial: &Polynomial) -> Vec<f64> {
+    let amplitude = |k: usize| {
+        let f = k as f64 / taps as f64;
+        factor(taps, f) * polynomial.at((2.0 * PI * f).cos())
+    };
+    let amplitudes: Vec<f64> = (0..taps.div_ceil(2)).map(amplitude).collect();
+    let tap = |n: usize| {
+        let middle = n as f64 - (taps - 1) as f64 / 2.0;
+        let term = |(k, a): (usize, &f64)| {
+            let twice = if k == 0 { 1.0 } else { 2.0 };
+            twice * a * (2.0 * PI * k as f64 * middle / taps as f64).cos()
+        };
+        amplitudes.iter().enumerate().map(term).sum::<f64>() / taps as f64
+    };
+    // Exactly its own mirror image.
+    let half: Vec<f64> = (0..taps.div_ceil(2)).map(tap).collect();
+    (0..taps).map(|n| half[n.min(taps - 1 - n)]).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn amplitude(filter: &[f64], f: f64) -> f64 {
+        let middle = (filter.len() - 1) as f64 / 2.0;
+        let term = |(n, h): (usize, &f64)| h * (2.0 * PI * f * (n as f64 - middle)).cos();
+        filter.iter().enumerate().map(term).sum()
+    }
+
+    /// Extremes of the weighted error: number of alternations, largest magnitude, smallest one.
+    fn alternations(filter: &[f64], bands: &[Band]) -> (usize, f64, f64) {
+        let mut extremes: Vec<f64> = Vec::new();
+        for band in bands {
+            let errors: Vec<f64> = (0..=20_000)
+                .map(|i| {
+                    let f = band.from + (band.to - band.from) * f64::from(i) / 20_000.0;
+                    band.weight * (band.desired - amplitude(filter, f))
+                })
+                .collect();
+            for i in 0..errors.len() {
+                let beyond = |other: Option<&f64>| {
+                    other.is_none_or(|other| errors[i].abs() >= other * errors[i].signum())
+                };
+                if beyond(i.checked_sub(1).map(|i| &errors[i])) && beyond(errors.get(i + 1)) {
+                    match extremes.last_mut() {
+                        Some(last) if *last * errors[i] > 0.0 => {
+                            if errors[i].abs() > last.abs() {
+                                *last = errors[i];
+                            }
+                        }
+                        _ => extremes.push(errors[i]),
+                    }
+                }
+            }
+        }
+        let largest = extremes.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
+        // Between the points of the filter's grid they may be a little larger.
+        extremes.retain(|error| error.abs() > 0.98 * largest);
+        let smallest = extremes.iter().fold(largest, |a, b| a.min(b.abs()));
+        (extremes.len(), largest, smallest)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "takes minutes")]
+    fn the_errors_alternate_as_often_as_the_theorem_asks_for() {
+        let band = |from, to, desired, weight| Band { from, to, desired, weight };
+        for taps in [16, 21, 64, 65, 128] {
+            for bands in [
+                vec![band(0.0, 0.1, 1.0, 1.0), band(0.15, 0.5, 0.0, 10.0)],
+                vec![
+                    band(0.0, 0.05, 1.0, 0.01),
+                    band(0.2, 0.3, 0.0, 1.0),
+                    band(0.4, 0.5, 0.0, 1.0),
+                ],
+            ] {
+                let Some(filter) = equiripple(taps, &bands) else {
+                    // The errors of the best one would drown in those of rounding.
+                    assert_eq!((taps, bands.len()), (128, 3));
+                    continue;
+                };
+                let (count, largest, smallest) = alternations(&filter, &bands);
+                // Beyond that the second is as good as it needs to be.
+                if largest > 2.0 * NEGLIGIBLE {
+                    assert!(count > taps.div_ceil(2), "{taps} taps: {count} {largest} {smallest}");
+                }
+            }
+        }
+    }
+}

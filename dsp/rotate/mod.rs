@@ -1,0 +1,205 @@
+//! Delay, phase, gain, dither and quantisation of one spectrum.
+
+mod phase;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use self::phase::{BLOCK, Phases, Table};
+use crate::dither::uniform_pair;
+use crate::simd::Form;
+use num_complex::{Complex32, Complex64};
+
+/// Adding this to a small float leaves its nearest integer, half to even, in the low bits.
+const ROUNDER: f32 = 12_582_912.0;
+
+/// Factors of one polarisation.
+pub struct ChannelGains {
+    /// The one gain of all channels, or 1.
+    common: Complex64,
+    /// For each channel, if they differ.
+    of_each: Option<Vec<Complex32>>,
+}
+
+impl ChannelGains {
+    /// One gain for all channels.
+    #[must_use]
+    pub fn same(gain: Complex32) -> Self {
+        Self { common: Complex64::new(f64::from(gain.re), f64::from(gain.im)), of_each: None }
+    }
+
+    /// A gain for each channel.
+    #[must_use]
+    pub fn each(gains: Vec<Complex32>) -> Self {
+        Self { common: Complex64::new(1.0, 0.0), of_each: Some(gains) }
+    }
+
+    /// The gain that all channels share.
+    #[inline]
+    #[must_use]
+    pub fn common(&self) -> Complex64 {
+        self.common
+    }
+
+    /// What each channel has besides, if they differ.
+    #[inline]
+    #[must_use]
+    pub fn of_each(&self) -> Option<&[Complex32]> {
+        self.of_each.as_deref()
+    }
+}
+
+/// Phase, delay, dither and range of one spectrum.
+pub struct Turn {
+    /// Phase of the centre of the band, in turns.
+    pub phase_turns: f64,
+    /// Fine delay in samples of a real stream of the same bandwidth, which turns the channels against each
+    /// other by pi for each sample over the whole band.
+    pub fine_delay_samples: f64,
+    /// Key of the spectrum's dither.
+    pub dither_key: Option<u64>,
+    /// Largest magnitude of a part of the output: 127 or 7.
+    pub limit: f32,
+}
+
+/// What is to be done to one block of a spectrum.
+struct Block<'a> {
+    spectrum: &'a [Complex32],
+    table: &'a Table,
+    factor: Complex32,
+    gains: Option<&'a [Complex32]>,
+    dither_key: Option<u64>,
+    /// Number of its first channel.
+    first: usize,
+    limit: f32,
+    out: &'a mut [u16],
+}
+
+/// Turns, scales and quantises `spectrum` into `out`: the real part in the low byte, the
+/// imaginary part in the high byte. Returns how many complex values were clamped.
+///
+/// `spectrum`, `out` and the gains of each channel are `[channel]`. The shorter one of `spectrum` and `out` counts.
+///
+/// # Panics
+/// If there are fewer gains than channels.
+#[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+pub fn rotate(
+    spectrum: &[Complex32],
+    turn: &Turn,
+    gains: &ChannelGains,
+    out: &mut [u16],
+    form: Form,
+) -> u32 {
+    match form {
+        Form::Portable => rotate_with(spectrum, turn, gains, out, portable),
+        // SAFETY: a form is chosen only if the processor has it.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx2 => unsafe { x86::avx2(spectrum, turn, gains, out) },
+        // SAFETY: likewise.
+        #[cfg(target_arch = "x86_64")]
+        Form::Avx512 => unsafe { x86::avx512(spectrum, turn, gains, out) },
+    }
+}
+
+#[inline(always)]
+fn rotate_with(
+    spectrum: &[Complex32],
+    turn: &Turn,
+    gains: &ChannelGains,
+    out: &mut [u16],
+    one: impl Fn(Block) -> u32,
+) -> u32 {
+    let Turn { phase_turns, fine_delay_samples, dither_key, limit } = *turn;
+    let mut phases = Phases::new(spectrum.len(), phase_turns, fine_delay_samples, gains.common);
+    let mut saturated = 0;
+    let blocks = spectrum.chunks(BLOCK).zip(out.chunks_mut(BLOCK));
+    for (number, (spectrum, out)) in blocks.enumerate() {
+        let first = number * BLOCK;
+        let factor = phases.block(number);
+        let gains = gains.of_each().map(|gains| &gains[first..first + spectrum.len()]);
+        let table = &phases.table;
+        saturated += one(Block { spectrum, table, factor, gains, dither_key, first, limit, out });
+    }
+    saturated
+}
+
+/// The definition; compiled for AVX2 too. Each step is a loop without branches, so that the
+/// compiler makes vectors of it.
+#[inline(always)]
+fn portable(block: Block) -> u32 {
+    let Block { spectrum, table, factor, limit, out, .. } = block;
+    let mut turns = [Complex32::default(); BLOCK];
+    for (i, turn) in turns.iter_mut().enumerate() {
+        *turn = times(Complex32::new(table.re[2 * i], table.im[2 * i]), factor);
+    }
+    if let Some(gains) = block.gains {
+        turns.iter_mut().zip(gains).for_each(|(turn, gain)| *turn = times(*turn, *gain));
+    }
+    let mut dither = [[0.0; 2]; BLOCK];
+    if let Some(key) = block.dither_key {
+        for (i, dither) in dither.iter_mut().enumerate() {
+            *dither = uniform_pair(key, (block.first + i) as u64);
+        }
+    }
+    let mut saturated = 0;
+    let factors = turns.iter().zip(&dither);
+    for ((x, out), (turn, [re, im])) in spectrum.iter().zip(out).zip(factors) {
+        let z = times(*x, *turn);
+        let (re, im) = (z.re + re, z.im + im);
+        saturated += u32::from((re.abs() > limit) | (im.abs() > limit));
+        let byte = |x: f32| {
+            let x = if x > -limit { x } else { -limit };
+            let x = if x < limit { x } else { limit };
+            (x + ROUNDER).to_bits() & 0xff
+        };
+        *out = (byte(re) | byte(im) << 8) as u16;
+    }
+    saturated
+}
+
+/// a b, rounded in the order in which the vector form does.
+#[inline(always)]
+fn times(a: Complex32, b: Complex32) -> Complex32 {
+    Complex32::new(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_gives_the_bits_of_the_portable_one() {
+        let mut random = Random::new(3);
+        let most = if cfg!(miri) { 64 } else { 4096 };
+        for channels in [4, 8, 64, 256, 4096].into_iter().filter(|n| *n <= most) {
+            let mut values = |scale: f64| -> Vec<Complex32> {
+                let pairs = (0..channels).map(|_| random.normal_pair().map(|x| (scale * x) as f32));
+                pairs.map(|[re, im]| Complex32::new(re, im)).collect()
+            };
+            let (mut spectrum, gains) = (values(80.0), values(1.0));
+            spectrum[0] = Complex32::new(f32::NAN, f32::INFINITY);
+            for (are_equal, dither_key, limit) in [
+                (true, Some(5), 127.0),
+                (false, Some(6), 127.0),
+                (true, None, 7.0),
+                (false, None, 127.0),
+            ] {
+                let gains = if are_equal {
+                    ChannelGains::same(gains[0])
+                } else {
+                    ChannelGains::each(gains.clone())
+                };
+                let turn = Turn { phase_turns: 1.7, fine_delay_samples: -0.4, dither_key, limit };
+                let run = |form| {
+                    let mut out = vec![0; channels];
+                    let saturated = rotate(&spectrum, &turn, &gains, &mut out, form);
+                    (out, saturated)
+                };
+                let expected = run(Form::Portable);
+                for form in Form::available() {
+                    assert_eq!(run(form), expected, "{form:?} {channels}");
+                }
+            }
+        }
+    }
+}

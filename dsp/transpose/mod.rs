@@ -1,0 +1,128 @@
+//! From rows of quantised channels to the order of the output.
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::simd::Form;
+use std::ops::Range;
+
+/// How the output is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Transposition {
+    /// Polarisations.
+    pub pols: usize,
+    /// Rows of the quantised spectra are this far apart. Not a power of two, or all rows would
+    /// share a few sets of the cache.
+    pub pitch: usize,
+    /// Rows of a polarisation in the quantised spectra.
+    pub rows: usize,
+    /// Spectra of a heap.
+    pub spectra_per_heap: usize,
+    /// Polarisation is slower than spectrum.
+    pub k_major: bool,
+    /// Values are written with 4 bits for each part, not 8.
+    pub is_4_bit: bool,
+    /// What of the processor is used.
+    pub form: Form,
+}
+
+impl Transposition {
+    /// Bytes of one channel of a heap.
+    #[inline]
+    #[must_use]
+    pub fn channel_bytes(&self) -> usize {
+        self.spectra_per_heap * self.pols * if self.is_4_bit { 1 } else { 2 }
+    }
+
+    /// Copies rows from the first one on of `quantised` \[pol\]\[row\]\[channel\] to the places of these
+    /// `spectra` of a heap in `out`, its channels from number `first` on: \[channel\]\[spectrum\]\[pol\], K-major
+    /// \[channel\]\[pol\]\[spectrum\]. A value is two bytes, real part first, or one with the real part in the high
+    /// nibble.
+    ///
+    /// # Panics
+    /// If `quantised` lacks rows or channels, or `spectra` reach beyond the heap.
+    #[allow(unsafe_code, reason = "calls the form that the processor was found to have")]
+    pub fn run(&self, quantised: &[u16], first: usize, spectra: &Range<usize>, out: &mut [u8]) {
+        let mut done = 0;
+        #[cfg(target_arch = "x86_64")]
+        if self.form == Form::Avx512 && self.pols == 2 && spectra.len() == x86::TILE {
+            // SAFETY: a form is chosen only if the processor has it.
+            done = unsafe { x86::transpose(self, &quantised[first..], spectra, out) };
+        }
+        let channels = out.chunks_exact_mut(self.channel_bytes()).enumerate();
+        for (i, out) in channels.skip(done) {
+            let column = &quantised[first + i..];
+            if self.is_4_bit {
+                self.values(column, spectra, out, nibbles);
+            } else {
+                let out: &mut [[u8; 2]] = bytemuck::cast_slice_mut(out);
+                self.values(column, spectra, out, u16::to_le_bytes);
+            }
+        }
+    }
+
+    fn values<T>(
+        &self,
+        column: &[u16],
+        spectra: &Range<usize>,
+        out: &mut [T],
+        value: impl Fn(u16) -> T,
+    ) {
+        let (per_pol, per_spectrum) =
+            if self.k_major { (self.spectra_per_heap, 1) } else { (1, self.pols) };
+        for row in 0..spectra.len() {
+            for pol in 0..self.pols {
+                let z = column[(pol * self.rows + row) * self.pitch];
+                out[pol * per_pol + (spectra.start + row) * per_spectrum] = value(z);
+            }
+        }
+    }
+}
+
+/// Real part in the high nibble, imaginary part in the low one.
+fn nibbles(z: u16) -> u8 {
+    ((z & 0x0f) << 4 | (z >> 8 & 0x0f)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn every_form_puts_every_value_where_the_portable_one_does() {
+        let mut random = Random::new(4);
+        let (rows, spectra_per_heap) = (16, 48);
+        let channels = if cfg!(miri) { 5 } else { 37 };
+        for pols in [1, 2] {
+            let pitch = channels + 5;
+            let quantised: Vec<u16> =
+                (0..pols * rows * pitch).map(|_| random.bits() as u16).collect();
+            for (k_major, is_4_bit) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let run = |form, spectra: &Range<usize>| {
+                    let transposition = Transposition {
+                        pols,
+                        pitch,
+                        rows,
+                        spectra_per_heap,
+                        k_major,
+                        is_4_bit,
+                        form,
+                    };
+                    // The channels from number 3 on.
+                    let mut out = vec![0; (channels - 3) * transposition.channel_bytes()];
+                    transposition.run(&quantised, 3, spectra, &mut out);
+                    out
+                };
+                for spectra in [16..32, 5..14] {
+                    let expected = run(Form::Portable, &spectra);
+                    assert!(expected.iter().any(|byte| *byte != 0));
+                    for form in Form::available() {
+                        assert_eq!(run(form, &spectra), expected, "{form:?} {k_major} {is_4_bit}");
+                    }
+                }
+            }
+        }
+    }
+}
