@@ -23,7 +23,8 @@ impl Assignment {
 
 /// Reads a value in YAML, of which JSON is a part.
 pub fn parse_value(text: &str) -> Result<Value, String> {
-    serde_yaml::from_str(text).map_err(|error| format!("the value is no YAML: {error}"))
+    let value = fxgraph::flowgraph::read_value(text);
+    value.map(|value| value.to_json()).map_err(|error| format!("the value cannot be read: {error}"))
 }
 
 #[cfg(test)]
@@ -38,6 +39,10 @@ mod tests {
         assert_eq!(parsed("x = {a: [1, 0.5]}"), Ok(("x".to_owned(), json!({"a": [1, 0.5]}))));
         assert_eq!(parsed("signals=cw(0.1, f=1)").unwrap().1, json!("cw(0.1, f=1)"));
         assert_eq!(parsed("path=").unwrap().1, json!(null));
+        // As flowgraph files have them.
+        assert_eq!(parsed("taps=010").unwrap().1, json!(10));
+        assert_eq!(parsed("gain=.nan").unwrap().1, json!(".nan"));
+        assert!(parsed("x={a: 1, a: 2}").is_err());
         assert!(parsed("taps").is_err() && parsed("=8").is_err() && parsed("a=[1").is_err());
     }
 }

@@ -13,6 +13,12 @@ const DENSITY: usize = 32;
 /// nobody could tell.
 const TOLERANCE: f64 = 1e-5;
 const NEGLIGIBLE: f64 = 1e-9;
+/// Largest error of the computed coefficients: this factor times the error of the design, or this amplitude
+/// (-100 dB).
+const ROUNDING: f64 = 1.5;
+const ROUNDING_AMPLITUDE: f64 = 1e-5;
+/// Fewest steps of the grid in the width of a band.
+const BAND_STEPS: usize = 16;
 /// Where in its share of the grid each extremum is looked for at first. Mostly the first one leads to the
 /// filter; from a few beginnings the errors never alternate often enough.
 const BEGINNINGS: [f64; 4] = [0.5, 0.0, 0.25, 0.75];
@@ -54,6 +60,7 @@ fn grid(taps: usize, bands: &[Band]) -> Vec<Point> {
     let spacing = 0.5 / (DENSITY * taps.div_ceil(2)) as f64;
     let mut grid = Vec::new();
     for band in bands {
+        let spacing = spacing.min((band.to - band.from) / BAND_STEPS as f64);
         // Where Q = 0 there is nothing to be gained.
         let to = if taps.is_multiple_of(2) { band.to.min(0.5 - spacing) } else { band.to };
         let steps = (((to - band.from) / spacing).ceil() as usize).max(1);
@@ -170,15 +177,51 @@ pub fn equiripple(taps: usize, bands: &[Band]) -> Option<Vec<f64>> {
     if grid.len() < count {
         return None;
     }
-    let polynomial = BEGINNINGS.iter().find_map(|share| {
+    let (polynomial, error) = BEGINNINGS.iter().find_map(|share| {
         let first = |i: usize| ((i as f64 + share) * grid.len() as f64 / count as f64) as usize;
         exchange(&grid, (0..count).map(first).collect())
     })?;
-    Some(coefficients(taps, &polynomial))
+    let filter = coefficients(taps, &polynomial);
+    // Where the polynomial is huge between the bands, rounding errors of the coefficients reach into the bands.
+    let is_met = |band: &Band| {
+        largest_error(&filter, band) <= (ROUNDING * error / band.weight).max(ROUNDING_AMPLITUDE)
+    };
+    bands.iter().all(is_met).then_some(filter)
 }
 
-/// The best polynomial on this grid; `at` are the first guesses of where its errors are extreme.
-fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<Polynomial> {
+/// Largest error of a filter in `band`; not a number, or infinite, if a coefficient is.
+fn largest_error(filter: &[f64], band: &Band) -> f64 {
+    let spacing = 0.5 / (4 * filter.len()) as f64;
+    let steps = (((band.to - band.from) / spacing).ceil() as usize).max(BAND_STEPS);
+    let error = |i: usize| {
+        let f = band.from + (band.to - band.from) * i as f64 / steps as f64;
+        (band.desired - amplitude(filter, f)).abs()
+    };
+    (0..=steps)
+        .map(error)
+        .fold(0.0, |largest: f64, error| if error <= largest { largest } else { error })
+}
+
+/// The amplitude at f of a filter that is its own mirror image.
+fn amplitude(filter: &[f64], f: f64) -> f64 {
+    let half = filter.len() / 2;
+    let is_even = filter.len().is_multiple_of(2);
+    let step = 2.0 * PI * f;
+    // The cosines of k or k + 1/2 steps, by their recurrence.
+    let first = if is_even { 0.5 } else { 1.0 };
+    let (mut before, mut cos) = ((step * (first - 1.0)).cos(), (step * first).cos());
+    let twice = 2.0 * step.cos();
+    let mut sum = if is_even { 0.0 } else { filter[half] };
+    for tap in filter[..half].iter().rev() {
+        sum += 2.0 * tap * cos;
+        (before, cos) = (cos, twice * cos - before);
+    }
+    sum
+}
+
+/// The best polynomial on this grid and its largest weighted error; `at` are the first guesses of where its errors
+/// are extreme.
+fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<(Polynomial, f64)> {
     for _ in 0..MOST_EXCHANGES {
         let points: Vec<Point> = at.iter().map(|i| grid[*i]).collect();
         let (polynomial, level) = alternating(&points);
@@ -189,7 +232,7 @@ fn exchange(grid: &[Point], mut at: Vec<usize>) -> Option<Polynomial> {
             return None;
         }
         if largest <= (level * (1.0 + TOLERANCE)).max(NEGLIGIBLE) {
-            return Some(polynomial);
+            return Some((polynomial, largest));
         }
         at = extrema(grid, &errors, at.len())?;
     }
@@ -221,7 +264,7 @@ fn coefficients(taps: usize, polynomial: &Polynomial) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn amplitude(filter: &[f64], f: f64) -> f64 {
+    fn amplitude_by_definition(filter: &[f64], f: f64) -> f64 {
         let middle = (filter.len() - 1) as f64 / 2.0;
         let term = |(n, h): (usize, &f64)| h * (2.0 * PI * f * (n as f64 - middle)).cos();
         filter.iter().enumerate().map(term).sum()
@@ -234,7 +277,7 @@ mod tests {
             let errors: Vec<f64> = (0..=20_000)
                 .map(|i| {
                     let f = band.from + (band.to - band.from) * f64::from(i) / 20_000.0;
-                    band.weight * (band.desired - amplitude(filter, f))
+                    band.weight * (band.desired - amplitude_by_definition(filter, f))
                 })
                 .collect();
             for i in 0..errors.len() {
@@ -285,5 +328,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_filter_whose_coefficients_lose_the_design_is_refused() {
+        // With the second weight, rounding errors of the coefficients reach 3.2 in the stop bands.
+        let s = 12.0;
+        let stop = |n: u8| Band {
+            from: (f64::from(n) - 0.25) / s,
+            to: (f64::from(n) + 0.25).min(6.0) / s,
+            desired: 0.0,
+            weight: 1.0,
+        };
+        let pass = |weight| Band { from: 0.0, to: 0.25 / s, desired: 1.0, weight };
+        let bands =
+            |weight| std::iter::once(pass(weight)).chain((1..=6).map(stop)).collect::<Vec<_>>();
+        assert!(equiripple(192, &bands(0.005)).is_some());
+        assert!(equiripple(192, &bands(1e6)).is_none());
+    }
+
+    #[test]
+    fn bands_narrower_than_the_grid_have_points() {
+        let pass = Band { from: 0.0, to: 0.0025, desired: 1.0, weight: 1.0 };
+        let stop = Band { from: 0.4975, to: 0.5, desired: 0.0, weight: 1.0 };
+        let filter = equiripple(6, &[pass, stop]).unwrap();
+        assert!([pass, stop].iter().all(|band| largest_error(&filter, band) < 4e-7));
     }
 }

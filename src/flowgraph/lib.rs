@@ -45,7 +45,7 @@ pub use load::load_with;
 pub use load::{load, load_in, load_standard_input, load_text};
 pub use memory::{BlockMemory, Memory, PoolMemory};
 pub use parameters::{SetTo, Setting};
-pub use parse::MAX_BYTES;
+pub use parse::{MAX_BYTES, read_value};
 pub use plan::{ParameterInfo, Plan, PlannedBlock};
 pub use retune::Refused;
 pub use schema::schema;

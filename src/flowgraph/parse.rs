@@ -46,6 +46,12 @@ struct Builder<'a> {
     problems: Vec<Diagnostic>,
 }
 
+/// Reads `text`, one value as flowgraph files have them: of a command line.
+pub fn read_value(text: &str) -> Result<Value, String> {
+    let first = |problems: Vec<Diagnostic>| problems.into_iter().next().map(|first| first.message);
+    parse(0, text).map(|node| node.value).map_err(|problems| first(problems).unwrap_or_default())
+}
+
 /// The tree of `text`, or what is wrong with it.
 pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {

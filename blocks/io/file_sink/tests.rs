@@ -110,7 +110,7 @@ fn an_archive_holds_the_same_arrays_and_leaves_no_parts() {
     let path = folder.path().join("vis.npz").display().to_string();
     record(&path, 2, None, true).unwrap();
     let mut zip = zip::ZipArchive::new(File::open(&path).unwrap()).unwrap();
-    let mut names: Vec<String> = zip.file_names().map(str::to_owned).collect();
+    let mut names: Vec<String> = zip.file_names().map(|name| name.unwrap().into_owned()).collect();
     names.sort();
     let arrays = ["checksum.npy", "config_id.npy", "data.npy"];
     let rest = ["recording.json", "saturated.npy", "sequence.npy", "timestamp.npy", "validity.npy"];

@@ -75,7 +75,7 @@ fn describe(path: &Path, description: &str) {
         let mut member = old.by_index(n).unwrap();
         let mut bytes = Vec::new();
         member.read_to_end(&mut bytes).unwrap();
-        members.push((member.name().to_owned(), bytes));
+        members.push((member.name().unwrap().into_owned(), bytes));
     }
     let mut new = ZipWriter::new(fs::File::create(path).unwrap());
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

@@ -1,6 +1,6 @@
 //! `a.b.c.d+N:port` and network interfaces.
-#![allow(unsafe_code)] // getifaddrs has no safe form in the dependencies.
 
+use if_addrs::IfAddr;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Most groups that one address may name.
@@ -59,32 +59,11 @@ pub fn parse_all(texts: &[String]) -> Result<Vec<SocketAddrV4>, Vec<AddressError
 /// Names and IPv4 addresses of this machine's interfaces.
 #[must_use]
 pub fn interfaces() -> Vec<(String, Ipv4Addr)> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `list` outlives the call, which writes one pointer to it.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    let mut next = list;
-    // SAFETY: getifaddrs succeeded: `list` is a null-terminated linked list of valid entries
-    // that live until freeifaddrs, and `ifa_name` is a C string.
-    unsafe {
-        while let Some(entry) = next.as_ref() {
-            next = entry.ifa_next;
-            let is_ipv4 = entry
-                .ifa_addr
-                .as_ref()
-                .is_some_and(|address| i32::from(address.sa_family) == libc::AF_INET);
-            if is_ipv4 {
-                // The family says that it is a sockaddr_in, which may be aligned more loosely.
-                let address = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                let name = std::ffi::CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned();
-                found.push((name, Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr))));
-            }
-        }
-        libc::freeifaddrs(list);
-    }
-    found
+    let ipv4 = |interface: if_addrs::Interface| match interface.addr {
+        IfAddr::V4(address) => Some((interface.name, address.ip)),
+        IfAddr::V6(_) => None,
+    };
+    if_addrs::get_if_addrs().unwrap_or_default().into_iter().filter_map(ipv4).collect()
 }
 
 /// The IPv4 address of the interface `name`, which may also be one of its addresses.
