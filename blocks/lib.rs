@@ -8,7 +8,6 @@ pub mod f_engine;
 pub mod frb;
 pub mod gnss;
 pub mod io;
-pub mod steady;
 #[cfg(test)]
 mod tests;
 pub mod util;

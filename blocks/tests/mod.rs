@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod chain;
+mod examples;
 mod file_parameters;
 mod hostile_ports;
 mod live_updates;

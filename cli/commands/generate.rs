@@ -48,19 +48,21 @@ enum What {
 const KIND: &str = "my_block";
 const TYPE: &str = "MyBlock";
 
-const BLOCK: [(&str, &str); 3] = [
+const BLOCK: [(&str, &str); 4] = [
     ("README.md", include_str!("../templates/block/README.md")),
+    ("example.yaml", include_str!("../templates/block/example.yaml")),
     ("mod.rs", include_str!("../templates/block/mod.rs")),
     ("cpu.rs", include_str!("../templates/block/cpu.rs")),
 ];
 
 /// A crate of its own. `FXGRAPH` stands for the checkout.
-const CRATE: [(&str, &str); 9] = [
+const CRATE: [(&str, &str); 10] = [
     ("Cargo.toml", include_str!("../templates/crate/Cargo.toml")),
     ("README.md", include_str!("../templates/crate/README.md")),
     ("src/main.rs", include_str!("../templates/crate/main.rs")),
     ("src/lib.rs", include_str!("../templates/crate/lib.rs")),
     ("src/my_block/README.md", include_str!("../templates/crate/page.md")),
+    ("src/my_block/example.yaml", include_str!("../templates/crate/example.yaml")),
     ("src/my_block/mod.rs", include_str!("../templates/crate/mod.rs")),
     ("src/my_block/cpu.rs", include_str!("../templates/crate/cpu.rs")),
     ("src/my_block/tests.rs", include_str!("../templates/crate/tests.rs")),

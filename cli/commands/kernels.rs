@@ -71,7 +71,7 @@ impl Kernels {
 
     fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for &program in registry().programs() {
+        for program in registry().programs() {
             let name = &program.source.name;
             if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
                 continue;

@@ -66,7 +66,7 @@ fn overview(registry: &Registry, terminal: &Terminal) -> String {
 fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     let heading = |text: &str| terminal.paint(Paint::Bold, text);
     let mut text = String::new();
-    for line in kind.doc.trim_end().lines() {
+    for line in kind.page().trim_end().lines() {
         text.push_str(&if line.starts_with('#') { heading(line) } else { line.to_owned() });
         text.push('\n');
     }
@@ -248,6 +248,7 @@ fn as_json(kind: &KindEntry) -> Value {
         "implementations": forms.collect::<Vec<_>>(),
         "parameters": (kind.schema)().to_value(),
         "doc": kind.doc,
+        "examples": kind.examples,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Flowgraphs in which a kind shows what it does: the cases that compare its implementations, and
+//! Flowgraphs in which a kind shows what it does: its examples, the cases that compare its implementations, and
 //! those that measure it.
 //!
 //! A case is a flowgraph in which the block stands twice, behind the same inputs: as `cpu` and, in
@@ -7,6 +7,7 @@
 
 use crate::device::DeviceName;
 use serde_json::Value;
+use std::fmt;
 
 /// How far values may be apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,4 +99,47 @@ pub struct Benchmark {
     pub flowgraph: String,
     /// The blocks to measure, in the order in which frames pass them.
     pub blocks: &'static [&'static str],
+}
+
+/// A kind's example, for one of its implementations.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// The kind.
+    pub kind: &'static str,
+    /// The implementation.
+    pub implementation: &'static str,
+    /// Which of the kind's examples, from 0.
+    pub number: usize,
+    /// The text of the flowgraph. The block that shows the kind is called `block`.
+    pub flowgraph: String,
+}
+
+impl Example {
+    /// The example `text` of `kind`, with `implementation` on `device`.
+    #[must_use]
+    pub fn new(
+        (kind, number, text): (&'static str, usize, &str),
+        implementation: &'static str,
+        device: DeviceName,
+    ) -> Self {
+        let text = text
+            .replacen(
+                "\n  block: {",
+                &format!("\n  block: {{implementation: {implementation}, "),
+                1,
+            )
+            .replacen(
+                "\n  block:\n",
+                &format!("\n  block:\n    implementation: {implementation}\n"),
+                1,
+            );
+        let flowgraph = format!("device: \"{device}\"\n{text}");
+        Self { kind, implementation, number, flowgraph }
+    }
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, example {}", self.kind, self.implementation, self.number + 1)
+    }
 }

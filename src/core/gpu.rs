@@ -121,8 +121,8 @@ impl Needs {
 }
 
 /// A CUDA program as text: one or several `extern "C"` kernels, compiled by NVRTC for the GPU at hand when a block is
-/// built, with the block's parameters as macros. A crate hands its programs to
-/// [`Registry::with_programs`](fxgraph_core::Registry::with_programs), so that `fxgraph kernels` compiles them without a GPU.
+/// built, with the block's parameters as macros. [`Implementation::programs`](crate::Implementation::programs)
+/// names those of a kind, so that `fxgraph kernels` compiles them without a GPU.
 ///
 /// ```
 /// use fxgraph_core::gpu::{Needs, ProgramSource, Source};

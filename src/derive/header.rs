@@ -3,6 +3,7 @@
 use crate::field::Field;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
+use syn::parse::Parse;
 use syn::{DeriveInput, Error, LitStr, Result, Token};
 
 pub struct Header {
@@ -10,12 +11,14 @@ pub struct Header {
     page: LitStr,
     inputs: TokenStream,
     outputs: TokenStream,
+    examples: Vec<LitStr>,
 }
 
 impl Header {
     pub fn parse(item: &DeriveInput) -> Result<Self> {
         let (mut name, mut page) = (None, None);
         let (mut inputs, mut outputs) = (no_ports(), no_ports());
+        let mut examples = Vec::new();
         for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("kind")) {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("name") {
@@ -26,8 +29,13 @@ impl Header {
                     inputs = ports(&meta)?;
                 } else if meta.path.is_ident("outputs") {
                     outputs = ports(&meta)?;
+                } else if meta.path.is_ident("examples") {
+                    let content;
+                    syn::parenthesized!(content in meta.input);
+                    examples.extend(content.parse_terminated(<LitStr as Parse>::parse, Token![,])?);
                 } else {
-                    return Err(meta.error("a kind has `name`, `page`, `inputs` and `outputs`"));
+                    let keys = "a kind has `name`, `page`, `inputs`, `outputs` and `examples`";
+                    return Err(meta.error(keys));
                 }
                 Ok(())
             })?;
@@ -37,11 +45,11 @@ impl Header {
         };
         let name = name.ok_or_else(|| missing("name"))?;
         let page = page.ok_or_else(|| missing("page"))?;
-        Ok(Self { name, page, inputs, outputs })
+        Ok(Self { name, page, inputs, outputs, examples })
     }
 
     pub fn write(&self, item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
-        let Self { name, page, inputs, outputs } = self;
+        let Self { name, page, inputs, outputs, examples } = self;
         let ident = &item.ident;
         // The trait that is missing is asked for where the first live parameter is.
         let live_value = if let Some(at) = fields.iter().find_map(|field| field.live) {
@@ -62,6 +70,7 @@ impl Header {
                     const PAGE: &'static str = ::core::include_str!(#page);
                     const INPUTS: ::fxgraph::kind::PortNames = #inputs;
                     const OUTPUTS: ::fxgraph::kind::PortNames = #outputs;
+                    const EXAMPLES: &'static [&'static str] = &[#(::core::include_str!(#examples)),*];
 
                     #[allow(unused_variables)]
                     fn live_value(

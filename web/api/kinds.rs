@@ -51,6 +51,8 @@ pub(super) struct KindPage {
     parameters: serde_json::Value,
     /// Its page, in Markdown.
     doc: &'static str,
+    /// Flowgraphs (YAML) that show it at work, in the block called `block`.
+    examples: &'static [&'static str],
 }
 
 /// All kinds that blocks may be of
@@ -83,5 +85,6 @@ pub(super) async fn get(
         summary: kind.into(),
         parameters: (kind.schema)().to_value(),
         doc: kind.doc,
+        examples: kind.examples,
     }))
 }

@@ -42,7 +42,13 @@ const PASS: f64 = 0.75;
 
 /// Parameters of the block `ddc`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "ddc", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "ddc",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Ddc {
     /// Frequency in the sampled band, 0 to half of the sample rate, that becomes the centre of the
     /// output, in Hz.

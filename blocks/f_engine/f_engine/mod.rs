@@ -32,7 +32,13 @@ use fxgraph_dsp::polyphase::Window;
 
 /// Parameters of the block `f_engine`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "f_engine", page = "README.md", inputs("pol0", optional("pol1")), outputs("output"))]
+#[kind(
+    name = "f_engine",
+    page = "README.md",
+    examples("example.yaml", "small.yaml"),
+    inputs("pol0", optional("pol1")),
+    outputs("output")
+)]
 pub struct FEngine {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many samples.
     pub channels: usize,

@@ -20,7 +20,13 @@ use fxgraph::{
 
 /// Parameters of the block `fft`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "fft", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "fft",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Fft {
     /// Threads that share the spectra, 0 for all cores. By default 1, because a flowgraph of many
     /// blocks already uses the cores; give more where one antenna alone is too much for a core.

@@ -52,7 +52,13 @@ const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
 
 /// Parameters of the block `pfb`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "pfb", page = "README.md", inputs("pol0", optional("pol1")), outputs("output"))]
+#[kind(
+    name = "pfb",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("pol0", optional("pol1")),
+    outputs("output")
+)]
 pub struct Pfb {
     /// Channels of the whole band, a power of two. A spectrum takes twice as many real samples, or as
     /// many complex ones.

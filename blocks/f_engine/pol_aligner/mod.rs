@@ -13,7 +13,13 @@ use fxgraph::{
 
 /// Parameters of `pol_aligner`.
 #[derive(Clone, Debug, Default, Kind)]
-#[kind(name = "pol_aligner", page = "README.md", inputs("pol0", "pol1"), outputs("pol0", "pol1"))]
+#[kind(
+    name = "pol_aligner",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("pol0", "pol1"),
+    outputs("pol0", "pol1")
+)]
 pub struct PolAligner {
     /// How long a silent polarisation is waited for before the other one's frames are discarded as they
     /// come, so that its source does not stall; 0 (the default) waits until the polarisation returns or ends.

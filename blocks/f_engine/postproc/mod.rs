@@ -49,7 +49,13 @@ pub enum Layout {
 
 /// Parameters of the block `postproc`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "postproc", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "postproc",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Postproc {
     /// Bits of each real and imaginary part, 8 or 4. Eight-bit values reach from -127 to 127,
     /// four-bit ones from -7 to 7.

@@ -37,7 +37,13 @@ use sizes::Sizes;
 
 /// Parameters of `frb_beamformer`. A stage that is left out is not done.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "frb_beamformer", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "frb_beamformer",
+    page = "README.md",
+    examples("example.yaml", "intensities.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct FrbBeamformer {
     /// Factors of the feeds: a number or `{re: .., im: ..}` for all, lists `[pol][feed]`, or lists
     /// `[channel][pol][feed]`; a feed's number is `cylinder x feeds of a cylinder + place`.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// Parameters of `frb_simulator`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "frb_simulator", page = "README.md", outputs("output"))]
+#[kind(name = "frb_simulator", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct FrbSimulator {
     /// ADC sample rate in Hz.
     #[param(default = 800e6)]

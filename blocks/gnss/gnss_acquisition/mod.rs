@@ -62,7 +62,13 @@ impl Acquired {
 
 /// Parameters of `gnss_acquisition`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "gnss_acquisition", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "gnss_acquisition",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct GnssAcquisition {
     /// Which satellites to look for.
     pub satellites: Vec<Candidate>,

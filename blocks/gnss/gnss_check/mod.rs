@@ -15,7 +15,7 @@ use fxgraph_dsp::gnss::Satellite;
 
 /// Parameters of `gnss_check`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "gnss_check", page = "README.md", inputs("input"))]
+#[kind(name = "gnss_check", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct GnssCheck {
     /// What is in the sky.
     pub satellites: Vec<Transmission>,

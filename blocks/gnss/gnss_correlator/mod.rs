@@ -28,7 +28,13 @@ const MAX_BYTES: usize = 1 << 32;
 
 /// Parameters of `gnss_correlator`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "gnss_correlator", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "gnss_correlator",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct GnssCorrelator {
     /// The satellites, with the phases of their signals.
     #[param(live)]

@@ -22,7 +22,12 @@ const MAX_CN0_DB_HZ: f64 = 300.0;
 
 /// Parameters of `gnss_signal_simulator`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "gnss_signal_simulator", page = "README.md", outputs("output"))]
+#[kind(
+    name = "gnss_signal_simulator",
+    page = "README.md",
+    examples("example.yaml"),
+    outputs("output")
+)]
 pub struct GnssSignalSimulator {
     /// What is in the sky.
     pub satellites: Vec<Transmission>,

@@ -31,7 +31,13 @@ pub const VALUES: usize = LABELS.len();
 
 /// Parameters of `gnss_tracker`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "gnss_tracker", page = "README.md", inputs("input", "acquired"), outputs("output"))]
+#[kind(
+    name = "gnss_tracker",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input", "acquired"),
+    outputs("output")
+)]
 pub struct GnssTracker {
     /// Where the band's carrier lies in the samples, in Hz, before the satellites' Doppler shifts.
     #[param(default)]

@@ -25,7 +25,12 @@ const MAX_FRAME: usize = 1 << 28;
 
 /// Parameters of `digitiser_simulator`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "digitiser_simulator", page = "README.md", outputs("pol0", "pol1"))]
+#[kind(
+    name = "digitiser_simulator",
+    page = "README.md",
+    examples("example.yaml"),
+    outputs("pol0", "pol1")
+)]
 pub struct DigitiserSimulator {
     /// Signals of the two polarisations in the block's language; see its page. Empty is silence.
     #[param(default, live)]

@@ -13,7 +13,7 @@ const PLACEHOLDER: &str = "{timestamp}";
 
 /// Parameters of `file_sink`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "file_sink", page = "README.md", inputs("input"))]
+#[kind(name = "file_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FileSink {
     /// File to write, ending in `.npy` or `.npz`; `{timestamp}` becomes the first frame's
     /// timestamp. Directories are created. If the file exists, the recording gets the next free

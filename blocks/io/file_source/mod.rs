@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Parameters of `file_source`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "file_source", page = "README.md", outputs("output"))]
+#[kind(name = "file_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct FileSource {
     /// File to play: a recording (`.npy` or `.npz`), or with `raw` an array of `numpy.save` or any
     /// other file.

@@ -15,7 +15,7 @@ use picture::Picture;
 
 /// Parameters of `image_sink`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "image_sink", page = "README.md", inputs("input"))]
+#[kind(name = "image_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct ImageSink {
     /// File to write, ending in `.png`. Folders are made.
     pub path: WrittenPath,

@@ -9,7 +9,7 @@ use fxgraph::{
 
 /// Parameters of `recorder`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "recorder", page = "README.md", inputs("input"))]
+#[kind(name = "recorder", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct Recorder {
     #[param(flatten)]
     pub(crate) options: RecorderOptions,

@@ -55,7 +55,7 @@ pub enum OnRestart {
 
 /// Parameters of `spead_source`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "spead_source", page = "README.md", outputs("output"))]
+#[kind(name = "spead_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct SpeadSource {
     /// Which stream: `digitiser` or `f_engine`.
     pub stream: StreamName,

@@ -22,7 +22,13 @@ use numbers::{converter, is_double, parts};
 
 /// Parameters of `convert`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "convert", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "convert",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Convert {
     /// Element type of the output: `u8`, `i8`, `i16`, `i32`, `f16`, `f32` or `f64` if the input is real,
     /// `ci4`, `ci8`, `ci16`, `ci32`, `cf16`, `cf32` or `cf64` if it is complex.

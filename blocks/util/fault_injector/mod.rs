@@ -29,7 +29,13 @@ pub enum Fault {
 
 /// Parameters of `fault_injector`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "fault_injector", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "fault_injector",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct FaultInjector {
     /// What happens: none, error, panic or stall; live.
     #[param(default, live)]

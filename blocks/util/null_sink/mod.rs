@@ -9,7 +9,7 @@ use fxgraph::{Checked, Implementation, Implementations, Kind, KindSpec, PortType
 
 /// Parameters of `null_sink`: none.
 #[derive(Clone, Debug, Default, Kind)]
-#[kind(name = "null_sink", page = "README.md", inputs(numbered("input")))]
+#[kind(name = "null_sink", page = "README.md", examples("example.yaml"), inputs(numbered("input")))]
 pub struct NullSink {}
 
 impl KindSpec for NullSink {

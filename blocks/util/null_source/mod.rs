@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// Parameters of `null_source`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "null_source", page = "README.md", outputs("output"))]
+#[kind(name = "null_source", page = "README.md", examples("example.yaml"), outputs("output"))]
 pub struct NullSource {
     /// Element type: `i10p` (packed, 2 to 16 bits), `u8`, `i8`, `i16`, `i32`, `i64`, `f16`, `f32`, `f64`, `ci4`,
     /// `ci8`, `ci16`, `ci32`, `cf16`, `cf32`, `cf64`.

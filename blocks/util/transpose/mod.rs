@@ -21,7 +21,13 @@ use fxgraph_dsp::permutation::{self, Permutation};
 
 /// Parameters of `transpose`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "transpose", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "transpose",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Transpose {
     /// The input's axes in the order they are to have, slowest first.
     pub axes: Vec<String>,

@@ -20,7 +20,13 @@ const MAX_WINDOW: usize = 1024;
 
 /// Parameters of `antenna_stack`.
 #[derive(Clone, Debug, Default, Kind)]
-#[kind(name = "antenna_stack", page = "README.md", inputs(numbered("antenna")), outputs("output"))]
+#[kind(
+    name = "antenna_stack",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs(numbered("antenna")),
+    outputs("output")
+)]
 pub struct AntennaStack {
     /// First channel taken, counted in the inputs' channel axis.
     #[param(default)]

@@ -27,7 +27,13 @@ use std::fmt;
 
 /// Adds the antennas up, each with its weight, delay and phase, to any number of beams.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "beamformer", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "beamformer",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Beamformer {
     /// The beams, one polarisation each.
     #[param(live)]

@@ -43,7 +43,13 @@ use sums::Sums;
 
 /// Multiplies every antenna with every other and sums over time.
 #[derive(Clone, Debug, Default, Kind)]
-#[kind(name = "correlator", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "correlator",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct Correlator {
     /// Spectra that are summed into one dump; a multiple of the spectra per heap.
     /// Either this or `dump_seconds`.

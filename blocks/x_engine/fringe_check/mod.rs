@@ -12,7 +12,7 @@ use fxgraph_dsp::geometry::Direction;
 
 /// Parameters of `fringe_check`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "fringe_check", page = "README.md", inputs("input"))]
+#[kind(name = "fringe_check", page = "README.md", examples("example.yaml"), inputs("input"))]
 pub struct FringeCheck {
     /// Place of each antenna: east, north, up in metres. Of a longer list the first ones count.
     pub antennas_enu_metres: Vec<[f64; 3]>,

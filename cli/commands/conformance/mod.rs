@@ -13,8 +13,7 @@ use crate::terminal::{Paint, Terminal};
 use crate::units;
 use fxgraph::DeviceName;
 use fxgraph::cuda::{self, Device};
-use fxgraph::examples::Case;
-use fxgraph_blocks::steady::{Steady, flowgraphs};
+use fxgraph::examples::{Case, Example};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,14 +74,15 @@ enum Trial {
     /// A form beside the definition.
     Compared(Case),
     /// Frames that flow.
-    Steady(Steady),
+    Steady(Example),
 }
 
 impl Trial {
     /// All of them, with the forms on `device`.
     fn all(device: DeviceName) -> Vec<Self> {
         let compared = cases(device).map(Self::Compared);
-        compared.chain(flowgraphs(device).into_iter().map(Self::Steady)).collect()
+        let examples = flowgraph::registry().examples(device);
+        compared.chain(examples.into_iter().map(Self::Steady)).collect()
     }
 
     fn name(&self) -> String {
@@ -90,7 +90,7 @@ impl Trial {
             Self::Compared(case) => {
                 format!("{} {}: {}", case.kind, case.implementation, case.name)
             }
-            Self::Steady(steady) => format!("steady state: {}", steady.name),
+            Self::Steady(example) => format!("steady state: {example}"),
         }
     }
 
@@ -98,7 +98,7 @@ impl Trial {
         let registry = flowgraph::registry();
         match self {
             Self::Compared(case) => run::alone(case, &registry, settings),
-            Self::Steady(steady) => steady::run(steady, &registry, settings),
+            Self::Steady(example) => steady::run(example, &registry, settings),
         }
     }
 }
@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn every_kind_with_a_form_for_a_gpu_is_seen_in_steady_state() {
         let registry = flowgraph::registry();
-        let plans = flowgraphs(GPU).into_iter().map(|steady| {
-            load_text("steady.yaml", &steady.flowgraph, &[], &registry).result.ok().unwrap()
+        let plans = registry.examples(GPU).into_iter().map(|example| {
+            load_text("example.yaml", &example.flowgraph, &[], &registry).result.ok().unwrap()
         });
         let blocks: Vec<_> = plans.flat_map(|plan| plan.blocks).collect();
         for kind in registry.iter().filter(|kind| kind.implementations.len() > 1) {

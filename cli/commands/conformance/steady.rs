@@ -4,8 +4,8 @@ use super::Settings;
 use super::run::plan;
 use fxgraph::Registry;
 use fxgraph::cuda::{self, Calls};
+use fxgraph::examples::Example;
 use fxgraph::runtime::{self, BlockStats, with_causes};
-use fxgraph_blocks::steady::Steady;
 use std::time::{Duration, Instant};
 
 /// Frames that every block has moved when counting begins, and that it moves meanwhile.
@@ -15,9 +15,9 @@ const FRAMES: u64 = 2000;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Runs a flowgraph for a while: that nothing was allocated on a device nor waited for, or what was.
-pub fn run(steady: &Steady, registry: &Registry, settings: &Settings) -> Result<String, String> {
+pub fn run(example: &Example, registry: &Registry, settings: &Settings) -> Result<String, String> {
     let timeout = settings.timeout;
-    let assembly = plan(&steady.flowgraph, registry, settings)?.build();
+    let assembly = plan(&example.flowgraph, registry, settings)?.build();
     let assembly = assembly.map_err(|error| with_causes(&error))?;
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;

@@ -165,14 +165,13 @@ mod tests {
     use super::*;
     use crate::flowgraph::registry;
     use fxgraph::DeviceName;
-    use fxgraph_blocks::steady::flowgraphs;
 
     #[test]
     fn blocks_that_can_be_tuned_stand_alone_as_they_stood() {
         let registry = registry();
         let mut kinds = Vec::new();
-        for steady in flowgraphs(DeviceName::Cuda(0)) {
-            let whole = plan(&steady.flowgraph, &registry).unwrap();
+        for example in registry.examples(DeviceName::Cuda(0)) {
+            let whole = plan(&example.flowgraph, &registry).unwrap();
             for block in &whole.blocks {
                 let tunable = block.configured.tunable();
                 let Some(tunable) = tunable else { continue };

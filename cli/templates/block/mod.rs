@@ -10,7 +10,13 @@ use fxgraph::{
 
 /// The parameters.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "my_block", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "my_block",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct MyBlock {
     /// Factor of every sample.
     #[param(default = 1.0, range = -1e6..=1e6)]

@@ -12,7 +12,13 @@ use fxgraph::{
 
 /// Parameters of `my_block`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "my_block", page = "README.md", inputs("input"), outputs("output", "power"))]
+#[kind(
+    name = "my_block",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output", "power")
+)]
 pub struct MyBlock {
     /// Factor of every sample; live.
     #[param(default = 1.0, range = -1e6..=1e6, live)]

@@ -3,10 +3,10 @@
 pub mod spectral_kurtosis;
 
 use fxgraph::{KindEntry, Registry};
-use spectral_kurtosis::{PROGRAMS, SpectralKurtosis};
+use spectral_kurtosis::SpectralKurtosis;
 
-/// The kinds of this crate, and their CUDA programs.
+/// The kinds of this crate.
 #[must_use]
 pub fn kinds() -> Registry {
-    Registry::new(vec![KindEntry::of::<SpectralKurtosis>()]).with_programs(PROGRAMS)
+    Registry::new(vec![KindEntry::of::<SpectralKurtosis>()])
 }

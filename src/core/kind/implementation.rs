@@ -3,7 +3,7 @@
 use super::{Configured, Env, KindSpec, Refusal};
 use crate::block::Block;
 use crate::error::BlockError;
-use crate::gpu;
+use crate::gpu::{self, ProgramSource};
 
 /// The implementations of a kind.
 pub type Implementations<K> = &'static [Implementation<K>];
@@ -46,11 +46,20 @@ pub struct Implementation<K: KindSpec> {
     pub(crate) check: Option<Check<K>>,
     pub(crate) device_bytes: Option<fn(&Configured<K>) -> usize>,
     pub(crate) tunable: Option<Tunable<K>>,
+    pub(crate) programs: &'static [ProgramSource],
 }
 
 impl<K: KindSpec> Implementation<K> {
     const fn new(info: ImplementationInfo, build: Build<K>) -> Self {
-        Self { info, build, suited: None, check: None, device_bytes: None, tunable: None }
+        Self {
+            info,
+            build,
+            suited: None,
+            check: None,
+            device_bytes: None,
+            tunable: None,
+            programs: &[],
+        }
     }
 
     /// The reference implementation, on the CPU. `build` makes a block that is ready to start; no I/O yet.
@@ -91,6 +100,13 @@ impl<K: KindSpec> Implementation<K> {
     #[must_use]
     pub const fn device_bytes(mut self, device_bytes: fn(&Configured<K>) -> usize) -> Self {
         self.device_bytes = Some(device_bytes);
+        self
+    }
+
+    /// `programs` are the CUDA programs that the block compiles, which `fxgraph kernels` compiles without a GPU.
+    #[must_use]
+    pub const fn programs(mut self, programs: &'static [ProgramSource]) -> Self {
+        self.programs = programs;
         self
     }
 

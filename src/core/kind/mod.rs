@@ -46,6 +46,9 @@ pub trait Kind: Parameters + Clone + Send + Sync + 'static {
     const INPUTS: PortNames;
     /// Outputs.
     const OUTPUTS: PortNames;
+    /// Flowgraphs (YAML) that show the kind at work, in the block called `block`: for its page, and for tests that
+    /// every kind has to pass.
+    const EXAMPLES: &'static [&'static str];
 
     /// See [`LiveKind::live_value`].
     fn live_value(

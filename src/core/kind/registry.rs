@@ -4,7 +4,7 @@ use super::erased::{self, AnyParameters};
 use super::parameters;
 use super::{ImplementationInfo, KindSpec, PortNames};
 use crate::device::DeviceName;
-use crate::examples::{Benchmark, Case};
+use crate::examples::{Benchmark, Case, Example};
 use crate::gpu::ProgramSource;
 use crate::tree::{ReadError, Reader};
 
@@ -18,6 +18,8 @@ pub struct KindEntry {
     pub name: &'static str,
     /// The block's page.
     pub doc: &'static str,
+    /// See [`Kind::EXAMPLES`](super::Kind::EXAMPLES).
+    pub examples: &'static [&'static str],
     /// Inputs.
     pub inputs: PortNames,
     /// Outputs.
@@ -30,6 +32,8 @@ pub struct KindEntry {
     pub schema: fn() -> schemars::Schema,
     /// Reads the parameters.
     pub read: Read,
+    /// CUDA programs of the implementations.
+    pub programs: Vec<&'static ProgramSource>,
     /// See [`KindSpec::cases`].
     pub cases: fn(DeviceName) -> Vec<Case>,
     /// See [`KindSpec::benchmarks`].
@@ -43,15 +47,28 @@ impl KindEntry {
         Self {
             name: K::NAME,
             doc: K::PAGE,
+            examples: K::EXAMPLES,
             inputs: K::INPUTS,
             outputs: K::OUTPUTS,
             implementations: K::IMPLEMENTATIONS.iter().map(|each| each.info).collect(),
             live: parameters::live::<K>(),
             schema: parameters::schema::<K>,
             read: erased::read::<K>,
+            programs: K::IMPLEMENTATIONS.iter().flat_map(|each| each.programs).collect(),
             cases: K::cases,
             benchmarks: K::benchmarks,
         }
+    }
+
+    /// The block's page with its examples.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut page = self.doc.trim_end().to_owned();
+        for example in self.examples {
+            page.push_str(&format!("\n\n## Example\n\n```yaml\n{}\n```", example.trim_end()));
+        }
+        page.push('\n');
+        page
     }
 
     /// What the block does, in one sentence: the first of its page.
@@ -88,7 +105,7 @@ impl Registry {
         Self { kinds, programs: Vec::new() }
     }
 
-    /// The same with these CUDA programs of its blocks.
+    /// The same with these CUDA programs, which several of its kinds share.
     #[must_use]
     pub fn with_programs(mut self, programs: &'static [ProgramSource]) -> Self {
         self.programs.extend(programs);
@@ -120,10 +137,31 @@ impl Registry {
         self.kinds.iter()
     }
 
+    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there, the others
+    /// with its first one.
+    #[must_use]
+    pub fn examples(&self, device: DeviceName) -> Vec<Example> {
+        let family = if device == DeviceName::Cpu { "cpu" } else { "cuda" };
+        let of_kind = |kind: &KindEntry| {
+            let on_device = kind.implementations.iter().filter(|each| each.device == family);
+            let names: Vec<_> = on_device.map(|each| each.name).collect();
+            let examples = kind.examples.iter().enumerate();
+            let of_text = |(number, text): (usize, &&'static str)| {
+                let example = (kind.name, number, *text);
+                let of_text = if number == 0 { names.len() } else { 1 };
+                let names = names.iter().take(of_text);
+                names.map(|name| Example::new(example, name, device)).collect::<Vec<_>>()
+            };
+            examples.flat_map(of_text).collect::<Vec<_>>()
+        };
+        self.kinds.iter().flat_map(of_kind).collect()
+    }
+
     /// All CUDA programs.
     #[must_use]
-    pub fn programs(&self) -> &[&'static ProgramSource] {
-        &self.programs
+    pub fn programs(&self) -> Vec<&'static ProgramSource> {
+        let of_kinds = self.kinds.iter().flat_map(|kind| &kind.programs);
+        self.programs.iter().chain(of_kinds).copied().collect()
     }
 }
 

@@ -21,7 +21,13 @@ const MAX_DECIMATION: usize = 1024;
 
 /// Parameters of `futuresdr_fir`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "futuresdr_fir", page = "README.md", inputs("input"), outputs("output"))]
+#[kind(
+    name = "futuresdr_fir",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
 pub struct FuturesdrFir {
     /// Frequency at which the amplitude is one half, in Hz; less than half of the sample rate.
     pub cutoff_hz: f64,

@@ -9,7 +9,7 @@ use fxgraph_blocks::common::gpu::{Table, numbers};
 use std::sync::Arc;
 
 /// The CUDA program of this crate; `fxgraph-sk kernels` compiles it without a GPU.
-pub static PROGRAMS: &[ProgramSource] = &[ProgramSource {
+pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
     source: Source::embedded("spectral_kurtosis.cu", include_str!("spectral_kurtosis.cu")),
     headers: &[],
     needs: Needs::Ampere,

@@ -6,8 +6,6 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-pub use cuda::PROGRAMS;
-
 use fxgraph::diagnostic::codes;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
@@ -23,6 +21,7 @@ const MIN_SPECTRA: usize = 4;
 #[kind(
     name = "spectral_kurtosis",
     page = "README.md",
+    examples("example.yaml"),
     inputs("input"),
     outputs("output", "kurtosis")
 )]
@@ -64,7 +63,8 @@ impl KindSpec for SpectralKurtosis {
             "one kernel, with the sums in double precision",
             |block, env| Ok(Box::new(cuda::Flagger::new(block, env)?)),
         )
-        .device_bytes(|_| cuda::Flagger::device_bytes()),
+        .device_bytes(|_| cuda::Flagger::device_bytes())
+        .programs(cuda::PROGRAMS),
     ];
 
     fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
