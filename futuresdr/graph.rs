@@ -15,7 +15,7 @@ pub const INPUT: BlockId = BlockId(0);
 /// The block whose port `input` takes the samples of the output frames.
 pub const OUTPUT: BlockId = BlockId(1);
 
-/// Bytes of the stream buffer between two blocks, for `Kind::resources`; more where a block asks for more. The samples
+/// Bytes of the stream buffer between two blocks, for `KindSpec::resources`; more where a block asks for more. The samples
 /// of a filter of some thousand taps fit.
 pub const BUFFER_BYTES: usize = 1 << 16;
 

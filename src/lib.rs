@@ -27,7 +27,7 @@
 //!
 //! `fxgraph-cuda`: [`cuda`], GPUs, their memory and their kernels. `fxgraph-flowgraph`: [`flowgraph`], the YAML, from
 //! text to blocks that are built. `fxgraph-recording`: [`recording`], frames in files, with a memory of those before. `fxgraph-runtime`:
-//! [`runtime`], FutureSDR underneath, the only crate that names it; [`control`], watching and changing a running
+//! [`runtime`], flowgraphs on FutureSDR; [`control`], watching and changing a running
 //! flowgraph.
 
 pub use fxgraph_core::{

@@ -17,6 +17,11 @@ pub fn configure(directory: &Path) {
     );
     for package in [
         "fxgraph",
+        "fxgraph-core",
+        "fxgraph-cuda",
+        "fxgraph-flowgraph",
+        "fxgraph-recording",
+        "fxgraph-runtime",
         "fxgraph-dsp",
         "fxgraph-kernels",
         "fxgraph-blocks",

@@ -42,7 +42,7 @@ pub trait Block: Send {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
 
     /// Takes a change of its live parameters, to be gone over to when its moment comes; called between
-    /// two calls of `work`. The values are those of [`Kind::live_value`](crate::Kind::live_value).
+    /// two calls of `work`. The values are those of [`LiveKind::live_value`](crate::LiveKind::live_value).
     fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }

@@ -16,7 +16,7 @@
 //! - `stalls`: blocks that no frame passes
 //! - `run`, `cell`: what the blocks of a run and its handles share; what is of one block
 //! - `models`: edges, mailboxes and probes under many orders of their threads (feature `shuttle`)
-//! - `fsdr`: the only room that names FutureSDR
+//! - `fsdr`: the only module that uses FutureSDR
 
 // The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
 #[cfg(test)]

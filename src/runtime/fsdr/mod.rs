@@ -1,4 +1,4 @@
-//! The only room that names FutureSDR.
+//! The only module that uses FutureSDR.
 //!
 //! A port to another release touches these files and nothing else. Frames do not travel
 //! through FutureSDR: its ports connect blocks and carry wake-ups, frames go through
