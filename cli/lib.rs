@@ -11,19 +11,19 @@
 //! ```
 //!
 //! # Layout
-//! - [`commands`]: one file per command
-//! - [`terminal`]: what goes to stdout and stderr, and in which colours
-//! - [`table`], [`units`]: how results are written
-//! - [`drawing`]: what is drawn with characters
-//! - [`flowgraph`]: loads a file or shows what is wrong with it
-//! - [`client`]: speaking with a running flowgraph
-//! - [`assignment`]: `name=value` on the command line
-//! - [`kernel_folder`]: folders with edited kernels
-//! - [`serve`]: serving a running flowgraph over HTTP
-//! - [`heap`]: memory that goes back to the system
-//! - [`tuning`]: the file of measurements that kernels are cut by
-//! - [`signals`]: SIGINT, SIGTERM, SIGHUP and SIGXFSZ
-//! - [`failure`]: why a command did not succeed, and the exit code that says so
+//! - `commands`: one file per command
+//! - `terminal`: what goes to stdout and stderr, and in which colours
+//! - `table`, `units`: how results are written
+//! - `drawing`: what is drawn with characters
+//! - `flowgraph`: loads a file or shows what is wrong with it
+//! - `client`: speaking with a running flowgraph
+//! - `assignment`: `name=value` on the command line
+//! - `kernel_folder`: folders with edited kernels
+//! - `serve`: serving a running flowgraph over HTTP
+//! - `heap`: memory that goes back to the system
+//! - `tuning`: the file of measurements that kernels are cut by
+//! - `signals`: SIGINT, SIGTERM, SIGHUP and SIGXFSZ
+//! - `failure`: why a command did not succeed, and the exit code that says so
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
 

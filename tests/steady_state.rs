@@ -230,8 +230,10 @@ fn nothing_is_allocated_once_frames_flow() {
         }
         if device == DeviceName::Cpu {
             // They write files, use the network, or play a file that ends.
-            let (files, network) =
-                (["file_sink", "file_source", "image_sink", "recorder"], ["spead_sink", "spead_source"]);
+            let (files, network) = (
+                ["file_sink", "file_source", "image_sink", "recorder"],
+                ["spead_sink", "spead_source"],
+            );
             assert_eq!(not_counted, [&files[..], &network[..]].concat());
         }
     }

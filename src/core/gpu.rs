@@ -78,13 +78,13 @@ impl Tunable {
         [self.shape.as_slice(), &self.ways[way]].concat()
     }
 
-    /// What is computed, in words that name it in a [`Tuning`].
+    /// What is computed, in words that name it in the file of `fxgraph tune`.
     #[must_use]
     pub fn shape_text(&self) -> String {
         text(&self.shape)
     }
 
-    /// How the work is cut in the way of this number, in words that name it in a [`Tuning`].
+    /// How the work is cut in the way of this number, in words that name it in the file of `fxgraph tune`.
     #[must_use]
     pub fn way_text(&self, way: usize) -> String {
         text(&self.ways[way])

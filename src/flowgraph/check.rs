@@ -130,9 +130,10 @@ fn order(
             names.splice(CIRCLE_SHOWN / 2..names.len() - 2, ["...".to_owned()]);
         }
         let message = format!("blocks feed each other in a circle: {}", names.join(" -> "));
-        let mut problem = Diagnostic::error(codes::CYCLE, *first, message)
-            .label("this closes the circle")
-            .help("the graph has a cycle: connect one of these blocks to an input outside the cycle");
+        let mut problem =
+            Diagnostic::error(codes::CYCLE, *first, message).label("this closes the circle").help(
+                "the graph has a cycle: connect one of these blocks to an input outside the cycle",
+            );
         for other in spans[1..].iter().filter(|other| *other != first).take(CIRCLE_SHOWN) {
             problem = problem.note(*other, "part of the circle");
         }

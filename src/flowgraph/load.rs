@@ -30,7 +30,7 @@ pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
 }
 
 /// [`load`] of standard input, of which `bytes` are what came: at most one byte more than
-/// [`MAX_BYTES`]. Includes are looked for in the working directory.
+/// [`MAX_BYTES`](super::MAX_BYTES). Includes are looked for in the working directory.
 #[must_use]
 pub fn load_standard_input(
     bytes: Result<&[u8], &std::io::Error>,

@@ -9,7 +9,7 @@
 //! `validity`, of the annotations by name (those that are not all NaN), and of `data`.
 //!
 //! # Layout
-//! - [`array`]: one array that grows, and the header of one that is read
+//! - [`array`](mod@array): one array that grows, and the header of one that is read
 //! - [`side_file`]: what the arrays are
 //! - `json`: a side file of unknown origin
 //! - `files`: a recording that grows

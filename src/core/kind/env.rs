@@ -58,7 +58,7 @@ impl Env {
 pub struct Waker(pub Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
 
 impl Waker {
-    /// Has [`Block::work`] called again.
+    /// Has [`Block::work`](crate::Block::work) called again.
     pub fn wake(&self) {
         if let Some(wake) = self.0.get() {
             wake();

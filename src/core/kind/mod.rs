@@ -127,7 +127,7 @@ pub trait LiveKind: KindSpec {
     type Value: Send + 'static;
 
     /// The value of `parameter` for a running block, computed from the parameters `new`: what
-    /// [`Block::retune`](crate::Block::retune) gets. `running` is what the block was built with. Heavy computation
+    /// [`Block::retune`] gets. `running` is what the block was built with. Heavy computation
     /// belongs here, off the data path.
     fn live_value(
         new: &Configured<Self>,
