@@ -64,27 +64,32 @@ impl Plan {
     ) -> Result<Retuned, Refused> {
         let mut sources = Sources::default();
         let file = sources.add(REQUEST, request);
-        let mut problems = Vec::new();
         let request = parse(file, sources.get(file).map_or("", |source| &source.text));
-        let retuned = match request {
-            Ok(node) => self.with_parameters(registry, &node, when, &mut sources, &mut problems),
-            Err(more) => {
-                problems = more;
-                None
-            }
+        let request = match request {
+            Ok(request) => request,
+            Err(problems) => return Err(Refused { sources, problems: tidy(problems) }),
         };
-        match retuned {
-            Some(retuned) if problems.is_empty() => Ok(retuned),
-            _ => Err(Refused { sources, problems: tidy(problems) }),
+        if let Some(retuned) = self.with_parameters(registry, &request, when, None, &mut Vec::new())
+        {
+            return Ok(retuned);
+        }
+        // Once more for the diagnostics, which quote the parameters as they are.
+        let mut problems = Vec::new();
+        let sought = Some(&mut sources);
+        match self.with_parameters(registry, &request, when, sought, &mut problems) {
+            Some(retuned) => Ok(retuned),
+            None => Err(Refused { sources, problems: tidy(problems) }),
         }
     }
 
+    /// The plan with the parameters in `request`, unless there are problems. `sources` get the texts of the
+    /// parameters in force, which then have their places there; without them they are not written down.
     fn with_parameters(
         &self,
         registry: &Registry,
         request: &Node,
         when: &When,
-        sources: &mut Sources,
+        mut sources: Option<&mut Sources>,
         problems: &mut Vec<Diagnostic>,
     ) -> Option<Retuned> {
         let Value::Map(entries) = &request.value else {
@@ -103,9 +108,15 @@ impl Plan {
             };
             let running = &self.blocks[index];
             let Some(given) = may_change(running, kind, node, problems) else { continue };
-            let in_force = running.parameters.to_string();
-            let file = sources.add(format!("{} as it runs", running.name), &in_force);
-            let Ok(in_force) = parse(file, &in_force) else { continue };
+            let in_force = match &mut sources {
+                Some(sources) => {
+                    let text = running.parameters.to_string();
+                    let file = sources.add(format!("{} as it runs", running.name), &text);
+                    let Ok(in_force) = parse(file, &text) else { continue };
+                    in_force
+                }
+                None => Node::of_json(&running.parameters, key.span),
+            };
             let parameters = laid_over(in_force, given.clone());
             let Some(configured) =
                 checked(running, kind, key.span, (&parameters, &self.access), problems)
@@ -139,6 +150,9 @@ impl Plan {
                 .label("no block is named here")
                 .help("name a block and its parameters: `{\"f[0].postproc\": {\"gains\": 2}}`");
             problems.push(problem);
+        }
+        if !problems.is_empty() {
+            return None;
         }
         seal(&mut plan);
         Some(Retuned { plan, blocks })

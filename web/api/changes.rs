@@ -148,13 +148,16 @@ pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Pro
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
             .help("send `Content-Type: application/json`"));
     }
-    // JSON is YAML, but not the other way round.
+    // Nearly all JSON is YAML, but not the other way round.
     let value = serde_json::from_slice::<serde_json::Value>(body)
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
     if !value.is_object() {
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
     }
-    Ok(String::from_utf8_lossy(body).into_owned())
+    let text = String::from_utf8_lossy(body);
+    // Two things that JSON has and YAML has not: tabs between tokens, characters as pairs of escapes.
+    let is_yaml = !text.contains('\t') && !text.to_ascii_lowercase().contains("\\ud");
+    Ok(if is_yaml { text.into_owned() } else { value.to_string() })
 }
 
 /// Changes live parameters of blocks, all of them or none, at one timestamp
@@ -239,4 +242,24 @@ pub(super) async fn swap(
         Ok(ChangeInfo::of(&change, !is_dry))
     });
     Ok(Json(made.await?))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::json_text;
+    use axum::body::Bytes;
+    use axum::http::{HeaderMap, HeaderValue, header};
+    use fxgraph::flowgraph::read_value;
+    use serde_json::json;
+
+    #[test]
+    fn json_that_is_no_yaml_is_read_too() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // What Python's `json.dumps` makes of a character beyond 16 bits, and a tab.
+        let body = Bytes::from_static(b"{\t\"name\": \"\\ud83d\\ude00\"}");
+        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("refused"));
+        assert_eq!(read_value(&text).unwrap().to_json(), json!({"name": "\u{1f600}"}));
+    }
 }

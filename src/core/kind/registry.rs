@@ -65,7 +65,10 @@ impl KindEntry {
     pub fn page(&self) -> String {
         let mut page = self.doc.trim_end().to_owned();
         for example in self.examples {
-            page.push_str(&format!("\n\n## Example\n\n```yaml\n{}\n```", example.trim_end()));
+            page.push_str(&format!(
+                "\n\n## As a whole flowgraph\n\n```yaml\n{}\n```",
+                example.trim_end()
+            ));
         }
         page.push('\n');
         page
