@@ -1,6 +1,7 @@
 //! The F-engine: digitised samples to packed spectra.
 
 pub mod ddc;
+pub mod detect;
 // A kind's directory has the kind's name.
 #[allow(clippy::module_inception)]
 pub mod f_engine;
@@ -15,6 +16,7 @@ use fxgraph::KindEntry;
 pub(crate) fn kinds() -> Vec<KindEntry> {
     vec![
         KindEntry::of::<ddc::Ddc>(),
+        KindEntry::of::<detect::Detect>(),
         KindEntry::of::<f_engine::FEngine>(),
         KindEntry::of::<fft::Fft>(),
         KindEntry::of::<pfb::Pfb>(),

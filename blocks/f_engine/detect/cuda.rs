@@ -1,0 +1,81 @@
+//! The block on a GPU: one launch for each frame.
+#![allow(unsafe_code)] // launches on memory that the job and the block own
+
+use super::{Products, Shape, spectra_missing};
+use crate::common::gpu::{Table, numbers};
+use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
+use fxgraph::{BlockError, Counter, Env};
+use std::sync::Arc;
+
+/// Threads of a block, one for each channel.
+const THREADS: usize = 128;
+
+pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
+    source: Source::embedded("detect.cu", include_str!("detect.cu")),
+    headers: &[],
+    needs: Needs::Ampere,
+    cases: &[
+        "POLS=1 CHANNELS=1024 SUMS=4 SPECTRA=4 PRODUCTS=0",
+        "POLS=2 CHANNELS=1000 SUMS=1 SPECTRA=64 PRODUCTS=1",
+        "POLS=2 CHANNELS=4096 SUMS=16 SPECTRA=1 PRODUCTS=2",
+    ],
+}];
+
+/// Bytes of the block's own arrays.
+pub(super) fn device_bytes(shape: &Shape) -> usize {
+    Table::<u32>::device_bytes(shape.pols * shape.sums * shape.spectra)
+}
+
+/// The running block.
+pub(super) struct Cuda {
+    shape: Shape,
+    kernel: Kernel,
+    grid: Grid,
+    /// Validity of a job's input.
+    valid: Table<u32>,
+    spectra_missing: Counter,
+}
+
+impl Cuda {
+    pub(super) fn new(shape: Shape, env: &Env, device: &Arc<Device>) -> Result<Self, BlockError> {
+        let defines = numbers([
+            ("POLS", shape.pols),
+            ("CHANNELS", shape.channels),
+            ("SUMS", shape.sums),
+            ("SPECTRA", shape.spectra),
+            (
+                "PRODUCTS",
+                match shape.products {
+                    Products::Power => 0,
+                    Products::Intensity => 1,
+                    Products::Stokes => 2,
+                },
+            ),
+        ]);
+        Ok(Self {
+            kernel: Program::compile(&PROGRAMS[0], device, defines)?.kernel("detect", 0)?,
+            grid: Grid::new([shape.channels.div_ceil(THREADS), shape.sums, 1], THREADS),
+            valid: Table::new(device, shape.pols * shape.sums * shape.spectra)?,
+            spectra_missing: spectra_missing(env),
+            shape,
+        })
+    }
+}
+
+impl GpuMap for Cuda {
+    fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError> {
+        let GpuJob { lane, slot, header, from, to } = job;
+        self.valid.host_mut(slot)?.copy_from_slice(&header.validity);
+        lane.tables();
+        self.valid.send(lane, slot, 0..header.validity.len())?;
+        lane.work()?;
+        let arguments = [self.valid.address(slot).into(), from.into(), to.into()];
+        // SAFETY: the kernel's arguments; the job owns the frames, whose sizes it was compiled for, and no other job
+        // in flight has its slot.
+        Ok(unsafe { self.kernel.launch(lane.stream(), self.grid, &arguments) }?)
+    }
+
+    fn validity(&mut self, input: &[u32], output: &mut [u32]) {
+        self.spectra_missing.add(self.shape.validity(input, output));
+    }
+}

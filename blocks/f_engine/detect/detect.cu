@@ -1,0 +1,52 @@
+// Powers of spectra, summed over adjacent ones.
+//
+// Parameters: `POLS`, `CHANNELS`; `SUMS` of a frame and `SPECTRA` in each; `PRODUCTS`: 0 power of each polarisation,
+// 1 intensity, 2 Stokes parameters. Grid: (blocks of channels, sums).
+#if !defined(POLS) || !defined(CHANNELS) || !defined(SUMS) || !defined(SPECTRA) || !defined(PRODUCTS)
+#error "detect.cu needs POLS, CHANNELS, SUMS, SPECTRA and PRODUCTS"
+#endif
+
+__device__ __forceinline__ float power(float2 value) { return value.x * value.x + value.y * value.y; }
+
+/// `valid`: counts `[pol][spectrum]`, 0 for spectra that are missing. `values`: `[pol][spectrum][channel]`. `sums`:
+/// `[sum][product][channel]`.
+extern "C" __global__ void detect(const unsigned *valid, const float2 *values, float *sums) {
+    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
+    const int sum = blockIdx.y;
+    if (channel >= CHANNELS) {
+        return;
+    }
+    constexpr long long OF_POL = (long long)SUMS * SPECTRA;
+    float a = 0, b = 0, c = 0, d = 0;
+    for (int n = 0; n < SPECTRA; n++) {
+        const long long spectrum = (long long)sum * SPECTRA + n;
+        const bool is_there = valid[spectrum] != 0 && valid[(POLS - 1) * OF_POL + spectrum] != 0;
+        if (!is_there) {
+            continue;
+        }
+        const float2 x = values[spectrum * CHANNELS + channel];
+        const float2 y = POLS == 2 ? values[(OF_POL + spectrum) * CHANNELS + channel] : float2{0, 0};
+        if (PRODUCTS == 0) {
+            a += power(x);
+            b += power(y);
+        } else if (PRODUCTS == 1) {
+            a += power(x);
+            a += power(y);
+        } else {
+            a += power(x) + power(y);
+            b += power(x) - power(y);
+            c += 2 * (x.x * y.x + x.y * y.y);
+            d += 2 * (x.y * y.x - x.x * y.y);
+        }
+    }
+    constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 ? 1 : POLS;
+    float *row = sums + (long long)sum * ROWS * CHANNELS + channel;
+    row[0] = a;
+    if (ROWS > 1) {
+        row[CHANNELS] = b;
+    }
+    if (ROWS > 2) {
+        row[2 * CHANNELS] = c;
+        row[3 * CHANNELS] = d;
+    }
+}

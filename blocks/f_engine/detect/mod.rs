@@ -1,0 +1,157 @@
+#![doc = include_str!("README.md")]
+
+mod conformance;
+mod cpu;
+mod cuda;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use fxgraph::cuda::GpuMapped;
+use fxgraph::diagnostic::codes;
+use fxgraph::examples::Case;
+use fxgraph::{
+    At, Axis, Checked, Configured, Counter, DeviceName, Dtype, Env, Implementation,
+    Implementations, Kind, KindSpec, Mapped, PortType, Refusal, Resources, ValidityType,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which powers are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Products {
+    /// That of each polarisation.
+    Power,
+    /// Their sum.
+    Intensity,
+    /// The four Stokes parameters.
+    #[default]
+    Stokes,
+}
+
+impl Products {
+    /// What the products are called, for `pols` polarisations.
+    fn labels(self, pols: usize) -> &'static [&'static str] {
+        match self {
+            Self::Power => &["XX", "YY"][..pols.min(2)],
+            Self::Intensity => &["I"],
+            Self::Stokes => &["I", "Q", "U", "V"],
+        }
+    }
+}
+
+/// Parameters of `detect`.
+#[derive(Clone, Debug, Kind)]
+#[kind(
+    name = "detect",
+    page = "README.md",
+    examples("example.yaml"),
+    inputs("input"),
+    outputs("output")
+)]
+pub struct Detect {
+    /// Powers to make: `power`, `intensity` or `stokes`.
+    #[param(default)]
+    pub products: Products,
+    /// Adjacent spectra in a sum. The number of spectra of a frame must be a multiple of it.
+    #[param(default = 1, range = 1..)]
+    pub spectra: usize,
+}
+
+/// Lengths of the input's axes, and the sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pols: usize,
+    channels: usize,
+    products: Products,
+    /// Sums of a frame, and spectra in each.
+    sums: usize,
+    spectra: usize,
+}
+
+impl Shape {
+    /// Writes how many spectra are in each sum, of those whose `input` validity is not 0 in any polarisation. The
+    /// answer is how many are in none.
+    fn validity(&self, input: &[u32], output: &mut [u32]) -> u64 {
+        let spectra = self.sums * self.spectra;
+        let is_there =
+            |spectrum: usize| (0..self.pols).all(|pol| input[pol * spectra + spectrum] != 0);
+        for (sum, count) in output.iter_mut().enumerate() {
+            let of_sum = sum * self.spectra..(sum + 1) * self.spectra;
+            *count = of_sum.filter(|spectrum| is_there(*spectrum)).count() as u32;
+        }
+        (spectra as u64) - output.iter().map(|count| u64::from(*count)).sum::<u64>()
+    }
+}
+
+fn spectra_missing(env: &Env) -> Counter {
+    env.counters.count(
+        "spectra_missing",
+        "Spectra that are in no sum, because samples were missing; look for losses upstream.",
+    )
+}
+
+impl KindSpec for Detect {
+    type Shape = Shape;
+    const IMPLEMENTATIONS: Implementations<Self> = &[
+        Implementation::cpu(|block, env| Ok(Box::new(Mapped(cpu::Cpu::new(block.shape, env))))),
+        Implementation::<Self>::cuda("cuda", "one launch for each frame", |block, env| {
+            GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, env, lane.device()))
+        })
+        .device_bytes(|block| cuda::device_bytes(&block.shape))
+        .programs(cuda::PROGRAMS),
+    ];
+
+    fn ports(&self, inputs: &[PortType]) -> Checked<Shape> {
+        let input = &inputs[0];
+        let lengths: Vec<_> = input.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+        let (Dtype::Cf32, &[("pol", pols @ 1..=2), ("spectrum", spectra), ("channel", channels)]) =
+            (input.dtype, lengths.as_slice())
+        else {
+            let message = format!("`detect` cannot read `{input}`");
+            let help = "connect cf32 [pol][spectrum][channel] with 1 or 2 polarisations, as `fft` makes it";
+            return Err(vec![Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help)]);
+        };
+        let mut refusals = Vec::new();
+        let units: Vec<_> = input.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
+        if units != [("pol", pols), ("spectrum", spectra)] {
+            let message = "the validity of the input must be `[pol][spectrum]`";
+            refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message));
+        }
+        if !spectra.is_multiple_of(self.spectra) {
+            let message = format!("`spectra` must divide {spectra}, got {}", self.spectra);
+            refusals.push(Refusal::parameter("spectra", message));
+        }
+        if pols == 1 && self.products != Products::Power {
+            let message = "`products` must be `power`, because the input has one polarisation";
+            refusals.push(Refusal::parameter("products", message));
+        }
+        if !refusals.is_empty() {
+            return Err(refusals);
+        }
+        let sums = spectra / self.spectra;
+        let products = Axis::labelled("product", self.products.labels(pols).iter().copied());
+        let output = PortType {
+            dtype: Dtype::F32,
+            axes: vec![Axis::new("spectrum", sums), products, input.axes[2].clone()],
+            validity: ValidityType {
+                axes: vec![Axis::new("spectrum", sums)],
+                full: u32::try_from(self.spectra).unwrap_or(u32::MAX),
+            },
+            ..input.clone()
+        };
+        let shape = Shape { pols, channels, products: self.products, sums, spectra: self.spectra };
+        Ok((shape, vec![output]))
+    }
+
+    fn resources(block: &Configured<Self>) -> Resources {
+        let of_value = if block.parameters.products == Products::Stokes { 7.0 } else { 4.0 };
+        let operations_per_frame = of_value * block.ports.inputs[0].elements() as f64;
+        Resources { operations_per_frame, ..Resources::default() }
+    }
+
+    fn cases(device: DeviceName) -> Vec<Case> {
+        conformance::cases(device)
+    }
+}
