@@ -21,16 +21,18 @@ macro_rules! files {
 }
 
 /// The files of the page; a test holds them to the folder.
-const FILES: [(&str, &str); 42] = files![
+const FILES: [(&str, &str); 45] = files![
     "api.js",
     "block.js",
     "board.js",
     "card.js",
     "dialog.js",
     "dom.js",
+    "editor.js",
     "fields.js",
     "figures.js",
     "fold.js",
+    "form.js",
     "format.js",
     "graph.js",
     "header.js",
@@ -51,6 +53,7 @@ const FILES: [(&str, &str); 42] = files![
     "record.js",
     "recorders.js",
     "request.js",
+    "schema.js",
     "shadow.js",
     "style/base.css",
     "style/board.css",

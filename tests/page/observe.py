@@ -74,42 +74,161 @@ def a_gain_changes_what_is_plotted(page):
     )
 
 
-def a_refused_value_says_why_at_its_field(page):
-    field = page.locator('.field[data-parameter="dither_seed"]')
-    field.get_by_role("textbox").fill("-4")
+class Changes:
+    """The changes that `page` asks for from now on, as `(method, body)`."""
+
+    def __init__(self, page):
+        self.sent = []
+        self.page = page
+        page.on("request", self.note)
+
+    def note(self, request):
+        if request.method != "GET":
+            self.sent.append((request.method, request.post_data_json))
+
+    def end(self):
+        self.page.remove_listener("request", self.note)
+        return self.sent
+
+
+def field(page, name):
+    return page.locator(f'.field[data-parameter="{name}"]')
+
+
+def live_parameter_below_its_minimum_is_not_sent(page):
+    changes = Changes(page)
+    seed = page.get_by_label("dither_seed")
+    assert [seed.get_attribute(name) for name in ["type", "min", "step", "placeholder"]] == ["number", "0", "1", "0"]
+    seed.fill("-4")
     page.get_by_role("button", name="Apply").click()
-    expect(field.locator(".problem")).to_have_text("expected a whole number from 0 on, found `-4`")
-    expect(field.get_by_role("textbox")).to_have_attribute("aria-invalid", "")
+    problem = field(page, "dither_seed").locator(".problem")
+    expect(problem).to_have_text("`dither_seed` must be at least 0, got -4")
+    expect(seed).to_have_attribute("aria-invalid", "true")
+    expect(seed).to_be_focused()
+    seed.fill("")
+    page.get_by_role("button", name="Apply").click()
+    expect(problem).to_be_empty()
+    expect(page.locator("#panel .said")).to_contain_text("nothing is different")
+    assert not changes.end()
+
+
+def swap_form_follows_the_schema(page):
+    node(page, "f").click()
+    tab(page, "swap")
+    taps, threads = [page.get_by_label(name, exact=True) for name in ["taps", "threads"]]
+    expect(taps).to_have_value("16")
+    expect(threads).to_have_value("")
+    # Kinds with one input, or an optional second one, and one output.
+    kinds = page.get_by_label("kind", exact=True).locator("option").all_inner_texts()
+    assert {"pfb", "f_engine", "fft"} <= set(kinds) and not {"digitiser_simulator", "null_sink", "pol_aligner"} & set(kinds), kinds
+    assert page.get_by_label("device").locator("option").all_inner_texts() == ["cpu"]
+    assert [threads.get_attribute(name) for name in ["min", "max", "placeholder"]] == ["0", "1024", "1"]
+    expect(field(page, "threads").locator(".limits")).to_have_text("0 to 1024")
+    expect(field(page, "max_delay_seconds").locator(".unit")).to_have_text("s")
+    expect(field(page, "taps").locator(".doc")).to_contain_text("Taps of the filter")
+    window = page.get_by_label("window")
+    assert window.locator("option").all_inner_texts() == ["default: hann", "hann", "rect"]
+    # Another kind has a form of its own, with the values of parameters that both have.
+    page.get_by_label("kind", exact=True).select_option("f_engine")
+    expect(page.get_by_label("bits")).to_have_attribute("placeholder", "8")
+    expect(taps).to_have_value("16")
+    page.get_by_label("kind", exact=True).select_option("pfb")
+    expect(page.get_by_label("bits")).to_have_count(0)
+    expect(taps).to_have_value("16")
+
+
+def swap_parameter_out_of_range_is_not_sent(page):
+    changes = Changes(page)
+    swap = page.get_by_role("button", name="Swap")
+    for name, value, problem in [
+        ("threads", "2000", "`threads` must be between 0 and 1024, got 2000"),
+        ("taps", "8.5", "`taps` must be an integer, got 8.5"),
+        ("channels", "", "`channels` is required"),
+        ("delays", "[", "this is not JSON"),
+    ]:
+        given = page.get_by_label(name, exact=True)
+        before = given.input_value()
+        given.fill(value)
+        swap.click()
+        expect(field(page, name).locator(".problem")).to_contain_text(problem)
+        expect(given).to_be_focused()
+        given.fill(before)
+    swap.click()
+    expect(page.locator("#panel .outcome")).to_have_text("Nothing is different from what runs.")
+    assert not changes.end()
+
+
+def refusal_of_the_server_stands_at_its_input(page):
+    channels = page.get_by_label("channels", exact=True)
+    channels.fill("7")
+    page.get_by_role("button", name="Try").click()
+    expect(field(page, "channels").locator(".problem")).to_contain_text("power of two")
+    expect(channels).to_be_focused()
+    channels.fill("64")
 
 
 def a_block_is_swapped(page):
-    node(page, "f").click()
-    tab(page, "swap")
-    parameters = page.get_by_label("parameters, JSON")
-    parameters.fill(parameters.input_value().replace('"taps": 16', '"taps": 8'))
+    changes = Changes(page)
+    taps = page.get_by_label("taps", exact=True)
+    taps.fill("8")
     page.get_by_role("button", name="Try").click()
     outcome = page.locator("#panel .outcome")
     expect(outcome).to_contain_text("It can be made.")
     expect(outcome).to_contain_text("parameters.taps")
-    page.get_by_role("button", name="Swap").click()
+    taps.press("Enter")
     expect(outcome).to_contain_text("Swapped.")
     expect(page.locator('#log li[data-kind="swapped"]')).to_contain_text("f")
+    assert changes.end() == 2 * [("PATCH", {"parameters": {"taps": 8}})]
+    # The form starts from what runs now.
+    page.get_by_role("button", name="Try").click()
+    expect(outcome).to_have_text("Nothing is different from what runs.")
 
 
-def a_block_is_compared_with_another_form(page):
+def the_request_can_be_edited(page):
+    page.get_by_text("Request (JSON)").click()
+    request = page.get_by_label("request body, JSON")
+    outcome = page.locator("#panel .outcome")
+    expect(request).to_have_value("{}")
+    page.get_by_label("threads", exact=True).fill("2")
+    page.get_by_label("window").select_option("rect")
+    expect(request).to_have_value('{\n  "parameters": {\n    "window": "rect",\n    "threads": 2\n  }\n}')
+    request.fill('{\n  "parameters": {"tops": 3}\n}')
+    expect(page.get_by_label("taps", exact=True)).to_be_disabled()
+    page.get_by_role("button", name="Try").click()
+    expect(outcome).to_contain_text("`tops`")
+    page.get_by_role("button", name="line 2").click()
+    assert request.evaluate("text => text.value.slice(text.selectionStart, text.selectionEnd)") == '"tops"'
+    request.fill("{")
+    page.get_by_role("button", name="Try").click()
+    expect(page.locator("#panel .request .problem")).to_contain_text("this is not JSON")
+    page.get_by_role("button", name="Use the form").click()
+    expect(page.get_by_label("taps", exact=True)).to_be_enabled()
+    expect(request).to_have_value('{\n  "parameters": {\n    "window": "rect",\n    "threads": 2\n  }\n}')
+
+
+def a_block_is_compared_with_its_shadow(page):
     node(page, "f").click()
     tab(page, "shadow")
     verdict = page.locator("#panel .verdict")
-    page.get_by_role("button", name="Start shadow").click()
+    start = page.get_by_role("button", name="Start shadow")
+    start.click()
     expect(verdict).to_contain_text("bit for bit the same")
     expect(node(page, "f").locator(".marks")).to_contain_text("shadow")
     page.get_by_role("button", name="Stop shadow").click()
     expect(page.locator("#panel .outcome")).to_contain_text("bit for bit the same")
-    parameters = page.get_by_label("parameters, JSON")
-    parameters.fill(parameters.input_value().replace('"taps": 8', '"taps": 16'))
+    changes = Changes(page)
+    threads, taps = [page.get_by_label(name, exact=True) for name in ["threads", "taps"]]
+    threads.fill("-1")
+    start.click()
+    expect(field(page, "threads").locator(".problem")).to_have_text("`threads` must be between 0 and 1024, got -1")
+    assert not changes.sent
+    threads.fill("")
+    expect(taps).to_have_value("8")
+    taps.fill("16")
     page.get_by_label("stop at the first frame that differs").check()
-    page.get_by_role("button", name="Start shadow").click()
+    start.click()
     expect(verdict).to_have_text("1 of 1 frames differ.")
+    assert changes.end() == [("POST", {"parameters": {"taps": 16}})]
     expect(page.locator("#panel .sides")).to_contain_text("taps")
     expect(page.locator('#log li[data-kind="shadow_differs"]')).to_contain_text("f")
     arrays = []
@@ -125,12 +244,12 @@ def a_block_is_compared_with_another_form(page):
 def an_output_is_recorded(page):
     node(page, "gain").click()
     tab(page, "record")
-    field = page.locator('.field[data-parameter="before_seconds"]')
-    field.get_by_role("textbox").fill("-1")
+    before = page.get_by_label("before_seconds")
+    before.fill("-1")
     record = page.locator("form").get_by_role("button", name="Record")
     record.click()
-    expect(field.locator(".problem")).to_have_text("-1 s are no time")
-    field.get_by_role("textbox").fill("0.5")
+    expect(field(page, "before_seconds").locator(".problem")).to_have_text("-1 s are no time")
+    before.fill("0.5")
     page.get_by_label("trigger").fill("request")
     record.click()
     recorder = page.locator(".recorder")
@@ -186,6 +305,22 @@ def a_fault_shows_with_its_cause(page):
     expect(page.locator("#panel .fault")).to_contain_text(cause)
 
 
+def a_block_is_swapped_for_another_kind(page):
+    tab(page, "swap")
+    changes = Changes(page)
+    kind = page.get_by_label("kind", exact=True)
+    expect(page.get_by_label("path")).to_have_value("full.npy")
+    kind.select_option("null_sink")
+    expect(page.get_by_label("path")).to_have_count(0)
+    page.get_by_label("on_fault").select_option("stop")
+    page.get_by_role("button", name="Swap").click()
+    expect(page.locator("#panel .outcome")).to_contain_text("Swapped.")
+    assert changes.end() == [("PATCH", {"kind": "null_sink", "implementation": "cpu", "on_fault": "stop"})]
+    expect(page.locator("#panel .line")).to_contain_text("null_sink")
+    kind.select_option("file_sink")
+    expect(page.get_by_label("path")).to_have_attribute("required", "")
+
+
 def the_keyboard_leads_everywhere(page):
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_hidden()
@@ -237,12 +372,17 @@ with browser() as chromium:
     page = watched.page
     opens_and_shows(watched)
     a_gain_changes_what_is_plotted(page)
-    a_refused_value_says_why_at_its_field(page)
+    live_parameter_below_its_minimum_is_not_sent(page)
+    swap_form_follows_the_schema(page)
+    swap_parameter_out_of_range_is_not_sent(page)
+    refusal_of_the_server_stands_at_its_input(page)
     a_block_is_swapped(page)
-    a_block_is_compared_with_another_form(page)
+    the_request_can_be_edited(page)
+    a_block_is_compared_with_its_shadow(page)
     an_output_is_recorded(page)
     the_whole_flowgraph_is_changed(page)
     a_fault_shows_with_its_cause(page)
+    a_block_is_swapped_for_another_kind(page)
     the_keyboard_leads_everywhere(page)
     colours_follow_the_system_and_the_switch(page)
     nothing_is_wider_than_a_phone(page)

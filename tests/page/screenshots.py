@@ -47,13 +47,25 @@ def change(chromium, address):
     page.context.close()
 
 
+def swap(chromium, address):
+    page = Watched(chromium, address, color_scheme="light").page
+    expect(page.locator(".plot[data-frame]")).to_have_count(4)
+    page.wait_for_timeout(LOOK_MS / 2)
+    node(page, "pfb").click()
+    page.get_by_role("tab", name="swap").click()
+    page.get_by_label("taps", exact=True).fill("8")
+    page.get_by_label("w_cutoff").fill("0.9")
+    page.locator("#panel").evaluate("panel => panel.scrollTo(0, 0)")
+    picture(page, "swap")
+    page.context.close()
+
+
 def shadow(chromium, address):
     page = Watched(chromium, address, color_scheme="light").page
     expect(page.locator(".plot[data-frame]")).to_have_count(4)
     node(page, "pfb").click()
     page.get_by_role("tab", name="shadow").click()
-    parameters = page.get_by_label("parameters, JSON")
-    parameters.fill(parameters.input_value().replace('"taps": 16', '"taps": 8'))
+    page.get_by_label("taps", exact=True).fill("8")
     page.get_by_role("button", name="Start shadow").click()
     page.wait_for_timeout(LOOK_MS / 2)
     picture(page, "shadow")
@@ -75,7 +87,7 @@ program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess
 try:
     address = next(line.split()[-1] for line in program.stderr if line.startswith("serving "))
     with browser() as chromium:
-        for part in [overview, change, shadow, phone]:
+        for part in [overview, change, swap, shadow, phone]:
             part(chromium, address)
 finally:
     program.terminate()

@@ -34,6 +34,7 @@ export class Block {
     if (!page) return false;
     const before = this.#page;
     page.control = now.flowgraph.control;
+    page.devices = now.blocks.map((one) => one.device);
     page.shadow = now.shadows.find((one) => one.block === page.name) ?? null;
     page.recorders = now.recorders.filter((one) => page.outputs.some(({ name }) => one.output === `${page.name}.${name}`));
     this.#page = page;
@@ -42,8 +43,9 @@ export class Block {
 
   /// What it shows of a shadow, all clients may see.
   closed(tab) {
-    const { control, shadow } = this.#page;
-    return control === "live" && (tab === "swap" || (tab === "shadow" && !shadow)) && LIVE_ONLY;
+    const { control, shadow, parameters_schema: schema } = this.#page;
+    if (control === "live" && (tab === "swap" || (tab === "shadow" && !shadow))) return LIVE_ONLY;
+    return ["swap", "shadow"].includes(tab) && !schema && "A copy between devices follows from the devices of the blocks around it.";
   }
 
   title() {

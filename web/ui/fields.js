@@ -1,134 +1,160 @@
-// Fields of a form from a JSON Schema of parameters.
+// One labelled input for one value, from the value's JSON Schema.
 
 import { h } from "./dom.js";
-import { unitOf } from "./format.js";
+import { short, unitOf } from "./format.js";
+import { choices, inputOf, isInteger, ofValue, plain, range, violation, words } from "./schema.js";
 
-/// The schema behind `$ref`s of `root`; what stands beside a `$ref` goes over it.
-export function resolved(schema, root) {
-  if (!schema?.$ref) return schema ?? {};
-  const target = schema.$ref.split("/").slice(1).reduce((node, key) => node?.[key], root);
-  return { ...resolved(target, root), ...schema, $ref: undefined };
-}
+const LONG = 60;
+/// Whether a value is incomplete while it is typed.
+const isText = (sort) => sort === "scalar" || sort === "structure";
 
-const types = (schema) => [schema.type].flat().filter(Boolean);
-const isNumber = (schema) => types(schema).some((type) => type === "integer" || type === "number");
+const given = (value) => (value === "" ? undefined : value ?? undefined);
 
-/// The values that a schema lists, each `{ value, text }`; `null` if it lists none.
-function choices(schema) {
-  if (schema.enum) return schema.enum.map((value) => ({ value, text: "" }));
-  const options = schema.oneOf;
-  if (!options?.every((option) => option.const !== undefined || option.enum)) return null;
-  return options.flatMap((option) => (option.enum ?? [option.const]).map((value) => ({ value, text: option.description ?? "" })));
-}
+/// The input for the value `name` of `rawSchema`, which refers to `root`; `value` is in force, `undefined` if none is set.
+/// Empty means not set.
+/// - `element`, `input`
+/// - `read()`: the value, `undefined` if not set; throws an `Error` that names the rule it breaks
+/// - `isChanged()`: whether `read()` differs from the value in force
+/// - `write(value)`: as if the user had typed it
+/// - `take(value)`: another value is in force; shown unless the user has typed one
+/// - `say(problem)`: shows what is wrong, or nothing
+export function field(name, rawSchema, root, { prefix = "field", isRequired = false, value } = {}) {
+  const schema = ofValue(rawSchema, root);
+  const sort = inputOf(schema, root);
+  const id = `${prefix}-${name}`;
+  const { input, read: readInput, write, extra } = CONTROLS[sort]({ id, schema, root, isRequired, value });
+  const usual = sort === "boolean" ? Boolean(schema.default) : undefined;
+  let inForce = given(value);
+  write(inForce);
 
-/// A field for the parameter `name` of `schema`, with the value in force:
-/// `{ name, element, input, read() -> value (throws an Error), isChanged(), reset(value), say(problem) }`.
-export function field(name, rawSchema, root, value) {
-  const schema = resolved(rawSchema, root);
-  const id = `field-${name}`;
-  const control = kind(schema)(id, schema, value);
+  const unit = schema["x-unit"] ?? unitOf(name);
   const problem = h("p", { class: "problem", id: `${id}-problem`, role: "alert" });
-  const limits = [
-    schema.minimum !== undefined && `from ${schema.minimum}`,
-    schema.maximum !== undefined && `to ${schema.maximum}`,
-    schema.default !== undefined && `default ${JSON.stringify(schema.default)}`,
-  ].filter(Boolean).join(", ");
-  control.input.setAttribute("aria-describedby", `${id}-doc ${id}-problem`);
+  const limits = [isRequired && sort !== "choice" && "required", sort === "boolean" && `default ${usual ? "on" : "off"}`, range(schema, root)];
+  input.setAttribute("aria-describedby", `${id}-limits ${id}-problem ${id}-doc`);
+  if (isRequired) input.required = true;
   const element = h("div", { class: "field", "data-parameter": name },
-    h("label", { for: id }, h("span", { class: "name" }, name), " ", h("span", { class: "unit" }, unitOf(name)),
-      h("span", { class: "limits" }, limits)),
-    control.input, problem,
-    h("p", { class: "doc", id: `${id}-doc` }, plain(schema.description ?? "")));
-  const shown = () => {
+    h("div", { class: "head" },
+      sort === "boolean" && input,
+      h("label", { for: id }, name),
+      unit && unit !== name && h("span", { class: "unit" }, unit),
+      h("span", { class: "limits", id: `${id}-limits` }, limits.filter(Boolean).join(", "))),
+    sort !== "boolean" && input, problem,
+    h("div", { class: "doc", id: `${id}-doc` }, h("p", {}, plain(schema.description ?? "")), extra));
+
+  const say = (text) => {
+    problem.textContent = text;
+    if (text) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+  };
+  const read = () => {
+    const now = readInput();
+    if (now === undefined && isRequired) throw new Error(`\`${name}\` is required`);
+    const wrong = now === undefined ? null : violation(name, now, schema, root);
+    if (wrong) throw new Error(wrong);
+    return now;
+  };
+  const isChanged = () => {
     try {
-      return JSON.stringify(control.read());
+      return JSON.stringify(readInput()) !== JSON.stringify(inForce ?? usual);
     } catch {
-      return undefined;
+      return true;
     }
   };
-  let before = shown();
+  // While the user types: a message that came on leaving the input would move the button under the pointer.
+  input.addEventListener("input", () => {
+    if (isText(sort) && !input.hasAttribute("aria-invalid")) return;
+    try {
+      read();
+      say("");
+    } catch (error) {
+      say(error.message);
+    }
+  });
   return {
-    name, element, input: control.input,
-    read: () => control.read(),
-    isChanged: () => shown() !== before,
-    reset(now) {
-      control.write(now);
-      before = shown();
-    },
-    say(words) {
-      problem.textContent = words;
-      control.input.toggleAttribute("aria-invalid", Boolean(words));
+    name, element, input, read, isChanged, say,
+    write: (now) => write(given(now)),
+    take(now) {
+      const isTyped = isChanged();
+      if (!isTyped && document.activeElement === input) return;
+      inForce = given(now);
+      if (!isTyped) write(inForce);
     },
   };
 }
 
-/// Text of a doc comment without its marks.
-export const plain = (text) => text.replace(/\\([[\]])/g, "$1").replace(/`/g, "").replace(/\s*\n\s*/g, " ").trim();
+/// Text for an input without a value.
+const unset = (schema, isRequired) => (schema.default ?? null) !== null && schema.default !== "" ? short(schema.default, LONG) : isRequired ? "" : "not set";
 
-function kind(schema) {
-  if (choices(schema)) return chosen;
-  if (types(schema).includes("boolean")) return checked;
-  if (isNumber(schema) && !schema.anyOf) return numeric;
-  if (types(schema).includes("string") && types(schema).length === 1) return textual;
-  return structured;
-}
+const CONTROLS = {
+  choice({ id, schema, isRequired }) {
+    const options = choices(schema);
+    const usual = schema.default ?? null;
+    const empty = isRequired ? [] : [h("option", { value: "" }, usual === null ? "not set" : `default: ${usual}`)];
+    const input = h("select", { id }, empty, options.map(({ value }) => h("option", { value: JSON.stringify(value) }, String(value))));
+    const extra = h("p", {});
+    const tell = () => (extra.textContent = plain(options.find(({ value }) => JSON.stringify(value) === (input.value || JSON.stringify(usual)))?.text ?? ""));
+    input.addEventListener("change", tell);
+    const write = (now) => {
+      input.value = now === undefined ? "" : JSON.stringify(now);
+      tell();
+    };
+    return { input, extra, write, read: () => (input.value === "" ? undefined : JSON.parse(input.value)) };
+  },
 
-function chosen(id, schema, value) {
-  const options = choices(schema);
-  const input = h("select", { id }, options.map((option) => h("option", { value: JSON.stringify(option.value), title: plain(option.text) }, String(option.value))));
-  const write = (now) => (input.value = JSON.stringify(now ?? schema.default ?? options[0].value));
-  write(value);
-  return { input, write, read: () => JSON.parse(input.value) };
-}
+  boolean({ id, schema }) {
+    const input = h("input", { id, type: "checkbox" });
+    return { input, write: (now) => (input.checked = now ?? Boolean(schema.default)), read: () => input.checked };
+  },
 
-function checked(id, schema, value) {
-  const input = h("input", { id, type: "checkbox" });
-  const write = (now) => (input.checked = Boolean(now ?? schema.default));
-  write(value);
-  return { input, write, read: () => input.checked };
-}
+  number({ id, schema, isRequired }) {
+    const { minimum: min, maximum: max } = schema;
+    const input = h("input", { id, type: "number", min, max, step: isInteger(schema) ? 1 : "any", autocomplete: "off", placeholder: unset(schema, isRequired) });
+    // Scrolling over the input must not change the value.
+    input.addEventListener("wheel", () => input.blur(), { passive: true });
+    const read = () => {
+      if (input.validity.badInput) throw new Error("this is not a number");
+      return input.value === "" ? undefined : Number(input.value);
+    };
+    return { input, write: (now) => (input.value = now ?? ""), read };
+  },
 
-function numeric(id, schema, value) {
-  const isWhole = types(schema).includes("integer");
-  const input = h("input", { id, type: "text", inputmode: isWhole ? "numeric" : "decimal", autocomplete: "off" });
-  const write = (now) => (input.value = now ?? schema.default ?? "");
-  write(value);
-  const read = () => {
-    const text = input.value.trim();
-    if (text === "" && types(schema).includes("null")) return null;
-    const number = Number(text);
-    if (text === "" || !Number.isFinite(number)) throw new Error(`\`${text}\` is no number`);
-    return number;
-  };
-  return { input, write, read };
-}
+  string({ id, schema, isRequired, value }) {
+    const isLong = typeof value === "string" && (value.length > LONG || value.includes("\n"));
+    const attributes = { id, spellcheck: "false", autocomplete: "off", class: "mono", placeholder: unset(schema, isRequired) };
+    const input = isLong ? h("textarea", { ...attributes, rows: 2 }) : h("input", { ...attributes, type: "text" });
+    return { input, write: (now) => (input.value = now ?? ""), read: () => (input.value === "" ? undefined : input.value) };
+  },
 
-function textual(id, schema, value) {
-  const input = h("textarea", { id, rows: 1, spellcheck: "false", class: "mono" });
-  const write = (now) => (input.value = now ?? schema.default ?? "");
-  write(value);
-  return { input, write, read: () => input.value };
-}
+  scalar({ id, schema, root, isRequired }) {
+    const input = h("input", { id, type: "text", spellcheck: "false", autocomplete: "off", class: "mono", placeholder: unset(schema, isRequired) });
+    return { input, ...json(input, schema, root) };
+  },
 
-/// Whatever else there is, as JSON; a word that the schema knows may stand without quotes.
-function structured(id, schema, value) {
-  const words = (schema.oneOf ?? []).map((option) => option.const).filter(Boolean);
-  const input = h("textarea", { id, spellcheck: "false", class: "mono", placeholder: words.length > 0 && `${words.join(", ")}, or JSON` });
+  structure({ id, schema, root, isRequired }) {
+    const known = words(schema, root);
+    const hint = known.length > 0 ? `${known.join(", ")}, or JSON` : unset(schema, isRequired);
+    const input = h("textarea", { id, rows: 1, spellcheck: "false", class: "mono", placeholder: hint });
+    return { input, ...json(input, schema, root) };
+  },
+};
+
+/// JSON in `input`; a word of the schema may stand without quotes.
+function json(input, schema, root) {
+  const known = words(schema, root);
   const write = (now) => {
-    const shown = now === undefined ? schema.default : now;
-    const short = shown === undefined ? "" : words.includes(shown) ? shown : JSON.stringify(shown);
-    input.value = short.length > 60 ? JSON.stringify(shown, null, 1) : short;
-    input.rows = Math.min(8, input.value.split("\n").length);
+    const text = now === undefined ? "" : known.includes(now) ? now : JSON.stringify(now);
+    input.value = text.length > LONG ? JSON.stringify(now, null, 1) : text;
+    if (input.rows) input.rows = Math.min(8, input.value.split("\n").length);
   };
-  write(value);
   const read = () => {
     const text = input.value.trim();
-    if (words.includes(text)) return text;
+    if (text === "") return undefined;
+    if (known.includes(text)) return text;
     try {
       return JSON.parse(text);
-    } catch {
-      throw new Error(`this is no JSON: ${text.slice(0, 40)}`);
+    } catch (error) {
+      throw new Error(`this is not JSON: ${error.message}`);
     }
   };
-  return { input, write, read };
+  return { write, read };
 }

@@ -64,7 +64,7 @@ export class Panel {
     this.#head();
     // A swap tells what came of it.
     if (state === "other" && this.#tab !== "swap") return this.#show(this.#tab);
-    this.#shown?.show?.();
+    await this.#shown?.show?.();
   }
 
   #build() {

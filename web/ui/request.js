@@ -1,41 +1,67 @@
-// Bodies of requests, written so that what is wrong with them can be told at the field it came from, and what is told.
+// Bodies of requests, written so that every problem can be shown at the input it concerns, and the problems in words.
 
 import { h } from "./dom.js";
 
-/// JSON of `object` with one value a line, objects written out down to `depth`; and the name of the value on each line
-/// (from 1), `null` where there is none.
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/// JSON of `object` with one value a line, objects written out down to `depth`; and the path of the value on each line
+/// (from 1), `[]` for the whole.
 export function oneValueALine(object, depth = 1) {
   const lines = [];
-  const names = [];
-  const put = (text, name = null) => (lines.push(text), names.push(name));
-  const write = (value, depth, before, after, name) => {
-    if (depth === 0) return put(`${before}${JSON.stringify(value)}${after}`, name);
+  const paths = [];
+  const put = (text, path) => (lines.push(text), paths.push(path));
+  const write = (value, depth, before, after, path) => {
+    if (depth === 0 || !isObject(value)) return put(`${before}${JSON.stringify(value)}${after}`, path);
+    const indent = " ".repeat(2 * path.length);
     const entries = Object.entries(value);
-    put(`${before}{`);
-    entries.forEach(([key, one], index) => write(one, depth - 1, `${JSON.stringify(key)}: `, index < entries.length - 1 ? "," : "", key));
-    put(`}${after}`);
+    if (entries.length === 0) return put(`${before}{}${after}`, path);
+    put(`${before}{`, path);
+    entries.forEach(([key, one], index) =>
+      write(one, depth - 1, `${indent}  ${JSON.stringify(key)}: `, index < entries.length - 1 ? "," : "", [...path, key]));
+    put(`${indent}}${after}`, path);
   };
-  write(object, depth, "", "", null);
-  return { text: lines.join("\n"), names };
+  write(object, depth, "", "", []);
+  return { text: lines.join("\n"), paths };
 }
 
-/// What a problem says, as `{ name, text }`: `name` of the value that it is about, if it points at one.
-export function told(problem, names) {
-  return reasons(problem).map(({ text, place }) => ({ name: (place?.file === "request" && names[place.line - 1]) || null, text }));
-}
+/// What a problem says, as `{ path, text, message }`: `path` of the value in the request that it is about, `[]` if none.
+/// `paths` are those of `oneValueALine`.
+export const told = (problem, paths) =>
+  reasons(problem).map(({ text, message, place }) => ({ path: (isOfRequest(place) && paths[place.line - 1]) || [], text, message }));
 
-/// What a problem says, as `{ text, place }`: `place` in what was sent, or `null`.
+/// Whether `place` is in the text that was sent.
+const isOfRequest = (place) => place !== null && (["request", "flowgraph"].includes(place.file) || place.file.startsWith("change of "));
+
+/// What a problem says, as `{ text, message, place }`: `text` with help, `place` in a file, or `null`.
 export function reasons(problem) {
   const diagnostics = problem.diagnostics?.filter((one) => one.severity === "error") ?? [];
-  if (diagnostics.length === 0) return [{ text: [problem.message, ...(problem.help ?? [])].join("; "), place: null }];
-  return diagnostics.map((one) => ({ text: [one.message, ...one.help].join("; "), place: one.place ?? null }));
+  const all = diagnostics.length > 0 ? diagnostics : [problem];
+  return all.map(({ message, help, place }) => ({ text: [message, ...(help ?? [])].join("; "), message, place: place ?? null }));
 }
 
-/// A problem as elements below `title`.
-export const refusal = (title, problem) => [
+/// The texts of `problems` as elements below `title`.
+export const listed = (title, problems) => [
   h("p", { class: "problem" }, title),
-  h("ul", { class: "problem" }, reasons(problem).map(({ text }) => h("li", {}, text))),
+  problems.length > 0 && h("ul", { class: "problem" }, problems.map(({ text }) => h("li", {}, text))),
 ];
+
+/// A problem as elements below `title`.
+export const refusal = (title, problem) => listed(title, reasons(problem));
+
+/// The same where `text`, a text area, was sent: each reason leads to its line.
+export const refusalOf = (title, problem, text) => [
+  h("p", { class: "problem" }, title),
+  h("ul", { class: "problem" }, reasons(problem).map(({ text: reason, place }) => h("li", {},
+    isOfRequest(place) ? [h("button", { type: "button", class: "link", onclick: () => select(text, place) }, `line ${place.line}`), " "] : "", reason))),
+];
+
+function select(text, { line, column, end_line: endLine, end_column: endColumn }) {
+  const lines = text.value.split("\n");
+  const before = (number) => lines.slice(0, number - 1).reduce((sum, one) => sum + one.length + 1, 0);
+  text.focus();
+  text.setSelectionRange(before(line) + column - 1, before(endLine) + endColumn - 1);
+  text.scrollTop = (line - text.rows / 2) * (text.scrollHeight / lines.length);
+}
 
 /// Why some requests are refused where the program runs with `--control live`.
 export const LIVE_ONLY = "Clients may change live parameters only: the program runs with --control live.";

@@ -1,4 +1,4 @@
-// A second form of a block on the same frames: starting it, what is different about its frames, ending it.
+// A shadow of a block on the same frames: starting it, how its frames differ, ending it.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
@@ -8,7 +8,7 @@ import { variant } from "./variant.js";
 
 /// The form for `page`, a block as REST tells it, with its `shadow` or `null`: `{ element, show(page) }`.
 export async function shadow(page) {
-  const form = await variant(page, "shadow");
+  const form = await variant(page, "shadow", `POST /api/v1${api.block(page.name)}/shadow`);
   const ends = h("input", { type: "checkbox", id: "shadow-ends" });
   const start = h("button", { type: "submit", class: "primary" }, "Start shadow");
   const stop = h("button", { type: "button", onclick: () => end() }, "Stop shadow");
@@ -28,27 +28,33 @@ export async function shadow(page) {
     running.hidden = !now.shadow;
     stop.hidden = isLive;
     if (now.shadow) morph(report, told(now.shadow, now));
+    return form.take(now);
   }
 
-  async function asked(button, failed, ask) {
+  async function asked(button, refused, ask) {
     button.disabled = true;
     morph(outcome, []);
     try {
       await ask();
     } catch (error) {
-      morph(outcome, refusal(failed, error));
+      outcome.replaceChildren();
+      morph(outcome, refused(error));
+      outcome.scrollIntoView({ block: "nearest" });
+      document.activeElement.scrollIntoView({ block: "nearest" });
     } finally {
       button.disabled = false;
     }
   }
 
-  const send = () => asked(start, "It was not started:", async () => {
+  const send = () => asked(start, (error) => form.refusal("It was not started:", error), async () => {
+    const body = await form.body();
+    if (body === null) return;
     const query = new URLSearchParams({ stop_at_first_difference: ends.checked });
-    show({ ...page, shadow: await api.post(`${api.block(page.name)}/shadow?${query}`, JSON.stringify(form.change(page))) });
+    show({ ...page, shadow: await api.post(`${api.block(page.name)}/shadow?${query}`, body) });
     stop.focus();
   });
 
-  const end = () => asked(stop, "It is still there:", async () => {
+  const end = () => asked(stop, (error) => refusal("It is still there:", error), async () => {
     const last = await api.remove(`${api.block(page.name)}/shadow`);
     show({ ...page, shadow: null });
     morph(outcome, [h("h3", {}, "The last shadow"), verdict(last)]);

@@ -1,41 +1,44 @@
-// Swapping a block for another form of itself: what would be done, then doing it.
+// Swapping a block: what would be done, then doing it.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
-import { refusal } from "./request.js";
-import { labelled, variant } from "./variant.js";
+import { variant } from "./variant.js";
 
-const POLICIES = ["stop", "skip", "restart"];
-
-/// The form for `page`, a block as REST tells it: `{ element }`.
+/// The form for `page`, a block as REST tells it: `{ element, show(page) }`.
 export async function swap(page) {
-  const policy = h("select", { id: "swap-on-fault" }, POLICIES.map((word) => h("option", { value: word }, word)));
-  policy.value = page.on_fault;
-  const form = await variant(page, "swap", labelled("on fault", policy));
+  const form = await variant(page, "swap", `PATCH /api/v1${api.block(page.name)}`, true);
   const hold = h("input", { type: "checkbox", id: "swap-hold" });
   const outcome = h("div", { class: "outcome", role: "status" });
 
   async function send(isDry) {
-    let body;
+    const focused = document.activeElement;
+    morph(outcome, []);
     try {
-      body = { ...form.change(page), ...(policy.value !== page.on_fault && { on_fault: policy.value }) };
-    } catch (error) {
-      return morph(outcome, [h("p", { class: "problem" }, error.message)]);
-    }
-    if (Object.keys(body).length === 0) return morph(outcome, [h("p", {}, "Nothing is different from what runs.")]);
-    buttons.forEach((button) => (button.disabled = true));
-    morph(outcome, [h("p", {}, isDry ? "checking …" : "building it beside the block that runs …")]);
-    try {
+      const body = await form.body();
+      if (body === null) return;
+      if (body === "{}") return say([h("p", {}, "Nothing is different from what runs.")]);
+      buttons.forEach((button) => (button.disabled = true));
+      say([h("p", {}, isDry ? "checking …" : "building it while the block runs …")]);
       const query = new URLSearchParams({ dry_run: isDry, may_hold_up: hold.checked });
-      const answer = await api.patch(`${api.block(page.name)}?${query}`, JSON.stringify(body));
-      morph(outcome, told(answer));
-      if (answer.is_made) page = await api.ask(api.block(page.name));
+      const answer = await api.patch(`${api.block(page.name)}?${query}`, body);
+      say(told(answer));
+      if (answer.is_made) await form.take({ ...page, ...(await api.ask(api.block(page.name))) }, true);
     } catch (error) {
-      morph(outcome, refusal(isDry ? "It would be refused:" : "It was not made:", error));
+      outcome.replaceChildren();
+      say(form.refusal(isDry ? "It would be refused:" : "It was not made:", error));
+      // The input that is marked has the focus.
+      document.activeElement.scrollIntoView({ block: "nearest" });
     } finally {
       buttons.forEach((button) => (button.disabled = false));
+      // A button that was disabled has lost it.
+      if (document.activeElement === document.body) focused.focus();
     }
+  }
+
+  function say(elements) {
+    morph(outcome, elements);
+    outcome.scrollIntoView({ block: "nearest" });
   }
 
   const buttons = [
@@ -48,6 +51,10 @@ export async function swap(page) {
       form.elements,
       h("label", { class: "check" }, hold, " the flowgraph may wait for it (right for files, wrong for a telescope)"),
       h("div", { class: "actions" }, buttons), outcome),
+    show(now) {
+      page = now;
+      return form.take(now);
+    },
   };
 }
 

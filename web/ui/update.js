@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
-import { reasons } from "./request.js";
+import { refusalOf } from "./request.js";
 
 const ROWS = 14;
 
@@ -46,7 +46,7 @@ export function update(flowgraph) {
       if (isDry && text.value === sent) offer(answer);
     } catch (error) {
       text.setAttribute("aria-invalid", "");
-      outcome.replaceChildren(h("p", { class: "problem" }, isDry ? "It would be refused:" : "It was not changed:"), refused(error));
+      outcome.replaceChildren(...refusalOf(isDry ? "It would be refused:" : "It was not changed:", error, text));
     } finally {
       outcome.scrollIntoView({ block: "nearest" });
       check.disabled = false;
@@ -60,23 +60,11 @@ export function update(flowgraph) {
     apply.className = needsRestart ? "danger" : "primary";
   }
 
-  /// Every reason, each a way to its line.
-  const refused = (error) => h("ul", { class: "problem" }, reasons(error).map(({ text: reason, place }) => h("li", {},
-    place?.file === "flowgraph" ? [h("button", { type: "button", class: "link", onclick: () => select(place) }, `line ${place.line}`), " "] : "", reason)));
-
-  function select({ line, column, end_line: endLine, end_column: endColumn }) {
-    const lines = text.value.split("\n");
-    const before = (number) => lines.slice(0, number - 1).reduce((sum, one) => sum + one.length + 1, 0);
-    text.focus();
-    text.setSelectionRange(before(line) + column - 1, before(endLine) + endColumn - 1);
-    text.scrollTop = (line - ROWS / 2) * (text.scrollHeight / lines.length);
-  }
-
   return {
     element: h("form", { novalidate: true, "aria-label": "another flowgraph", onsubmit: (event) => (event.preventDefault(), ask(false)) },
       h("p", { class: "note" }, "All of it is changed, or nothing. What can change while frames flow does so between two frames; what would be done is said first."),
-      h("div", { class: "field" }, h("label", { for: "update-file" }, h("span", { class: "name" }, "from a file")), file),
-      h("div", { class: "field" }, h("label", { for: "update-text" }, h("span", { class: "name" }, "flowgraph, YAML"), h("span", { class: "limits" }, flowgraph.written_yaml ? "as it was written" : "as it runs, written out")), text),
+      h("div", { class: "field" }, h("div", { class: "head" }, h("label", { for: "update-file" }, "from a file")), file),
+      h("div", { class: "field" }, h("div", { class: "head" }, h("label", { for: "update-text" }, "flowgraph, YAML"), h("span", { class: "limits" }, flowgraph.written_yaml ? "as it was written" : "as it runs, written out")), text),
       h("label", { class: "check" }, hold, " the flowgraph may wait for new blocks (right for files, wrong for a telescope)"),
       h("div", { class: "actions" }, check, apply), outcome),
   };

@@ -1,68 +1,133 @@
-// Another form of a block: kind, implementation, parameters; what a swap and a shadow ask for.
+// The form of a changed block: kind, implementation, device and parameters, as a swap and a shadow take them.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { editor } from "./editor.js";
+import { field } from "./fields.js";
+import { form, place } from "./form.js";
+import { listed, oneValueALine, told } from "./request.js";
 
-const option = (value) => h("option", { value }, value);
+const POLICIES = [
+  ["stop", "The flowgraph stops."], ["skip", "The block continues with the next frame."],
+  ["restart", "The block is recreated and continues with the next frame."],
+];
 
-/// A line of a form.
-export const labelled = (name, input, ...more) =>
-  h("div", { class: "field" }, h("label", { for: input.id }, h("span", { class: "name" }, name)), input, ...more);
-
-/// Fields for another form of `page`, a block as REST tells it: `{ elements, change(page) }`, where `change` gives the
-/// keys that differ from `page`, and throws an `Error` if the parameters cannot be read. `extra` stands beside kind and
-/// implementation. `prefix` goes before the fields' ids.
-export async function variant(page, prefix, ...extra) {
-  const kinds = await api.ask("/kinds");
-  const kind = h("select", { id: `${prefix}-kind` }, kinds.map((one) => option(one.kind)));
-  kind.value = page.kind;
-  const implementation = h("select", { id: `${prefix}-implementation` });
-  const about = h("p", { class: "doc" });
-  const text = JSON.stringify(page.parameters, null, 2);
-  const parameters = h("textarea", { id: `${prefix}-parameters`, class: "mono", spellcheck: "false", rows: Math.min(14, text.split("\n").length + 1) });
-  parameters.value = text;
-  const forms = () => kinds.find((one) => one.kind === kind.value)?.implementations ?? [];
-  const showAbout = () => {
-    const form = forms().find((one) => one.name === implementation.value);
-    about.textContent = form ? `${form.summary} (${form.device})` : "";
-  };
-  const showForms = () => {
-    implementation.replaceChildren(...forms().map((form) => option(form.name)));
-    implementation.value = forms().some((form) => form.name === page.implementation) ? page.implementation : forms()[0]?.name ?? "";
-    showAbout();
-  };
-  kind.addEventListener("change", () => {
-    showForms();
-    parameters.value = kind.value === page.kind ? text : "{}";
-  });
-  implementation.addEventListener("change", showAbout);
-  showForms();
-  return {
-    elements: [
-      h("div", { class: "columns" }, labelled("kind", kind), labelled("implementation", implementation, about), extra),
-      labelled("parameters, JSON", parameters),
-    ],
-    change: (now) => difference(now, kind.value, implementation.value, read(parameters.value)),
-  };
+/// Whether ports that REST tells as `ports` (`pol0, [pol1]`, `input0, input1, ...`, `-`) can be `count`.
+function fits(ports, count) {
+  if (ports.endsWith("...")) return count > 0;
+  const names = ports === "-" ? [] : ports.split(", ");
+  return count <= names.length && count >= names.filter((name) => !name.startsWith("[")).length;
 }
 
-function read(text) {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new Error(`the parameters are no JSON: ${error.message}`);
+const familyOf = (device) => device.split(":")[0];
+
+/// The form for `page`, a block as REST tells it with the `devices` of the flowgraph; `line` is the request that it makes, and
+/// `hasPolicy`, whether `on_fault` can be changed. `prefix` goes before the ids of its inputs.
+/// - `elements`
+/// - `body()`: what to send, as JSON; `{}` without changes, `null` after showing what is wrong
+/// - `refusal(title, problem)`: elements for what has no place beside an input; the others are shown there
+/// - `take(page)`: the block as it runs now
+export async function variant(page, prefix, line, hasPolicy = false) {
+  const hasPorts = ({ inputs, outputs }) => fits(inputs, page.inputs.length) && fits(outputs, page.outputs.length);
+  const kinds = (await api.ask("/kinds")).filter((one) => one.kind === page.kind || hasPorts(one));
+  const settings = h("div", { class: "columns" });
+  const inputs = h("div", {});
+  const all = h("fieldset", { class: "plain" }, settings, inputs);
+  const request = editor(`${prefix}-request`, line, (isEdited) => (all.disabled = isEdited));
+  let kind, implementation, device, policy, parameters;
+  let waiting = Promise.resolve();
+  let paths = [];
+
+  const pick = (key, options, value, description) => field(key,
+    { description, oneOf: options.map(([value, description]) => ({ const: value, description })) }, {}, { prefix, isRequired: true, value });
+  const picked = () => [kind, implementation, device, policy].filter(Boolean);
+  const implementations = () => kinds.find((one) => one.kind === kind.read()).implementations;
+
+  function pickKind() {
+    kind = pick("kind", kinds.map((one) => [one.kind, one.summary]), page.kind);
+    policy = hasPolicy ? pick("on_fault", POLICIES, page.on_fault) : null;
+    kind.input.addEventListener("change", () => (waiting = changeKind()));
   }
-}
+  function pickImplementation() {
+    const known = implementations();
+    const same = known.find((one) => kind.read() === page.kind && one.name === page.implementation);
+    const usual = same ?? known.find((one) => one.device === familyOf(page.device)) ?? known[0];
+    implementation = pick("implementation", known.map((one) => [one.name, `${one.summary} (${one.device})`]), usual.name);
+    implementation.input.addEventListener("change", () => (pickDevice(), show()));
+  }
+  function pickDevice() {
+    const family = implementations().find((one) => one.name === implementation.read()).device;
+    const usual = family === "cpu" ? "cpu" : `${family}:0`;
+    const names = [...new Set([usual, ...page.devices.filter((one) => familyOf(one) === family)])].sort();
+    device = pick("device", names.map((one) => [one, ""]), names.includes(page.device) ? page.device : usual,
+      family === "cpu" ? "" : "The request below can name other GPUs.");
+    settings.replaceChildren(...picked().map((one) => one.element));
+  }
+  async function changeKind() {
+    const name = kind.read();
+    const isOther = name !== page.kind;
+    const schema = isOther ? (await api.ask(`/kinds/${encodeURIComponent(name)}`)).parameters : page.parameters_schema;
+    if (name !== kind.read()) return;
+    const focused = document.activeElement;
+    pickImplementation();
+    pickDevice();
+    parameters = form(schema, isOther ? {} : page.parameters, { prefix });
+    // Values of parameters that both kinds have.
+    if (isOther) parameters.suggest(page.parameters);
+    inputs.replaceChildren(...parameters.elements);
+    if (focused === kind.input) focused.focus();
+    show();
+  }
 
-/// Only what differs from what runs.
-function difference(page, kind, implementation, wanted) {
-  const isOther = kind !== page.kind;
-  const body = {};
-  if (isOther) body.kind = kind;
-  if (isOther || implementation !== page.implementation) body.implementation = implementation;
-  const names = new Set([...Object.keys(wanted), ...(isOther ? [] : Object.keys(page.parameters))]);
-  const changed = [...names].filter((name) => isOther || JSON.stringify(wanted[name]) !== JSON.stringify(page.parameters[name]));
-  // A parameter that was taken out goes back to its default.
-  if (changed.length || isOther) body.parameters = Object.fromEntries(changed.map((name) => [name, wanted[name] ?? null]));
-  return body;
+  /// Only what differs from what runs.
+  function difference() {
+    const body = {};
+    const isOther = kind.isChanged();
+    const isElsewhere = device.read() !== page.device;
+    if (isOther) body.kind = kind.read();
+    if (isOther || isElsewhere || implementation.read() !== page.implementation) body.implementation = implementation.read();
+    if (isElsewhere) body.device = device.read();
+    if (policy && policy.read() !== page.on_fault) body.on_fault = policy.read();
+    const { values } = parameters.read();
+    if (Object.keys(values).length > 0) body.parameters = values;
+    return body;
+  }
+  function show() {
+    const { text, paths: now } = oneValueALine(difference(), 2);
+    paths = now;
+    request.show(text);
+  }
+  ["input", "change"].forEach((event) => all.addEventListener(event, show));
+
+  async function start() {
+    pickKind();
+    await changeKind();
+  }
+  await start();
+
+  return {
+    elements: [all, request.element],
+    async body() {
+      await waiting;
+      if (request.isEdited()) return request.text();
+      if (!parameters.check()) return null;
+      show();
+      return request.text();
+    },
+    refusal(title, error) {
+      if (request.isEdited()) return request.refusal(title, error);
+      const problems = told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) }));
+      const rest = place([...picked(), ...parameters.fields], problems);
+      return listed(rest.length > 0 ? title : `${title} see the marked inputs.`, rest);
+    },
+    async take(now, isDone = false) {
+      const isOther = now.kind !== page.kind || now.implementation !== page.implementation || now.device !== page.device;
+      page = now;
+      if (isDone) request.reset();
+      if (isOther) return start();
+      if (!kind.isChanged()) parameters.take(page.parameters);
+      policy?.take(page.on_fault);
+      show();
+    },
+  };
 }

@@ -1,11 +1,11 @@
 // The flowgraph as the subject of the panel.
 
 import { h, morph } from "./dom.js";
-import { plain } from "./fields.js";
 import { tile } from "./figures.js";
 import * as format from "./format.js";
 import { Recorders } from "./recorders.js";
 import { LIVE_ONLY } from "./request.js";
+import { plain } from "./schema.js";
 import { number, verdict } from "./shadow.js";
 import { update } from "./update.js";
 
