@@ -9,6 +9,7 @@ pub mod fft;
 pub mod pfb;
 pub mod pol_aligner;
 pub mod postproc;
+pub(crate) mod samples;
 
 use fxgraph::KindEntry;
 

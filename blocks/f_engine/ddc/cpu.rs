@@ -3,9 +3,9 @@
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::live::Live;
 use crate::common::parallel::Threads;
-use crate::f_engine::pfb::host_samples::{self, Decoded, Series};
-use crate::f_engine::pfb::pol::Count;
-use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule};
+use crate::f_engine::samples::host::{self, Decoded, Series};
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule};
 use fxgraph::retune::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use fxgraph_dsp::decimate::filter;
@@ -25,7 +25,7 @@ fn batch(ddc: &Ddc) -> usize {
 
 /// Memory that the block takes.
 pub fn host_bytes(ddc: &Ddc) -> usize {
-    let history = host_samples::capacity(&ddc.sizes(), batch(ddc));
+    let history = host::capacity(&ddc.sizes(), batch(ddc));
     size_of::<i16>() * history + size_of::<f32>() * (ddc.sizes().window + 3 * ddc.taps())
 }
 
@@ -51,7 +51,7 @@ pub struct Cpu {
 impl Cpu {
     pub fn new(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         Ok(Self {
-            schedule: host_samples::schedule(ddc.sizes(), ports, &[], batch(ddc), count(env)),
+            schedule: host::schedule(ddc.sizes(), ports, &[], batch(ddc), count(env)),
             filter: Filter::new(ddc)?,
             mixer: Timed::new(ddc.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?),
             frame: None,

@@ -5,10 +5,10 @@ use super::cpu::count;
 use super::{Ddc, HEAP_SAMPLES};
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
-use crate::f_engine::pfb::device_samples;
-use crate::f_engine::pfb::driver::{Driver, Maker, Stretch};
-use crate::f_engine::pfb::lending::Lending;
-use crate::f_engine::pfb::schedule::{Fate, Run, Schedule, Sizes};
+use crate::f_engine::samples::device;
+use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
+use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::retune::Timed;
@@ -48,7 +48,7 @@ struct Entry {
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(ddc: &Ddc, ports: &Ports) -> usize {
     let sizes = ddc.sizes();
-    device_samples::device_bytes(&sizes, ports)
+    device::device_bytes(&sizes, ports)
         + Table::<Entry>::device_bytes(sizes.spectra)
         + size_of::<f32>() * ddc.taps()
 }

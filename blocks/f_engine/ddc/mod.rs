@@ -14,8 +14,8 @@ mod tests;
 use crate::common::delay;
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
-use crate::f_engine::pfb::input::digitised_refusals;
-use crate::f_engine::pfb::schedule::Sizes;
+use crate::f_engine::samples::input::digitised_refusals;
+use crate::f_engine::samples::schedule::Sizes;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{

@@ -5,20 +5,20 @@ use super::frames::{Frames, Spectra};
 use crate::common::parallel::Threads;
 use crate::f_engine::fft::cpu::Transform;
 use crate::f_engine::pfb::cpu::{Filter, batch};
-use crate::f_engine::pfb::host_samples::{self, Decoded, Series};
-use crate::f_engine::pfb::pol::Count;
-use crate::f_engine::pfb::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::f_engine::postproc::quantiser::{PADDING, Quantiser, TILE_SPECTRA};
+use crate::f_engine::samples::host::{self, Decoded, Series};
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use num_complex::Complex32;
 
 /// Memory that the block takes.
 pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
-    let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
+    let sizes = f_engine.pfb(f_engine.spectra()).sizes(ports);
     let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
     let pols = ports.inputs.len();
-    let history = 2 * pols * host_samples::capacity(&sizes, batch);
+    let history = 2 * pols * host::capacity(&sizes, batch);
     let quantised = 2 * pols * sizes.spectra * (f_engine.channels + PADDING);
     // The weights, filtered samples and spectra of a batch, twiddles and scratch.
     let working = 4 * sizes.window + 8 * batch * sizes.step + 32 * f_engine.channels;
@@ -49,7 +49,7 @@ pub struct Cpu {
 impl Cpu {
     pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
-        let sizes = Sizes::new(&pfb, ports);
+        let sizes = pfb.sizes(ports);
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);
@@ -57,7 +57,7 @@ impl Cpu {
         let room = vec![Complex32::default(); batch * f_engine.channels];
         let frames = Frames::new(f_engine, ports, env);
         Ok(Self {
-            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
+            schedule: host::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(&pfb, &ports.inputs[0], batch)?,
             transform: Transform::new(f_engine.shape(&ports.inputs), false, f_engine.threads)?,
             quantiser: Quantiser::new(

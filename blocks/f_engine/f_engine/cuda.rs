@@ -7,12 +7,12 @@ use super::frames::{Frames, Spectra};
 use super::program::Program;
 use crate::common::gpu::{self, Table};
 use crate::common::live::Live;
-use crate::f_engine::pfb::device_samples;
-use crate::f_engine::pfb::driver::{Driver, Maker, Stretch};
-use crate::f_engine::pfb::lending::Lending;
-use crate::f_engine::pfb::pol::Count;
-use crate::f_engine::pfb::schedule::{Fate, Run, Schedule, Sizes};
 use crate::f_engine::postproc::device_settings::{DeviceSettings, Rows};
+use crate::f_engine::samples::device;
+use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
+use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Lane};
 use fxgraph::{BlockError, Env, Header, Ports};
@@ -37,8 +37,8 @@ struct Entry {
 
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
-    let sizes = Sizes::new(&f_engine.pfb(f_engine.spectra()), ports);
-    let samples = device_samples::device_bytes(&sizes, ports);
+    let sizes = f_engine.pfb(f_engine.spectra()).sizes(ports);
+    let samples = device::device_bytes(&sizes, ports);
     let (pols, heaps) = (ports.inputs.len(), f_engine.heaps_per_frame);
     let rows = pols * sizes.spectra;
     let tables = Table::<Entry>::device_bytes(rows)
@@ -86,7 +86,7 @@ impl TwoPass {
     /// The running block.
     pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
-        let (sizes, delays) = (Sizes::new(&pfb, ports), pfb.delays_of(ports));
+        let (sizes, delays) = (pfb.sizes(ports), pfb.delays_of(ports));
         let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)

@@ -5,10 +5,10 @@
 //! `postproc` reads it.
 
 use super::FEngine;
-use crate::f_engine::pfb::pol::Store;
-use crate::f_engine::pfb::power::{Level, Measured, summary};
-use crate::f_engine::pfb::schedule::Schedule;
 use crate::f_engine::postproc::heaps::Collector;
+use crate::f_engine::samples::pol::Store;
+use crate::f_engine::samples::power::{Level, Measured, summary};
+use crate::f_engine::samples::schedule::Schedule;
 use fxgraph::{Env, Header, Ports, Summary};
 use std::ops::Range;
 

@@ -18,9 +18,10 @@ use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
 use crate::common::spectra::Shape;
 use crate::f_engine::fft::Fft;
-use crate::f_engine::pfb::input::digitised_refusals;
-use crate::f_engine::pfb::{Pfb, device_samples};
+use crate::f_engine::pfb::Pfb;
 use crate::f_engine::postproc::{Gains, Layout, Postproc};
+use crate::f_engine::samples::device;
+use crate::f_engine::samples::input::digitised_refusals;
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
@@ -180,7 +181,7 @@ impl KindSpec for FEngine {
             |block, env| Ok(Box::new(cuda::TwoPass::block(&block.parameters, &block.ports, env)?)),
         )
         .check(|block, gpu| {
-            let mut refusals = Vec::from_iter(device_samples::refuse_mixed(&block.ports));
+            let mut refusals = Vec::from_iter(device::refuse_mixed(&block.ports));
             let shape = shape::KernelShape::new(&block.parameters, &block.ports);
             refusals.extend(shape.refusals(gpu));
             refusals

@@ -1,15 +1,14 @@
 //! The block on the CPU.
 
 use super::Pfb;
-use super::host_samples::{self, Series};
-use super::pol::Count;
-use super::power::{Level, Measured, summary};
-use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::common::parallel::Threads;
+use crate::f_engine::samples::host::{self, Number, Series};
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::power::{Level, Measured, summary};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::Change;
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, PortType, Ports, Summary};
 use fxgraph_dsp::polyphase::{Fir, Scratch};
-use fxgraph_dsp::power::power;
 use fxgraph_dsp::simd::Form;
 
 /// Samples of a batch, about: enough for the filter to run at full speed.
@@ -20,26 +19,6 @@ pub fn batch(step: usize, spectra_per_frame: usize, threads: usize) -> usize {
     let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
     let alone = (BATCH_SAMPLES / step).clamp(16, 64);
     (alone * threads).min(spectra_per_frame)
-}
-
-/// What a filter takes in.
-pub trait Number: Copy + Into<f32> + Send + Sync {
-    /// What is measured on them: the sum of their squares, and how many are `limit` or more from 0.
-    /// Nothing, where that says nothing of the digitiser.
-    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
-}
-
-impl Number for i16 {
-    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured {
-        let (power, clipped) = power(samples, limit, form);
-        Measured { power, samples: samples.len() as u64, clipped }
-    }
-}
-
-impl Number for f32 {
-    fn measured(_samples: &[Self], _limit: i16, _form: Form) -> Measured {
-        Measured::default()
-    }
 }
 
 /// Working memory of one thread.
@@ -62,12 +41,12 @@ pub struct Cpu<S> {
 
 impl<S: Series> Cpu<S> {
     pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
-        let sizes = Sizes::new(pfb, ports);
+        let sizes = pfb.sizes(ports);
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);
         Ok(Self {
-            schedule: host_samples::schedule(sizes, ports, &delays, batch, count),
+            schedule: host::schedule(sizes, ports, &delays, batch, count),
             filter: Filter::new(pfb, &ports.inputs[0], batch)?,
             frame: None,
             measured: vec![Measured::default(); ports.inputs.len()],

@@ -2,14 +2,14 @@
 #![allow(unsafe_code)] // launches on memory that the block or the job owns
 
 use super::Pfb;
-use super::device_samples;
-use super::driver::{Driver, Maker, Stretch};
-use super::input::is_complex;
-use super::lending::Lending;
-use super::pol::Count;
-use super::power::{Level, Measured, summary};
-use super::schedule::{Fate, Run, Schedule, Sizes};
 use crate::common::gpu::{self, Table};
+use crate::f_engine::samples::device;
+use crate::f_engine::samples::driver::{Driver, Maker, Stretch};
+use crate::f_engine::samples::input::is_complex;
+use crate::f_engine::samples::lending::Lending;
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::power::{Level, Measured, summary};
+use crate::f_engine::samples::schedule::{Fate, Run, Schedule, Sizes};
 use bytemuck::{Pod, Zeroable};
 use fxgraph::cuda::{Device, DeviceArray, Grid, Kernel, Lane, Tunable};
 use fxgraph::{BlockError, Dtype, Env, Header, Ports, Summary};
@@ -39,8 +39,8 @@ struct Entry {
 
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
-    let sizes = Sizes::new(pfb, ports);
-    let samples = device_samples::device_bytes(&sizes, ports);
+    let sizes = pfb.sizes(ports);
+    let samples = device::device_bytes(&sizes, ports);
     let entries = Table::<Entry>::device_bytes(ports.inputs.len() * sizes.spectra);
     samples + entries + size_of::<f32>() * 2 * pfb.channels * pfb.taps
 }
@@ -86,7 +86,7 @@ pub struct Filter {
 impl Filter {
     /// The running block.
     pub fn block(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
-        let (sizes, delays) = (Sizes::new(pfb, ports), pfb.delays_of(ports));
+        let (sizes, delays) = (pfb.sizes(ports), pfb.delays_of(ports));
         let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(pfb, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)

@@ -1,11 +1,11 @@
 //! The bookkeeping of the form for GPUs, with a slow filter on the host in the place of the kernel.
 
 use super::Pfb;
-use super::lending::{Copy, Lending, Memory, seam_samples};
-use super::pol::Count;
-use super::power::Measured;
-use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::f_engine::ddc::Ddc;
+use crate::f_engine::samples::lending::{Copy, Lending, Memory, seam_samples};
+use crate::f_engine::samples::pol::Count;
+use crate::f_engine::samples::power::Measured;
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use crate::tests::chain::{self, Digitised, Out, Plain, kind, noise};
 use fxgraph::{Block, BlockError, Counter, Dtype, Env, Io, KindSpec, Next, PortType, Ports};
 use fxgraph_dsp::packed::Decoder;
@@ -23,7 +23,7 @@ impl Lent {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Box<dyn Block> {
-        let (pfb, sizes) = (&self.0, Sizes::new(&self.0, ports));
+        let (pfb, sizes) = (&self.0, self.0.sizes(ports));
         let room = 2 * sizes.frame_samples().next_multiple_of(8);
         let input = &ports.inputs[0];
         let bits = input.dtype.bits();

@@ -4,19 +4,10 @@ mod bench;
 pub mod conformance;
 pub(crate) mod cpu;
 mod cuda;
-pub(crate) mod device_samples;
-pub(crate) mod driver;
-pub(crate) mod history;
-pub(crate) mod host_samples;
-pub(crate) mod input;
-pub(crate) mod lending;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod lending_tests;
-pub(crate) mod pol;
-pub(crate) mod power;
 mod refusals;
-pub(crate) mod schedule;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -24,6 +15,8 @@ mod tests;
 use crate::common::delay::{self, MaxRates};
 use crate::common::live::Live;
 use crate::common::parallel::MAX_THREADS;
+use crate::f_engine::samples::schedule::{Sizes, subsampling};
+use crate::f_engine::samples::{device, host, input};
 use fxgraph::DeviceName;
 use fxgraph::examples::{Benchmark, Case};
 use fxgraph::{
@@ -32,7 +25,6 @@ use fxgraph::{
 };
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::polyphase::{Window, weights};
-use schedule::{Sizes, subsampling};
 use std::ops::RangeInclusive;
 
 /// Most channels of the band.
@@ -139,6 +131,19 @@ impl Pfb {
         (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
     }
 
+    /// Sizes of a block between these ports.
+    pub(crate) fn sizes(&self, ports: &Ports) -> Sizes {
+        let input = &ports.inputs[0];
+        let step = self.step(input);
+        Sizes {
+            subsampling: subsampling(input),
+            step,
+            window: step * self.taps,
+            spectra: self.spectra(ports.inputs.len()),
+            max_delay: self.max_delay_samples(input),
+        }
+    }
+
     /// The delay model of each input.
     pub(crate) fn delays_of(&self, ports: &Ports) -> Vec<Vec<Piece>> {
         let pieces = |input: usize| self.delays.get(input).cloned().unwrap_or_default();
@@ -231,9 +236,9 @@ impl KindSpec for Pfb {
         Implementation::cpu(|block, env| {
             let (pfb, ports) = (&block.parameters, &block.ports);
             if input::is_complex(&ports.inputs[0]) {
-                Ok(Box::new(cpu::Cpu::<host_samples::Baseband>::new(pfb, ports, env)?))
+                Ok(Box::new(cpu::Cpu::<host::Baseband>::new(pfb, ports, env)?))
             } else {
-                Ok(Box::new(cpu::Cpu::<host_samples::Decoded>::new(pfb, ports, env)?))
+                Ok(Box::new(cpu::Cpu::<host::Decoded>::new(pfb, ports, env)?))
             }
         }),
         Implementation::<Self>::cuda(
@@ -245,7 +250,7 @@ impl KindSpec for Pfb {
             let fitting = pfb.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA);
             Self { spectra_per_frame: pfb.spectra_per_frame.or(Some(fitting)), ..pfb }
         })
-        .check(|block, _| Vec::from_iter(device_samples::refuse_mixed(&block.ports)))
+        .check(|block, _| Vec::from_iter(device::refuse_mixed(&block.ports)))
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
         .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
     ];
@@ -265,9 +270,9 @@ impl KindSpec for Pfb {
     fn resources(block: &Configured<Self>) -> Resources {
         let Configured { parameters: pfb, ports, .. } = block;
         let pols = ports.inputs.len();
-        let sizes = Sizes::new(pfb, ports);
+        let sizes = pfb.sizes(ports);
         let batch = cpu::batch(sizes.step, sizes.spectra, pfb.threads);
-        let history = host_samples::capacity(&sizes, batch);
+        let history = host::capacity(&sizes, batch);
         let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
         let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
         let weights = 2 * pfb.channels * pfb.taps;

@@ -1,10 +1,10 @@
 //! Why the parameters of `pfb` are refused.
 
-use super::input::is_complex;
-use super::schedule::subsampling;
 use super::{MAX_CHANNELS, MAX_DELAY_SAMPLES, MAX_TAPS, Pfb};
 use crate::common::axes::MAX_FRAME_BYTES;
 use crate::common::delay::{MaxRates, refuse_disorder, refuse_piece};
+use crate::f_engine::samples::input::is_complex;
+use crate::f_engine::samples::schedule::subsampling;
 use fxgraph::diagnostic::codes;
 use fxgraph::retune::MAX_TIMESTAMP;
 use fxgraph::{At, PortType, Refusal};

@@ -1,5 +1,5 @@
 use super::Pfb;
-use super::power::{Level, Measured};
+use crate::f_engine::samples::power::{Level, Measured};
 use crate::tests::chain::{self, Digitised, Out, RATE_HZ, filtered, kind, noise, pfb};
 use fxgraph::{Configured, Dtype, KindSpec, PortType};
 use fxgraph_dsp::polyphase::{Window, weights};

@@ -1,7 +1,7 @@
 //! What blocks that read digitised samples on a GPU have in common: which samples each output frame
 //! needs and where they lie, and the jobs that make one frame after the other.
 
-use super::device_samples::{self, DeviceSamples, owes_copies};
+use super::device::{self, DeviceSamples, owes_copies};
 use super::lending::{Lending, Memory};
 use super::pol::Count;
 use super::schedule::{Fate, Placed, Run, Schedule, Sizes};
@@ -115,7 +115,7 @@ impl<M: Maker> Driver<M> {
     ) -> Result<Self, BlockError> {
         let lane: Lane<Job> = Lane::new(env)?;
         let most = sizes.spectra;
-        let room = device_samples::capacity(&sizes);
+        let room = device::capacity(&sizes);
         let stores = ports.inputs.iter().map(|input| Lending::new(input.dtype.bits(), &sizes));
         Ok(Self {
             maker: make(lane.device(), &sizes)?,

@@ -1,11 +1,10 @@
 //! Which samples each spectrum needs, and when they are there: what all forms of the block share.
 
-use super::Pfb;
 use super::pol::{Count, Pol, Store};
 use super::power::Measured;
 use crate::common::live::Live;
 use fxgraph::retune::Changes;
-use fxgraph::{Header, Input, PortType, Ports};
+use fxgraph::{Header, Input, PortType};
 use fxgraph_dsp::delay::Piece;
 
 /// Sizes of everything, in samples of the input unless said otherwise.
@@ -24,19 +23,6 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Of a block between these ports.
-    pub fn new(pfb: &Pfb, ports: &Ports) -> Self {
-        let input = &ports.inputs[0];
-        let step = pfb.step(input);
-        Self {
-            subsampling: subsampling(input),
-            step,
-            window: step * pfb.taps,
-            spectra: pfb.spectra(ports.inputs.len()),
-            max_delay: pfb.max_delay_samples(input),
-        }
-    }
-
     /// Samples that the windows of an output frame may be in, and up to a multiple of 8 more.
     pub fn frame_samples(&self) -> usize {
         (self.spectra - 1) * self.step + self.window + 2 * self.max_delay + 8

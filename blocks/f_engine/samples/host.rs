@@ -1,12 +1,14 @@
 //! The samples of all polarisations on the processor: decoded, one after the other in memory.
 
-use super::cpu::Number;
 use super::history::Move;
 use super::pol::{Count, Store};
+use super::power::Measured;
 use super::schedule::{Schedule, Sizes};
 use fxgraph::{Dtype, Frame, PortType, Ports};
 use fxgraph_dsp::delay::Piece;
 use fxgraph_dsp::packed::Decoder;
+use fxgraph_dsp::power::power;
+use fxgraph_dsp::simd::Form;
 use std::sync::Arc;
 
 /// Samples of a polarisation to keep room for.
@@ -107,5 +109,25 @@ impl Store for Baseband {
         let samples =
             &frame.as_slice::<f32>().expect(fxgraph::ON_HOST)[2 * first..2 * (first + count)];
         self.0[2 * at..2 * (at + count)].copy_from_slice(samples);
+    }
+}
+
+/// What a filter takes in.
+pub trait Number: Copy + Into<f32> + Send + Sync {
+    /// What is measured on them: the sum of their squares, and how many are `limit` or more from 0.
+    /// Nothing, where that says nothing of the digitiser.
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured;
+}
+
+impl Number for i16 {
+    fn measured(samples: &[Self], limit: i16, form: Form) -> Measured {
+        let (power, clipped) = power(samples, limit, form);
+        Measured { power, samples: samples.len() as u64, clipped }
+    }
+}
+
+impl Number for f32 {
+    fn measured(_samples: &[Self], _limit: i16, _form: Form) -> Measured {
+        Measured::default()
     }
 }
