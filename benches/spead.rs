@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod machine;
-#[path = "../tests/python.rs"]
+#[path = "../tests/support/python.rs"]
 mod python;
 
 use fxgraph::flowgraph::load_text;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/cargo.rs"]
 mod cargo;
 
 use std::fs;

@@ -1,6 +1,7 @@
 //! What the program writes to disk, read as users read it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use std::path::Path;

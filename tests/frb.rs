@@ -1,6 +1,7 @@
 //! The FRB beamformer at the telescope's size, against NumPy in double precision.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use std::path::Path;

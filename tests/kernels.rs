@@ -1,6 +1,7 @@
 //! The GPU kernels go through the real compiler, for GPUs old and new; no GPU is needed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use serde_json::Value;

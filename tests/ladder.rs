@@ -1,6 +1,7 @@
 //! The flowgraphs of the repository, as users run them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use std::fs;

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/cargo.rs"]
 mod cargo;
+#[path = "support/python.rs"]
 mod python;
 
 use serde_json::Value;

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/http.rs"]
 mod http;
+#[path = "support/python.rs"]
 mod python;
 
 use http::Program;

@@ -2,6 +2,7 @@
 //! says what has to come out.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use std::net::UdpSocket;

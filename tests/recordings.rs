@@ -1,7 +1,9 @@
 //! Streams recorded while they run, and played again.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/http.rs"]
 mod http;
+#[path = "support/python.rs"]
 mod python;
 
 use http::{Program, Response, request};

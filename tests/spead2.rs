@@ -2,6 +2,7 @@
 //! decodes exactly, with our descriptors.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/python.rs"]
 mod python;
 
 use fxgraph::edge::Harness;

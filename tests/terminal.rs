@@ -4,9 +4,11 @@
 
 #[path = "terminal/compare.rs"]
 mod compare;
+#[path = "support/http.rs"]
 mod http;
 #[path = "terminal/pty.rs"]
 mod pty;
+#[path = "support/python.rs"]
 mod python;
 
 use http::Program;

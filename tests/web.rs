@@ -2,13 +2,21 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "web/faults.rs"]
 mod faults;
+#[path = "web/guards.rs"]
 mod guards;
+#[path = "support/http.rs"]
 mod http;
+#[path = "web/lifecycle.rs"]
 mod lifecycle;
+#[path = "web/metrics.rs"]
 mod metrics;
+#[path = "web/outputs.rs"]
 mod outputs;
+#[path = "support/python.rs"]
 mod python;
+#[path = "web/shadows.rs"]
 mod shadows;
 
 use http::{Program, connect};

@@ -15,6 +15,8 @@ pub struct Difference {
     pub max: f64,
     /// Sum of the squared magnitudes of all differences.
     pub squares: f64,
+    /// Sum of the squared magnitudes of the first value of each pair.
+    pub power: f64,
 }
 
 impl Difference {
@@ -23,21 +25,29 @@ impl Difference {
     #[must_use]
     pub fn of(elements: &Elements, validity: &[u32], payloads: [&[u8]; 2]) -> Self {
         let mut found = Self::default();
-        elements.pairs(validity, payloads, |a, b| found.see(a, b));
+        elements.pairs(validity, payloads, |a, b| {
+            found.see(a, b);
+        });
         found
     }
 
-    /// Takes a pair of values into account.
-    pub fn see(&mut self, a: Complex<f64>, b: Complex<f64>) {
+    /// Takes a pair of values into account. The answer is how far their real or imaginary parts are apart, whichever
+    /// is more.
+    pub fn see(&mut self, a: Complex<f64>, b: Complex<f64>) -> f64 {
         self.values += 1;
+        self.power += a.norm_sqr();
         if a == b || (a.is_nan() && b.is_nan()) {
-            return;
+            return 0.0;
         }
         let apart = (a - b).norm();
-        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
         self.values_different += 1;
+        if !apart.is_finite() {
+            (self.max, self.squares) = (f64::INFINITY, f64::INFINITY);
+            return f64::INFINITY;
+        }
         self.max = self.max.max(apart);
         self.squares += apart * apart;
+        (a.re - b.re).abs().max((a.im - b.im).abs())
     }
 
     /// Takes all that `other` has seen into account.
@@ -46,6 +56,7 @@ impl Difference {
         self.values_different += other.values_different;
         self.max = self.max.max(other.max);
         self.squares += other.squares;
+        self.power += other.power;
     }
 
     /// Share of the pairs that differ.
@@ -58,6 +69,12 @@ impl Difference {
     #[must_use]
     pub fn rms(&self) -> f64 {
         (self.squares / self.values.max(1) as f64).sqrt()
+    }
+
+    /// Root mean square of all differences over that of the first values of the pairs.
+    #[must_use]
+    pub fn relative_rms(&self) -> f64 {
+        (self.squares / self.power.max(f64::MIN_POSITIVE)).sqrt()
     }
 }
 
@@ -98,7 +115,9 @@ mod tests {
 
     fn of(pairs: &[(f64, f64)]) -> Difference {
         let mut found = Difference::default();
-        pairs.iter().for_each(|(a, b)| found.see((*a).into(), (*b).into()));
+        for (a, b) in pairs {
+            found.see((*a).into(), (*b).into());
+        }
         found
     }
 

@@ -129,6 +129,8 @@ fn report(block: &str, told: Block, seen: Seen) -> Report {
         values_different: seen.values_different,
         max: told_of(seen.max_difference),
         squares: told_of(seen.rms_difference).powi(2) * seen.values_compared as f64,
+        // A shadow does not say it.
+        power: 0.0,
     };
     Report {
         a: Side {

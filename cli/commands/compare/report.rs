@@ -157,7 +157,8 @@ mod tests {
     use fxgraph::difference::Difference;
 
     fn report(max: f64) -> Report {
-        let values = Difference { values: 10, values_different: 1, max, squares: max * max };
+        let values =
+            Difference { values: 10, values_different: 1, max, squares: max * max, power: 0.0 };
         let difference = StreamDifference { values, ..StreamDifference::default() };
         Report { difference, ..Report::default() }
     }

@@ -1,5 +1,6 @@
 //! Two streams of frames that should be the same.
 
+use fxgraph::difference::Difference;
 use fxgraph::elements::value;
 use fxgraph::examples::Tolerance;
 use fxgraph::{Block, BlockError, Io, Next, PortType};
@@ -79,11 +80,7 @@ pub fn compare(
 
 #[derive(Default)]
 struct Differences {
-    values: u64,
-    off: u64,
-    largest: f64,
-    square: f64,
-    power: f64,
+    values: Difference,
     /// Where the first value beyond the tolerance stands.
     first: Option<String>,
 }
@@ -129,19 +126,9 @@ impl Differences {
             }
         }
         for (element, (a, b)) in a.values.iter().zip(&b.values).enumerate() {
-            let parts = [(a.re - b.re).abs(), (a.im - b.im).abs()];
-            // A value that is no number differs from everything, and by more than anything.
-            let apart = if parts.iter().any(|d| d.is_nan()) {
-                f64::INFINITY
-            } else {
-                parts[0].max(parts[1])
-            };
-            self.values += 1;
-            self.off += u64::from(apart > 0.0);
-            self.largest = self.largest.max(apart);
-            self.square += (a - b).norm_sqr();
-            self.power += a.norm_sqr();
-            if apart > tolerance.largest || apart.is_infinite() {
+            let apart = self.values.see(*a, *b);
+            // No implementation has a reason to make what is no number.
+            if apart > tolerance.largest || apart.is_infinite() || a.is_nan() {
                 self.first.get_or_insert_with(|| {
                     format!("{b} instead of {a} at {}", place(port, element))
                 });
@@ -151,22 +138,19 @@ impl Differences {
     }
 
     fn verdict(self, tolerance: Tolerance) -> Result<String, String> {
-        let share = self.off as f64 / self.values.max(1) as f64;
-        let rms = (self.square / self.power.max(f64::MIN_POSITIVE)).sqrt();
-        let said = if self.off == 0 {
-            format!("none in {} values", self.values)
+        let Difference { values, values_different, max, power, .. } = self.values;
+        let (share, rms) = (self.values.share(), self.values.relative_rms());
+        let said = if values_different == 0 {
+            format!("none in {values} values")
         } else {
-            format!(
-                "{:.2e} of {} values, at most {:.3e}, rms {rms:.2e}",
-                share, self.values, self.largest
-            )
+            format!("{share:.2e} of {values} values, at most {max:.3e}, rms {rms:.2e}")
         };
         // Written so that what is no number fails.
         let holds = self.first.is_none()
             && share <= tolerance.share
             && (rms <= tolerance.relative_rms || tolerance.relative_rms.is_infinite());
         match (holds, self.first) {
-            (true, _) if self.power > 0.0 => Ok(said),
+            (true, _) if power > 0.0 => Ok(said),
             (true, _) => {
                 Err("all values of the definition are zero: nothing was compared".to_owned())
             }
