@@ -140,8 +140,8 @@ impl Registry {
         self.kinds.iter()
     }
 
-    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there, the others
-    /// with its first one.
+    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there; the others,
+    /// which GPUs may not do, as the reference.
     #[must_use]
     pub fn examples(&self, device: DeviceName) -> Vec<Example> {
         let family = if device == DeviceName::Cpu { "cpu" } else { "cuda" };
@@ -151,7 +151,11 @@ impl Registry {
             let examples = kind.examples.iter().enumerate();
             let of_text = |(number, text): (usize, &&'static str)| {
                 let example = (kind.name, number, *text);
-                let of_text = if number == 0 { names.len() } else { 1 };
+                let of_text = match (number, device) {
+                    (0, _) => names.len(),
+                    (_, DeviceName::Cpu) => 1,
+                    _ => 0,
+                };
                 let names = names.iter().take(of_text);
                 names.map(|name| Example::new(example, name, device)).collect::<Vec<_>>()
             };
