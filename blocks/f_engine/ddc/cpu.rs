@@ -5,7 +5,7 @@ use crate::common::live::Live;
 use crate::common::parallel::Threads;
 use crate::f_engine::samples::host::{self, Decoded, Series};
 use crate::f_engine::samples::pol::Count;
-use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule};
+use crate::f_engine::samples::schedule::{Fate, Placed, Run, Schedule, Sizes};
 use fxgraph::retune::{Change, Timed};
 use fxgraph::{Block, BlockError, Env, FrameMut, Input, Io, Next, Ports};
 use fxgraph_dsp::decimate::filter;
@@ -17,16 +17,15 @@ use num_complex::Complex32;
 const BATCH_SAMPLES: usize = 1 << 16;
 
 /// Heaps that are filtered at once.
-fn batch(ddc: &Ddc) -> usize {
-    let sizes = ddc.sizes();
+fn batch(ddc: &Ddc, sizes: &Sizes) -> usize {
     let threads = if ddc.threads == 0 { rayon::current_num_threads() } else { ddc.threads };
     ((BATCH_SAMPLES / sizes.step).max(1) * threads).min(sizes.spectra)
 }
 
 /// Memory that the block takes.
-pub fn host_bytes(ddc: &Ddc) -> usize {
-    let history = host::capacity(&ddc.sizes(), batch(ddc));
-    size_of::<i16>() * history + size_of::<f32>() * (ddc.sizes().window + 3 * ddc.taps())
+pub fn host_bytes(ddc: &Ddc, sizes: &Sizes) -> usize {
+    let history = host::capacity(sizes, batch(ddc, sizes));
+    size_of::<i16>() * history + size_of::<f32>() * (sizes.window + 3 * ddc.taps())
 }
 
 /// The counters of a block: what is lost are heaps of its output.
@@ -49,10 +48,10 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub fn new(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+    pub fn new(ddc: &Ddc, sizes: Sizes, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         Ok(Self {
-            schedule: host::schedule(ddc.sizes(), ports, &[], batch(ddc), count(env)),
-            filter: Filter::new(ddc)?,
+            schedule: host::schedule(sizes, ports, &[], batch(ddc, &sizes), count(env)),
+            filter: Filter::new(ddc, sizes.window)?,
             mixer: Timed::new(ddc.mixer(ports.inputs[0].clock.adc_sample_rate_hz)?),
             frame: None,
         })
@@ -131,10 +130,9 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter of `ddc`.
-    pub fn new(ddc: &Ddc) -> Result<Self, BlockError> {
+    /// The filter of `ddc`, whose windows have so many samples.
+    pub fn new(ddc: &Ddc, window: usize) -> Result<Self, BlockError> {
         let threads = Threads::new(ddc.threads)?;
-        let window = ddc.sizes().window;
         Ok(Self {
             subsampling: ddc.subsampling(),
             window,

@@ -46,9 +46,8 @@ struct Entry {
 }
 
 /// Bytes in device memory that the block takes for itself.
-pub fn device_bytes(ddc: &Ddc, ports: &Ports) -> usize {
-    let sizes = ddc.sizes();
-    device::device_bytes(&sizes, ports)
+pub fn device_bytes(ddc: &Ddc, sizes: &Sizes, ports: &Ports) -> usize {
+    device::device_bytes(sizes, ports)
         + Table::<Entry>::device_bytes(sizes.spectra)
         + size_of::<f32>() * ddc.taps()
 }
@@ -94,9 +93,14 @@ pub struct Converter {
 
 impl Converter {
     /// The running block.
-    pub fn block(ddc: &Ddc, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
+    pub fn block(
+        ddc: &Ddc,
+        sizes: Sizes,
+        ports: &Ports,
+        env: &Env,
+    ) -> Result<Driver<Self>, BlockError> {
         let make = |device: &_, sizes: &_| Self::new(ddc, ports, device, sizes);
-        Driver::new(ddc.sizes(), &[], count(env), ports, env, make)
+        Driver::new(sizes, &[], count(env), ports, env, make)
     }
 
     fn new(

@@ -248,18 +248,19 @@ fn show_group_delay(block: &Configured<Ddc>, env: &Env) {
 }
 
 impl KindSpec for Ddc {
-    type Shape = ();
+    type Shape = Sizes;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
             show_group_delay(block, env);
-            Ok(Box::new(cpu::Cpu::new(&block.parameters, &block.ports, env)?))
+            Ok(Box::new(cpu::Cpu::new(&block.parameters, block.shape, &block.ports, env)?))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "products of matrices of halves on tensor cores",
             |block, env| {
                 show_group_delay(block, env);
-                Ok(Box::new(cuda::Converter::block(&block.parameters, &block.ports, env)?))
+                let Configured { parameters, ports, shape, .. } = block;
+                Ok(Box::new(cuda::Converter::block(parameters, *shape, ports, env)?))
             },
         )
         .suited(|mut ddc| {
@@ -267,10 +268,10 @@ impl KindSpec for Ddc {
             ddc
         })
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
-        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape, &block.ports)),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let input = &inputs[0];
         let mut refusals = self.parameter_refusals();
         refusals.extend(digitised_refusals(Self::NAME, 0, input));
@@ -289,13 +290,13 @@ impl KindSpec for Ddc {
             band: Some(self.band(input)),
             validity: ValidityType::flags(vec![heap]),
         };
-        Ok(((), vec![output]))
+        Ok((self.sizes(), vec![output]))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
         let ddc = &block.parameters;
         Resources {
-            host_bytes: cpu::host_bytes(ddc),
+            host_bytes: cpu::host_bytes(ddc, &block.shape),
             holds: vec![1],
             operations_per_frame: ddc.frame_samples() as f64 * (4 * ddc.taps() + 6) as f64,
             ..Resources::default()

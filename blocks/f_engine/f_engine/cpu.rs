@@ -15,7 +15,7 @@ use num_complex::Complex32;
 
 /// Memory that the block takes.
 pub fn host_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
-    let sizes = f_engine.pfb(f_engine.spectra()).sizes(ports);
+    let sizes = f_engine.pfb(f_engine.spectra()).sizes(&ports.inputs);
     let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
     let pols = ports.inputs.len();
     let history = 2 * pols * host::capacity(&sizes, batch);
@@ -49,7 +49,7 @@ pub struct Cpu {
 impl Cpu {
     pub fn new(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
-        let sizes = pfb.sizes(ports);
+        let sizes = pfb.sizes(&ports.inputs);
         let batch = batch(sizes.step, sizes.spectra, f_engine.threads);
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);

@@ -37,7 +37,7 @@ struct Entry {
 
 /// Bytes in device memory that the block takes for itself.
 pub fn device_bytes(f_engine: &FEngine, ports: &Ports) -> usize {
-    let sizes = f_engine.pfb(f_engine.spectra()).sizes(ports);
+    let sizes = f_engine.pfb(f_engine.spectra()).sizes(&ports.inputs);
     let samples = device::device_bytes(&sizes, ports);
     let (pols, heaps) = (ports.inputs.len(), f_engine.heaps_per_frame);
     let rows = pols * sizes.spectra;
@@ -86,7 +86,7 @@ impl TwoPass {
     /// The running block.
     pub fn block(f_engine: &FEngine, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
         let pfb = f_engine.pfb(f_engine.spectra());
-        let (sizes, delays) = (pfb.sizes(ports), pfb.delays_of(ports));
+        let (sizes, delays) = (pfb.sizes(&ports.inputs), pfb.delays_of(ports));
         let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(f_engine, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)

@@ -197,7 +197,7 @@ impl KindSpec for FEngine {
             return Err(refusals);
         }
         // How many spectra stand between the three blocks is nobody's business.
-        let ((), filtered) = self.pfb(1).ports(inputs).map_err(in_own_name)?;
+        let (_, filtered) = self.pfb(1).ports(inputs).map_err(in_own_name)?;
         let fft = Fft { threads: self.threads };
         let (_, spectra) = fft.ports(&filtered).map_err(in_own_name)?;
         let (_, outputs) = self.postproc().ports(&spectra).map_err(in_own_name)?;

@@ -40,8 +40,7 @@ pub struct Cpu<S> {
 }
 
 impl<S: Series> Cpu<S> {
-    pub fn new(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
-        let sizes = pfb.sizes(ports);
+    pub fn new(pfb: &Pfb, sizes: Sizes, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
         let batch = batch(sizes.step, sizes.spectra, pfb.threads);
         let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);

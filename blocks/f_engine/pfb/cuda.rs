@@ -38,9 +38,8 @@ struct Entry {
 }
 
 /// Bytes in device memory that the block takes for itself.
-pub fn device_bytes(pfb: &Pfb, ports: &Ports) -> usize {
-    let sizes = pfb.sizes(ports);
-    let samples = device::device_bytes(&sizes, ports);
+pub fn device_bytes(pfb: &Pfb, sizes: &Sizes, ports: &Ports) -> usize {
+    let samples = device::device_bytes(sizes, ports);
     let entries = Table::<Entry>::device_bytes(ports.inputs.len() * sizes.spectra);
     samples + entries + size_of::<f32>() * 2 * pfb.channels * pfb.taps
 }
@@ -85,8 +84,13 @@ pub struct Filter {
 
 impl Filter {
     /// The running block.
-    pub fn block(pfb: &Pfb, ports: &Ports, env: &Env) -> Result<Driver<Self>, BlockError> {
-        let (sizes, delays) = (pfb.sizes(ports), pfb.delays_of(ports));
+    pub fn block(
+        pfb: &Pfb,
+        sizes: Sizes,
+        ports: &Ports,
+        env: &Env,
+    ) -> Result<Driver<Self>, BlockError> {
+        let delays = pfb.delays_of(ports);
         let count = Count::new(&env.counters, &sizes, ports);
         let make = |device: &_, sizes: &_| Self::new(pfb, ports, env, device, sizes);
         Driver::new(sizes, &delays, count, ports, env, make)

@@ -23,7 +23,7 @@ impl Lent {
     }
 
     fn build(&self, ports: &Ports, env: &Env) -> Box<dyn Block> {
-        let (pfb, sizes) = (&self.0, self.0.sizes(ports));
+        let (pfb, sizes) = (&self.0, self.0.sizes(&ports.inputs));
         let room = 2 * sizes.frame_samples().next_multiple_of(8);
         let input = &ports.inputs[0];
         let bits = input.dtype.bits();

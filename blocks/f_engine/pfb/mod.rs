@@ -131,15 +131,15 @@ impl Pfb {
         (bytes / spectrum_bytes).next_power_of_two().clamp(*sensible.start(), *sensible.end())
     }
 
-    /// Sizes of a block between these ports.
-    pub(crate) fn sizes(&self, ports: &Ports) -> Sizes {
-        let input = &ports.inputs[0];
+    /// Sizes of a block behind these inputs.
+    pub(crate) fn sizes(&self, inputs: &[PortType]) -> Sizes {
+        let input = &inputs[0];
         let step = self.step(input);
         Sizes {
             subsampling: subsampling(input),
             step,
             window: step * self.taps,
-            spectra: self.spectra(ports.inputs.len()),
+            spectra: self.spectra(inputs.len()),
             max_delay: self.max_delay_samples(input),
         }
     }
@@ -231,20 +231,23 @@ impl Pfb {
 }
 
 impl KindSpec for Pfb {
-    type Shape = ();
+    type Shape = Sizes;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
-            let (pfb, ports) = (&block.parameters, &block.ports);
+            let Configured { parameters: pfb, ports, shape, .. } = block;
             if input::is_complex(&ports.inputs[0]) {
-                Ok(Box::new(cpu::Cpu::<host::Baseband>::new(pfb, ports, env)?))
+                Ok(Box::new(cpu::Cpu::<host::Baseband>::new(pfb, *shape, ports, env)?))
             } else {
-                Ok(Box::new(cpu::Cpu::<host::Decoded>::new(pfb, ports, env)?))
+                Ok(Box::new(cpu::Cpu::<host::Decoded>::new(pfb, *shape, ports, env)?))
             }
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "windows read from the input frames where they can be",
-            |block, env| Ok(Box::new(cuda::Filter::block(&block.parameters, &block.ports, env)?)),
+            |block, env| {
+                let Configured { parameters, ports, shape, .. } = block;
+                Ok(Box::new(cuda::Filter::block(parameters, *shape, ports, env)?))
+            },
         )
         .suited(|pfb| {
             let fitting = pfb.fitting(GPU_FRAME_BYTES, 2, GPU_DEFAULT_SPECTRA);
@@ -252,10 +255,10 @@ impl KindSpec for Pfb {
         })
         .check(|block, _| Vec::from_iter(device::refuse_mixed(&block.ports)))
         .tunable(|block| Some(cuda::tunable(&block.parameters, &block.ports)))
-        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.ports)),
+        .device_bytes(|block| cuda::device_bytes(&block.parameters, &block.shape, &block.ports)),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Sizes> {
         let mut refusals = self.parameter_refusals();
         refusals.extend(input::refusals(inputs));
         refusals.extend(self.baseband_refusals(&inputs[0]));
@@ -264,15 +267,18 @@ impl KindSpec for Pfb {
             refusals.extend(self.frame_refusals(inputs));
             refusals.extend(self.delay_refusals(inputs));
         }
-        if refusals.is_empty() { Ok(((), vec![self.output(inputs)])) } else { Err(refusals) }
+        if refusals.is_empty() {
+            Ok((self.sizes(inputs), vec![self.output(inputs)]))
+        } else {
+            Err(refusals)
+        }
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        let Configured { parameters: pfb, ports, .. } = block;
+        let Configured { parameters: pfb, ports, shape: sizes, .. } = block;
         let pols = ports.inputs.len();
-        let sizes = pfb.sizes(ports);
         let batch = cpu::batch(sizes.step, sizes.spectra, pfb.threads);
-        let history = host::capacity(&sizes, batch);
+        let history = host::capacity(sizes, batch);
         let (is_complex, spectra) = (input::is_complex(&ports.inputs[0]), sizes.spectra);
         let sample_bytes = if is_complex { size_of::<[f32; 2]>() } else { size_of::<i16>() };
         let weights = 2 * pfb.channels * pfb.taps;

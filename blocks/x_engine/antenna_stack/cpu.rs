@@ -13,10 +13,15 @@ pub struct Stack {
 
 impl Stack {
     /// A stack for checked `ports`.
-    pub fn new(parameters: &AntennaStack, ports: &Ports, counters: &Counters) -> Self {
+    pub fn new(
+        parameters: &AntennaStack,
+        heaps: Heaps,
+        ports: &Ports,
+        counters: &Counters,
+    ) -> Self {
         Self {
             matching: Matching::new(parameters, ports, counters),
-            heaps: Heaps::new(parameters, ports),
+            heaps,
             antennas: ports.inputs.len(),
         }
     }

@@ -47,10 +47,14 @@ pub fn tunable(heaps: &Heaps) -> Tunable {
 
 impl Cuda {
     /// A stack for checked `ports`.
-    pub fn new(parameters: &AntennaStack, ports: &Ports, env: &Env) -> Result<Self, BlockError> {
+    pub fn new(
+        parameters: &AntennaStack,
+        heaps: Heaps,
+        ports: &Ports,
+        env: &Env,
+    ) -> Result<Self, BlockError> {
         let lane = Lane::new(env)?;
         let device = lane.device();
-        let heaps = Heaps::new(parameters, ports);
         let antennas = ports.inputs.len();
         let pieces = heaps.count * antennas;
         let tunable = tunable(&heaps);

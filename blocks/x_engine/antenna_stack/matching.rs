@@ -1,7 +1,7 @@
 //! Which frames belong together, and for how long antennas are waited for.
 
 use super::AntennaStack;
-use fxgraph::{Counter, Counters, Frame, Io, Next, Ports};
+use fxgraph::{Counter, Counters, Frame, Io, Next, PortType, Ports};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -167,9 +167,8 @@ pub struct Heaps {
 }
 
 impl Heaps {
-    /// Those of checked `ports`.
-    pub fn new(parameters: &AntennaStack, ports: &Ports) -> Self {
-        let (input, output) = (&ports.inputs[0], &ports.outputs[0]);
+    /// Those of streams like `input`, stacked to `output`.
+    pub fn new(parameters: &AntennaStack, input: &PortType, output: &PortType) -> Self {
         let count = input.axes[0].len;
         let bytes = input.frame_bytes() / count;
         let channel = bytes / input.axes[1].len;

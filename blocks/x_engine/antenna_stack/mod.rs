@@ -96,21 +96,25 @@ fn check_first(input: &PortType, refusals: &mut Vec<Refusal>) {
 }
 
 impl KindSpec for AntennaStack {
-    type Shape = ();
+    type Shape = Heaps;
     const IMPLEMENTATIONS: Implementations<Self> = &[
         Implementation::cpu(|block, env| {
-            Ok(Box::new(cpu::Stack::new(&block.parameters, &block.ports, &env.counters)))
+            let Configured { parameters, ports, shape, .. } = block;
+            Ok(Box::new(cpu::Stack::new(parameters, *shape, ports, &env.counters)))
         }),
         Implementation::<Self>::cuda(
             "cuda",
             "from frames on the device, at the speed of its memory",
-            |block, env| Ok(Box::new(cuda::Cuda::new(&block.parameters, &block.ports, env)?)),
+            |block, env| {
+                let Configured { parameters, ports, shape, .. } = block;
+                Ok(Box::new(cuda::Cuda::new(parameters, *shape, ports, env)?))
+            },
         )
-        .tunable(|block| Some(cuda::tunable(&Heaps::new(&block.parameters, &block.ports))))
+        .tunable(|block| Some(cuda::tunable(&block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.ports)),
     ];
 
-    fn ports(&self, inputs: &[PortType]) -> Checked<()> {
+    fn ports(&self, inputs: &[PortType]) -> Checked<Heaps> {
         let mut refusals = Vec::new();
         let first = &inputs[0];
         check_first(first, &mut refusals);
@@ -145,7 +149,7 @@ impl KindSpec for AntennaStack {
         if let Some(band) = &mut output.band {
             band.first_channel += self.first_channel;
         }
-        Ok(((), vec![output]))
+        Ok((Heaps::new(self, first, &output), vec![output]))
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
