@@ -212,6 +212,7 @@ pub static ANY: FileAccess = FileAccess(None);
 
 impl FileAccess {
     /// Access to every file, of which a note is taken.
+    #[must_use]
     pub fn noted() -> Self {
         Self(Some(Arc::new(Rule::Noted(Mutex::default()))))
     }
@@ -242,6 +243,7 @@ impl FileAccess {
     }
 
     /// Whether not every file may be named.
+    #[must_use]
     pub fn is_limited(&self) -> bool {
         self.limits().is_some()
     }
@@ -301,6 +303,7 @@ impl FileAccess {
     }
 
     /// Whether errors may quote the included file at `path`.
+    #[must_use]
     pub fn may_quote(&self, path: &Path) -> bool {
         let path = self.include_root().join(path);
         self.limits().is_none_or(|clients| {

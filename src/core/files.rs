@@ -47,6 +47,7 @@ impl Files {
     }
 
     /// [`below`](Self::below) of a directory that was looked at before.
+    #[must_use]
     pub fn below_known(directory: &Path) -> Self {
         Self { below: Some(directory.into()) }
     }
@@ -65,6 +66,7 @@ impl Files {
     }
 
     /// Whether `path` may lead to a file here. One that does not exist yet may.
+    #[must_use]
     pub fn admits(&self, path: &Path) -> bool {
         use ErrorKind::{NotADirectory, NotFound};
         self.place(path).map_or_else(|e| matches!(e.kind(), NotFound | NotADirectory), |_| true)
@@ -128,6 +130,7 @@ impl Files {
     }
 
     /// Whether nothing can be made at `path`, as something is there, be it a link that leads nowhere.
+    #[must_use]
     pub fn is_taken(&self, path: &Path) -> bool {
         self.place(path).is_ok_and(|place| {
             fs::statat(place.directory(), &place.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()

@@ -78,6 +78,7 @@ impl Clock {
     }
 
     /// Whether timestamps of both mean the same time.
+    #[must_use]
     pub fn counts_alike(&self, other: &Self) -> bool {
         let timeline =
             |clock: &Self| [clock.adc_sample_rate_hz, clock.sync_time_seconds].map(f64::to_bits);

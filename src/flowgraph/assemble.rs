@@ -207,6 +207,7 @@ impl Plan {
     }
 
     /// What makes the block number `index`, as it is in this plan, anew: it counts on in `counters`.
+    #[must_use]
     pub fn rebuild(
         &self,
         index: usize,
@@ -265,6 +266,7 @@ const BESIDE_BYTES: usize = 256 << 20;
 const BESIDE_FRAMES: (usize, usize) = (6, 64);
 
 /// Frames that a queue beside a running block holds.
+#[must_use]
 pub fn beside_frames(frame_bytes: usize) -> usize {
     (BESIDE_BYTES / frame_bytes.max(1)).clamp(BESIDE_FRAMES.0, BESIDE_FRAMES.1)
 }

@@ -260,6 +260,7 @@ impl Plan {
     }
 
     /// This plan with what `other` tells of the flowgraph as a whole: its text and its parameters.
+    #[must_use]
     pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
         let mut plan = Self { doc, parameters, written: other.written.clone(), ..self.clone() };

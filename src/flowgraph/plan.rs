@@ -69,6 +69,7 @@ impl PlannedBlock {
 
     /// Frames that another block beside this one keeps of input `input`: in its tee, at work, looked at, and
     /// what it holds.
+    #[must_use]
     pub fn lent_frames(&self, input: usize) -> usize {
         let holds = self.resources.holds.get(input).copied().unwrap_or(0);
         beside_frames(self.ports.inputs[input].frame_bytes()) + holds + 2

@@ -42,7 +42,8 @@ impl Bench {
         let outputs = parameters.outputs(&inputs).unwrap();
         let ports = Ports { inputs, outputs };
         let counters = Counters::default();
-        let stack = Box::new(Stack::new(parameters, &ports, &counters));
+        let heaps = Heaps::new(parameters, &ports.inputs[0], &ports.outputs[0]);
+        let stack = Box::new(Stack::new(parameters, heaps, &ports, &counters));
         let harness = Harness::new(stack, &ports, 8).unwrap();
         let first = parameters.first_channel;
         let channels = first..first + parameters.channels_of(CHANNELS);

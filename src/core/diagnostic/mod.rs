@@ -196,6 +196,7 @@ pub fn suggest(word: &str, what: &str, known: &[&str]) -> Option<String> {
 
 /// [`suggest`] for a problem that comes after `others`: not for one that nobody will see, because
 /// a look at all names for every wrong one takes minutes where both are many.
+#[must_use]
 pub fn suggest_after(
     others: &[Diagnostic],
     word: &str,

@@ -55,6 +55,7 @@ impl FrameReader {
     }
 
     /// The turn is over, there is more, and it may be taken.
+    #[must_use]
     pub fn wants_another_turn(&self) -> bool {
         let is_held_up =
             || self.tee.as_ref().is_some_and(|tee| tee.may_hold_up() && tee.room() == 0);
@@ -78,11 +79,13 @@ impl FrameReader {
     }
 
     /// Timestamps of the frames that the block took in this turn.
+    #[must_use]
     pub fn turn_times(&self) -> &[u64] {
         &self.turn_times[..self.turn_taken]
     }
 
     /// Frames that the block took so far.
+    #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -118,11 +121,13 @@ impl FrameReader {
     }
 
     /// Frames that wait and may be taken in this turn.
+    #[must_use]
     pub fn queued(&self) -> usize {
         self.waiting().min(self.turn as usize)
     }
 
     /// Whether a frame waits, in this turn or beyond it.
+    #[must_use]
     pub fn waits(&self) -> bool {
         self.waiting() > 0
     }
@@ -132,17 +137,20 @@ impl FrameReader {
     }
 
     /// The writer has finished and every frame has been taken.
+    #[must_use]
     pub fn ended(&self) -> bool {
         // The flag first: a frame pushed before the end is then seen in the queue.
         self.edge.ended.load(Ordering::Acquire) && self.waiting() == 0
     }
 
     /// Timestamp of the newest frame that came off the edge.
+    #[must_use]
     pub fn newest(&self) -> Option<u64> {
         self.newest
     }
 
     /// Timestamp of the last frame that any block took here, the one that is here or one before it.
+    #[must_use]
     pub fn last_taken(&self) -> Option<u64> {
         self.last_taken
     }
@@ -153,11 +161,13 @@ impl FrameReader {
     }
 
     /// Whether there is a tee.
+    #[must_use]
     pub fn has_tee(&self) -> bool {
         self.tee.is_some()
     }
 
     /// Frames that did not fit into the tee.
+    #[must_use]
     pub fn tee_dropped(&self) -> u64 {
         self.tee.as_ref().map_or(0, |tee| tee.dropped().get())
     }

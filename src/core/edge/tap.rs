@@ -21,6 +21,7 @@ pub struct TapQueue {
 
 impl TapQueue {
     /// A queue for `depth` frames.
+    #[must_use]
     pub fn new(depth: usize) -> Arc<Self> {
         Arc::new(Self {
             frames: ConcurrentQueue::bounded(depth.max(1)),

@@ -22,16 +22,19 @@ impl Tee {
     }
 
     /// Whoever writes here waits for room.
+    #[must_use]
     pub fn may_hold_up(&self) -> bool {
         self.may_hold_up
     }
 
     /// Frames that found no room.
+    #[must_use]
     pub fn dropped(&self) -> &Counter {
         &self.dropped
     }
 
     /// Frames that fit in now.
+    #[must_use]
     pub fn room(&self) -> usize {
         if self.edge.is_closed() { usize::MAX } else { self.edge.depth() - self.edge.queued() }
     }

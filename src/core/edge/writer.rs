@@ -68,6 +68,7 @@ const LOGGED: usize = 1024;
 
 impl FrameWriter {
     /// The writing end of `edges`, whose frames come from `pool`.
+    #[must_use]
     pub fn new(edges: Vec<Arc<Edge>>, pool: Option<Arc<Pool>>, config_id: u64) -> Self {
         Self::of_run(edges, pool, config_id, Arc::default())
     }

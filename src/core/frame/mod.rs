@@ -180,6 +180,7 @@ impl Frame {
     }
 
     /// The pool that it comes from.
+    #[must_use]
     pub fn home(&self) -> &Arc<Pool> {
         &self.home
     }

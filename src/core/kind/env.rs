@@ -71,6 +71,7 @@ impl Waker {
     }
 
     /// Whether it has a target.
+    #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()
     }

@@ -78,6 +78,7 @@ pub struct Ports {
 
 impl Ports {
     /// The clock whose timestamps live updates of the block have.
+    #[must_use]
     pub fn clock(&self) -> Option<&Clock> {
         self.outputs.first().or(self.inputs.first()).map(|port| &port.clock)
     }

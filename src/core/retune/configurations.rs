@@ -17,6 +17,7 @@ pub struct ConfigChange {
 
 impl ConfigChange {
     /// A change of the configuration to `config_id` at the moment `when`.
+    #[must_use]
     pub fn new(when: When, config_id: u64) -> Self {
         Self { when, config_id }
     }

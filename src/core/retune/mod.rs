@@ -48,6 +48,7 @@ impl Change {
 
     /// The same change for a block in whose place others have begun to work on everything before
     /// timestamp `begun`.
+    #[must_use]
     pub fn behind(self, begun: u64) -> Self {
         Self { begun, ..self }
     }

@@ -37,47 +37,56 @@ impl Known {
 
 impl When {
     /// At timestamp `from`, or at [`MAX_TIMESTAMP`] if that is earlier.
+    #[must_use]
     pub fn at(from: u64) -> Self {
         Self(Arc::new(AtomicU64::new(from.min(MAX_TIMESTAMP) | DECIDED)))
     }
 
     /// What is known of it.
+    #[must_use]
     pub fn known(&self) -> Known {
         Known::of(self.0.load(Ordering::Acquire))
     }
 
     /// A block begins to work on what lies before timestamp `until`.
+    #[allow(clippy::must_use_candidate, reason = "it notes that the block begins")]
     pub fn begin(&self, until: u64) -> Known {
         // What is decided is larger than any timestamp and stays.
         Known::of(self.0.fetch_max(until.min(MAX_TIMESTAMP), Ordering::AcqRel))
     }
 
     /// A change at this moment.
+    #[must_use]
     pub fn change(&self, values: Vec<(&'static str, LiveValue)>) -> Change {
         Change { when: self.clone(), values, begun: 0 }
     }
 
     /// The identity of frames made from this moment on.
+    #[must_use]
     pub fn config(&self, config_id: u64) -> ConfigChange {
         ConfigChange::new(self.clone(), config_id)
     }
 }
 
 /// A moment before it is decided. Dropped, it is one that never comes: what was offered is void.
+#[derive(Default)]
 pub struct Undecided(When);
 
 impl Undecided {
     /// A moment that is not decided.
+    #[must_use]
     pub fn new() -> Self {
-        Self(When::default())
+        Self::default()
     }
 
     /// The moment, for those who wait for it.
+    #[must_use]
     pub fn when(&self) -> &When {
         &self.0
     }
 
     /// Decides: `at`, or what the blocks have begun already ends, if that is later.
+    #[allow(clippy::must_use_candidate, reason = "it decides")]
     pub fn decide(self, at: u64) -> u64 {
         let latest = |begun: u64| begun.max(at);
         let decide = |begun| Some(latest(begun) | DECIDED);

@@ -36,16 +36,19 @@ impl<'a> Reader<'a> {
     }
 
     /// The value that is read.
+    #[must_use]
     pub fn node(&self) -> &'a Node {
         self.node
     }
 
     /// The key under which the value stands.
+    #[must_use]
     pub fn owner(&self) -> Span {
         self.owner
     }
 
     /// Which files may be named.
+    #[must_use]
     pub fn access(&self) -> &'a FileAccess {
         self.access
     }
@@ -91,6 +94,7 @@ fn has_unit(text: &str) -> bool {
 
 impl Reader<'_> {
     /// The error that something else was `expected` here.
+    #[must_use]
     pub fn expected(self, expected: &str) -> ReadError {
         let mut error = ReadError::expected(expected, &self.node.value.quoted());
         if let Value::Text(text) = &self.node.value

@@ -44,6 +44,7 @@ impl ReadError {
     }
 
     /// The error that something else was `expected` than what was `found`.
+    #[must_use]
     pub fn expected(expected: &str, found: &str) -> Self {
         Self::new(
             Problem::WrongType,
@@ -60,6 +61,7 @@ impl ReadError {
     }
 
     /// The error that a mapping has the key `found`, which is none of the `known`.
+    #[must_use]
     pub fn unknown_key(found: &str, known: &[&str]) -> Self {
         let problem = Problem::UnknownKey(found.to_owned());
         let mut error = Self::new(problem, format!("unknown key `{found}`"), "unknown key");
@@ -68,6 +70,7 @@ impl ReadError {
     }
 
     /// The error that a mapping lacks `key`.
+    #[must_use]
     pub fn missing_key(key: &str) -> Self {
         Self::new(
             Problem::MissingKey(key.to_owned()),
