@@ -8,8 +8,9 @@
 use fxgraph::examples::Example;
 use fxgraph::flowgraph::{Plan, load_text};
 use fxgraph::kind::PortPool;
+use fxgraph::retune::Change;
 use fxgraph::runtime::{self, Assembly, Running, Thread};
-use fxgraph::{Block, BlockError, DeviceName, Io, Next, cuda};
+use fxgraph::{AsyncBlock, Block, BlockError, DeviceName, Io, Next, cuda};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -90,8 +91,17 @@ impl Block for Watched {
         next
     }
 
+    fn retune(&mut self, change: Change) -> Result<(), BlockError> {
+        self.block.retune(change)
+    }
+
     fn finish(&mut self) -> Result<(), BlockError> {
         self.block.finish()
+    }
+
+    /// Such a block is not counted: its futures are allocated.
+    fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
+        self.block.awaits()
     }
 }
 
@@ -228,6 +238,7 @@ fn nothing_is_allocated_once_frames_flow() {
                 not_counted.push(example.kind);
             }
         }
+        not_counted.dedup();
         if device == DeviceName::Cpu {
             // They write files, use the network, or play a file that ends.
             let (files, network) = (
@@ -235,6 +246,8 @@ fn nothing_is_allocated_once_frames_flow() {
                 ["spead_sink", "spead_source"],
             );
             assert_eq!(not_counted, [&files[..], &network[..]].concat());
+        } else {
+            assert!(not_counted.is_empty(), "{not_counted:?}");
         }
     }
 }

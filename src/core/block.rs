@@ -84,13 +84,24 @@ pub trait AsyncBlock: Send {
 /// Makes a [`Block`] of an [`AsyncBlock`]. The runtime calls the latter.
 pub struct Awaits<B>(pub B);
 
+/// What a caller is told that does not ask for [`Block::awaits`].
+const NO_FUTURE: &str = "the block awaits and was called without a future";
+
 impl<B: AsyncBlock> Block for Awaits<B> {
+    fn start(&mut self) -> Result<(), BlockError> {
+        Err(BlockError::new(NO_FUTURE))
+    }
+
     fn work(&mut self, _: &mut Io<'_>) -> Result<Next, BlockError> {
-        Err(BlockError::new("the block awaits and was called without a future"))
+        Err(BlockError::new(NO_FUTURE))
     }
 
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         self.0.retune(change)
+    }
+
+    fn finish(&mut self) -> Result<(), BlockError> {
+        Err(BlockError::new(NO_FUTURE))
     }
 
     fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {

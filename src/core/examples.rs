@@ -138,6 +138,16 @@ impl Example {
     }
 }
 
+/// Whether the example `text` is one for CPUs only: its block says so.
+#[must_use]
+pub(crate) fn is_for_cpus(text: &str) -> bool {
+    let (_, block) = text.split_once("\n  block:").unwrap_or_default();
+    // Entries of the block are further to the right than the next block.
+    let lines = block.lines().enumerate();
+    let mut of_block = lines.take_while(|(n, line)| *n == 0 || line.starts_with("   "));
+    of_block.any(|(_, line)| line.contains("device: cpu"))
+}
+
 impl fmt::Display for Example {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}, example {}", self.kind, self.implementation, self.number + 1)

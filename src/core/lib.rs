@@ -29,6 +29,7 @@ pub mod port;
 pub mod real_time;
 pub mod recorders;
 pub mod retune;
+#[doc(hidden)]
 pub mod steps;
 pub mod summary;
 #[doc(hidden)]

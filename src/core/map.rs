@@ -29,6 +29,10 @@ pub struct Mapped<M>(pub M);
 
 impl<M: Map> Block for Mapped<M> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        debug_assert!(
+            io.inputs.len() == 1 && io.outputs.len() == 1,
+            "a map has one input and one output"
+        );
         let (input, output) = (&mut io.inputs[0], &mut io.outputs[0]);
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });

@@ -54,7 +54,8 @@ pub struct Frames {
 
 /// One frame on its way through a GPU.
 pub struct GpuJob<'a> {
-    /// Its lane, on which the job has begun and which holds the frames. [`Lane::work`] comes before the first launch.
+    /// Its lane, on which the job has begun and which holds the frames. [`Lane::work`] comes before the first launch;
+    /// beginning and submitting is the driver's.
     pub lane: &'a mut Lane<Frames>,
     /// Number of the job's tables; see [`Lane::begin`].
     pub slot: usize,
@@ -107,6 +108,10 @@ impl<M: GpuMap + 'static> GpuMapped<M> {
 
 impl<M: GpuMap + 'static> Block for GpuMapped<M> {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
+        debug_assert!(
+            io.inputs.len() == 1 && io.outputs.len() == 1,
+            "a map has one input and one output"
+        );
         let (input, output) = (&mut io.inputs[0], &mut io.outputs[0]);
         while output.has_room()
             && let Some(Frames { output: mut frame, slot, .. }) = self.lane.done()?
@@ -118,7 +123,8 @@ impl<M: GpuMap + 'static> Block for GpuMapped<M> {
         if input.ended() && is_idle {
             return Ok(Next::Finished);
         }
-        if input.peek().is_none() || !self.lane.has_room() || !self.map.has_room(is_idle) {
+        // A look at the input takes a frame off the edge: only with room for it.
+        if !self.lane.has_room() || !self.map.has_room(is_idle) || input.peek().is_none() {
             return Ok(Next::Wait);
         }
         let Some(to) = output.take() else { return Ok(Next::Wait) };

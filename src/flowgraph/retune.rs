@@ -112,8 +112,9 @@ impl Plan {
                 Some(sources) => {
                     let text = running.parameters.to_string();
                     let file = sources.add(format!("{} as it runs", running.name), &text);
-                    let Ok(in_force) = parse(file, &text) else { continue };
-                    in_force
+                    // What is too long to be read as text has no places.
+                    let read = parse(file, &text);
+                    read.unwrap_or_else(|_| Node::of_json(&running.parameters, key.span))
                 }
                 None => Node::of_json(&running.parameters, key.span),
             };

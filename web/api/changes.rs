@@ -154,10 +154,10 @@ pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Pro
     if !value.is_object() {
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
     }
-    let text = String::from_utf8_lossy(body);
-    // Two things that JSON has and YAML has not: tabs between tokens, characters as pairs of escapes.
-    let is_yaml = !text.contains('\t') && !text.to_ascii_lowercase().contains("\\ud");
-    Ok(if is_yaml { text.into_owned() } else { value.to_string() })
+    // Two things that JSON has and YAML has not: tabs between tokens, and characters as pairs of escapes.
+    let text = String::from_utf8_lossy(body).replace('\t', " ");
+    let has_pairs = text.to_ascii_lowercase().contains("\\ud");
+    Ok(if has_pairs { value.to_string() } else { text })
 }
 
 /// Changes live parameters of blocks, all of them or none, at one timestamp

@@ -14,6 +14,7 @@ pub(super) fn cases(device: DeviceName) -> Vec<Case> {
         (2, 12, 2048, "power", 3, Some(7)),
         (1, 32, 4096, "power", 8, None),
         (2, 32, 257, "stokes", 16, Some(11)),
+        (2, 70_000, 4, "stokes", 1, None),
     ]
     .map(|(pols, spectra, channels, products, of_sum, missing_every)| {
         let axis = |name: &str, len: usize| json!({"name": name, "len": len});

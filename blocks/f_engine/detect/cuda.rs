@@ -4,7 +4,8 @@
 use super::{Products, Shape, spectra_missing};
 use crate::common::gpu::{Table, numbers};
 use fxgraph::cuda::{Device, GpuJob, GpuMap, Grid, Kernel, Needs, Program, ProgramSource, Source};
-use fxgraph::{BlockError, Counter, Env};
+use fxgraph::diagnostic::codes;
+use fxgraph::{At, BlockError, Counter, Env, Refusal};
 use std::sync::Arc;
 
 /// Threads of a block, one for each channel.
@@ -24,6 +25,19 @@ pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
 /// Bytes of the block's own arrays.
 pub(super) fn device_bytes(shape: &Shape) -> usize {
     Table::<u32>::device_bytes(shape.pols * shape.sums * shape.spectra)
+}
+
+/// Blocks of threads of a launch.
+fn blocks(shape: &Shape) -> usize {
+    shape.channels.div_ceil(THREADS).saturating_mul(shape.sums)
+}
+
+/// Why the kernel cannot be launched.
+pub(super) fn refusal(shape: &Shape) -> Option<Refusal> {
+    (blocks(shape) > i32::MAX as usize).then(|| {
+        let message = "a frame must have fewer than 2^31 blocks of 128 channels";
+        Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "spectrum"), message)
+    })
 }
 
 /// The running block.
@@ -54,7 +68,7 @@ impl Cuda {
         ]);
         Ok(Self {
             kernel: Program::compile(&PROGRAMS[0], device, defines)?.kernel("detect", 0)?,
-            grid: Grid::new([shape.channels.div_ceil(THREADS), shape.sums, 1], THREADS),
+            grid: Grid::new([blocks(&shape), 1, 1], THREADS),
             valid: Table::new(device, shape.pols * shape.sums * shape.spectra)?,
             spectra_missing: spectra_missing(env),
             shape,

@@ -1,7 +1,7 @@
 // Powers of spectra, summed over adjacent ones.
 //
 // Parameters: `POLS`, `CHANNELS`; `SUMS` of a frame and `SPECTRA` in each; `PRODUCTS`: 0 power of each polarisation,
-// 1 intensity, 2 Stokes parameters. Grid: (blocks of channels, sums).
+// 1 intensity, 2 Stokes parameters. Blocks of threads: those of the channels of each sum, sum by sum.
 #if !defined(POLS) || !defined(CHANNELS) || !defined(SUMS) || !defined(SPECTRA) || !defined(PRODUCTS)
 #error "detect.cu needs POLS, CHANNELS, SUMS, SPECTRA and PRODUCTS"
 #endif
@@ -11,15 +11,16 @@ __device__ __forceinline__ float power(float2 value) { return value.x * value.x 
 /// `valid`: counts `[pol][spectrum]`, 0 for spectra that are missing. `values`: `[pol][spectrum][channel]`. `sums`:
 /// `[sum][product][channel]`.
 extern "C" __global__ void detect(const unsigned *valid, const float2 *values, float *sums) {
-    const int channel = blockIdx.x * blockDim.x + threadIdx.x;
-    const int sum = blockIdx.y;
+    const unsigned of_sum = (CHANNELS + blockDim.x - 1) / blockDim.x;
+    const long long channel = (long long)(blockIdx.x % of_sum) * blockDim.x + threadIdx.x;
+    const long long sum = blockIdx.x / of_sum;
     if (channel >= CHANNELS) {
         return;
     }
     constexpr long long OF_POL = (long long)SUMS * SPECTRA;
     float a = 0, b = 0, c = 0, d = 0;
     for (int n = 0; n < SPECTRA; n++) {
-        const long long spectrum = (long long)sum * SPECTRA + n;
+        const long long spectrum = sum * SPECTRA + n;
         const bool is_there = valid[spectrum] != 0 && valid[(POLS - 1) * OF_POL + spectrum] != 0;
         if (!is_there) {
             continue;
@@ -40,13 +41,13 @@ extern "C" __global__ void detect(const unsigned *valid, const float2 *values, f
         }
     }
     constexpr int ROWS = PRODUCTS == 2 ? 4 : PRODUCTS == 1 ? 1 : POLS;
-    float *row = sums + (long long)sum * ROWS * CHANNELS + channel;
+    float *row = sums + sum * ROWS * CHANNELS + channel;
     row[0] = a;
     if (ROWS > 1) {
         row[CHANNELS] = b;
     }
     if (ROWS > 2) {
-        row[2 * CHANNELS] = c;
-        row[3 * CHANNELS] = d;
+        row[2LL * CHANNELS] = c;
+        row[3LL * CHANNELS] = d;
     }
 }

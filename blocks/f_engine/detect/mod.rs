@@ -99,6 +99,7 @@ impl KindSpec for Detect {
         Implementation::<Self>::cuda("cuda", "one launch for each frame", |block, env| {
             GpuMapped::build(env, |lane| cuda::Cuda::new(block.shape, env, lane.device()))
         })
+        .check(|block, _| Vec::from_iter(cuda::refusal(&block.shape)))
         .device_bytes(|block| cuda::device_bytes(&block.shape))
         .programs(cuda::PROGRAMS),
     ];
@@ -115,8 +116,8 @@ impl KindSpec for Detect {
         };
         let mut refusals = Vec::new();
         let units: Vec<_> = input.validity.axes.iter().map(|axis| (axis.name, axis.len)).collect();
-        if units != [("pol", pols), ("spectrum", spectra)] {
-            let message = "the validity of the input must be `[pol][spectrum]`";
+        if units != [("pol", pols), ("spectrum", spectra)] || input.validity.full != 1 {
+            let message = "the validity of the input must be flags `[pol][spectrum]`";
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message));
         }
         if !spectra.is_multiple_of(self.spectra) {

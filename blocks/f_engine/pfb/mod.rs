@@ -47,7 +47,7 @@ const GPU_DEFAULT_SPECTRA: RangeInclusive<usize> = 16..=8192;
 #[kind(
     name = "pfb",
     page = "README.md",
-    examples("example.yaml"),
+    examples("example.yaml", "narrowband.yaml"),
     inputs("pol0", optional("pol1")),
     outputs("output")
 )]

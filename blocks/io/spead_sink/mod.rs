@@ -38,7 +38,12 @@ pub enum StreamName {
 
 /// Parameters of `spead_sink`.
 #[derive(Clone, Debug, Kind)]
-#[kind(name = "spead_sink", page = "README.md", examples("example.yaml"), inputs("input"))]
+#[kind(
+    name = "spead_sink",
+    page = "README.md",
+    examples("example.yaml", "digitiser.yaml", "f_engine.yaml", "b_engine.yaml"),
+    inputs("input")
+)]
 pub struct SpeadSink {
     /// Which stream: `digitiser`, `f_engine`, `x_engine` or `b_engine`.
     pub stream: StreamName,

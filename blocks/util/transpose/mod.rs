@@ -24,7 +24,7 @@ use fxgraph_dsp::permutation::{self, Permutation};
 #[kind(
     name = "transpose",
     page = "README.md",
-    examples("example.yaml"),
+    examples("example.yaml", "samples.yaml"),
     inputs("input"),
     outputs("output")
 )]

@@ -46,7 +46,7 @@ use sums::Sums;
 #[kind(
     name = "correlator",
     page = "README.md",
-    examples("example.yaml"),
+    examples("example.yaml", "halves.yaml"),
     inputs("input"),
     outputs("output")
 )]

@@ -127,8 +127,8 @@ impl Differences {
         }
         for (element, (a, b)) in a.values.iter().zip(&b.values).enumerate() {
             let apart = self.values.see(*a, *b);
-            // No implementation has a reason to make what is no number.
-            if apart > tolerance.largest || apart.is_infinite() || a.is_nan() {
+            // No implementation has a reason to make what is no finite number.
+            if apart > tolerance.largest || apart.is_infinite() || !a.is_finite() {
                 self.first.get_or_insert_with(|| {
                     format!("{b} instead of {a} at {}", place(port, element))
                 });

@@ -312,7 +312,8 @@ impl Drop for FrameWriter {
     }
 }
 
-#[cfg(test)]
+// Steps are counted in debug builds.
+#[cfg(all(test, debug_assertions))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::FrameReader;

@@ -55,7 +55,7 @@ impl Env {
 
 /// Wakes a block; cheap to clone, callable from any thread, does nothing before the start.
 #[derive(Clone, Default)]
-pub struct Waker(pub Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
+pub struct Waker(Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
 
 impl Waker {
     /// Has [`Block::work`](crate::Block::work) called again.
@@ -65,6 +65,7 @@ impl Waker {
         }
     }
 
+    #[doc(hidden)]
     /// Gives the waker its target; `false` if it has one already.
     pub fn set(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
         self.0.set(Box::new(wake)).is_ok()

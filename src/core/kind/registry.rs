@@ -4,9 +4,10 @@ use super::erased::{self, AnyParameters};
 use super::parameters;
 use super::{ImplementationInfo, KindSpec, PortNames};
 use crate::device::DeviceName;
-use crate::examples::{Benchmark, Case, Example};
+use crate::examples::{Benchmark, Case, Example, is_for_cpus};
 use crate::gpu::ProgramSource;
 use crate::tree::{ReadError, Reader};
+use std::collections::HashSet;
 
 /// Reads the parameters of a block, for the implementation of this name; every error at once.
 pub type Read = fn(Reader<'_>, &str) -> Result<Box<dyn AnyParameters>, Vec<ReadError>>;
@@ -140,8 +141,8 @@ impl Registry {
         self.kinds.iter()
     }
 
-    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there; the others,
-    /// which GPUs may not do, as the reference.
+    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there, the others
+    /// with its first one. GPUs do none whose block says `device: cpu`.
     #[must_use]
     pub fn examples(&self, device: DeviceName) -> Vec<Example> {
         let family = if device == DeviceName::Cpu { "cpu" } else { "cuda" };
@@ -151,10 +152,11 @@ impl Registry {
             let examples = kind.examples.iter().enumerate();
             let of_text = |(number, text): (usize, &&'static str)| {
                 let example = (kind.name, number, *text);
-                let of_text = match (number, device) {
-                    (0, _) => names.len(),
-                    (_, DeviceName::Cpu) => 1,
-                    _ => 0,
+                let is_left_out = device != DeviceName::Cpu && is_for_cpus(text);
+                let of_text = match number {
+                    _ if is_left_out => 0,
+                    0 => names.len(),
+                    _ => 1,
                 };
                 let names = names.iter().take(of_text);
                 names.map(|name| Example::new(example, name, device)).collect::<Vec<_>>()
@@ -168,7 +170,11 @@ impl Registry {
     #[must_use]
     pub fn programs(&self) -> Vec<&'static ProgramSource> {
         let of_kinds = self.kinds.iter().flat_map(|kind| &kind.programs);
-        self.programs.iter().chain(of_kinds).copied().collect()
+        let mut all: Vec<_> = self.programs.iter().chain(of_kinds).copied().collect();
+        // Implementations share programs.
+        let mut seen = HashSet::new();
+        all.retain(|program| seen.insert(std::ptr::from_ref(*program)));
+        all
     }
 }
 

@@ -3,6 +3,7 @@
 use super::kinds::registry;
 use crate::{Loaded, load_text};
 use fxgraph_core::diagnostic::{SHOWN, Style, first, render_all};
+#[cfg(debug_assertions)]
 use fxgraph_core::steps::steps;
 use std::fmt::Write as _;
 
@@ -131,6 +132,7 @@ fn a_chain_of_very_many_blocks_is_planned() {
 
 /// Steps to read and check `blocks` blocks, each of which passes on what the one before it makes, and to count the
 /// frames of its pools and the memory of its swaps.
+#[cfg(debug_assertions)]
 fn steps_of_chain(blocks: usize) -> usize {
     let mut text = String::from("flowgraph: chain\nblocks:\n  b0: {kind: source}\n");
     for block in 1..blocks {
@@ -145,6 +147,7 @@ fn steps_of_chain(blocks: usize) -> usize {
 }
 
 #[test]
+#[cfg(debug_assertions)]
 fn chain_ten_times_as_long_takes_ten_times_as_many_steps() {
     let (short, long) = (steps_of_chain(100), steps_of_chain(1000));
     assert!(short >= 100 && long <= 11 * short, "{short} steps, then {long}");
