@@ -331,6 +331,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes")]
     fn a_filter_whose_coefficients_lose_the_design_is_refused() {
         // With the second weight, rounding errors of the coefficients reach 3.2 in the stop bands.
         let s = 12.0;
@@ -348,6 +349,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes")]
     fn bands_narrower_than_the_grid_have_points() {
         let pass = Band { from: 0.0, to: 0.0025, desired: 1.0, weight: 1.0 };
         let stop = Band { from: 0.4975, to: 0.5, desired: 0.0, weight: 1.0 };
