@@ -289,6 +289,9 @@ async fn accept(
                         () = connection.ended() => {}
                     }
                 });
+                // Or a queue of connections would be accepted in one go, and those that have sent a request would
+                // have to end for the ones behind them before they are read.
+                tokio::task::yield_now().await;
             }
             // Out of files, or the client is gone already: the next one may do better.
             Err(error) => {
