@@ -84,7 +84,7 @@ pub trait AsyncBlock: Send {
 /// Makes a [`Block`] of an [`AsyncBlock`]. The runtime calls the latter.
 pub struct Awaits<B>(pub B);
 
-/// What a caller is told that does not ask for [`Block::awaits`].
+/// Error of a call that ignores [`Block::awaits`].
 const NO_FUTURE: &str = "the block awaits and was called without a future";
 
 impl<B: AsyncBlock> Block for Awaits<B> {

@@ -16,11 +16,11 @@ type Say = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// The recorders of a run, those of its blocks and those that were asked for; cheap to clone.
 #[derive(Clone, Default)]
-pub struct Recorders(Arc<Told>);
+pub struct Recorders(Arc<Reports>);
 
-/// Who tells what of whom.
+/// The recorders, and the function that gets their reports.
 #[derive(Default)]
-pub struct Told {
+pub struct Reports {
     all: Mutex<Vec<Arc<dyn AnyRecorder>>>,
     say: Mutex<Option<Say>>,
 }
@@ -30,8 +30,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Told {
-    /// Tells of what a recorder of `block` did.
+impl Reports {
+    /// Reports what a recorder of `block` did.
     pub fn say(&self, block: &str, text: &str) {
         let say = lock(&self.say).clone();
         if let Some(say) = say {
@@ -41,9 +41,9 @@ impl Told {
 }
 
 impl Recorders {
-    /// Where a recorder tells what it does, for as long as the run lasts.
+    /// What a recorder reports to, for as long as the run lasts.
     #[must_use]
-    pub fn told(&self) -> Weak<Told> {
+    pub fn reports(&self) -> Weak<Reports> {
         Arc::downgrade(&self.0)
     }
 
@@ -76,16 +76,16 @@ impl Recorders {
         lock(&self.0.all).retain(|recorder| recorder.name() != name);
     }
 
-    /// What they tell, with their names, goes to `say`.
+    /// Calls `say` with the block and the text of each report.
     pub fn tell(&self, say: impl Fn(&str, &str) + Send + Sync + 'static) {
         *lock(&self.0.say) = Some(Arc::new(say));
     }
 
     /// What shows them events, for as long as there is any of these recorders.
     pub fn watcher(&self) -> impl Fn(&Event) + Send + Sync + 'static {
-        let told = Arc::downgrade(&self.0);
+        let reports = Arc::downgrade(&self.0);
         move |event| {
-            let recorders = told.upgrade().map(|told| lock(&told.all).clone());
+            let recorders = reports.upgrade().map(|reports| lock(&reports.all).clone());
             recorders.into_iter().flatten().for_each(|recorder| recorder.see(event));
         }
     }

@@ -67,14 +67,6 @@ pub struct GpuJob<'a> {
     pub to: u64,
 }
 
-impl GpuJob<'_> {
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &Arc<Device> {
-        self.lane.device()
-    }
-}
-
 /// Makes a [`Block`] of a [`GpuMap`].
 pub struct GpuMapped<M> {
     /// First, so that it waits for the GPU before anything else is dropped.

@@ -6,7 +6,7 @@ use super::ring::Ring;
 use super::{Budget, SideFile, lock};
 use fxgraph_core::edge::TapFrame;
 use fxgraph_core::event::Event;
-use fxgraph_core::recorders::{AnyRecorder, Recorders, Told};
+use fxgraph_core::recorders::{AnyRecorder, Recorders, Reports};
 use fxgraph_core::{BlockError, Counter, Counters, Header, PortType};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -104,7 +104,7 @@ pub(super) struct Inner {
     pub moved: Condvar,
     pub written: Counter,
     pub lost: Counter,
-    told: Weak<Told>,
+    reports: Weak<Reports>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -159,7 +159,7 @@ impl Recorder {
                 "frames_lost",
                 "Frames that were to be recorded and found no room in memory: the disk is too slow.",
             ),
-            told: recorders.told(),
+            reports: recorders.reports(),
             thread: Mutex::default(),
         }));
         let writing = recorder.clone();
@@ -336,8 +336,8 @@ impl Recorder {
     /// Tells whoever watches the run.
     pub(super) fn say(&self, text: &str) {
         let block = self.0.output.rsplit_once('.').map_or(self.0.name.as_str(), |(block, _)| block);
-        if let Some(told) = self.0.told.upgrade() {
-            told.say(block, text);
+        if let Some(reports) = self.0.reports.upgrade() {
+            reports.say(block, text);
         }
     }
 }

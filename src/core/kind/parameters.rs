@@ -317,7 +317,7 @@ fn out_of_range(param: &Param, range: Range, place: &str, number: f64) -> ReadEr
     ReadError::new(Problem::Value, message, format!("must be {must}"))
 }
 
-/// Most errors that are told of one block, and looked for in one value.
+/// Limit of the errors that are reported for one block, and of those that are searched for in one value.
 pub(super) const MAX_ERRORS: usize = 32;
 
 /// All errors in `node`, of which reading it has found the first: it is taken away and the rest read again with
