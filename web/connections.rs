@@ -1,11 +1,11 @@
 //! Connections: how many there may be, and which one ends to make room for another.
 //!
 //! A connection is new until it makes a request that is let in (with the token, where there is one). New
-//! connections never keep others out: where there are too many, the oldest one of the client with the most of
-//! them ends. Connections that are known have places of their own.
+//! connections never keep others out: where there are too many, the client with the most of them loses the oldest one
+//! that has sent nothing, or the oldest one if all have. Connections that are known have places of their own.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -24,8 +24,26 @@ pub(crate) struct Connections(Mutex<Table>);
 struct Table {
     begun: u64,
     /// New connections, the oldest first.
-    new: BTreeMap<u64, (IpAddr, Arc<Notify>)>,
+    new: BTreeMap<u64, New>,
     known: usize,
+}
+
+/// A new connection.
+struct New {
+    client: IpAddr,
+    end: Arc<Notify>,
+    /// To see whether it has sent something, before anybody has read it.
+    stream: Option<TcpStream>,
+}
+
+impl New {
+    /// Whether the client has sent something, and waits for an answer.
+    fn has_sent(&self) -> bool {
+        // Its socket does not block.
+        self.stream
+            .as_ref()
+            .is_some_and(|stream| stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0))
+    }
 }
 
 /// One connection; it is counted until it is dropped.
@@ -51,17 +69,18 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection of `client` that begins; another one may have to end for it.
-    pub fn begin(self: &Arc<Self>, client: IpAddr) -> Connection {
+    /// Counts a connection of `client` that begins; another one may have to end for it. `stream` is a non-blocking
+    /// handle on its socket; without it, it counts as one that has sent nothing.
+    pub fn begin(self: &Arc<Self>, client: IpAddr, stream: Option<TcpStream>) -> Connection {
         let mut table = self.table();
         if let Some(number) = table.surplus(client)
-            && let Some((_, end)) = table.new.remove(&number)
+            && let Some(New { end, .. }) = table.new.remove(&number)
         {
             end.notify_one();
         }
         table.begun += 1;
         let (number, end) = (table.begun, Arc::new(Notify::new()));
-        table.new.insert(number, (client, Arc::clone(&end)));
+        table.new.insert(number, New { client, end: Arc::clone(&end), stream });
         Connection { all: Arc::clone(self), number, end, is_known: AtomicBool::new(false) }
     }
 }
@@ -70,7 +89,7 @@ impl Table {
     /// The new connection that ends for another one of `client`.
     fn surplus(&self, client: IpAddr) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        self.new.values().for_each(|(client, _)| *counts.entry(*client).or_default() += 1);
+        self.new.values().for_each(|new| *counts.entry(new.client).or_default() += 1);
         let most = if counts.get(&client).is_some_and(|count| *count >= NEW_OF_CLIENT) {
             client
         } else if self.new.len() >= NEW {
@@ -78,7 +97,9 @@ impl Table {
         } else {
             return None;
         };
-        self.new.iter().find(|(_, (client, _))| *client == most).map(|(number, _)| *number)
+        let mut of_client = self.new.iter().filter(|(_, new)| new.client == most);
+        let oldest = of_client.clone().next();
+        of_client.find(|(_, new)| !new.has_sent()).or(oldest).map(|(number, _)| *number)
     }
 }
 
@@ -117,6 +138,8 @@ impl Drop for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
 
     fn has_ended(connection: &Connection) -> bool {
         let waiting = std::pin::pin!(connection.ended());
@@ -128,12 +151,12 @@ mod tests {
     fn new_connections_beyond_the_limit_end_the_oldest_of_the_largest_client() {
         let all = Arc::new(Connections::default());
         let [large, small] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-        let one = all.begin(small);
-        let many: Vec<_> = (0..NEW_OF_CLIENT).map(|_| all.begin(large)).collect();
+        let one = all.begin(small, None);
+        let many: Vec<_> = (0..NEW_OF_CLIENT).map(|_| all.begin(large, None)).collect();
         assert!(many.iter().all(|connection| !has_ended(connection)));
-        let more: Vec<_> = (0..10).map(|_| all.begin(large)).collect();
+        let more: Vec<_> = (0..10).map(|_| all.begin(large, None)).collect();
         assert!(many[..10].iter().all(has_ended) && !many[10..].iter().any(has_ended));
-        let others: Vec<_> = (0..200).map(|n| all.begin([10, 1, 0, n].into())).collect();
+        let others: Vec<_> = (0..200).map(|n| all.begin([10, 1, 0, n].into(), None)).collect();
         assert!(more.iter().chain(&others).any(has_ended));
         assert!(!has_ended(others.last().unwrap()));
         assert!(all.table().new.len() <= NEW);
@@ -142,13 +165,37 @@ mod tests {
     }
 
     #[test]
+    fn connections_with_a_request_outlive_those_without() {
+        let all = Arc::new(Connections::default());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, address) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            (sender, all.begin(address.ip(), Some(stream)))
+        };
+        let (mut asking, first) = connect();
+        asking.write_all(b"GET").unwrap();
+        let (gone, second) = connect();
+        drop(gone);
+        let silent: Vec<_> = (0..NEW_OF_CLIENT).map(|_| connect()).collect();
+        assert!(!has_ended(&first), "it has sent a request");
+        assert!(has_ended(&second) && has_ended(&silent[0].1) && !has_ended(&silent[1].1));
+        // None is kept for ever: where all have sent something, the oldest one ends.
+        let senders = silent[1..].iter().map(|(sender, _)| sender);
+        senders.for_each(|mut sender| sender.write_all(b"G").unwrap());
+        let _next = connect();
+        assert!(has_ended(&first));
+    }
+
+    #[test]
     fn known_connections_are_kept_and_counted() {
         let all = Arc::new(Connections::default());
         let client = IpAddr::from([127, 0, 0, 1]);
-        let known: Vec<_> = (0..KNOWN).map(|_| all.begin(client)).collect();
+        let known: Vec<_> = (0..KNOWN).map(|_| all.begin(client, None)).collect();
         assert!(known[KNOWN - 1].is_admitted() && known[KNOWN - 1].is_admitted());
         assert!(!known[0].is_admitted(), "it had to end");
-        let flood: Vec<_> = (0..1000).map(|_| all.begin(client)).collect();
+        let flood: Vec<_> = (0..1000).map(|_| all.begin(client, None)).collect();
         assert!(!has_ended(&known[KNOWN - 1]) && flood[999].is_admitted());
         drop((known, flood));
         assert_eq!(all.table().known, 0);

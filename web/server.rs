@@ -26,6 +26,7 @@ use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -276,7 +277,8 @@ async fn accept(
         match accepted {
             Ok((stream, address)) => {
                 let client = connections::client(address.ip());
-                let connection = Arc::new(connections.begin(client));
+                let handle = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
+                let connection = Arc::new(connections.begin(client, handle.ok()));
                 let service = OfConnection {
                     router: TowerToHyperService::new(router.clone()),
                     peer: Peer(client),
