@@ -1,7 +1,8 @@
 //! The blocks of fxgraph, in families: one directory per kind. They use the framework's public API
 //! only, as blocks of other crates would.
 //!
-//! Adding a block: its directory in a family, and in the family's `mod.rs` a `pub mod` and an entry.
+//! A block is added by its directory and `pub mod` in its family's `mod.rs`. The build script registers the kind
+//! `BandLimiter` of every directory `band_limiter` that has an `example.yaml`.
 
 pub mod common;
 pub mod f_engine;
@@ -13,19 +14,11 @@ mod tests;
 pub mod util;
 pub mod x_engine;
 
-use fxgraph::Registry;
+use fxgraph::{KindEntry, Registry};
 
 /// All kinds in this crate.
 #[must_use]
 pub fn kinds() -> Registry {
-    let families = [
-        f_engine::kinds(),
-        frb::kinds(),
-        gnss::kinds(),
-        io::kinds(),
-        util::kinds(),
-        x_engine::kinds(),
-    ];
-    let kinds = families.into_iter().flatten().collect();
+    let kinds = include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
     Registry::new(kinds).with_programs(fxgraph_kernels::PROGRAMS)
 }

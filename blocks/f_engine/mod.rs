@@ -10,18 +10,3 @@ pub mod pfb;
 pub mod pol_aligner;
 pub mod postproc;
 pub(crate) mod samples;
-
-use fxgraph::KindEntry;
-
-/// The kinds of this family.
-pub(crate) fn kinds() -> Vec<KindEntry> {
-    vec![
-        KindEntry::of::<ddc::Ddc>(),
-        KindEntry::of::<detect::Detect>(),
-        KindEntry::of::<f_engine::FEngine>(),
-        KindEntry::of::<fft::Fft>(),
-        KindEntry::of::<pfb::Pfb>(),
-        KindEntry::of::<pol_aligner::PolAligner>(),
-        KindEntry::of::<postproc::Postproc>(),
-    ]
-}

@@ -2,13 +2,3 @@
 
 pub mod frb_beamformer;
 pub mod frb_simulator;
-
-use fxgraph::KindEntry;
-
-/// The kinds of this family.
-pub(crate) fn kinds() -> Vec<KindEntry> {
-    vec![
-        KindEntry::of::<frb_beamformer::FrbBeamformer>(),
-        KindEntry::of::<frb_simulator::FrbSimulator>(),
-    ]
-}

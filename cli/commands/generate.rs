@@ -14,13 +14,13 @@ pub struct Generate {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// A block that compiles, with a test that passes: a directory, and two lines in its family's mod.rs
+    /// A block that compiles, with a test that passes: a directory, and a line in its family's mod.rs
     Block {
         /// Its kind: lower case letters, digits and underscores
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// The family to add it to: a directory with a list of kinds in mod.rs or lib.rs
+        /// The family to add it to: a directory of `blocks/`
         #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "alone")]
         into: PathBuf,
 
@@ -114,8 +114,7 @@ fn type_name(name: &str) -> String {
 }
 
 fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
-    let lists = ["mod.rs", "lib.rs"].map(|file| into.join(file));
-    let library = lists.iter().find(|list| list.exists()).unwrap_or(&lists[0]);
+    let library = &into.join("mod.rs");
     let old = fs::read_to_string(library).map_err(|error| {
         Failure::because(&format!("`{}` is not a family of blocks", into.display()), &error)
     })?;
@@ -123,11 +122,7 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
         return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
     }
     let new = register(&old, name).ok_or_else(|| {
-        Failure::failed(format!(
-            "`{}` has no list of kinds (`vec![` in `fn kinds()`) to add `{name}` to, or has it \
-             already",
-            library.display()
-        ))
+        Failure::failed(format!("`{}` has a module `{name}` already", library.display()))
     })?;
     let folder = into.join(name);
     if folder.exists() {
@@ -220,36 +215,18 @@ fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
     is_crate.then(|| format!("`{name}` is a crate that blocks use"))
 }
 
-/// `library` with the two lines that make `name` known, each at its place in the alphabet;
-/// `None` if it is known already or there is no list of kinds.
+/// `library` with the line that makes `name` known, at its place in the alphabet; `None` if it is known already.
 fn register(library: &str, name: &str) -> Option<String> {
     let module = format!("pub mod {name};");
-    let entry = format!("        KindEntry::of::<{name}::{}>(),", type_name(name));
     let mut lines: Vec<&str> = library.lines().collect();
     if lines.contains(&module.as_str()) {
         return None;
     }
-    let kinds = lines.iter().position(|line| line.contains("fn kinds()"))?;
-    let modules: Vec<usize> = (0..kinds).filter(|i| lines[*i].starts_with("pub mod ")).collect();
-    let after = modules.iter().copied().filter(|i| lines[*i] < module.as_str()).max();
-    // With no module yet, before the `use` lines, as rustfmt leaves them.
-    let first_item = lines.iter().position(|line| line.starts_with("use "))?;
-    let at = after.map_or_else(|| modules.first().copied().unwrap_or(first_item), |i| i + 1);
-    lines.insert(at, &module);
-    if modules.is_empty() {
-        lines.insert(at + 1, "");
-    }
-
-    let list = lines.iter().position(|line| line.trim_start().starts_with("vec!["))?;
-    if lines[list].trim() == "vec![]" {
-        lines.splice(list..=list, ["    vec![", entry.as_str(), "    ]"]);
-    } else {
-        let end = (list..lines.len()).find(|i| lines[*i].trim() == "]")?;
-        let entries = list + 1..end;
-        let at =
-            entries.clone().rev().find(|i| lines[*i] < entry.as_str()).map_or(list + 1, |i| i + 1);
-        lines.insert(at, &entry);
-    }
+    let is_module = |line: &&str| line.starts_with("pub mod ");
+    let after = lines.iter().rposition(|line| is_module(line) && *line < module.as_str());
+    // Before all others, or at the end of a family without any.
+    let first = || lines.iter().position(is_module).unwrap_or(lines.len());
+    lines.insert(after.map_or_else(first, |at| at + 1), &module);
     Some(lines.join("\n") + "\n")
 }
 
@@ -271,8 +248,7 @@ fn flowgraph(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Fai
 mod tests {
     use super::*;
 
-    const EMPTY: &str = "//! Blocks.\n\nuse fxgraph::KindEntry;\n\n/// All.\npub fn kinds() -> \
-                         Vec<KindEntry> {\n    vec![]\n}\n";
+    const EMPTY: &str = "//! Blocks.\n\n";
 
     #[test]
     fn blocks_are_registered_in_alphabetical_order() {
@@ -280,18 +256,14 @@ mod tests {
         for name in ["fft", "band_limiter", "pfb"] {
             library = register(&library, name).unwrap();
         }
-        let modules = "pub mod band_limiter;\npub mod fft;\npub mod pfb;\n\nuse fxgraph";
-        assert!(library.contains(modules), "{library}");
-        let entries = "    vec![\n        KindEntry::of::<band_limiter::BandLimiter>(),\n        \
-                       KindEntry::of::<fft::Fft>(),\n        KindEntry::of::<pfb::Pfb>(),\n    ]\n";
-        assert!(library.contains(entries), "{library}");
+        let modules = "pub mod band_limiter;\npub mod fft;\npub mod pfb;\n";
+        assert_eq!(library, format!("{EMPTY}{modules}"));
     }
 
     #[test]
     fn a_block_is_registered_once() {
         let library = register(EMPTY, "fft").unwrap();
         assert_eq!(register(&library, "fft"), None);
-        assert_eq!(register("fn main() {}\n", "fft"), None);
     }
 
     #[test]

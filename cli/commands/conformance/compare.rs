@@ -170,3 +170,31 @@ fn place(port: &PortType, mut element: usize) -> String {
     parts.reverse();
     parts.join(", ")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use fxgraph::{Axis, Clock, Dtype, ValidityType};
+
+    #[test]
+    fn infinity_on_both_sides_fails() {
+        let port = PortType {
+            dtype: Dtype::F32,
+            axes: vec![Axis::new("channel", 2)],
+            clock: Clock { adc_sample_rate_hz: 1e9, sync_time_seconds: 0.0, samples_per_frame: 2 },
+            band: None,
+            validity: ValidityType::flags(vec![]),
+        };
+        let frames = |second: f64| {
+            let values = vec![Complex::new(1.0, 0.0), Complex::new(second, 0.0)];
+            [Recorded { timestamp: 0, validity: vec![1], annotations: vec![], values }]
+        };
+        let verdict = |a, b| compare(&port, &frames(a), &frames(b), Tolerance::EXACT);
+        assert!(verdict(2.0, 2.0).is_ok());
+        for (a, b) in [(f64::INFINITY, f64::INFINITY), (f64::NAN, f64::NAN), (2.0, f64::INFINITY)] {
+            let reason = verdict(a, b).unwrap_err();
+            assert!(reason.contains("at channel 1"), "{reason}");
+        }
+    }
+}

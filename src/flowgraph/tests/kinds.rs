@@ -68,6 +68,10 @@ struct Source {
     /// Loudness.
     #[param(default, live)]
     level: f64,
+    /// Any text.
+    #[param(default)]
+    #[allow(dead_code, reason = "read by the declaration alone")]
+    note: String,
 }
 
 impl KindSpec for Source {

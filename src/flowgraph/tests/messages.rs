@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::kinds::registry;
 use crate::{OnFault, Setting, load_text};
 use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
+use fxgraph_core::retune::When;
 
 /// A file for each code that triggers it, at least.
 const EXAMPLES: [(&str, &str); 40] = [
@@ -261,6 +262,23 @@ blocks:
     assert_eq!(parameters("kind: pass"), ("{}".to_owned(), skip, "pass"));
     let same = plan.change("f", "", &registry()).result.unwrap();
     assert_eq!(same.config_hash, plan.config_hash);
+}
+
+#[test]
+fn rejected_update_of_parameters_too_long_to_quote_changes_nothing() {
+    // 0.8 MB in YAML, 1.2 MB as JSON.
+    let note = "\\x01".repeat(200_000);
+    let text = format!(
+        "flowgraph: g\nblocks:\n  s: {{kind: source, parameters: {{note: \"{note}\"}}}}\n  \
+         t: {{kind: source}}\n  o: {{kind: sink, input: s.pol0}}\n"
+    );
+    let plan = load_text("example.yaml", &text, &[], &registry()).result.unwrap();
+    let request = r#"{"s": {"level": -1}, "t": {"level": 2}}"#;
+    let rejected = plan.retune(&registry(), request, &When::at(7)).err().unwrap();
+    let messages: Vec<_> = rejected.problems.iter().map(|p| p.message.as_str()).collect();
+    assert_eq!(messages, ["there is nothing below silence"]);
+    let accepted = r#"{"s": {"level": 1}, "t": {"level": 2}}"#;
+    assert_eq!(plan.retune(&registry(), accepted, &When::at(7)).unwrap().blocks.len(), 2);
 }
 
 #[test]

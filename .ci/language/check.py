@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Finds words that fxgraph's texts do not use (words.txt) in documents, comments and messages.
+
+Usage: .ci/language/check.py [PATH...]    all files that Git tracks without PATH
+"""
+
+import fnmatch
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SUFFIXES = {".md", ".rs", ".js", ".html", ".css", ".yaml", ".yml", ".cu", ".cuh", ".py", ".sh", ".toml", ".txt"}
+SKIPPED = ["CHANGELOG.md", "*/snapshots/*", ".ci/language/*", "Cargo.lock", "fuzz/corpus/*", "benches/results/*.txt"]
+
+# A comment or a string, whichever begins first.
+RUST = re.compile(
+    r'(?P<comment>//[^\n]*|/\*.*?\*/)|b?r(?P<raw>#*)"(?P<rawtext>.*?)"(?P=raw)|"(?P<text>(?:\\.|[^"\\])*)"|\'(?:\\.|[^\'\\])\'',
+    re.S,
+)
+JAVASCRIPT = re.compile(
+    r'(?P<comment>(?<![:\w])//[^\n]*|/\*.*?\*/)|`(?P<text>(?:\\.|[^`\\])*)`'
+    r'|"(?P<text2>(?:\\.|[^"\\\n])*)"|\'(?P<text3>(?:\\.|[^\'\\\n])*)\'',
+    re.S,
+)
+HASH = re.compile(r'(?P<comment>(?:^|(?<=\s))#[^\n]*)|"(?P<text>(?:\\.|[^"\\])*)"', re.S)
+CODE = re.compile(r"`[^`\n]*`|\{[^{}\n]*\}|https?://\S+|\[[^\]\n]*\]\([^)\n]*\)|<[a-z/][^>\n]*>")
+LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+
+
+def patterns():
+    for number, line in enumerate((HERE / "words.txt").read_text().splitlines(), 1):
+        if line and not line.startswith("#"):
+            pattern, arrow, instead = line.partition(" -> ")
+            if not arrow:
+                sys.exit(f"words.txt:{number}: no ` -> `")
+            yield pattern, re.compile(rf"\b(?:{pattern})\b", re.I), instead
+
+
+def exceptions():
+    for line in (HERE / "exceptions.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            glob, pattern, reason = (part.strip() for part in line.split(" | "))
+            yield glob, pattern, reason
+
+
+def masked(text):
+    """`text` with code replaced by spaces, so that places stay."""
+    text = LINK.sub(lambda m: m[1].rjust(len(m[0])), text)
+    return CODE.sub(lambda m: "".join("\n" if c == "\n" else " " for c in m[0]), text)
+
+
+def texts(path, content):
+    """Pairs of offset and text: what people read in this file."""
+    if path.suffix == ".md":
+        fenced = re.sub(r"^( *)(```|~~~).*?^\1\2[^\n]*$", lambda m: re.sub(r"[^\n]", " ", m[0]), content, flags=re.S | re.M)
+        yield 0, fenced
+        return
+    if path.suffix == ".html":
+        yield 0, re.sub(r"<(script|style).*?</\1>", lambda m: re.sub(r"[^\n]", " ", m[0]), content, flags=re.S)
+        return
+    tokens = RUST if path.suffix in {".rs", ".cu", ".cuh"} else JAVASCRIPT if path.suffix in {".js", ".css"} else HASH
+    for token in tokens.finditer(content):
+        yield token.start(), token[0]
+
+
+def main():
+    given = sys.argv[1:]
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *given], cwd=ROOT if not given else None,
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()
+    base = ROOT if not given else Path.cwd()
+    rules, allowed = list(patterns()), list(exceptions())
+    used, found = set(), 0
+    for name in listed:
+        path = base / name
+        relative = path.resolve().relative_to(ROOT).as_posix()
+        if path.suffix not in SUFFIXES or any(fnmatch.fnmatch(relative, skip) for skip in SKIPPED):
+            continue
+        if not path.is_file():
+            continue
+        content = path.read_text(errors="replace")
+        for offset, text in texts(path, content):
+            text = masked(text)
+            for pattern, expression, instead in rules:
+                for match in expression.finditer(text):
+                    reasons = [e for e in allowed if e[1] == pattern and fnmatch.fnmatch(relative, e[0])]
+                    if reasons:
+                        used.update(reasons)
+                        continue
+                    line = content.count("\n", 0, offset + match.start()) + 1
+                    print(f"{relative}:{line}: `{match[0]}`: {instead}")
+                    found += 1
+    unused = [e for e in allowed if e not in used] if not given else []
+    for glob, pattern, _ in unused:
+        print(f"exceptions.txt: nothing needs `{pattern}` in {glob}")
+    if found or unused:
+        print(f"{found} places")
+        sys.exit(1)
+
+
+main()

@@ -1,0 +1,46 @@
+//! Writes the list of kinds: one entry for every directory of a family that has an `example.yaml`.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
+    let mut entries = String::new();
+    for family in directories(&root)? {
+        println!("cargo::rerun-if-changed={}", family.display());
+        for kind in directories(&family)? {
+            println!("cargo::rerun-if-changed={}", kind.display());
+            if kind.join("example.yaml").exists() {
+                let (family, kind) = (name(&family), name(&kind));
+                let type_name = type_name(&kind);
+                let path = format!("{family}::{kind}::{type_name}");
+                entries.push_str(&format!("    KindEntry::of::<{path}>(),\n"));
+            }
+        }
+    }
+    let list = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?).join("kinds.rs");
+    fs::write(list, format!("vec![\n{entries}]\n"))
+}
+
+/// Directories in `parent`, in alphabetical order.
+fn directories(parent: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(parent)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn name(directory: &Path) -> String {
+    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// `band_limiter` as a type: `BandLimiter`.
+fn type_name(name: &str) -> String {
+    let words = name.split('_').filter(|word| !word.is_empty());
+    words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect()
+}
