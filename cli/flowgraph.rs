@@ -1,5 +1,6 @@
 //! Loads a flowgraph file, or shows what is wrong with it.
 
+use crate::examples;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use fxgraph::Registry;
@@ -15,7 +16,7 @@ const STANDARD_INPUT: &str = "-";
 /// A flowgraph file and the parameters to change in it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
-    /// Flowgraph file; `-` reads standard input
+    /// Flowgraph file; `-` reads standard input, `example:NAME` is one of `fxgraph examples`
     pub file: PathBuf,
 
     /// Changes a parameter of the flowgraph; may be given several times
@@ -54,9 +55,12 @@ pub fn style(terminal: &Terminal) -> Style {
     if terminal.coloured_notes { Style::Coloured } else { Style::Plain }
 }
 
-/// Loads the flowgraph file at `path`, or standard input for `-`, as often as it is asked for.
+/// Loads the flowgraph file at `path`, standard input for `-`, or the example of `example:NAME`.
 pub fn load_file(path: &Path, set: &[Setting]) -> Loaded {
     static TEXT: OnceLock<io::Result<Vec<u8>>> = OnceLock::new();
+    if let Some(name) = examples::name_in(path) {
+        return examples::load(name, set, &registry());
+    }
     if path != Path::new(STANDARD_INPUT) {
         return load(path, set, &registry());
     }

@@ -16,6 +16,7 @@
 //! - `table`, `units`: how results are written
 //! - `drawing`: what is drawn with characters
 //! - `flowgraph`: loads a file or shows what is wrong with it
+//! - `examples`: flowgraphs inside the program
 //! - `client`: speaking with a running flowgraph
 //! - `assignment`: `name=value` on the command line
 //! - `kernel_folder`: folders with edited kernels
@@ -31,6 +32,7 @@ mod assignment;
 mod client;
 mod commands;
 mod drawing;
+mod examples;
 mod failure;
 mod flowgraph;
 mod heap;
@@ -96,6 +98,7 @@ pub fn main(kinds: Registry) -> ExitCode {
         .and_then(|()| terminal.start_logging(&arguments.log))
         .and_then(|()| signals::report_file_size_limit())
         .and_then(|()| arguments.command.execute(&mut terminal));
+    examples::remove();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&terminal),

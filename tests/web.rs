@@ -91,8 +91,10 @@ fn a_running_flowgraph_is_told_and_stopped() {
         ("/", "<!doctype html>"),
         ("/main.js", "import"),
         ("/style/base.css", "body"),
-        ("/docs/", "swagger-ui"),
-        ("/docs/swagger-initializer.js", "/api/v1/openapi.json"),
+        ("/docs/", "fxgraph manual"),
+        ("/docs/tutorials/first_light.html", "First light"),
+        ("/docs/api/", "swagger-ui"),
+        ("/docs/api/swagger-initializer.js", "/api/v1/openapi.json"),
     ];
     for (page, word) in pages {
         assert!(program.get(page).body.contains(word), "{page}");

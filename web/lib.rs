@@ -18,7 +18,7 @@
 //! - `metrics`, `exposition`: figures for Prometheus, and how they are encoded
 //! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
 //! - [`guard`], [`tls`]: who may ask, how often, and unheard by others
-//! - `pages`: the page at `/` and the one to try the API
+//! - `pages`: the page at `/` and the one to try the API; `manual`: the manual at `/docs/`
 
 mod api;
 mod app;
@@ -27,6 +27,7 @@ pub mod dashboard;
 mod exposition;
 pub mod guard;
 mod live;
+mod manual;
 mod metrics;
 mod pages;
 mod parser_errors;
@@ -40,5 +41,6 @@ mod views;
 
 pub use app::Permission;
 pub use guard::{Token, TokenError};
+pub use metrics::{Family, metric_families};
 pub use server::{BindError, Options, Server, Serving};
 pub use tls::{Tls, TlsError};

@@ -16,12 +16,33 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A family of figures. Names are `fxgraph_<noun>_<unit>`, counters end in `_total`; each carries the
 /// label `flowgraph` too.
-#[derive(Clone, Copy)]
-pub(crate) struct Family {
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its name at `/metrics`.
     pub name: &'static str,
     /// What it means, and what to do about it.
     help: &'static str,
     labels: &'static [&'static str],
+}
+
+impl Family {
+    /// Meaning, and what to do about a value that is not as it should be.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+
+    /// Names of its labels; all metrics have `flowgraph` too.
+    #[must_use]
+    pub fn labels(&self) -> &'static [&'static str] {
+        self.labels
+    }
+}
+
+/// All metrics of a flowgraph, without the counters of its kinds of blocks.
+#[must_use]
+pub fn metric_families() -> &'static [Family] {
+    FAMILIES
 }
 
 impl From<Family> for Head<'static> {
@@ -38,7 +59,6 @@ const NONE: [&str; 0] = [];
 macro_rules! families {
     ($($ident:ident $name:literal $labels:expr, $help:literal;)*) => {
         $(pub(crate) const $ident: Family = Family { name: $name, help: $help, labels: $labels };)*
-        #[cfg(test)]
         const FAMILIES: &[Family] = &[$($ident),*];
     };
 }

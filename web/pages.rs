@@ -1,4 +1,4 @@
-//! The page at `/`, and the one to try the API; both work without a network.
+//! The page at `/`, and the one at `/docs/api/` to try the API; both work without a network.
 
 use crate::api;
 use axum::Router;
@@ -78,7 +78,7 @@ const VENDORED: [(&str, &str); 3] = files![
 
 pub(crate) fn router() -> Router {
     let try_it =
-        SwaggerUi::new("/docs").config(Config::from(api::DESCRIPTION).try_it_out_enabled(true));
+        SwaggerUi::new("/docs/api").config(Config::from(api::DESCRIPTION).try_it_out_enabled(true));
     let policy = SetResponseHeaderLayer::overriding(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(DOCS_POLICY),

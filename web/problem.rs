@@ -109,7 +109,7 @@ pub(crate) async fn explain(request: Request, next: Next) -> Response {
     let problem = Problem::new(status, detail);
     let problem = match &allow {
         Some(allow) => problem.help(format!("it takes {}", allow.to_str().unwrap_or_default())),
-        None if status == StatusCode::NOT_FOUND => problem.help("`/docs` lists all paths"),
+        None if status == StatusCode::NOT_FOUND => problem.help("see all paths at `/docs/api/`"),
         None => problem,
     };
     let mut response = problem.into_response();

@@ -4,6 +4,7 @@ use crate::api;
 use crate::app::{App, Permission};
 use crate::connections::{self, Connection, Connections};
 use crate::guard::{self, Guard, Peer, Rates, Token};
+use crate::manual;
 use crate::pages;
 use crate::parser_errors::Explained;
 use crate::problem;
@@ -250,6 +251,7 @@ fn router(app: App, guard: Guard) -> Router {
     api::router(app)
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(api::description_router())
+        .merge(manual::router())
         .merge(pages::router())
         .layer(RequestBodyLimitLayer::new(BODY_BYTES))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIMEOUT))

@@ -1,5 +1,6 @@
 //! `fxgraph generate`
 
+use crate::examples;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use std::fs;
@@ -38,9 +39,13 @@ enum What {
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// The folder to write it to
-        #[arg(long, value_name = "DIR", default_value = "flowgraphs")]
-        into: PathBuf,
+        /// The directory to write it to [default: flowgraphs if there is one, else this directory]
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
+
+        /// Copies an example, and the files that it includes: `example:02_f_engine`
+        #[arg(long, value_name = "EXAMPLE")]
+        from: Option<String>,
     },
 }
 
@@ -78,7 +83,11 @@ impl Generate {
                 own_crate(&name, &directory, &fxgraph, terminal)
             }
             What::Block { name, into, .. } => block(&name, &into, terminal),
-            What::Flowgraph { name, into } => flowgraph(&name, &into, terminal),
+            What::Flowgraph { name, into, from } => {
+                let default = || if Path::new("flowgraphs").is_dir() { "flowgraphs" } else { "." };
+                let into = into.unwrap_or_else(|| default().into());
+                flowgraph(&name, &into, from.as_deref(), terminal)
+            }
         }
     }
 }
@@ -230,15 +239,36 @@ fn register(library: &str, name: &str) -> Option<String> {
     Some(lines.join("\n") + "\n")
 }
 
-fn flowgraph(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure> {
+/// Writes the flowgraph `name` and what it includes: a skeleton, or a copy of the example `from`.
+fn flowgraph(
+    name: &str,
+    into: &Path,
+    from: Option<&str>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let path = into.join(format!("{name}.yaml"));
-    if path.exists() {
+    let mut files = vec![(path.clone(), FLOWGRAPH.replace("my_flowgraph", name))];
+    if let Some(from) = from {
+        let from = examples::name_in(from.as_ref()).unwrap_or(from);
+        let example = examples::find(from).map_err(Failure::failed)?;
+        // The name of the flowgraph is its first line.
+        let rest = example.text.split_once('\n').map_or("", |(_, rest)| rest);
+        files[0].1 = format!("flowgraph: {name}\n{rest}");
+        let includes = example.includes();
+        files.extend(includes.map(|(file, text)| (into.join(file), text.to_owned())));
+    }
+    let is_there = |(path, text): &&(PathBuf, String)| {
+        path.exists() && fs::read_to_string(path).ok().as_ref() != Some(text)
+    };
+    if let Some((path, _)) = files.iter().find(is_there) {
         return Err(Failure::failed(format!("`{}` exists already", path.display())));
     }
-    let what = format!("cannot write `{}`", path.display());
-    fs::write(&path, FLOWGRAPH.replace("my_flowgraph", name))
-        .map_err(|error| Failure::because(&what, &error))?;
-    terminal.results(&format!("wrote {}\n", path.display()))?;
+    for (path, text) in &files {
+        let what = format!("cannot write `{}`", path.display());
+        let written = fs::create_dir_all(path.parent().unwrap_or(into));
+        written.and_then(|()| fs::write(path, text)).map_err(|e| Failure::because(&what, &e))?;
+        terminal.results(&format!("wrote {}\n", path.display()))?;
+    }
     terminal.note(&format!("next: fxgraph run {}", path.display()));
     Ok(())
 }

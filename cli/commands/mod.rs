@@ -5,7 +5,9 @@ mod compare;
 mod completions;
 mod conformance;
 mod dashboard;
+mod doctor;
 mod events;
+mod examples;
 mod explain;
 mod generate;
 mod graph;
@@ -45,6 +47,7 @@ pub enum Command {
     Stop(stop::Stop),
     Abort(stop::Abort),
     Dashboard(dashboard::Dashboard),
+    Examples(examples::Examples),
     List(list::List),
     Schema(schema::Schema),
     Explain(explain::Explain),
@@ -53,6 +56,7 @@ pub enum Command {
     Tune(tune::Tune),
     Kernels(kernels::Kernels),
     Conformance(conformance::Conformance),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
 
@@ -75,6 +79,7 @@ impl Command {
             Self::Stop(command) => command.execute(terminal),
             Self::Abort(command) => command.execute(terminal),
             Self::Dashboard(command) => command.execute(terminal),
+            Self::Examples(command) => command.execute(terminal),
             Self::List(command) => command.execute(terminal),
             Self::Schema(command) => command.execute(terminal),
             Self::Explain(command) => command.execute(terminal),
@@ -83,6 +88,7 @@ impl Command {
             Self::Tune(command) => command.execute(terminal),
             Self::Kernels(command) => command.execute(terminal),
             Self::Conformance(command) => command.execute(terminal),
+            Self::Doctor(command) => command.execute(terminal),
             Self::Completions(command) => command.execute(terminal),
         }
     }

@@ -114,7 +114,7 @@ fn requests_of_other_sites_and_malformed_ones_are_answered_with_problems() {
         let answer = program.get(path);
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
     }
-    for path in ["/", "/docs/", "/docs/swagger-ui-bundle.js"] {
+    for path in ["/", "/docs/api/", "/docs/api/swagger-ui-bundle.js"] {
         let policy = program.get(path).header("content-security-policy").unwrap_or("").to_owned();
         assert!(policy.contains("script-src 'self';"), "{path}: {policy}");
         assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
@@ -362,7 +362,7 @@ fn a_token_guards_all_that_tells_of_the_flowgraph() {
         assert_eq!(refused.problem(401), "this flowgraph asks for a token");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     }
-    for path in ["/", "/docs/", "/api/v1/openapi.json"] {
+    for path in ["/", "/docs/", "/docs/api/", "/api/v1/openapi.json"] {
         assert_eq!(program.get(path).status, 200, "{path}");
     }
     program.post("/api/v1/flowgraph/stop").problem(401);

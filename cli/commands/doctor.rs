@@ -1,0 +1,336 @@
+//! `fxgraph doctor`
+
+use crate::failure::Failure;
+use crate::table::{Align, Table};
+use crate::terminal::{Paint, Terminal};
+use crate::units;
+use fxgraph::cuda::{self, CudaError};
+use serde_json::json;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+/// Socket buffer that `spead_source` asks for by default, in bytes.
+const RECEIVE_BUFFER_BYTES: u64 = 32 << 20;
+/// Socket buffer that carries 10 ms of a 10 Gbit/s stream, in bytes.
+const SEND_BUFFER_BYTES: u64 = 12 << 20;
+/// Free space below which recordings end at once (`--recordings-min-free`), in bytes.
+const FREE_BYTES: u64 = 1_000_000_000;
+/// An organisation-local group that no stream of the examples uses.
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 42, 42);
+
+/// Checks this machine (GPU, NVRTC, socket buffers, cores, huge pages, clock, multicast, disk) and says how to mend what is wrong
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// IPv4 address of the network interface that streams use; without it all interfaces are tried
+    #[arg(long, value_name = "ADDRESS")]
+    interface: Option<Ipv4Addr>,
+
+    /// Directory that results are written to
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+
+    /// Writes JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Works, at less than full speed or not for every flowgraph.
+    Advice,
+    /// Does not work.
+    Problem,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Advice => "advice",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// Result of one check.
+struct Check {
+    name: String,
+    state: State,
+    found: String,
+    /// What to do about it; empty if the check is good.
+    fix: String,
+}
+
+impl Check {
+    fn good(name: &str, found: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), state: State::Good, found: found.into(), fix: String::new() }
+    }
+
+    fn advice(name: &str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state: State::Advice, fix: fix.into(), ..Self::good(name, found) }
+    }
+
+    fn problem(name: &str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state: State::Problem, ..Self::advice(name, found, fix) }
+    }
+}
+
+impl Doctor {
+    pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
+        let mut checks = vec![
+            cores(available_parallelism().map_or(1, usize::from)),
+            governor(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").as_deref()),
+            buffer("receive buffer", "net.core.rmem_max", RECEIVE_BUFFER_BYTES),
+            buffer("send buffer", "net.core.wmem_max", SEND_BUFFER_BYTES),
+            huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
+            clock(),
+        ];
+        checks.extend(multicast(self.interface));
+        checks.push(disk(&self.directory));
+        checks.extend(gpus());
+
+        if self.json {
+            let entry = |check: &Check| json!({"check": check.name, "state": check.state.name(), "found": check.found, "fix": check.fix});
+            terminal.json(&checks.iter().map(entry).collect())?;
+        } else {
+            terminal.results(&as_text(&checks, terminal))?;
+        }
+        let failed = checks.iter().any(|check| check.state == State::Problem);
+        if failed { Err(Failure::Shown) } else { Ok(()) }
+    }
+}
+
+fn as_text(checks: &[Check], terminal: &Terminal) -> String {
+    let columns = [("check", Align::Left), ("state", Align::Left), ("found", Align::Left)];
+    let mut table = Table::new(false, &columns);
+    for check in checks {
+        table.row([check.name.clone(), check.state.name().to_owned(), check.found.clone()]);
+    }
+    let mut text = table.finish();
+    let fixes: Vec<&Check> = checks.iter().filter(|check| !check.fix.is_empty()).collect();
+    if !fixes.is_empty() {
+        text.push_str(&format!("\n{}\n", terminal.paint(Paint::Bold, "What to do")));
+    }
+    for check in fixes {
+        let how = if check.state == State::Problem { Paint::Bad } else { Paint::Warning };
+        text.push_str(&format!("{}: {}\n", terminal.paint(how, &check.name), check.fix));
+    }
+    text
+}
+
+/// The first line of a small file of the kernel.
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()?.lines().next().map(|line| line.trim().to_owned())
+}
+
+fn cores(cores: usize) -> Check {
+    let found = format!("{cores} for this process");
+    if cores >= 4 {
+        return Check::good("CPU cores", found);
+    }
+    let fix = "run flowgraphs at a low sample rate (`--set adc_sample_rate_hz=1712000`), or use a machine \
+               with 4 cores or more: receiving, computing and sending have threads of their own";
+    Check::advice("CPU cores", found, fix)
+}
+
+fn governor(governor: Option<&str>) -> Check {
+    match governor {
+        None => Check::good("CPU clock", "set by the host"),
+        Some("performance") => Check::good("CPU clock", "governor performance"),
+        Some(other) => Check::advice(
+            "CPU clock",
+            format!("governor {other}"),
+            "keep the clock up while data flow: `sudo cpupower frequency-set -g performance`",
+        ),
+    }
+}
+
+/// Limit of the kernel for a socket buffer.
+fn buffer(name: &str, setting: &str, wanted: u64) -> Check {
+    let path = format!("/proc/sys/{}", setting.replace('.', "/"));
+    let Some(limit) = read(&path).and_then(|text| text.parse::<u64>().ok()) else {
+        return Check::advice(name, format!("`{setting}` cannot be read"), "run on Linux");
+    };
+    let found = format!("{setting} = {}", units::bytes(limit as f64));
+    if limit >= wanted {
+        return Check::good(name, found);
+    }
+    let fix = format!(
+        "`sudo sysctl -w {setting}={wanted}`; to keep it: `echo '{setting} = {wanted}' | sudo tee -a \
+         /etc/sysctl.d/60-fxgraph.conf`"
+    );
+    Check::advice(name, found, fix)
+}
+
+fn huge_pages(enabled: Option<&str>) -> Check {
+    let chosen = enabled.and_then(|text| text.split(['[', ']']).nth(1));
+    match chosen {
+        Some(mode @ ("always" | "madvise")) => {
+            Check::good("huge pages", format!("transparent_hugepage {mode}"))
+        }
+        mode => Check::advice(
+            "huge pages",
+            mode.map_or("not known".to_owned(), |mode| format!("transparent_hugepage {mode}")),
+            "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`",
+        ),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn clock() -> Check {
+    // SAFETY: all fields are plain numbers; with `modes` 0 the call writes them and changes nothing.
+    let (state, reply) = unsafe {
+        let mut reply: libc::timex = std::mem::zeroed();
+        (libc::adjtimex(&raw mut reply), reply)
+    };
+    let name = "clock";
+    if state >= 0 && reply.status & libc::STA_UNSYNC == 0 {
+        let error = f64::from(u32::try_from(reply.maxerror).unwrap_or(u32::MAX)) / 1e6;
+        return Check::good(name, format!("synchronised, error at most {error:.3} s"));
+    }
+    Check::advice(
+        name,
+        "not synchronised",
+        "timestamps and lag need it: `sudo apt install chrony`, then wait until `chronyc tracking` shows a source",
+    )
+}
+
+#[cfg(not(target_os = "linux"))]
+fn clock() -> Check {
+    Check::advice("clock", "not known on this system", "synchronise it with NTP or PTP")
+}
+
+/// Joins a group on each interface.
+fn multicast(interface: Option<Ipv4Addr>) -> Vec<Check> {
+    let addresses = match interface {
+        Some(address) => vec![(String::new(), address)],
+        None => interfaces(),
+    };
+    let check = |(interface, address): (String, Ipv4Addr)| {
+        let name = format!("multicast {address}");
+        let found = if interface.is_empty() {
+            "joined".to_owned()
+        } else {
+            format!("joined on {interface}")
+        };
+        let joined = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .and_then(|socket| socket.join_multicast_v4(&GROUP, &address));
+        match joined {
+            Ok(()) => Check::good(&name, found),
+            Err(error) => Check::problem(
+                &name,
+                format!("cannot join {GROUP}: {error}"),
+                "name the address of an interface that is up (`ip -4 address`), and switch multicast on: \
+                 `sudo ip link set dev INTERFACE multicast on`",
+            ),
+        }
+    };
+    addresses.into_iter().map(check).collect()
+}
+
+/// Names and IPv4 addresses of the interfaces that are up.
+fn interfaces() -> Vec<(String, Ipv4Addr)> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let ipv4 = all.into_iter().filter_map(|interface| match interface.ip() {
+        IpAddr::V4(address) => Some((interface.name, address)),
+        IpAddr::V6(_) => None,
+    });
+    ipv4.collect()
+}
+
+fn disk(directory: &Path) -> Check {
+    let name = "disk";
+    let found = match rustix::fs::statvfs(directory) {
+        Ok(found) => found,
+        Err(error) => {
+            let found = format!("`{}`: {error}", directory.display());
+            return Check::problem(name, found, "name a directory that exists with `--directory`");
+        }
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let text = format!("{} free in `{}`", units::bytes(free as f64), directory.display());
+    if free >= FREE_BYTES {
+        return Check::good(name, text);
+    }
+    Check::problem(name, text, "free space, or write results to another disk")
+}
+
+fn gpus() -> Vec<Check> {
+    let count = match cuda::count() {
+        Ok(count) => count,
+        Err(CudaError::NoDriver) => {
+            let found = "no NVIDIA driver; flowgraphs run on the CPU";
+            return vec![Check::good("GPU", found)];
+        }
+        Err(error) => {
+            let fix = "see whether `nvidia-smi` works; a driver that was updated needs a reboot";
+            return vec![Check::problem("GPU", error.to_string(), fix)];
+        }
+    };
+    if count == 0 {
+        return vec![Check::good("GPU", "none; flowgraphs run on the CPU")];
+    }
+    let mut checks: Vec<Check> = (0..count).map(gpu).collect();
+    checks.push(match cuda::compiler_version() {
+        Ok((major, minor)) => Check::good("NVRTC", format!("version {major}.{minor}")),
+        Err(error) => Check::problem(
+            "NVRTC",
+            error.to_string(),
+            "install the CUDA toolkit 13, or `pip install nvidia-cuda-nvrtc`, and name its directory in LD_LIBRARY_PATH",
+        ),
+    });
+    checks
+}
+
+fn gpu(ordinal: usize) -> Check {
+    let name = format!("GPU cuda:{ordinal}");
+    match cuda::properties(ordinal) {
+        Ok(found) => {
+            let (major, minor) = found.capability;
+            let text = format!("{}, compute capability {major}.{minor}", found.name);
+            if major >= 8 {
+                return Check::good(&name, text);
+            }
+            Check::advice(&name, text, "use a GPU of compute capability 8.0 or later")
+        }
+        Err(error) => {
+            Check::problem(&name, error.to_string(), "see whether `nvidia-smi` lists this GPU")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_cores_and_slow_clock_get_advice() {
+        assert_eq!(cores(2).state, State::Advice);
+        assert_eq!(cores(16).state, State::Good);
+        assert_eq!(governor(Some("powersave")).state, State::Advice);
+        assert_eq!(governor(None).state, State::Good);
+    }
+
+    #[test]
+    fn chosen_mode_of_huge_pages_is_read() {
+        assert_eq!(huge_pages(Some("always [madvise] never")).state, State::Good);
+        let off = huge_pages(Some("always madvise [never]"));
+        assert_eq!((off.state, off.found.as_str()), (State::Advice, "transparent_hugepage never"));
+    }
+
+    #[test]
+    fn address_of_no_interface_is_a_problem_with_a_fix() {
+        let checks = multicast(Some(Ipv4Addr::new(203, 0, 113, 9)));
+        assert_eq!(checks[0].state, State::Problem);
+        assert!(checks[0].fix.contains("ip -4 address"));
+    }
+
+    #[test]
+    fn missing_directory_is_a_problem() {
+        assert_eq!(disk(Path::new("/does/not/exist")).state, State::Problem);
+    }
+}

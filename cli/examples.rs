@@ -1,0 +1,130 @@
+//! Example flowgraphs inside the program: those of `flowgraphs/` in the repository.
+
+use fxgraph::Registry;
+use fxgraph::diagnostic::{Diagnostic, Sources, codes, suggest};
+use fxgraph::flowgraph::{Loaded, Setting, load_in};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
+use tempfile::TempDir;
+
+/// Marks the name of an example where a file may be named: `example:01_first_light`.
+const PREFIX: &str = "example:";
+
+/// A flowgraph of the program.
+pub struct Example {
+    /// `01_first_light`
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+/// All examples, sorted by name.
+pub const EXAMPLES: &[Example] = include!(concat!(env!("OUT_DIR"), "/examples.rs"));
+
+/// Path relative to an example, and text, of each file that examples include.
+pub const INCLUDES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/includes.rs"));
+
+impl Example {
+    /// The flowgraph's description in one line.
+    pub fn summary(&self) -> String {
+        let document: serde_yaml::Value = serde_yaml::from_str(self.text).unwrap_or_default();
+        document["doc"].as_str().unwrap_or_default().trim().replace('\n', " ")
+    }
+
+    /// The files that this example includes.
+    pub fn includes(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        INCLUDES.iter().copied().filter(|(path, _)| self.text.contains(path))
+    }
+}
+
+/// The name in `example:NAME`.
+pub fn name_in(file: &Path) -> Option<&str> {
+    file.to_str()?.strip_prefix(PREFIX)
+}
+
+/// The example `name`, or why there is none; `02_f_engine.yaml` and `02` name `02_f_engine` too.
+pub fn find(name: &str) -> Result<&'static Example, String> {
+    let name = name.trim_end_matches(".yaml");
+    let is_meant = |example: &&Example| {
+        let number = example.name.split_once('_').map(|(number, _)| number);
+        example.name == name || number == Some(name)
+    };
+    EXAMPLES.iter().find(is_meant).ok_or_else(|| {
+        let known: Vec<&str> = EXAMPLES.iter().map(|example| example.name).collect();
+        let help = suggest(name, "example", &known).map(|help| format!("; {help}"));
+        let help = help.unwrap_or_default();
+        format!("there is no example `{name}`{help}; `fxgraph examples` lists them")
+    })
+}
+
+/// Directory of the included files while the program runs.
+static DIRECTORY: Mutex<Option<TempDir>> = Mutex::new(None);
+
+/// Reads and checks the example `name`.
+pub fn load(name: &str, set: &[Setting], registry: &Registry) -> Loaded {
+    let failed = |problem| Loaded {
+        sources: Sources::default(),
+        result: Err(vec![problem]),
+        tests: Vec::new(),
+    };
+    let example = match find(name) {
+        Ok(example) => example,
+        Err(reason) => return failed(Diagnostic::nowhere(codes::UNREADABLE, reason)),
+    };
+    let mut directory = DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let written = match directory.take() {
+        Some(written) => Ok(written),
+        None => write_includes(),
+    };
+    let folder = match written {
+        Ok(written) => directory.insert(written).path().to_owned(),
+        Err(error) => {
+            let message = format!("the files that examples include cannot be written: {error}");
+            return failed(Diagnostic::nowhere(codes::UNREADABLE, message));
+        }
+    };
+    drop(directory);
+    let called = format!("{PREFIX}{}", example.name);
+    load_in(&folder, Path::new(&called), example.text, set, registry)
+}
+
+fn write_includes() -> io::Result<TempDir> {
+    let directory = tempfile::Builder::new().prefix("fxgraph-examples-").tempdir()?;
+    for (path, text) in INCLUDES {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(directory.path()))?;
+        fs::write(path, text)?;
+    }
+    Ok(directory)
+}
+
+/// Removes the included files, at the end of the program.
+pub fn remove() {
+    DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take();
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_loads_and_has_a_summary() {
+        let registry = fxgraph_blocks::kinds();
+        assert!(EXAMPLES.len() >= 13);
+        for example in EXAMPLES {
+            let loaded = load(example.name, &[], &registry);
+            let problems = loaded.result.err().unwrap_or_default();
+            assert!(problems.is_empty(), "{}: {}", example.name, problems[0].message);
+            assert!(!example.summary().is_empty(), "{}", example.name);
+        }
+    }
+
+    #[test]
+    fn example_is_found_by_name_file_and_number() {
+        for name in ["02_f_engine", "02_f_engine.yaml", "02"] {
+            assert_eq!(find(name).unwrap().name, "02_f_engine");
+        }
+        assert!(find("02_f_engin").err().unwrap().contains("`02_f_engine`"));
+    }
+}

@@ -1,0 +1,21 @@
+//! The manual as HTML: built from `docs/src` by mdBook when this crate is compiled.
+
+/// Path (`tutorials/first_light.html`) and content of every file of the manual, sorted by path.
+pub static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// Content of the file at `path`, for example `index.html`.
+#[must_use]
+pub fn file(path: &str) -> Option<&'static [u8]> {
+    let index = FILES.binary_search_by_key(&path, |(path, _)| path).ok()?;
+    Some(FILES[index].1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn page_of_the_manual_is_found_by_its_path() {
+        let page = super::file("introduction.html").unwrap_or_default();
+        assert!(page.starts_with(b"<!DOCTYPE HTML>"));
+        assert!(super::file("tutorials/nothing.html").is_none());
+    }
+}

@@ -1,0 +1,368 @@
+//! Pages of the manual's reference that are made from the program: kinds, commands, error codes, REST, metrics.
+
+use crate::http::Program;
+use crate::{fxgraph, root};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+const NOTE: &str =
+    "<!-- Made from the program by tests/manual.rs; UPDATE_MANUAL=1 writes it. -->\n";
+
+/// Path below `docs/src` and text of each generated page, and of the table of contents.
+pub fn pages() -> BTreeMap<String, String> {
+    let kinds: Value = serde_json::from_str(&output(&["list", "--json"])).unwrap();
+    let kinds = kinds.as_array().unwrap();
+    let mut pages = BTreeMap::new();
+    for kind in kinds {
+        let name = text(&kind["kind"]);
+        pages.insert(format!("reference/kinds/{name}.md"), kind_page(kind, kinds));
+    }
+    pages.insert("reference/kinds.md".into(), overview(kinds));
+    pages.insert("reference/commands.md".into(), commands());
+    pages.insert("reference/errors.md".into(), errors());
+    pages.insert("reference/rest.md".into(), rest());
+    pages.insert("reference/metrics.md".into(), metrics());
+    pages.insert("SUMMARY.md".into(), contents(kinds));
+    pages
+}
+
+fn output(arguments: &[&str]) -> String {
+    let output = fxgraph().args(arguments).output().unwrap();
+    assert!(output.status.success(), "fxgraph {arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A text as a cell of a table.
+fn cell(text: &str) -> String {
+    text.trim().replace("\n\n", "<br>").replace('\n', " ").replace('|', "\\|")
+}
+
+/// The table of contents, with one line for each kind below "Kinds".
+fn contents(kinds: &[Value]) -> String {
+    let written = fs::read_to_string(root().join("docs/src/SUMMARY.md")).unwrap();
+    let mut contents = String::new();
+    for line in written.lines().filter(|line| !line.contains("(reference/kinds/")) {
+        contents.push_str(&format!("{line}\n"));
+        if line.contains("(reference/kinds.md)") {
+            for kind in kinds {
+                let name = text(&kind["kind"]);
+                contents.push_str(&format!("  - [{name}](reference/kinds/{name}.md)\n"));
+            }
+        }
+    }
+    contents
+}
+
+fn overview(kinds: &[Value]) -> String {
+    let mut page = format!(
+        "# Kinds\n\n{NOTE}\nEach block of a flowgraph is of a kind. `fxgraph list KIND` shows the pages below in the terminal.\n"
+    );
+    // Directory of each family, and its name.
+    let families = [
+        ("io", "Sources and sinks"),
+        ("f_engine", "F-engine"),
+        ("x_engine", "Correlator and beamformer"),
+        ("frb", "FRB search"),
+        ("gnss", "GNSS"),
+        ("util", "Utilities"),
+    ];
+    let mut rows = 0;
+    for (directory, family) in families {
+        let _ = write!(
+            page,
+            "\n## {family}\n\n| kind | summary | inputs | outputs | implementations |\n|---|---|---|---|---|\n"
+        );
+        let is_member = |kind: &&Value| {
+            root().join("blocks").join(directory).join(text(&kind["kind"])).is_dir()
+        };
+        for kind in kinds.iter().filter(is_member) {
+            let implementations = kind["implementations"].as_array().unwrap().iter();
+            let names: Vec<_> =
+                implementations.map(|each| format!("`{}`", text(&each["name"]))).collect();
+            let name = text(&kind["kind"]);
+            let (inputs, outputs) = (cell(text(&kind["inputs"])), cell(text(&kind["outputs"])));
+            let summary = cell(text(&kind["summary"]));
+            let names = names.join(", ");
+            let _ = writeln!(
+                page,
+                "| [`{name}`](kinds/{name}.md) | {summary} | {inputs} | {outputs} | {names} |"
+            );
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, kinds.len(), "every kind is in a family");
+    page
+}
+
+fn kind_page(kind: &Value, kinds: &[Value]) -> String {
+    let mut page = String::new();
+    for (index, line) in text(&kind["doc"]).lines().enumerate() {
+        page.push_str(&with_links(line, kinds).replace("```sh", "```console"));
+        page.push('\n');
+        if index == 0 {
+            page.push_str(&format!("\n{NOTE}"));
+        }
+    }
+    page.push_str("\n## Interface\n\n");
+    let _ = writeln!(
+        page,
+        "- Inputs: {}\n- Outputs: {}",
+        text(&kind["inputs"]),
+        text(&kind["outputs"])
+    );
+    page.push_str("\n| implementation | device | summary |\n|---|---|---|\n");
+    for each in kind["implementations"].as_array().unwrap() {
+        let cells = ["name", "device", "summary"].map(|key| cell(text(&each[key])));
+        let _ = writeln!(page, "| `{}` | {} | {} |", cells[0], cells[1], cells[2]);
+    }
+    let schema = &kind["parameters"];
+    if let Some(properties) = schema["properties"].as_object().filter(|all| !all.is_empty()) {
+        page.push_str("\n| parameter | type | default | live | meaning |\n|---|---|---|---|---|\n");
+        for (name, parameter) in properties {
+            let required = schema["required"].as_array();
+            let is_required = required.is_some_and(|all| all.iter().any(|each| each == name));
+            let default = match parameter.get("default") {
+                Some(Value::Null) => "none".to_owned(),
+                Some(value) => format!("`{value}`"),
+                None if is_required => "required".to_owned(),
+                None => "none".to_owned(),
+            };
+            let live = if parameter["x-live"] == true { "yes" } else { "" };
+            let kind_of = cell(&type_of(parameter, schema));
+            let doc = cell(text(&parameter["description"]));
+            let _ =
+                writeln!(page, "| `{name}` | {kind_of} | {} | {live} | {doc} |", cell(&default));
+        }
+    }
+    if let Some(examples) = kind["examples"].as_array().filter(|all| !all.is_empty()) {
+        page.push_str("\n## Examples\n");
+        for example in examples {
+            let _ = write!(page, "\n```yaml\n{}\n```\n", text(example).trim_end());
+        }
+    }
+    page
+}
+
+/// Type, range and unit of a parameter, from its JSON Schema.
+fn type_of(parameter: &Value, schema: &Value) -> String {
+    if let Some(name) = text(&parameter["$ref"]).strip_prefix("#/$defs/") {
+        return type_of(&schema["$defs"][name], schema);
+    }
+    for key in ["oneOf", "anyOf"] {
+        if let Some(all) = parameter[key].as_array() {
+            let mut types: Vec<_> = all.iter().map(|each| type_of(each, schema)).collect();
+            types.retain(|each| each != "null");
+            types.dedup();
+            return types.join(" or ");
+        }
+    }
+    if let Some(word) = parameter.get("const") {
+        return format!("`{}`", text(word));
+    }
+    if let Some(words) = parameter["enum"].as_array() {
+        let words: Vec<_> = words.iter().map(|word| format!("`{}`", text(word))).collect();
+        return words.join(" or ");
+    }
+    let name = match &parameter["type"] {
+        Value::Array(types) => types.iter().map(text).find(|each| *each != "null").unwrap_or(""),
+        name => text(name),
+    };
+    let mut found = match name {
+        "array" => format!("list of {}", type_of(&parameter["items"], schema)),
+        "object" => "mapping".to_owned(),
+        "" => "any".to_owned(),
+        name => name.to_owned(),
+    };
+    let bounds = [
+        ("minimum", ">="),
+        ("exclusiveMinimum", ">"),
+        ("maximum", "<="),
+        ("exclusiveMaximum", "<"),
+    ];
+    for (key, sign) in bounds {
+        if let Some(bound) = parameter.get(key) {
+            let _ = write!(found, " {sign} {bound}");
+        }
+    }
+    if let Some(unit) = parameter["x-unit"].as_str() {
+        let _ = write!(found, ", in {unit}");
+    }
+    found
+}
+
+/// A line of a block's page, whose links to other blocks become links to their pages; others become text.
+fn with_links(line: &str, kinds: &[Value]) -> String {
+    let mut result = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("](") {
+        let Some((target, behind)) = after.split_once(')') else { break };
+        let kind = kinds.iter().map(|kind| text(&kind["kind"])).find(|kind| {
+            target
+                .strip_suffix("/README.md")
+                .is_some_and(|path| path.rsplit('/').next() == Some(kind))
+        });
+        if let Some(kind) = kind {
+            let _ = write!(result, "{before}]({kind}.md)");
+        } else if target.starts_with("http") || target.starts_with('#') {
+            let _ = write!(result, "{before}]({target})");
+        } else {
+            let (head, label) = before.rsplit_once('[').unwrap_or((before, ""));
+            let _ = write!(result, "{head}{label}");
+        }
+        rest = behind;
+    }
+    result + rest
+}
+
+fn commands() -> String {
+    let overview = output(&["help"]);
+    let mut page = format!(
+        "# Commands\n\n{NOTE}\nEvery command of the program, as `fxgraph help COMMAND` shows it.\n\n```text\n{}\n```\n",
+        overview.trim_end()
+    );
+    let listed = overview.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.map(|line| line.split_whitespace().next().unwrap()) {
+        if name == "help" {
+            continue;
+        }
+        let help = output(&["help", name]);
+        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
+        let Some((_, below)) = help.split_once("\nCommands:\n") else { continue };
+        let below = below.split_once("\n\n").map_or(below, |(list, _)| list);
+        let inner = below.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        for inner in inner.map(|line| line.split_whitespace().next().unwrap()) {
+            if inner != "help" {
+                let help = output(&["help", name, inner]);
+                let _ = write!(page, "\n### {name} {inner}\n\n```text\n{}\n```\n", help.trim_end());
+            }
+        }
+    }
+    page
+}
+
+fn errors() -> String {
+    let mut page = format!(
+        "# Error codes\n\n{NOTE}\nEvery diagnostic of a flowgraph has a code. `fxgraph explain E0106` shows the section of one.\n"
+    );
+    for line in output(&["explain"]).lines() {
+        let code = line.split(':').next().unwrap();
+        let explanation = output(&["explain", code]);
+        let _ = write!(page, "\n#{}\n", explanation.trim_end());
+    }
+    page
+}
+
+fn metrics() -> String {
+    let mut page = format!(
+        "# Metrics\n\n{NOTE}\nPrometheus reads these metrics at `/metrics`. Each also has the label `flowgraph`; \
+         counters end in `_total`.\n\n| metric | labels | meaning, and action |\n|---|---|---|\n"
+    );
+    for metric in fxgraph_web::metric_families() {
+        let labels: Vec<_> = metric.labels().iter().map(|label| format!("`{label}`")).collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} |",
+            metric.name,
+            labels.join(", "),
+            cell(metric.help())
+        );
+    }
+    page.push_str(
+        "\nA block adds metrics of its own: each counter of its page is `fxgraph_NAME_total` with the labels `block`, `kind` \
+         and `device`.\n",
+    );
+    page
+}
+
+fn rest() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let flowgraph = output(&["examples", "13_live"]);
+    let includes = output(&[
+        "generate",
+        "flowgraph",
+        "live",
+        "--from",
+        "13",
+        "--into",
+        folder.path().to_str().unwrap(),
+    ]);
+    assert!(includes.contains("wrote"));
+    let program = Program::start(folder.path(), &flowgraph, &["--hold"]);
+    let description = program.get("/api/v1/openapi.json").json();
+    let mut page = format!(
+        "# REST\n\n{NOTE}\n{} A running flowgraph serves this description at `/api/v1/openapi.json`, and a page to try \
+         the requests at `/docs/api/`.\n\n| request | effect |\n|---|---|\n",
+        text(&description["info"]["description"])
+    );
+    let mut details = String::new();
+    for (path, operations) in description["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let request = format!("{} {path}", method.to_uppercase());
+            let summary = text(&operation["summary"]);
+            let anchor = text(&operation["operationId"]);
+            let _ = writeln!(page, "| [`{request}`](#{anchor}) | {} |", cell(summary));
+            let _ = write!(details, "\n## {anchor}\n\n`{request}`: {summary}.\n");
+            if let Some(more) = operation["description"].as_str() {
+                let _ = write!(details, "\n{}\n", more.trim());
+            }
+            parameters(operation, &mut details);
+            body(&operation["requestBody"], &mut details);
+            details.push_str("\n| status | meaning | body |\n|---|---|---|\n");
+            for (status, answer) in operation["responses"].as_object().unwrap() {
+                let (meaning, media) =
+                    (cell(text(&answer["description"])), media(&answer["content"]));
+                let _ = writeln!(details, "| {status} | {meaning} | {media} |");
+            }
+        }
+    }
+    page + &details
+}
+
+fn parameters(operation: &Value, page: &mut String) {
+    let Some(parameters) = operation["parameters"].as_array().filter(|all| !all.is_empty()) else {
+        return;
+    };
+    page.push_str("\n| parameter | where | type | meaning |\n|---|---|---|---|\n");
+    for each in parameters {
+        let required = if each["required"] == true { ", required" } else { "" };
+        let kind_of = cell(&type_of(&each["schema"], &Value::Null));
+        let (name, place) = (text(&each["name"]), text(&each["in"]));
+        let meaning = cell(text(&each["description"]));
+        let _ = writeln!(page, "| `{name}` | {place}{required} | {kind_of} | {meaning} |");
+    }
+}
+
+fn body(body: &Value, page: &mut String) {
+    if body.is_null() {
+        return;
+    }
+    let _ = write!(page, "\nBody ({}): {}.\n", media(&body["content"]), text(&body["description"]));
+    for content in body["content"].as_object().into_iter().flat_map(|all| all.values()) {
+        if let Some(example) = content.get("example") {
+            let _ = write!(page, "\n```json\n{example:#}\n```\n");
+        }
+    }
+}
+
+/// Media types with their schemas.
+fn media(content: &Value) -> String {
+    let all = content.as_object().into_iter().flatten();
+    let names = all.map(|(media, content)| {
+        let schema = &content["schema"];
+        let schema = text(&schema["$ref"]).rsplit('/').next().unwrap_or_default();
+        let list = text(&content["schema"]["items"]["$ref"]).rsplit('/').next().unwrap_or_default();
+        match (schema, list) {
+            ("", "") => format!("`{media}`"),
+            ("", list) => format!("`{media}`: list of `{list}`"),
+            (schema, _) => format!("`{media}`: `{schema}`"),
+        }
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
