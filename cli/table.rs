@@ -21,6 +21,11 @@ pub enum Align {
     Right,
 }
 
+/// Columns of the terminal that results go to; `None` in a pipe.
+pub fn width() -> Option<u16> {
+    terminal_size::terminal_size_of(stdout()).map(|(terminal_size::Width(width), _)| width)
+}
+
 impl Table {
     /// A table with these columns.
     pub fn new(coloured: bool, columns: &[(&'static str, Align)]) -> Self {
@@ -28,7 +33,7 @@ impl Table {
         rows.load_preset(presets::NOTHING);
         rows.set_content_arrangement(ContentArrangement::Disabled);
         // In a pipe every row is one line; on a terminal long texts wrap inside their column.
-        if let Some((terminal_size::Width(width), _)) = terminal_size::terminal_size_of(stdout()) {
+        if let Some(width) = width() {
             rows.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
         let headings = columns.iter().map(|(name, _)| *name).collect();

@@ -1,10 +1,12 @@
 //! What goes to stdout and stderr, and in which colours.
 
 use crate::failure::Failure;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 /// When to use colours.
@@ -165,6 +167,27 @@ pub fn last_note(text: &str) {
 
 /// A line on stderr that changes; gone when dropped.
 pub struct ProgressLine(pub ProgressBar);
+
+impl ProgressLine {
+    /// Shows the text that `text` returns, until [`show`](Self::show).
+    pub fn follow(&self, text: impl Fn() -> String + Send + Sync + Clone + 'static) {
+        let template = ProgressStyle::with_template("{spinner} {text}");
+        let style = template.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let write = move |_: &ProgressState, to: &mut dyn fmt::Write| {
+            let _ = to.write_str(&text());
+        };
+        self.0.set_style(style.with_key("text", write));
+        self.0.enable_steady_tick(Duration::from_millis(100));
+    }
+
+    /// Shows `text` from now on.
+    pub fn show(&self, text: String) {
+        self.0.disable_steady_tick();
+        self.0.set_style(ProgressStyle::default_spinner());
+        self.0.set_message(text);
+        self.0.tick();
+    }
+}
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {

@@ -7,7 +7,7 @@ use crate::runs::Runs;
 use crate::serve::Serve;
 use crate::shadows;
 use crate::signals::Signals;
-use crate::table::{Align, Table};
+use crate::table::{self, Align, Table};
 use crate::terminal::{Paint, ProgressLine, Terminal};
 use crate::tuning;
 use crate::units;
@@ -75,8 +75,7 @@ impl Run {
         let signals = Signals::count()?;
         let progress = if self.quiet { None } else { terminal.progress() };
         if let Some(line) = &progress {
-            line.0.set_message(format!("starting {} blocks", plan.blocks.len()));
-            line.0.enable_steady_tick(TICK);
+            line.follow(building(&plan));
         }
         let _watched = self.kernels.map(|folder| kernel_folder::watch(folder, &plan));
         let mut runs = Runs::new(plan, self.serve.hold, &signals)?;
@@ -128,6 +127,18 @@ impl Run {
             Ok(())
         };
         judge(verdict, written, terminal)
+    }
+}
+
+/// Text that names the block of `plan` that is being built: it may compile kernels or simulate samples.
+fn building(plan: &Plan) -> impl Fn() -> String + Clone + use<> {
+    let names: Arc<[String]> =
+        plan.blocks.iter().map(|block| format!("`{}` ({})", block.name, block.kind)).collect();
+    let progress = Arc::clone(&plan.build_progress);
+    move || {
+        let (index, count) = (progress.current(), names.len());
+        let name = names.get(index).map_or("", String::as_str);
+        format!("starting: building {name}, block {} of {count}", index + 1)
     }
 }
 
@@ -193,8 +204,7 @@ fn watch(
         }
         if let Some(line) = progress {
             let now = totals(&control.stats());
-            line.0.set_message(progress_text(start.elapsed(), duration, last, now));
-            line.0.tick();
+            line.show(progress_text(start.elapsed(), duration, last, now));
             // Rates over a second: shorter looks nervous.
             if last.0.elapsed() >= Duration::from_secs(1) {
                 last = (Instant::now(), now);
@@ -282,30 +292,38 @@ fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
 fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal) -> String {
     use Align::{Left, Right};
     let (started, ran) = (units::elapsed(starting), units::elapsed(report.elapsed));
+    let slowest = plan.build_progress.slowest().filter(|(_, time)| 2 * *time > starting);
+    let slowest = slowest.and_then(|(index, time)| Some((plan.blocks.get(index)?, time)));
+    let of_it = slowest.filter(|_| starting > Duration::from_secs(1)).map(|(block, time)| {
+        format!(" ({} of it to build `{}`)", units::elapsed(time), block.name)
+    });
+    let of_it = of_it.unwrap_or_default();
     let mut text = format!(
         "{} {}\n\n",
         terminal.paint(Paint::Bold, &plan.name),
-        terminal.paint(Paint::Dim, &format!("started in {started}, ran {ran}"))
+        terminal.paint(Paint::Dim, &format!("started in {started}{of_it}, ran {ran}"))
     );
     let rows = rows(plan, report);
     let has_gpu = rows.iter().any(|row| row.device_busy.is_some());
-    let mut columns = vec![
-        ("block", Left),
-        ("kind", Left),
-        ("frames", Right),
-        ("samples", Right),
-        ("GB/s", Right),
-        ("busy", Right),
-        ("real time", Right),
-        ("drops", Right),
+    // A narrow terminal has no room for it.
+    let shows_samples = table::width().is_none_or(|width| width >= 100);
+    let all = [
+        ("block", Left, true),
+        ("kind", Left, true),
+        ("frames", Right, true),
+        ("samples", Right, shows_samples),
+        ("GB/s", Right, true),
+        ("busy", Right, true),
+        ("real time", Right, true),
+        ("drops", Right, true),
+        ("GPU busy", Right, has_gpu),
     ];
-    if has_gpu {
-        columns.push(("GPU busy", Right));
-    }
+    let shown = all.iter().filter(|(_, _, is_shown)| *is_shown);
+    let columns: Vec<_> = shown.map(|(name, align, _)| (*name, *align)).collect();
     let percent = |fraction: f64| format!("{:.1} %", fraction * 100.0);
     let mut table = Table::new(terminal.coloured_results, &columns);
     for row in rows {
-        let mut cells = vec![
+        let cells = [
             row.stats.name.clone(),
             row.stats.kind.to_owned(),
             row.frames.to_string(),
@@ -314,11 +332,10 @@ fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal
             percent(row.busy),
             format!("{:.2} %", row.real_time * 100.0),
             row.stats.losses().to_string(),
+            row.device_busy.map_or("-".to_owned(), percent),
         ];
-        if has_gpu {
-            cells.push(row.device_busy.map_or("-".to_owned(), percent));
-        }
-        table.row(cells);
+        let cells = cells.into_iter().zip(&all).filter(|(_, (_, _, is_shown))| *is_shown);
+        table.row(cells.map(|(cell, _)| cell));
     }
     text.push_str(&table.finish());
     text.push_str(&counters(report, terminal));

@@ -18,7 +18,9 @@ use fxgraph_cuda::{Device, DeviceAllocator, PinnedAllocator};
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Why a plan could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,39 @@ pub enum BuildError {
         /// What was asked for.
         source: OutOfMemory,
     },
+}
+
+/// Progress of a build, for users who wait for it.
+#[derive(Debug, Default)]
+pub struct BuildProgress {
+    current: AtomicUsize,
+    slowest: Mutex<Option<(usize, Duration)>>,
+}
+
+impl BuildProgress {
+    /// Index of the block that is being built, or was built last.
+    #[must_use]
+    pub fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Index of the block that took longest to build, and the time it took.
+    #[must_use]
+    pub fn slowest(&self) -> Option<(usize, Duration)> {
+        *self.slowest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `build`, which builds the block number `index`.
+    fn during<T>(&self, index: usize, build: impl FnOnce() -> T) -> T {
+        self.current.store(index, Ordering::Relaxed);
+        let began = Instant::now();
+        let built = build();
+        let mut slowest = self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
+        if slowest.is_none_or(|(_, longest)| began.elapsed() > longest) {
+            *slowest = Some((index, began.elapsed()));
+        }
+        built
+    }
 }
 
 /// A block besides those of the flowgraph that reads one of its outputs: a test's tap.
@@ -73,7 +108,10 @@ impl Plan {
         let mut parts = self
             .blocks
             .iter()
-            .map(|block| self.part(block, Waker::default()))
+            .enumerate()
+            .map(|(index, block)| {
+                self.build_progress.during(index, || self.part(block, Waker::default()))
+            })
             .collect::<Result<Vec<Part>, _>>()?;
         for (reader, block) in self.blocks.iter().enumerate() {
             for (source, port) in &block.inputs {

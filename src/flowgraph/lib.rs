@@ -36,7 +36,7 @@ mod transfers;
 mod written;
 
 pub use assemble::beside_frames;
-pub use assemble::{BuildError, Probe};
+pub use assemble::{BuildError, BuildProgress, Probe};
 pub use assembly::{Assembly, OnFault, Part, PartOutput, Rebuild, Thread};
 pub use available::{available_on, shortage};
 pub use change::Changed;

@@ -190,6 +190,7 @@ fn plan(
         folder: PathBuf::new(),
         output_folder: PathBuf::new(),
         kernel_folder: None,
+        build_progress: Arc::default(),
         tuning: Arc::default(),
         recorders: Recorders::default(),
         access: access.clone(),

@@ -1,5 +1,6 @@
 //! The plan: a flowgraph that is checked and can be built.
 
+use crate::assemble::BuildProgress;
 use crate::beside_frames;
 use crate::expect::{Check, Tap, TestSpec};
 use crate::pending::Pending;
@@ -123,6 +124,8 @@ pub struct Plan {
     pub kernel_folder: Option<PathBuf>,
     /// How kernels are cut best.
     pub tuning: Arc<Tuning>,
+    /// Progress of its build.
+    pub build_progress: Arc<BuildProgress>,
     /// What records streams of this flowgraph while it runs.
     pub recorders: Recorders,
     /// Which files changes of it may name.
