@@ -31,10 +31,28 @@ impl Example {
         document["doc"].as_str().unwrap_or_default().trim().replace('\n', " ")
     }
 
-    /// The files that this example includes.
-    pub fn includes(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        INCLUDES.iter().copied().filter(|(path, _)| self.text.contains(path))
+    /// Path relative to this example, and text, of each file that it names: what it includes, and the flowgraphs
+    /// that its tests run beside it, with theirs.
+    pub fn companions(&self) -> Vec<(String, &'static str)> {
+        let mut found: Vec<(String, &str)> = Vec::new();
+        let mut texts = vec![self.text];
+        while let Some(text) = texts.pop() {
+            for (path, other) in files() {
+                let is_new = found.iter().all(|(known, _)| *known != path);
+                if is_new && other != self.text && text.contains(&path) {
+                    texts.push(other);
+                    found.push((path, other));
+                }
+            }
+        }
+        found
     }
+}
+
+/// Path and text of every file: examples, and what they include.
+fn files() -> impl Iterator<Item = (String, &'static str)> {
+    let examples = EXAMPLES.iter().map(|example| (format!("{}.yaml", example.name), example.text));
+    examples.chain(INCLUDES.iter().map(|(path, text)| ((*path).to_owned(), *text)))
 }
 
 /// The name in `example:NAME`.
@@ -57,7 +75,7 @@ pub fn find(name: &str) -> Result<&'static Example, String> {
     })
 }
 
-/// Directory of the included files while the program runs.
+/// Directory of all files while the program runs.
 static DIRECTORY: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// Reads and checks the example `name`.
@@ -74,12 +92,13 @@ pub fn load(name: &str, set: &[Setting], registry: &Registry) -> Loaded {
     let mut directory = DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner);
     let written = match directory.take() {
         Some(written) => Ok(written),
-        None => write_includes(),
+        None => write_files(),
     };
     let folder = match written {
         Ok(written) => directory.insert(written).path().to_owned(),
         Err(error) => {
-            let message = format!("the files that examples include cannot be written: {error}");
+            let message =
+                format!("the examples cannot be written to a temporary directory: {error}");
             return failed(Diagnostic::nowhere(codes::UNREADABLE, message));
         }
     };
@@ -88,9 +107,9 @@ pub fn load(name: &str, set: &[Setting], registry: &Registry) -> Loaded {
     load_in(&folder, Path::new(&called), example.text, set, registry)
 }
 
-fn write_includes() -> io::Result<TempDir> {
+fn write_files() -> io::Result<TempDir> {
     let directory = tempfile::Builder::new().prefix("fxgraph-examples-").tempdir()?;
-    for (path, text) in INCLUDES {
+    for (path, text) in files() {
         let path = directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap_or(directory.path()))?;
         fs::write(path, text)?;
@@ -98,7 +117,7 @@ fn write_includes() -> io::Result<TempDir> {
     Ok(directory)
 }
 
-/// Removes the included files, at the end of the program.
+/// Removes these files, at the end of the program.
 pub fn remove() {
     DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
@@ -118,6 +137,14 @@ mod tests {
             assert!(problems.is_empty(), "{}: {}", example.name, problems[0].message);
             assert!(!example.summary().is_empty(), "{}", example.name);
         }
+    }
+
+    #[test]
+    fn companions_are_includes_and_flowgraphs_of_tests() {
+        let paths: Vec<_> =
+            find("02").unwrap().companions().into_iter().map(|(path, _)| path).collect();
+        assert!(paths.contains(&"include/f_engine.yaml".to_owned()), "{paths:?}");
+        assert!(paths.contains(&"05_digitisers.yaml".to_owned()), "{paths:?}");
     }
 
     #[test]

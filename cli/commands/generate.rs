@@ -43,7 +43,7 @@ enum What {
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
 
-        /// Copies an example, and the files that it includes: `example:02_f_engine`
+        /// Copies an example, with the files that it names: `example:02_f_engine`
         #[arg(long, value_name = "EXAMPLE")]
         from: Option<String>,
     },
@@ -254,8 +254,8 @@ fn flowgraph(
         // The name of the flowgraph is its first line.
         let rest = example.text.split_once('\n').map_or("", |(_, rest)| rest);
         files[0].1 = format!("flowgraph: {name}\n{rest}");
-        let includes = example.includes();
-        files.extend(includes.map(|(file, text)| (into.join(file), text.to_owned())));
+        let companions = example.companions().into_iter();
+        files.extend(companions.map(|(file, text)| (into.join(file), text.to_owned())));
     }
     let is_there = |(path, text): &&(PathBuf, String)| {
         path.exists() && fs::read_to_string(path).ok().as_ref() != Some(text)
