@@ -377,7 +377,7 @@ fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
             let more = control.retune("{b: {beams: [{pol: 0}]}}", None, LIMIT).unwrap_err();
             assert_eq!(
                 more.to_string(),
-                "`beamformer` would make another stream with these parameters"
+                "`beamformer` would have other outputs with these parameters"
             );
         });
         assert!(values(&found) == joined(&before, &after, at), "at {at}");
