@@ -29,7 +29,7 @@ impl ImplementationInfo {
 
 /// The implementation that every kind has: the reference.
 pub const CPU: ImplementationInfo =
-    ImplementationInfo { name: "cpu", device: "cpu", summary: "the definition" };
+    ImplementationInfo { name: "cpu", device: "cpu", summary: "reference implementation" };
 
 /// Builds a block, ready to start; it does no I/O.
 pub type Build<K> = fn(&Configured<K>, &Env) -> Result<Box<dyn Block>, BlockError>;
