@@ -124,7 +124,7 @@ pub(super) struct Resolver<'a, 'r> {
     names: Vec<Names<'a>>,
     pub(super) problems: &'a mut Vec<Diagnostic>,
     budget: &'a Budget,
-    /// Inputs of templates, once they are known; the inner `None` stands for an error that is already reported.
+    /// Inputs of templates, once they are known; the inner `None` means an error that is already reported.
     #[allow(
         clippy::option_option,
         reason = "not resolved yet, and resolved with an error, differ"
