@@ -240,7 +240,7 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
     let unchanged = run(&text, 2, |control| {
         let message =
             refuse(control, "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {bits: 4}}");
-        assert_eq!(message, "`bits` of `postproc` cannot change while it runs");
+        assert_eq!(message, "`bits` of `postproc` cannot change while the block runs");
         let message =
             refuse(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
         assert!(message.contains("beyond range"), "{message}");

@@ -67,7 +67,7 @@ impl KindEntry {
         let mut page = self.doc.trim_end().to_owned();
         for example in self.examples {
             page.push_str(&format!(
-                "\n\n## As a whole flowgraph\n\n```yaml\n{}\n```",
+                "\n\n## Example flowgraph\n\n```yaml\n{}\n```",
                 example.trim_end()
             ));
         }

@@ -292,7 +292,7 @@ fn load_rejects_files_that_include_each_other() {
     let problems = loaded.result.err().unwrap();
     let text = render_all(&problems, &loaded.sources, Style::Plain);
     let place = folder.path().to_string_lossy().into_owned();
-    insta::assert_snapshot!("E0104", text.replace(&place, "FOLDER"));
+    insta::assert_snapshot!("E0104", text.replace(&place, "DIRECTORY"));
 }
 
 /// Wrong values of the parameters of `filter`, and their messages. Add values whose message was
