@@ -1,34 +1,34 @@
 //! fxgraph: a dataflow framework whose blocks are the stages of a radio telescope's signal chain.
 //!
-//! The framework names no block, no signal processing and no protocol. The life of a flowgraph:
-//! text, tree with places, expressions and templates expanded, parameters read, ports checked
+//! The framework contains no blocks, no signal processing and no protocol. The life of a flowgraph:
+//! parse the text to a tree with places, expand expressions and templates, read parameters, check ports
 //! from source to sink, plan, build, start, run, draining stop.
 //!
-//! This crate is what block authors and programs use; it re-exports five others, each of which knows those before
-//! it only:
+//! Block authors and programs use this crate. It re-exports five crates, each of which uses only those listed before
+//! it:
 //!
-//! `fxgraph-core`, what blocks are made of:
-//! - [`dtype`], [`port`]: what flows through a port
+//! `fxgraph-core`, the base types:
+//! - [`dtype`], [`port`]: types of elements and of ports
 //! - [`frame`]: frames and the pools of their storage
 //! - [`edge`]: bounded queues of frames between blocks
-//! - [`block`], [`error`]: what a running block does, and how it fails
-//! - [`kind`]: what can be said of a block before it runs; the registry
-//! - [`tree`]: values with the places where they stand
-//! - [`retune`]: parameters that change while a block runs
-//! - [`counter`], [`summary`], [`event`]: what blocks count, what they say at the end, what happens to them
-//! - [`real_time`]: what time a source's timestamps stand for
-//! - [`device`], [`gpu`]: names of devices; GPUs and their programs as kinds speak of them
-//! - [`npy`]: frames as NumPy's arrays
-//! - [`diagnostic`]: errors that point at the line
-//! - [`access`]: files that parameters name, and which of them clients may name
-//! - [`elements`], [`difference`]: elements of frames as numbers; how far two streams are apart
-//! - [`examples`]: flowgraphs that compare a kind's implementations, or measure it
-//! - [`files`]: regular files, read without waiting and up to a limit
+//! - [`block`], [`Map`], [`error`]: traits of running blocks, and their errors
+//! - [`kind`]: kinds with parameters, ports, implementations and resources; the registry
+//! - [`tree`]: values of flowgraph files with their places
+//! - [`retune`]: live updates
+//! - [`counter`], [`summary`], [`event`]: counters and gauges, final reports, events
+//! - [`real_time`]: Unix time of the timestamps of a source
+//! - [`device`], [`gpu`]: names of devices; declarations of GPU programs
+//! - [`npy`]: frames as NumPy arrays
+//! - [`diagnostic`]: errors that point at the line of the file
+//! - [`access`]: parameters that name files, and the files that clients may name
+//! - [`elements`], [`difference`]: elements of frames as numbers; differences between two streams
+//! - [`examples`]: example flowgraphs, conformance cases and benchmarks of kinds
+//! - [`files`]: access to files anywhere, or below one directory only
 //!
-//! `fxgraph-cuda`: [`cuda`], GPUs, their memory and their kernels. `fxgraph-flowgraph`: [`flowgraph`], the YAML, from
-//! text to blocks that are built. `fxgraph-recording`: [`recording`], frames in files, with a memory of those before. `fxgraph-runtime`:
-//! [`runtime`], flowgraphs on FutureSDR; [`control`], watching and changing a running
-//! flowgraph.
+//! `fxgraph-cuda`: [`cuda`], GPUs, their memory and their kernels. `fxgraph-flowgraph`: [`flowgraph`], from YAML
+//! text to constructed blocks. `fxgraph-recording`: [`recording`], frames in files, and recorders that keep the newest
+//! frames in memory. `fxgraph-runtime`: [`runtime`], execution on FutureSDR; [`control`], monitoring and control of a
+//! running flowgraph.
 
 pub use fxgraph_core::{
     access, block, counter, device, device_jobs, diagnostic, difference, dtype, edge, elements,

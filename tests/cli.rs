@@ -263,8 +263,8 @@ fn validate_reads_standard_input() {
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     };
     refused(b"flowgraph: x\nbloks: {}\n", "--> standard input:2:1");
-    refused(b"\xff", "cannot read `standard input`: it is not text in UTF-8");
-    refused(&vec![b' '; 3 << 20], "it has more bytes than the limit of 1048576");
+    refused(b"\xff", "cannot read `standard input`: it is not UTF-8 text");
+    refused(&vec![b' '; 3 << 20], "it must have at most 1048576 bytes");
 }
 
 #[test]

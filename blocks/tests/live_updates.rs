@@ -240,7 +240,7 @@ fn a_transaction_changes_all_of_its_blocks_at_one_timestamp_or_none() {
     let unchanged = run(&text, 2, |control| {
         let message =
             refuse(control, "{pfb: {delays: [[{delay_samples: 9}], []]}, post: {bits: 4}}");
-        assert_eq!(message, "`bits` of `postproc` cannot change while it runs");
+        assert_eq!(message, "`bits` of `postproc` cannot change while the block runs");
         let message =
             refuse(control, "{pfb: {delays: [[{delay_samples: 900}], []]}, post: {gains: 2}}");
         assert!(message.contains("beyond range"), "{message}");
@@ -377,7 +377,7 @@ fn beams_are_formed_with_new_weights_from_their_spectrum_on() {
             let more = control.retune("{b: {beams: [{pol: 0}]}}", None, LIMIT).unwrap_err();
             assert_eq!(
                 more.to_string(),
-                "`beamformer` would make another stream with these parameters"
+                "`beamformer` would have other outputs with these parameters"
             );
         });
         assert!(values(&found) == joined(&before, &after, at), "at {at}");

@@ -1,9 +1,9 @@
-//! Files that parameters name, and which of them clients may name.
+//! Parameters that name files, and the files that clients may name.
 //!
 //! The author of a flowgraph may name any file. A client of a running flowgraph may name files below the
 //! directories that the operator allowed, one for reading and one for writing. A kind declares a parameter that
-//! names a file as a [`ReadPath`] or a [`WrittenPath`]; the one place that reads parameters checks these
-//! values, for every kind, and a block opens the file through the parameter, below the directory that was allowed.
+//! names a file as a [`ReadPath`] or a [`WrittenPath`]. The reader of parameters checks these values for every
+//! kind, and a block opens the file through the parameter, which stays below the allowed directory.
 
 use crate::files::Files;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -17,10 +17,11 @@ use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What readers of parameters know files by that a block reads, and that it writes.
+/// Names of the serde newtype structs of files that a block reads, and of files that it writes.
 pub const NAMES: [&str; 2] = ["fxgraph::read_path", "fxgraph::written_path"];
 
-/// A parameter that names a file: its text, and where the file may be. Relative paths begin in the working directory.
+/// A parameter that names a file: its text, and the directory that it must stay below. Relative paths begin in the
+/// working directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePath<const IS_WRITTEN: bool> {
     text: String,
@@ -39,13 +40,13 @@ impl<const IS_WRITTEN: bool> FilePath<IS_WRITTEN> {
         Self { text: text.into(), files }
     }
 
-    /// The file `text`, which may be where this one may be.
+    /// The file `text`, with the same allowed directory.
     #[must_use]
     pub fn with(&self, text: impl Into<String>) -> Self {
         Self::new(self.files.clone(), text)
     }
 
-    /// This file, whose path begins at `directory` if it is relative.
+    /// This file, with a relative path beginning at `directory`.
     #[must_use]
     pub fn begin_at(&self, directory: &Path) -> Self {
         self.with(directory.join(&self.text).display().to_string())
@@ -57,13 +58,13 @@ impl<const IS_WRITTEN: bool> FilePath<IS_WRITTEN> {
         Path::new(&self.text)
     }
 
-    /// Where it may be.
+    /// Files that are allowed.
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Whether there is something at this path.
+    /// Whether the path exists.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.files.exists(self.path())
@@ -124,8 +125,8 @@ impl<'de, const IS_WRITTEN: bool> Deserialize<'de> for FilePath<IS_WRITTEN> {
     }
 }
 
-/// Takes text; or a path and the directory below which it was allowed, which only
-/// [`FileAccess::check`] gives.
+/// Visitor that accepts text, or a path with its allowed directory, which only [`FileAccess::check`]
+/// gives.
 struct Named<const IS_WRITTEN: bool>;
 
 impl<'de, const IS_WRITTEN: bool> Visitor<'de> for Named<IS_WRITTEN> {
@@ -140,7 +141,7 @@ impl<'de, const IS_WRITTEN: bool> Visitor<'de> for Named<IS_WRITTEN> {
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Self::Value, D::Error> {
-        // Text alone, whatever else is there.
+        // Only text is accepted here.
         inner.deserialize_str(self)
     }
 
@@ -166,31 +167,31 @@ impl<const IS_WRITTEN: bool> JsonSchema for FilePath<IS_WRITTEN> {
     }
 }
 
-/// Which files the parameters of a flowgraph, and its includes, may name.
+/// Files that the parameters and includes of a flowgraph may name.
 #[derive(Clone, Debug, Default)]
 pub struct FileAccess(Option<Arc<Rule>>);
 
 #[derive(Debug)]
 enum Rule {
-    /// Any; those that are named are noted, with whether they are written.
+    /// Any file; named files are noted as (is written, name).
     Noted(Mutex<BTreeSet<(bool, String)>>),
     Clients(Clients),
 }
 
-/// What clients of a running flowgraph may name.
+/// Files that clients of a running flowgraph may name.
 #[derive(Debug)]
 struct Clients {
-    /// Below which directory they may read and write.
+    /// Directories for reading and writing.
     allowed: ClientFiles,
-    /// The files that the author of the flowgraph named, with whether they are written.
+    /// Files that the author of the flowgraph named, as (is written, name).
     authored: BTreeSet<(bool, String)>,
-    /// The directory of the flowgraph, for includes.
+    /// Directory of the flowgraph, for includes.
     folder: Files,
     /// Files that the author included.
     included: BTreeSet<PathBuf>,
 }
 
-/// The directories below which clients may name files; without one, none.
+/// Directories below which clients may name files; `None` allows no files.
 #[derive(Clone, Debug, Default)]
 pub struct ClientFiles {
     /// For reading.
@@ -199,11 +200,11 @@ pub struct ClientFiles {
     pub write: Option<Files>,
 }
 
-/// Why a file may not be named.
+/// Error for a file that may not be named.
 pub struct NotAllowed {
-    /// What is wrong.
+    /// The error in one line.
     pub message: String,
-    /// What to do.
+    /// Advice.
     pub help: &'static str,
 }
 
@@ -211,13 +212,13 @@ pub struct NotAllowed {
 pub static ANY: FileAccess = FileAccess(None);
 
 impl FileAccess {
-    /// Access to every file, of which a note is taken.
+    /// Access to every file; named files are noted.
     #[must_use]
     pub fn noted() -> Self {
         Self(Some(Arc::new(Rule::Noted(Mutex::default()))))
     }
 
-    /// What clients may name: files as `allowed`, those that `notes` has, and includes below `folder` or among
+    /// Access for clients: files as `allowed`, files noted in `notes`, and includes below `folder` or among
     /// `included`.
     pub fn clients(
         allowed: ClientFiles,
@@ -242,20 +243,21 @@ impl FileAccess {
         }
     }
 
-    /// Whether not every file may be named.
+    /// Whether access is restricted.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.limits().is_some()
     }
 
-    /// Where the file `text` is and the directory for clients that it is below, unless the author named it.
+    /// Checks the file `text`. Returns its path and the allowed directory above it, or `None` if any path is allowed
+    /// or the author named the file.
     pub fn check(&self, is_written: bool, text: &str) -> Result<Option<[String; 2]>, NotAllowed> {
         if let Some(Rule::Noted(noted)) = self.0.as_deref() {
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.insert((is_written, text.to_owned()));
         }
         let Some(Clients { allowed, authored, .. }) = self.limits() else { return Ok(None) };
-        // Whoever sends the whole flowgraph sends these too.
+        // A client that sends the whole flowgraph sends the files of its author, too.
         if authored.contains(&(is_written, text.to_owned())) {
             return Ok(None);
         }
@@ -263,13 +265,15 @@ impl FileAccess {
             if is_written { ("write", &allowed.write) } else { ("read", &allowed.read) };
         let Some((files, root)) = files.as_ref().and_then(|files| Some((files, files.root()?)))
         else {
-            let message = format!("clients may not {verb} files, and `{text}` is a new one");
-            let help = "`fxgraph run --files DIR` lets clients name files below DIR";
+            let message = format!(
+                "clients may not {verb} files that the flowgraph does not name, got `{text}`"
+            );
+            let help = "start the server with `fxgraph run --files DIR` to allow files below DIR";
             return Err(NotAllowed { message, help });
         };
         let path = root.join(text);
         let is_plain = path.components().all(|step| step != Component::ParentDir);
-        // The block comes to the same result when it opens the file; here the client learns why.
+        // Opening the file fails in the same cases; this check gives the client a clear message.
         let is_inside = is_plain && path.starts_with(root) && files.admits(&path);
         match [path.as_path(), root].map(Path::to_str) {
             [Some(path), Some(root)] if is_inside && !text.contains('\0') => {
@@ -284,7 +288,7 @@ impl FileAccess {
         }
     }
 
-    /// Where includes begin, if not every file may be included; empty otherwise.
+    /// Directory where relative includes begin if access is restricted; empty otherwise.
     pub fn include_root(&self) -> PathBuf {
         let below = self.limits().and_then(|clients| clients.folder.root());
         below.map(Path::to_owned).unwrap_or_default()
@@ -294,7 +298,7 @@ impl FileAccess {
     pub fn open_include(&self, path: &Path) -> io::Result<File> {
         let Some(clients) = self.limits() else { return Files::default().open(path) };
         match path.canonicalize() {
-            // As it was looked at: `path` may lead elsewhere by now.
+            // Open the checked path: `path` may be another link by now.
             Ok(included) if clients.included.contains(&included) => {
                 Files::default().open(&included)
             }
@@ -319,7 +323,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn clients_name_authored_files_and_those_below_their_directory() {
+    fn check_allows_authored_files_and_files_below_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("allowed");
         std::fs::create_dir_all(root.join("inner")).unwrap();

@@ -1,4 +1,4 @@
-//! What a block does while the flowgraph runs.
+//! The traits of running blocks, and their ports.
 
 use crate::edge::{FrameReader, FrameWriter};
 use crate::error::BlockError;
@@ -8,30 +8,30 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a block wants after a call of [`Block::work`].
+/// Result of [`Block::work`]: when to call the block again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// To be called when an input frame arrives, an output gets room, a buffer comes home or an
+    /// Call when an input frame arrives, an output has room, a buffer returns to a pool, or an
     /// input ends.
     Wait,
-    /// To be called again at once (after others had a chance to run).
+    /// Call again immediately, after other blocks had a chance to run.
     Again,
-    /// To be called after this time, or earlier if something happens.
+    /// Call after this time, or earlier on one of the events of [`Wait`](Self::Wait).
     After(Duration),
-    /// Nothing more: outputs end once their readers have taken what is queued.
+    /// Do not call again: outputs end once their readers have taken the queued frames.
     Finished,
 }
 
 /// A running block.
 ///
-/// `work` takes frames from its inputs, pushes frames to its outputs, and returns within 100 ms;
-/// waiting is done by returning [`Next::Wait`], never by blocking. A block that finds
-/// [`Input::ended`] on all inputs flushes what it holds and returns [`Next::Finished`]. A block
-/// without inputs ends when [`Io::stopping`] says so. One that awaits futures implements [`AsyncBlock`].
+/// `work` takes frames from the inputs, pushes frames to the outputs, and returns within 100 ms.
+/// A block waits by returning [`Next::Wait`], never by blocking. When [`Input::ended`] is true for
+/// all inputs, the block flushes the data that it holds and returns [`Next::Finished`]. A block
+/// without inputs ends when [`Io::stopping`] is set. A block that awaits futures implements [`AsyncBlock`].
 ///
-/// Once frames flow, `work` allocates nothing of its own: the `Arc` of each frame that is pushed is all there is.
+/// In steady state `work` allocates nothing except the `Arc` of each pushed frame.
 pub trait Block: Send {
-    /// Opens sockets, files and devices, on the thread that will call `work`, after every block
+    /// Opens sockets, files and devices. It is called on the thread that will call `work`, after every block
     /// of the flowgraph is built and before any `work`. A block without inputs starts after all
     /// blocks with inputs have started.
     fn start(&mut self) -> Result<(), BlockError> {
@@ -41,25 +41,25 @@ pub trait Block: Send {
     /// Moves frames.
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError>;
 
-    /// Takes a change of its live parameters, to be gone over to when its moment comes; called between
-    /// two calls of `work`. The values are those of [`LiveKind::live_value`](crate::LiveKind::live_value).
+    /// Schedules new values of live parameters. Called between two calls of `work`; the values apply from the change's
+    /// effective timestamp. They are made by [`LiveKind::live_value`](crate::LiveKind::live_value).
     fn retune(&mut self, _change: Change) -> Result<(), BlockError> {
         Err(BlockError::new("its parameters cannot change while it runs"))
     }
 
-    /// Called once at the end, after the last `work`, also when this or another block failed.
+    /// Ends the block. It is called once, after the last `work`, also when this or another block failed.
     fn finish(&mut self) -> Result<(), BlockError> {
         Ok(())
     }
 
-    /// The block that is to be called instead of this one, if it awaits: see [`Awaits`].
+    /// The [`AsyncBlock`] that the runtime calls instead, if the block awaits: see [`Awaits`].
     fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
         None
     }
 }
 
-/// A [`Block`] whose methods await: a network, a process, a block of FutureSDR. Each call costs an allocation, for its
-/// future. A kind's constructor returns it as [`Awaits`]`(block)`.
+/// A [`Block`] whose methods await, for example a network or a process. Each call allocates a future. A kind's
+/// constructor returns it as [`Awaits`]`(block)`.
 #[async_trait]
 pub trait AsyncBlock: Send {
     /// See [`Block::start`].
@@ -81,7 +81,7 @@ pub trait AsyncBlock: Send {
     }
 }
 
-/// Makes a [`Block`] of an [`AsyncBlock`]. The runtime calls the latter.
+/// Wraps an [`AsyncBlock`] as a [`Block`]. The runtime calls the [`AsyncBlock`].
 pub struct Awaits<B>(pub B);
 
 /// Error of a call that ignores [`Block::awaits`].
@@ -109,7 +109,7 @@ impl<B: AsyncBlock> Block for Awaits<B> {
     }
 }
 
-/// Calls of a block of either sort.
+/// Calls of a [`Block`] or of the [`AsyncBlock`] in it.
 impl dyn Block + '_ {
     /// See [`Block::start`].
     pub async fn call_start(&mut self) -> Result<(), BlockError> {
@@ -142,7 +142,7 @@ pub struct Io<'a> {
     pub inputs: &'a mut [Input],
     /// Outputs.
     pub outputs: &'a mut [Output],
-    /// The user asked for a draining stop: sources finish, others go on until their inputs end.
+    /// Whether a draining stop was requested: sources finish, other blocks continue until their inputs end.
     pub stopping: bool,
 }
 
@@ -153,39 +153,39 @@ pub struct Input {
 }
 
 impl Input {
-    /// The next frame, if one waits.
+    /// Takes the next frame, if one is queued.
     pub fn pop(&mut self) -> Option<Arc<Frame>> {
         self.reader.pop()
     }
 
-    /// A look at the next frame without taking it.
+    /// Returns the next frame without taking it.
     pub fn peek(&mut self) -> Option<&Arc<Frame>> {
         self.reader.peek()
     }
 
-    /// Frames that wait.
+    /// Number of queued frames.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.reader.queued()
     }
 
-    /// The writer has finished and every frame has been taken.
+    /// Whether the writer has finished and every frame has been taken.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.reader.ended()
     }
 }
 
-/// The writing end of one or several edges, with the pool its frames come from.
+/// The writing end of one or several edges, with the pool of its frames.
 pub struct Output {
     #[doc(hidden)]
     pub writer: FrameWriter,
 }
 
 impl Output {
-    /// An unused frame, if every reader has room and a buffer is free.
+    /// Takes an unused frame, if every reader has room and a buffer is free.
     ///
-    /// `None` asks for [`Next::Wait`]: the block is woken when that changes.
+    /// On `None` the block returns [`Next::Wait`]; it is woken when there is room and a buffer.
     pub fn take(&mut self) -> Option<FrameMut> {
         self.writer.take()
     }
@@ -196,13 +196,13 @@ impl Output {
         self.writer.has_room()
     }
 
-    /// Hands a frame from [`take`](Self::take) to all readers, with the next sequence number.
+    /// Pushes a frame from [`take`](Self::take) to all readers, with the next sequence number.
     pub fn push(&mut self, frame: FrameMut) {
         self.writer.push(frame);
     }
 
-    /// Hands on a frame that came from an input, without a copy. The port must be declared
-    /// with [`PortPool::PassThrough`](crate::kind::PortPool::PassThrough); ask
+    /// Pushes a frame of an input, without a copy. The port must be declared
+    /// with [`PortPool::PassThrough`](crate::kind::PortPool::PassThrough); check
     /// [`has_room`](Self::has_room) first. The frame keeps its sequence number.
     pub fn pass(&mut self, frame: Arc<Frame>) {
         self.writer.pass(frame);
@@ -210,8 +210,8 @@ impl Output {
 }
 
 impl Header {
-    /// Takes over timestamp, configuration and annotations of an input frame's header.
-    /// Validity is left alone, its units may differ.
+    /// Copies timestamp, configuration and annotations from the header of an input frame.
+    /// Validity is not copied, because its units may differ.
     pub fn continue_from(&mut self, input: &Self) {
         self.timestamp = input.timestamp;
         self.config_id = input.config_id;

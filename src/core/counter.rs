@@ -1,11 +1,11 @@
-//! Figures that blocks count while they run.
+//! Counters and gauges of running blocks.
 
 use crate::device_jobs::DeviceJobs;
 use crate::real_time::RealTime;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A number that only grows, shared between a block and whoever watches it.
+/// A number that only grows, shared between a block and its readers (metrics, REST, the page).
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
@@ -22,20 +22,20 @@ impl Counter {
     }
 }
 
-/// What a counter stands for in the list of a block's counters.
+/// A counter in the list of a block's counters.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// `heaps_missing`, `packets_malformed`, ...: plural noun first, then the cause.
+    /// Name, plural noun first, then the cause: `heaps_missing`, `packets_malformed`, ...
     pub name: &'static str,
-    /// What it counts and what to do when it grows.
+    /// Description, and the action for the operator when it grows.
     pub help: &'static str,
-    /// Whether growth means lost data (shown as drops).
+    /// Whether it counts missing or dropped data.
     pub is_loss: bool,
     /// The count.
     pub counter: Counter,
 }
 
-/// A value that goes up and down, shared between a block and its readers; unknown until it is set.
+/// A value that goes up and down, shared between a block and its readers. It is unknown until it is set.
 #[derive(Clone, Debug)]
 pub struct Gauge(Arc<AtomicU64>);
 
@@ -61,11 +61,11 @@ impl Gauge {
 /// A gauge in the list of a block's gauges.
 #[derive(Clone, Debug)]
 pub struct NamedGauge {
-    /// Quantity with its unit: `digitiser_level_dbfs`, `last_received_timestamp`, ...
+    /// Name: quantity with its unit, `digitiser_level_dbfs`, `last_received_timestamp`, ...
     pub name: &'static str,
-    /// What it measures and what to do about it.
+    /// Description, and the action for the operator.
     pub help: &'static str,
-    /// Name and value of the label that tells several gauges of one name apart: `input`, `0`.
+    /// Name and value of the label that distinguishes gauges with one name: `input`, `0`.
     pub label: Option<(&'static str, String)>,
     /// The value.
     pub gauge: Gauge,
@@ -82,32 +82,32 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// A new counter; the same one again if the block is rebuilt.
+    /// Registers a counter; returns the existing one if the block is created again.
     #[must_use]
     pub fn count(&self, name: &'static str, help: &'static str) -> Counter {
         self.register(name, help, false)
     }
 
-    /// A new counter whose growth means lost data.
+    /// [`count`](Self::count) for a counter of missing or dropped data.
     #[must_use]
     pub fn loss(&self, name: &'static str, help: &'static str) -> Counter {
         self.register(name, help, true)
     }
 
-    /// Nanoseconds that a device spent on the block's frames, from the first kernel of each to its
+    /// Time that a GPU spent on the block's frames in nanoseconds, from the first kernel of each frame to its
     /// last.
     #[must_use]
     pub fn device_nanoseconds(&self) -> &Counter {
         &self.device_nanoseconds
     }
 
-    /// How long each of a block's jobs took a device.
+    /// Times of the block's jobs on a GPU.
     #[must_use]
     pub fn device_jobs(&self) -> &DeviceJobs {
         &self.device_jobs
     }
 
-    /// What time the timestamps of a source stand for.
+    /// Unix time of timestamp 0 of a source.
     #[must_use]
     pub fn real_time(&self) -> &RealTime {
         &self.real_time
@@ -123,14 +123,14 @@ impl Counters {
         counter
     }
 
-    /// A new gauge; the same one again if the block is rebuilt.
+    /// Registers a gauge; returns the existing one if the block is created again.
     #[must_use]
     pub fn gauge(&self, name: &'static str, help: &'static str) -> Gauge {
         self.register_gauge(name, help, None)
     }
 
-    /// A new gauge that `label` tells apart from others of its name, for example `("input", "0")`; the
-    /// same one again if the block is rebuilt. All gauges of a name have the same label name.
+    /// [`gauge`](Self::gauge) with a label, for example `("input", "0")`, for several gauges of one name. All gauges
+    /// of a name have the same label name.
     #[must_use]
     pub fn gauge_of(
         &self,
@@ -157,13 +157,13 @@ impl Counters {
         gauge
     }
 
-    /// All gauges in the order they were made.
+    /// All gauges in the order of their registration.
     #[must_use]
     pub fn gauges(&self) -> Vec<NamedGauge> {
         self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// All counters in the order they were made.
+    /// All counters in the order of their registration.
     #[must_use]
     pub fn list(&self) -> Vec<Named> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gauge_is_unknown_until_set_and_kept_when_registered_twice() {
+    fn gauge_is_unknown_until_set_and_shared_when_registered_twice() {
         let counters = Counters::default();
         let gauge = counters.gauge_of("level_dbfs", "", "input", "1");
         assert_eq!(gauge.get(), None);

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// Where a block runs.
+/// Device that a block runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceName {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// The CUDA device of this number.
+    /// The CUDA device with this ordinal.
     Cuda(usize),
 }
 
 impl DeviceName {
-    /// The device that `word` names: `cpu`, `cuda:0`, `cuda:1`, ...
+    /// Parses `cpu`, `cuda:0`, `cuda:1`, ...; `None` for any other text.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         if word == "cpu" {
@@ -24,7 +24,7 @@ impl DeviceName {
         (digits == format!("{ordinal}")).then_some(Self::Cuda(ordinal))
     }
 
-    /// The sort of device, as kinds list their forms: `cpu` or `cuda`.
+    /// Type of device for which a kind has implementations: `cpu` or `cuda`.
     #[must_use]
     pub fn family(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn device_names_round_trip() {
         for name in [DeviceName::Cpu, DeviceName::Cuda(0), DeviceName::Cuda(17)] {
             assert_eq!(DeviceName::parse(&name.to_string()), Some(name));
         }

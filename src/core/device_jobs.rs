@@ -1,27 +1,27 @@
-//! How long a GPU works on the jobs of a block: counted in classes, so that quantiles can be told.
+//! Histogram of the times of a block's jobs on a GPU, for quantiles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Classes of a decade: bounds are 12 % apart.
+/// Bins per decade: bounds are 12 % apart.
 const PER_DECADE: f64 = 20.0;
-/// Bound of the first class, and number of classes: up to 10 s, and one for all beyond.
+/// Upper bound of the first bin, and number of bins: up to 10 s, and one for all longer times.
 const FIRST_NANOSECONDS: f64 = 1000.0;
 const CLASSES: usize = 7 * 20 + 2;
 
-/// Jobs by how long they took, shared between a block and whoever watches it.
+/// Histogram of the times of jobs, shared between a block and its readers.
 #[derive(Clone, Debug)]
 pub struct DeviceJobs(Arc<[AtomicU64; CLASSES]>);
 
-/// What is known of a block's jobs on a GPU.
+/// Times of a block's jobs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobTimes {
-    /// Jobs; a frame is one, or a few.
+    /// Number of jobs; a frame is one job or a few.
     pub jobs: u64,
-    /// Half of them took no longer.
+    /// Median time.
     pub p50: Duration,
-    /// 99 of 100 took no longer.
+    /// 99th percentile of the times.
     pub p99: Duration,
 }
 
@@ -32,14 +32,14 @@ impl Default for DeviceJobs {
 }
 
 impl DeviceJobs {
-    /// A job took so long, from its first kernel to its last.
+    /// Adds the time of a job, from its first kernel to its last.
     pub fn add(&self, nanoseconds: u64) {
         let decades = (nanoseconds as f64 / FIRST_NANOSECONDS).max(1.0).log10();
         let class = ((decades * PER_DECADE).ceil() as usize).min(CLASSES - 1);
         self.0[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The times so far, up to the bounds of their classes; nothing before the first job.
+    /// Quantiles of the times so far, as upper bounds of their bins; `None` before the first job.
     #[must_use]
     pub fn times(&self) -> Option<JobTimes> {
         let counts: Vec<u64> = self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect();
@@ -62,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_jobs_but_for_the_width_of_a_class() {
+    fn quantiles_are_exact_to_one_bin() {
         let jobs = DeviceJobs::default();
         assert_eq!(jobs.times(), None);
-        // From 10 us to 1 ms, and one of 50 ms in a hundred and one.
+        // 100 jobs from 10 us to 1 ms, and one of 50 ms.
         (1..=100).for_each(|n| jobs.add(n * 10_000));
         jobs.add(50_000_000);
         let times =
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_short_or_too_long() {
+    fn add_accepts_shortest_and_longest_times() {
         for (nanoseconds, bound) in [(0, 1000), (1, 1000), (1000, 1000)] {
             let jobs = DeviceJobs::default();
             jobs.add(nanoseconds);

@@ -1,15 +1,15 @@
-//! How far two streams are apart, value by value.
+//! Differences between two streams, value by value.
 
 use crate::elements::Elements;
 use num_complex::Complex;
 
-/// What is different in two runs of values. Values that are not numbers are equal to each other and
-/// infinitely far from numbers.
+/// Statistics of the differences between two sequences of values. NaN equals NaN, and its difference to any number is
+/// infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Difference {
-    /// Pairs of values.
+    /// Number of pairs of values.
     pub values: u64,
-    /// Those that differ.
+    /// Number of pairs that differ.
     pub values_different: u64,
     /// Largest magnitude of a difference.
     pub max: f64,
@@ -20,8 +20,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of the payloads of two frames of one port and one validity, without the values that are not
-    /// valid.
+    /// Compares the payloads of two frames with the same port type and validity; values that are not valid are left
+    /// out.
     #[must_use]
     pub fn of(elements: &Elements, validity: &[u32], payloads: [&[u8]; 2]) -> Self {
         let mut found = Self::default();
@@ -31,8 +31,8 @@ impl Difference {
         found
     }
 
-    /// Takes a pair of values into account. The answer is how far their real or imaginary parts are apart, whichever
-    /// is more.
+    /// Adds a pair of values. Returns the larger of the absolute differences of the real parts and of the imaginary
+    /// parts.
     pub fn see(&mut self, a: Complex<f64>, b: Complex<f64>) -> f64 {
         self.values += 1;
         self.power += a.norm_sqr();
@@ -50,7 +50,7 @@ impl Difference {
         (a.re - b.re).abs().max((a.im - b.im).abs())
     }
 
-    /// Takes all that `other` has seen into account.
+    /// Adds the pairs of `other`.
     pub fn add(&mut self, other: Self) {
         self.values += other.values;
         self.values_different += other.values_different;
@@ -59,48 +59,48 @@ impl Difference {
         self.power += other.power;
     }
 
-    /// Share of the pairs that differ.
+    /// Fraction of the pairs that differ, from 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.values_different as f64 / self.values.max(1) as f64
     }
 
-    /// Root of the mean squared magnitude of all differences; 0 of none.
+    /// Root mean square of the magnitudes of all differences; 0 without pairs.
     #[must_use]
     pub fn rms(&self) -> f64 {
         (self.squares / self.values.max(1) as f64).sqrt()
     }
 
-    /// Root mean square of all differences over that of the first values of the pairs.
+    /// Root mean square of all differences divided by that of the first values of the pairs.
     #[must_use]
     pub fn relative_rms(&self) -> f64 {
         (self.squares / self.power.max(f64::MIN_POSITIVE)).sqrt()
     }
 }
 
-/// What is different in two streams of frames, held against each other pair by pair.
+/// Statistics of the differences between two streams of frames, compared in pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamDifference {
-    /// Pairs of frames of one time and one validity.
+    /// Number of pairs of frames with the same timestamp and validity.
     pub frames: u64,
-    /// Those with values that differ.
+    /// Number of pairs with values that differ.
     pub frames_different: u64,
-    /// Frames of either stream without a counterpart: the other one has none of that time, or less or
-    /// more of its data is valid.
+    /// Number of frames of either stream without a counterpart: the other stream has no frame of that timestamp, or
+    /// one with another validity.
     pub frames_alone: u64,
-    /// The values of the pairs, without those that are not valid.
+    /// Differences between the valid values of the pairs.
     pub values: Difference,
 }
 
 impl StreamDifference {
-    /// Takes a pair of frames into account, whose values are apart by `values`.
+    /// Adds a pair of frames with the differences `values`.
     pub fn see(&mut self, values: Difference) {
         self.frames += 1;
         self.frames_different += u64::from(values.values_different > 0);
         self.values.add(values);
     }
 
-    /// Takes all that `other` has seen into account.
+    /// Adds the frames of `other`.
     pub fn add(&mut self, other: Self) {
         self.frames += other.frames;
         self.frames_different += other.frames_different;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_magnitudes_and_add_up() {
+    fn difference_accumulates_magnitudes() {
         let mut found = of(&[(1.0, 1.0), (0.0, 3.0)]);
         found.add(of(&[(5.0, 1.0), (2.0, 2.0)]));
         assert_eq!((found.values, found.values_different), (4, 2));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_differ_if_one_of_their_values_does() {
+    fn stream_difference_counts_frames_with_differing_values() {
         let mut stream = StreamDifference::default();
         stream.see(of(&[(1.0, 1.0), (2.0, 2.0)]));
         stream.see(of(&[(1.0, 1.0), (2.0, 4.0)]));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_infinitely_far_from_numbers() {
+    fn difference_of_nan_and_number_is_infinite() {
         assert_eq!(of(&[(f64::NAN, f64::NAN)]).values_different, 0);
         let infinitely = of(&[(f64::NAN, 1.0)]);
         assert_eq!((infinitely.max, infinitely.rms()), (f64::INFINITY, f64::INFINITY));

@@ -1,4 +1,4 @@
-//! What one element of a frame's payload is.
+//! Data types of the elements of a payload.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// Element type of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// Two's-complement integers of 2 to 16 bits, packed back to back with the
-    /// most significant bit first (what digitisers send).
+    /// Two's-complement integers of 2 to 16 bits, packed without padding,
+    /// most significant bit first (samples of digitisers).
     Packed(u8),
     /// 8-bit unsigned integer.
     U8,
@@ -42,7 +42,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Every type but the packed ones.
+    /// All types except the packed ones.
     pub const WHOLE_BYTES: [Self; 15] = [
         Self::U8,
         Self::I8,
@@ -70,7 +70,7 @@ impl Dtype {
         )
     }
 
-    /// Bits of one element; a complex number is one element.
+    /// Size of one element in bits; a complex number is one element.
     #[must_use]
     pub const fn bits(self) -> usize {
         match self {
@@ -83,7 +83,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes that `count` elements take, rounded up to whole bytes.
+    /// Size of `count` elements in bytes, rounded up.
     #[must_use]
     pub const fn bytes(self, count: usize) -> usize {
         (self.bits() * count).div_ceil(8)
@@ -114,7 +114,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A word that names no [`Dtype`].
+/// Error for a text that is not the name of a [`Dtype`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a data type")]
 pub struct UnknownDtype(pub String);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip() {
+    fn dtype_names_round_trip() {
         for dtype in [Dtype::Packed(10)].into_iter().chain(Dtype::WHOLE_BYTES) {
             assert_eq!(dtype.to_string().parse(), Ok(dtype));
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_bytes_round_up() {
+    fn bytes_of_packed_types_round_up() {
         assert_eq!(Dtype::Packed(10).bytes(4096), 5120);
         assert_eq!(Dtype::Packed(3).bytes(3), 2);
     }

@@ -6,12 +6,12 @@ use half::f16;
 use num_complex::Complex;
 use std::ops::Range;
 
-/// Some of the indices of an axis: every `step`-th of a range.
+/// A selection of the indices of an axis: every `step`-th of a range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// Where they lie.
+    /// Range of the indices.
     pub range: Range<usize>,
-    /// From one to the next, at least 1.
+    /// Step between indices, at least 1.
     pub step: usize,
 }
 
@@ -22,34 +22,34 @@ impl Pick {
         Self { range, step: 1 }
     }
 
-    /// Only one.
+    /// One index.
     #[must_use]
     pub const fn one(index: usize) -> Self {
         Self::of(index..index + 1)
     }
 
-    /// How many there are.
+    /// Number of selected indices.
     #[must_use]
     pub fn count(&self) -> usize {
         self.range.len().div_ceil(self.step)
     }
 }
 
-/// Walks over the elements of a port's frames.
+/// Iterates over the elements of a port's frames.
 ///
-/// Units of validity cut the axes of the payload that have their names. Where a payload has one axis
-/// and none of those names, as the samples of a digitiser that come in heaps, they cut that axis.
+/// The axes of the validity counts divide the axes of the payload with the same names into equal parts. If the payload
+/// has one axis with another name, as samples of a digitiser that arrive in heaps, the counts divide that axis.
 pub struct Elements {
     dtype: Dtype,
     lengths: Vec<usize>,
-    /// Per payload axis: elements that share a unit of validity, and the stride of that unit.
+    /// For each payload axis: number of elements that share a validity count, and stride of the counts.
     units: Vec<(usize, usize)>,
-    /// Units that axes outside the payload make of each of the others.
+    /// Offsets of the counts along validity axes that the payload does not have.
     layers: Vec<usize>,
 }
 
 impl Elements {
-    /// For frames of `port`.
+    /// Iterator over frames of `port`.
     #[must_use]
     pub fn new(port: &PortType) -> Self {
         let lengths: Vec<usize> = port.axes.iter().map(|axis| axis.len).collect();
@@ -81,7 +81,7 @@ impl Elements {
         Self { dtype: port.dtype, lengths, units, layers }
     }
 
-    /// Calls `see` with the index and value of every element to which something contributed.
+    /// Calls `see` with the index and value of every valid element (all its validity counts are above 0).
     pub fn valid(
         &self,
         frame: &Frame,
@@ -91,8 +91,8 @@ impl Elements {
         Ok(())
     }
 
-    /// Calls `see` with the values in two payloads of every element to which something contributed,
-    /// as these counts say.
+    /// Calls `see` with the values of two payloads for every element that is valid according to the counts
+    /// `validity`.
     pub fn pairs(
         &self,
         validity: &[u32],
@@ -104,8 +104,8 @@ impl Elements {
         });
     }
 
-    /// Calls `see` with the index and value of every element among `picks`, one for each axis, to which
-    /// something contributed: in a frame of this payload and these counts.
+    /// Calls `see` with the index and value of every valid element of a frame with this payload and validity.
+    /// `picks` selects indices, one entry per axis.
     pub fn picked(
         &self,
         payload: &[u8],
@@ -122,7 +122,7 @@ impl Elements {
         self.lengths.iter().map(|len| Pick::of(0..*len)).collect()
     }
 
-    /// Calls `see` with the index and the number of every element among `picks` that is valid.
+    /// Calls `see` with the index and the row-major number of every valid element among `picks`.
     fn places(&self, validity: &[u32], picks: &[Pick], mut see: impl FnMut(&[usize], usize)) {
         let mut index: Vec<usize> = picks.iter().map(|pick| pick.range.start).collect();
         for _ in 0..picks.iter().map(Pick::count).product() {
@@ -174,7 +174,7 @@ pub fn value(payload: &[u8], dtype: Dtype, n: usize) -> Complex<f64> {
     }
 }
 
-/// Number `n` of a payload of `T`s, whatever its alignment.
+/// Number `n` of a payload of `T`s with any alignment.
 fn at<T: AnyBitPattern>(payload: &[u8], n: usize) -> T {
     bytemuck::pod_read_unaligned(&payload[n * size_of::<T>()..][..size_of::<T>()])
 }
@@ -187,7 +187,7 @@ fn parts<T: AnyBitPattern + Into<f64>>(payload: &[u8], n: usize) -> Complex<f64>
 /// Sample `n` of two's-complement integers packed most significant bit first.
 fn packed(bytes: &[u8], bits: usize, n: usize) -> f64 {
     let first = n * bits;
-    // 16 bits at any offset lie within three bytes.
+    // 16 bits at any offset are within three bytes.
     let word = (0..3).fold(0u32, |word, i| {
         word << 8 | u32::from(bytes.get(first / 8 + i).copied().unwrap_or(0))
     });
@@ -203,7 +203,7 @@ mod tests {
     use crate::{Axis, Clock, ValidityType};
 
     #[test]
-    fn packed_samples_are_read_at_any_offset() {
+    fn packed_reads_samples_at_any_bit_offset() {
         // 3, -1, 511, -512 with 10 bits each.
         let bits = "0000000011_1111111111_0111111111_1000000000".replace('_', "");
         let bytes: Vec<u8> =
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn only_elements_of_valid_units_are_seen() {
+    fn valid_skips_elements_of_missing_units() {
         let port = PortType {
             dtype: Dtype::Ci4,
             axes: vec![Axis::new("heap", 2), Axis::new("channel", 2)],
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn heaps_cut_the_samples_that_come_in_them() {
+    fn picked_applies_heap_validity_to_sample_axis() {
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 6)],
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn picks_hold_axes_and_thin_them_out() {
+    fn picked_selects_fixed_and_strided_indices() {
         let port = PortType {
             dtype: Dtype::I16,
             axes: vec![Axis::new("pol", 2), Axis::new("spectrum", 3), Axis::new("channel", 4)],

@@ -1,10 +1,11 @@
-//! What errors of blocks, their causes and panics say.
+//! Errors of blocks, and texts of causes and panics.
 
 use crate::frame::NotOnHost;
 use std::any::Any;
 use std::error::Error;
 
-/// Why a block could not start or go on. The text is for the user: what, where and why, lower case.
+/// Error of a block that cannot start or continue. The text is for the user, in lower case, with subject, rule and
+/// value.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct BlockError {
@@ -14,7 +15,7 @@ pub struct BlockError {
 }
 
 impl BlockError {
-    /// An error that says `message`.
+    /// An error with the text `message`.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
@@ -33,7 +34,7 @@ impl From<NotOnHost> for BlockError {
     }
 }
 
-/// `error` and what caused it, joined by colons; a cause that the text before it quotes already
+/// Text of `error` and its causes, joined by colons. A cause that the text before it already contains
 /// is left out.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
@@ -43,12 +44,12 @@ pub fn with_causes(error: &dyn Error) -> String {
     })
 }
 
-/// What a panic says.
+/// Text of a panic.
 #[must_use]
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it gave no reason".to_owned())
+        .unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]
@@ -57,7 +58,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_cause_that_is_quoted_already_is_not_said_again() {
+    fn with_causes_omits_cause_quoted_in_error() {
         let full = || io::Error::other("the disk is full");
         let quoted = BlockError::new("cannot write: the disk is full").because(full());
         assert_eq!(with_causes(&quoted), "cannot write: the disk is full");

@@ -1,4 +1,4 @@
-//! What happens to a run: a bounded log with numbers, for whoever watches.
+//! Events of a run: a bounded, numbered log.
 
 use event_listener::Listener;
 use schemars::JsonSchema;
@@ -7,21 +7,21 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Events that are kept; older ones are forgotten.
+/// Limit of the events that are kept; older ones are removed.
 const KEPT: usize = 4096;
 
-/// Something that happened.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Counts the events of the run, from 1, without gaps.
+    /// Number of the event in the run, from 1, without gaps.
     pub sequence: u64,
-    /// Wall time.
+    /// Wall-clock time.
     pub time: SystemTime,
-    /// Name of the block, if it happened to one.
+    /// Name of the block, for an event of a block.
     pub block: Option<String>,
-    /// What it was.
+    /// Kind of event.
     pub kind: EventKind,
-    /// In words: the cause, the values.
+    /// Description with cause and values.
     pub text: String,
 }
 
@@ -29,52 +29,52 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// Every block has started, frames move.
+    /// All blocks have started.
     Started,
-    /// A draining stop was asked for: by a user, or by a fault that the run does not survive.
+    /// A draining stop was requested by a user, or caused by a fault.
     Stopping,
     /// The run was aborted.
     Aborted,
-    /// Nothing of the run is left.
+    /// The run has ended.
     Ended,
     /// A block failed, and the run stops.
     Fault,
-    /// A block failed and goes on without the frame at work.
+    /// A block failed and continues without the frame at work.
     Skipped,
-    /// A block failed, was built anew and goes on.
+    /// A block failed, was created again and continues.
     Restarted,
-    /// Parameters of blocks were changed.
+    /// Live parameters of blocks were changed.
     Retuned,
-    /// Another block has taken the place of one.
+    /// A block was swapped.
     Swapped,
-    /// A block that had taken another's place failed, and the other one is back.
+    /// A swapped-in block failed, and the old block is back.
     RolledBack,
-    /// A block was to take another's place and did not.
+    /// A swap failed; the old block continues.
     NotSwapped,
-    /// A frame of a block's shadow is not what the block made.
+    /// A frame of a shadow differs from that of its block.
     ShadowDiffers,
-    /// A block counted lost data.
+    /// A block counted missing or dropped data.
     DataLost,
-    /// No frame has passed a block for many times as long as frames are apart.
+    /// No frame has passed a block for many frame intervals.
     Stalled,
-    /// Frames pass again a block that was stalled.
+    /// Frames pass a stalled block again.
     Resumed,
-    /// A sender is later than its schedule by more than a second.
+    /// A sender is more than a second behind its schedule.
     FellBehind,
     /// A sender that was late is on schedule again.
     CaughtUp,
     /// A recorder has made a recording, or failed.
-    // Recorders that trigger on it would record for ever.
+    // Recorders that trigger on this event would record forever.
     #[serde(skip_deserializing)]
     Recorded,
-    /// Another flowgraph was to run and could not.
+    /// Another flowgraph was requested and could not start.
     NotStarted,
-    /// A block reports what a user should know although it goes on: a recording that is cut off, a
-    /// file that gets another name.
+    /// A block continues but needs the user's attention, for example because a recording was truncated or a
+    /// file got another name.
     Warning,
-    /// The sender of a stream was restarted with another sync time, and the stream goes on.
+    /// The sender of a stream was restarted with another sync time, and the stream continues.
     Resynchronised,
-    /// The time of a stream jumped ahead.
+    /// The timestamps of a stream jumped ahead.
     TimeJumped,
     /// A sender of a stream sent a stop heap.
     SenderStopped,
@@ -83,7 +83,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The word for it in REST, metrics and logs.
+    /// Name in REST, metrics and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl EventKind {
 /// Called with every event.
 type Watch = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// The events of a run.
+/// Log of the events of a run.
 #[derive(Default)]
 pub struct Events {
     log: Mutex<Log>,
@@ -137,12 +137,13 @@ impl Events {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `watch` with every event, on the thread of whoever adds it; the first call wins.
+    /// Sets a function that is called with every event, on the thread that adds the event. Only the first call has an
+    /// effect.
     pub fn watch(&self, watch: impl Fn(&Event) + Send + Sync + 'static) {
         let _ = self.watcher.set(Box::new(watch));
     }
 
-    /// Notes an event, of `block` if it happened to one.
+    /// Adds an event, of `block` if given.
     pub fn add(&self, kind: EventKind, block: Option<&str>, text: impl Into<String>) {
         let (block, text) = (block.map(str::to_owned), text.into());
         let mut log = self.log();
@@ -160,19 +161,19 @@ impl Events {
         self.added.notify(usize::MAX);
     }
 
-    /// The kept events with larger numbers than `sequence`.
+    /// Returns the kept events with numbers above `sequence`.
     pub fn since(&self, sequence: u64) -> Vec<Event> {
         let log = self.log();
         let known = sequence.saturating_sub(log.count - log.kept.len() as u64);
         log.kept.range((known as usize).min(log.kept.len())..).cloned().collect()
     }
 
-    /// [`since`](Self::since), which waits up to `timeout` for the first one.
+    /// [`since`](Self::since), waiting up to `timeout` for the first event.
     pub fn wait(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
-        // A time limit beyond what the clock can say is none.
+        // A timeout beyond the range of the clock is no limit.
         let deadline = Instant::now().checked_add(timeout);
         loop {
-            // Listening first: an event in between is heard.
+            // Listen before checking, so that an event in between is not missed.
             let listener = self.added.listen();
             let found = self.since(sequence);
             if !found.is_empty() {
@@ -188,7 +189,7 @@ impl Events {
         }
     }
 
-    /// [`since`](Self::since), which waits for the first one.
+    /// [`since`](Self::since), waiting for the first event.
     pub async fn next(&self, sequence: u64) -> Vec<Event> {
         loop {
             let listener = self.added.listen();
@@ -201,14 +202,14 @@ impl Events {
     }
 }
 
-/// Adds events in the name of one block; cheap to clone, callable from any thread.
+/// Adds events of one block. Cheap to clone; may be used from any thread.
 ///
 /// Events of a block that is not in its slot (a candidate of a swap, a shadow, a block in a test) are
 /// discarded.
 #[derive(Clone, Default)]
 pub struct BlockEvents(Arc<Mutex<Option<Target>>>);
 
-/// The run's events and the block's name in the flowgraph.
+/// Events of the run, and name of the block in the flowgraph.
 pub type Target = (Arc<Events>, String);
 
 impl BlockEvents {
@@ -220,7 +221,7 @@ impl BlockEvents {
         }
     }
 
-    /// Sends events to `target` from now on; returns the target until now.
+    /// Sets the target of events; returns the previous one.
     pub fn redirect(&self, target: Option<Target>) -> Option<Target> {
         std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)
     }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_numbered_from_1_and_old_ones_are_forgotten() {
+    fn events_are_numbered_from_1_and_old_ones_are_removed() {
         let events = Events::default();
         assert_eq!(events.since(0), []);
         for _ in 0..KEPT + 3 {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn event_kinds_have_one_name_and_all_but_recorded_can_be_asked_for() {
+    fn event_kinds_have_one_name_and_all_but_recorded_deserialize() {
         let schema = serde_json::to_value(schemars::schema_for!(EventKind)).unwrap_or_default();
         let named = schema["oneOf"].as_array().into_iter().flatten();
         let names: Vec<&serde_json::Value> = named.map(|kind| &kind["const"]).collect();
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_hears_of_the_next_event_or_of_the_time() {
+    fn wait_returns_next_event_or_times_out() {
         let events = Events::default();
         assert_eq!(events.wait(0, Duration::from_millis(5)), []);
         std::thread::scope(|scope| {

@@ -1,65 +1,63 @@
-//! Flowgraphs in which a kind shows what it does: its examples, the cases that compare its implementations, and
-//! those that measure it.
+//! Flowgraphs of a kind: its examples, cases that compare its implementations, and benchmarks.
 //!
-//! A case is a flowgraph in which the block stands twice, behind the same inputs: as `cpu` and, in
-//! another implementation, as `gpu`. `fxgraph conformance` compares the two outputs frame by frame:
-//! timestamps and validity exactly, payload and annotations within the case's [`Tolerance`].
+//! A case is a flowgraph with two blocks of the kind on the same inputs: `cpu`, with the reference implementation, and
+//! `gpu`, with another one. `fxgraph conformance` compares their outputs frame by frame:
+//! timestamps and validity exactly, payload and annotations within the [`Tolerance`] of the case.
 
 use crate::device::DeviceName;
 use serde_json::Value;
 use std::fmt;
 
-/// How far values may be apart.
+/// Differences allowed between an implementation and the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Of real or imaginary part.
+    /// Largest difference of a real or imaginary part.
     pub largest: f64,
-    /// Root mean square of all differences over that of the definition's values; infinite where
-    /// it says nothing.
+    /// Root mean square of all differences divided by that of the reference values; infinite for no
+    /// limit.
     pub relative_rms: f64,
-    /// Share of the values that may differ at all.
+    /// Fraction of the values that may differ.
     pub share: f64,
-    /// Of annotations: relative to the definition's value.
+    /// Relative difference of annotations.
     pub annotations: f64,
 }
 
 impl Tolerance {
-    /// Integers that are the same.
+    /// Bit-identical values, for integers.
     pub const EXACT: Self = Self { largest: 0.0, relative_rms: 0.0, share: 0.0, annotations: 0.0 };
 
-    /// Quantised values: one off, for one value in a thousand. Their saturation counts, which
-    /// hang on the same rounding, may be off by as much.
+    /// Quantised values: a difference of 1 for one value in a thousand. Saturation counts, which
+    /// depend on the same rounding, may differ by one in a thousand.
     pub const QUANTISED: Self =
         Self { largest: 1.0, relative_rms: f64::INFINITY, share: 1e-3, annotations: 1e-3 };
 
-    /// Single-precision values with this relative rms error; the largest is not bound.
+    /// Single-precision values with this relative RMS error; the largest difference is not limited.
     #[must_use]
     pub const fn floating(relative_rms: f64) -> Self {
         Self { largest: f64::INFINITY, relative_rms, share: 1.0, annotations: 0.0 }
     }
 }
 
-/// A flowgraph in which a form of a kind stands beside the definition.
+/// A flowgraph that compares an implementation of a kind with the reference.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The kind.
     pub kind: &'static str,
-    /// The form that is held to the definition.
+    /// The implementation that is compared with the reference.
     pub implementation: &'static str,
-    /// What is special about the case, in a few words.
+    /// Short description of the case.
     pub name: String,
-    /// The text of the flowgraph.
+    /// YAML text of the flowgraph.
     pub flowgraph: String,
-    /// Live parameters that both go over to, with the timestamps at which they do.
+    /// Live updates of both blocks: effective timestamp and parameters.
     pub changes: Vec<(u64, Value)>,
-    /// How far the two may be apart.
+    /// Differences allowed.
     pub tolerance: Tolerance,
 }
 
 impl Case {
-    /// The case of `kind` with these `parameters`, fed by `inputs` (references as in a flowgraph)
-    /// to blocks in `upstream`: entries of `blocks:`, each on lines of its own, not indented.
-    /// `device` is where the form runs.
+    /// The case of `kind` with these `parameters`. `upstream` are entries of `blocks:`, each on lines of its own,
+    /// not indented; `inputs` are references to them. The implementation runs on `device`.
     #[must_use]
     pub fn new(
         (kind, implementation): (&'static str, &'static str),
@@ -82,7 +80,7 @@ impl Case {
         Self { kind, implementation, name: name.into(), flowgraph, changes: Vec::new(), tolerance }
     }
 
-    /// The same case, in which both blocks go over to these live `parameters` at timestamp `at`.
+    /// Adds a live update of both blocks with the effective timestamp `at`.
     #[must_use]
     pub fn change(mut self, at: u64, parameters: Value) -> Self {
         self.changes.push((at, parameters));
@@ -90,27 +88,27 @@ impl Case {
     }
 }
 
-/// A flowgraph to measure.
+/// A flowgraph for a benchmark.
 #[derive(Clone, Debug)]
 pub struct Benchmark {
-    /// What it is, in a few words: kind or kinds, form, parameters that count.
+    /// Short description: kinds, implementation, important parameters.
     pub name: String,
-    /// The text of the flowgraph. Its sources go on for ever.
+    /// YAML text of the flowgraph. Its sources never end.
     pub flowgraph: String,
-    /// The blocks to measure, in the order in which frames pass them.
+    /// Names of the blocks to measure, upstream first.
     pub blocks: &'static [&'static str],
 }
 
-/// A kind's example, for one of its implementations.
+/// An example of a kind, with one of its implementations.
 #[derive(Clone, Debug)]
 pub struct Example {
     /// The kind.
     pub kind: &'static str,
     /// The implementation.
     pub implementation: &'static str,
-    /// Which of the kind's examples, from 0.
+    /// Number of the example among those of the kind, from 0.
     pub number: usize,
-    /// The text of the flowgraph. The block that shows the kind is called `block`.
+    /// YAML text of the flowgraph. The block of the kind is called `block`.
     pub flowgraph: String,
 }
 
@@ -138,11 +136,11 @@ impl Example {
     }
 }
 
-/// Whether the example `text` is one for CPUs only: its block says so.
+/// Whether the example `text` is for the CPU only: its block has `device: cpu`.
 #[must_use]
 pub(crate) fn is_for_cpus(text: &str) -> bool {
     let (_, block) = text.split_once("\n  block:").unwrap_or_default();
-    // Entries of the block are further to the right than the next block.
+    // Entries of the block are indented more than the next block.
     let lines = block.lines().enumerate();
     let mut of_block = lines.take_while(|(n, line)| *n == 0 || line.starts_with("   "));
     of_block.any(|(_, line)| line.contains("device: cpu"))

@@ -1,4 +1,4 @@
-//! Files that are opened anywhere, or below one directory only.
+//! Access to files anywhere, or below one directory only.
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -10,19 +10,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-/// Links that one path may pass through.
+/// Limit of the links that one path passes through.
 const MAX_LINKS: usize = 40;
 
-/// Where files may be opened: anywhere, or below one directory.
+/// Files that may be opened: any, or those below one directory.
 ///
-/// Below a directory, every path is followed from one open directory to the next one directly in it. Links are followed
-/// as long as they stay below; what others rename or link meanwhile never leads out, for reading or for writing.
+/// Below a directory, every path is followed from one open directory to an entry of it. Links are followed
+/// as long as they stay below the directory. Renames and links that other processes make in the meantime cannot lead
+/// out of it, for reading or for writing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     below: Option<Arc<Path>>,
 }
 
-/// A name in an open directory, or without one any path.
+/// A name in an open directory; any path without a directory.
 struct Place {
     directory: Option<OwnedFd>,
     name: OsString,
@@ -35,7 +36,7 @@ impl Place {
 }
 
 impl Files {
-    /// Files below `directory`, which exists; paths begin with it as it is given.
+    /// Files below the existing `directory`; their paths begin with `directory` as given.
     pub fn below(directory: &Path) -> io::Result<Self> {
         if !directory.metadata()?.is_dir() {
             return Err(io::Error::new(ErrorKind::NotADirectory, "it is not a directory"));
@@ -46,13 +47,13 @@ impl Files {
         Ok(Self::below_known(directory))
     }
 
-    /// [`below`](Self::below) of a directory that was looked at before.
+    /// [`below`](Self::below) for a directory that was checked before.
     #[must_use]
     pub fn below_known(directory: &Path) -> Self {
         Self { below: Some(directory.into()) }
     }
 
-    /// The directory, if there is one.
+    /// The directory, if files are restricted to one.
     #[must_use]
     pub fn root(&self) -> Option<&Path> {
         self.below.as_deref()
@@ -65,17 +66,17 @@ impl Files {
         }
     }
 
-    /// Whether `path` may lead to a file here. One that does not exist yet may.
+    /// Whether `path` is allowed, also for a file that does not exist yet.
     #[must_use]
     pub fn admits(&self, path: &Path) -> bool {
         use ErrorKind::{NotADirectory, NotFound};
         self.place(path).map_or_else(|e| matches!(e.kind(), NotFound | NotADirectory), |_| true)
     }
 
-    /// Opens what is at `path`: below a directory a regular file, anywhere also a pipe or a device.
+    /// Opens `path`. Below a directory it must be a regular file; otherwise pipes and devices are allowed, too.
     fn open_as(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let place = self.place(path)?;
-        // No link is followed that the walk has not seen, and nothing waits for the other end of a pipe.
+        // Follow no link that `walk` has not checked, and do not wait for the other end of a pipe.
         let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = if self.below.is_some() { flags | careful } else { flags } | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
@@ -84,17 +85,18 @@ impl Files {
         if self.below.is_some() { regular(file) } else { Ok(file) }
     }
 
-    /// Opens a regular file for reading. Anything else is an error at once: opening a pipe would wait for its writer.
+    /// Opens a regular file for reading. Other files are an error, without waiting for the writer of a pipe.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         regular(self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
     }
 
-    /// Opens a file for reading it once from its beginning. Anywhere this may be a pipe, whose writer is waited for.
+    /// Opens a file for reading it once from its beginning. Without a directory this may be a pipe; the call waits for
+    /// its writer.
     pub fn open_once(&self, path: &Path) -> io::Result<File> {
         self.open_as(path, OFlags::RDONLY)
     }
 
-    /// Creates a file, or empties the one that exists.
+    /// Creates a file, or truncates an existing one.
     pub fn create(&self, path: &Path) -> io::Result<File> {
         self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
     }
@@ -104,12 +106,12 @@ impl Files {
         self.open_as(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// Opens a file that exists for writing, and leaves what is in it.
+    /// Opens an existing file for writing, without truncating it.
     pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
         self.open_as(path, OFlags::WRONLY)
     }
 
-    /// Type of the file at `path`, behind all links.
+    /// Type of the file at `path`, after following links.
     pub fn file_type(&self, path: &Path) -> io::Result<FileType> {
         let place = self.place(path)?;
         let flags = if self.below.is_some() { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
@@ -129,7 +131,7 @@ impl Files {
         self.file_type(path).is_ok_and(FileType::is_dir)
     }
 
-    /// Whether nothing can be made at `path`, as something is there, be it a link that leads nowhere.
+    /// Whether `path` is taken by a file, a directory or a link, also a dangling link.
     #[must_use]
     pub fn is_taken(&self, path: &Path) -> bool {
         self.place(path).is_ok_and(|place| {
@@ -143,7 +145,7 @@ impl Files {
         Ok(make_directory(place.directory(), &place.name)?)
     }
 
-    /// Makes the directories that lead to `path`, those that do not exist yet.
+    /// Makes the missing parent directories of `path`.
     pub fn make_directories_to(&self, path: &Path) -> io::Result<()> {
         match &self.below {
             Some(root) => walk(root, path, true).map(drop),
@@ -151,7 +153,7 @@ impl Files {
         }
     }
 
-    /// Gives the file at `from` the name `to`, in place of the one that has it.
+    /// Renames the file at `from` to `to`; an existing file at `to` is replaced.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (from, to) = (self.place(from)?, self.place(to)?);
         Ok(fs::renameat(from.directory(), &from.name, to.directory(), &to.name)?)
@@ -179,7 +181,7 @@ impl Files {
 }
 
 fn leads_out() -> io::Error {
-    io::Error::new(ErrorKind::PermissionDenied, "it leads out of the directory that is allowed")
+    io::Error::new(ErrorKind::PermissionDenied, "it leads out of the allowed directory")
 }
 
 fn regular(file: File) -> io::Result<File> {
@@ -193,8 +195,8 @@ fn make_directory(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<()> 
     fs::mkdirat(directory, name, Mode::from_raw_mode(0o777))
 }
 
-/// Where `path`, which begins with `root`, leads: to a name that is no link. Directories on the way that do not exist
-/// are made if `makes`.
+/// Follows `path`, which begins with `root`, to a name that is not a link. Missing directories on the way are made if
+/// `makes` is set.
 fn walk(root: &Path, path: &Path, makes: bool) -> io::Result<Place> {
     let relative = path.strip_prefix(root).map_err(|_| leads_out())?;
     let steps = |path: &Path| -> Vec<OsString> {
@@ -234,7 +236,7 @@ fn walk(root: &Path, path: &Path, makes: bool) -> io::Result<Place> {
                 }
                 continue;
             }
-            // No link, or nothing.
+            // Not a link, or missing.
             Err(Errno::INVAL | Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -244,7 +246,7 @@ fn walk(root: &Path, path: &Path, makes: bool) -> io::Result<Place> {
         let inner = match enter(directory, &step) {
             Err(Errno::NOENT) if makes => {
                 match make_directory(directory, &step) {
-                    // Others may make it as well.
+                    // Another process may have made it.
                     Ok(()) | Err(Errno::EXIST) => enter(directory, &step)?,
                     Err(error) => return Err(error.into()),
                 }
@@ -256,35 +258,35 @@ fn walk(root: &Path, path: &Path, makes: bool) -> io::Result<Place> {
     Err(Errno::ISDIR.into())
 }
 
-/// [`Files::open`] of a file anywhere.
+/// [`Files::open`] without restrictions.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     Files::default().open(path)
 }
 
-/// Reads the text of a regular file, at most `most_bytes` of UTF-8.
+/// Reads the text of a regular file: UTF-8 of at most `most_bytes` bytes.
 pub fn read_text(file: File, most_bytes: u64) -> io::Result<String> {
     let refuse = |why: String| io::Error::new(ErrorKind::InvalidData, why);
     let length = file.metadata()?.len();
     if length > most_bytes {
-        return Err(refuse(format!("it has {length} bytes, more than the limit of {most_bytes}")));
+        return Err(refuse(format!("it must have at most {most_bytes} bytes, got {length}")));
     }
     let mut bytes = Vec::new();
     file.take(most_bytes).read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| refuse("it is not text in UTF-8".to_owned()))
+    String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))
 }
 
-/// The content of the regular file at `path`, of `most` bytes at most.
+/// Reads the regular file at `path`, of at most `most` bytes.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let text = format!("it has more than {most} bytes");
+        let text = format!("it must have at most {most} bytes");
         return Err(io::Error::new(ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)
 }
 
-/// Why a file cannot be read or written, in words.
+/// Describes an error of reading or writing a file, for users.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     let words = match error.kind() {
@@ -295,7 +297,7 @@ pub fn reason(error: &io::Error) -> String {
         ErrorKind::QuotaExceeded => "the disk quota is used up",
         ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
         ErrorKind::FileTooLarge => "the file exceeds the limit on the size of files (`ulimit -f`)",
-        // The number of the error tells a user nothing.
+        // The number of the error means nothing to a user.
         _ => return error.to_string().split(" (os error ").next().unwrap_or_default().to_owned(),
     };
     words.to_owned()
@@ -309,7 +311,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A directory with what lies outside, and the directory that is allowed.
+    /// A directory with files outside the allowed directory, and the allowed directory.
     fn folders() -> (tempfile::TempDir, PathBuf, Files) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("allowed");
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn files_links_that_stay_below_are_followed() {
+    fn files_follow_links_that_stay_below() {
         let (_folder, root, files) = folders();
         symlink("inner", root.join("relative")).unwrap();
         symlink(root.join("inner"), root.join("absolute")).unwrap();
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn files_paths_that_lead_out_are_not_opened() {
+    fn files_reject_paths_that_lead_out() {
         let (folder, root, files) = folders();
         let secret = folder.path().join("secret");
         symlink("..", root.join("up")).unwrap();
@@ -355,7 +357,7 @@ mod tests {
         }
     }
 
-    /// What `once` gives while `link` leads to one of `targets` and to the other in turn.
+    /// Results of `once` while `link` alternates between the two `targets`.
     fn race<T>(link: &Path, targets: [&Path; 2], once: impl FnMut(usize) -> T) -> Vec<T> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn files_link_that_changes_while_files_are_opened_never_leads_out() {
+    fn files_never_follow_changing_link_out() {
         let (folder, root, files) = folders();
         let outside = folder.path().join("outside");
         std::fs::create_dir(&outside).unwrap();
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn files_directories_on_the_way_are_made_below_and_removed_with_their_files() {
+    fn files_make_and_remove_directories_below_only() {
         let (folder, root, files) = folders();
         symlink("inner", root.join("link")).unwrap();
         let path = root.join("link/a/b/c");
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn read_regular_device_or_large_file_is_refused() {
+    fn read_regular_rejects_device_and_large_file() {
         let (folder, ..) = folders();
         assert!(read_regular(Path::new("/dev/zero"), 10).is_err());
         assert!(read_regular(&folder.path().join("secret"), 5).is_err(), "it has one byte more");
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn open_regular_pipe_or_directory_is_refused_at_once() {
+    fn open_regular_rejects_pipe_and_directory_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -447,15 +449,15 @@ mod tests {
     }
 
     #[test]
-    fn read_text_beyond_limit_or_not_utf8_is_refused() {
+    fn read_text_rejects_long_or_non_utf8_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "four").unwrap();
         let read = |most| read_text(File::open(&path).unwrap(), most);
         assert_eq!(read(4).unwrap(), "four");
         let said = read(3).unwrap_err().to_string();
-        assert_eq!(said, "it has 4 bytes, more than the limit of 3");
+        assert_eq!(said, "it must have at most 3 bytes, got 4");
         std::fs::write(&path, [b'a', 0xff]).unwrap();
-        assert_eq!(read(4).unwrap_err().to_string(), "it is not text in UTF-8");
+        assert_eq!(read(4).unwrap_err().to_string(), "it is not UTF-8 text");
     }
 }

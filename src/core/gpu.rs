@@ -1,24 +1,24 @@
-//! GPUs as kinds speak of them before one is opened: what a GPU is, CUDA programs as text, and kernels that can be
-//! launched in several ways. `fxgraph::cuda` opens GPUs, compiles the programs and launches the kernels.
+//! Declarations about GPUs that kinds make before a GPU is opened: properties, CUDA programs as text, and kernels with
+//! several launch configurations. `fxgraph::cuda` opens GPUs, compiles the programs and launches the kernels.
 
 use std::borrow::Cow;
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// The vendor's name: `NVIDIA H200`.
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (usize, usize),
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: usize,
-    /// Memory in bytes.
+    /// Size of the device memory in bytes.
     pub memory_bytes: usize,
-    /// Largest shared memory of one block of threads, in bytes.
+    /// Limit of the shared memory of one thread block, in bytes.
     pub shared_bytes_per_block: usize,
     /// Shared memory of one multiprocessor, in bytes.
     pub shared_bytes_per_multiprocessor: usize,
-    /// Cache shared by all multiprocessors, in bytes.
+    /// Size of the L2 cache in bytes.
     pub l2_bytes: usize,
 }
 
@@ -32,8 +32,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file at `path` in a crate, which carries its text: `Source::embedded("a/b.cu", include_str!("a/b.cu"))`.
-    /// Its name is the path without its directory.
+    /// The file at `path` in a crate, with its text embedded: `Source::embedded("a/b.cu", include_str!("a/b.cu"))`.
+    /// The name is the path without the directory.
     #[must_use]
     pub const fn embedded(path: &'static str, text: &'static str) -> Self {
         let mut at = path.len();
@@ -47,44 +47,44 @@ impl Source {
 /// Macros of a program with their values.
 pub type Defines = Vec<(&'static str, String)>;
 
-/// A kernel of a block that can be cut in several ways, all with the same result.
+/// A kernel of a block with several launch configurations, which all have the same result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunable {
-    /// File of the program.
+    /// File name of the program.
     pub program: &'static str,
-    /// What is computed.
+    /// Macros with the sizes of the problem.
     pub shape: Defines,
-    /// How it can be cut, the way that suits most cases first.
+    /// Macros of each launch configuration; the first one is the default.
     pub ways: Vec<Defines>,
 }
 
-/// `NAME=VALUE NAME=VALUE`.
+/// Macros as text: `NAME=VALUE NAME=VALUE`.
 fn text(defines: &Defines) -> String {
     let words: Vec<_> = defines.iter().map(|(name, value)| format!("{name}={value}")).collect();
     words.join(" ")
 }
 
 impl Tunable {
-    /// The macro `name` in the way of this number; 0 if it is none, or no number.
+    /// Value of the macro `name` in launch configuration `way`; 0 if it is not set or not a number.
     #[must_use]
     pub fn number(&self, way: usize, name: &str) -> usize {
         let found = self.ways[way].iter().find(|(known, _)| *known == name);
         found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
     }
 
-    /// All macros for the way of this number.
+    /// All macros for launch configuration `way`.
     #[must_use]
     pub fn defines(&self, way: usize) -> Defines {
         [self.shape.as_slice(), &self.ways[way]].concat()
     }
 
-    /// What is computed, in words that name it in the file of `fxgraph tune`.
+    /// Sizes of the problem as text, the key in the file of `fxgraph tune`.
     #[must_use]
     pub fn shape_text(&self) -> String {
         text(&self.shape)
     }
 
-    /// How the work is cut in the way of this number, in words that name it in the file of `fxgraph tune`.
+    /// Launch configuration `way` as text, the value in the file of `fxgraph tune`.
     #[must_use]
     pub fn way_text(&self, way: usize) -> String {
         text(&self.ways[way])
@@ -101,7 +101,7 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Whether a GPU of this compute capability, major and minor, will do.
+    /// Whether a GPU of this compute capability (major, minor) is supported.
     #[must_use]
     pub fn fits(self, capability: (usize, usize)) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl Needs {
         }
     }
 
-    /// The same in words.
+    /// The required compute capability as text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -120,9 +120,10 @@ impl Needs {
     }
 }
 
-/// A CUDA program as text: one or several `extern "C"` kernels, compiled by NVRTC for the GPU at hand when a block is
-/// built, with the block's parameters as macros. [`Implementation::programs`](crate::Implementation::programs)
-/// names those of a kind, so that `fxgraph kernels` compiles them without a GPU.
+/// A CUDA program as text: one or several `extern "C"` kernels. When a block is built, NVRTC compiles the program for
+/// the GPU of the block, with the block's parameters as macros.
+/// [`Implementation::programs`](crate::Implementation::programs) lists the programs of a kind, so that
+/// `fxgraph kernels` can compile them without a GPU.
 ///
 /// ```
 /// use fxgraph_core::gpu::{Needs, ProgramSource, Source};
@@ -142,12 +143,12 @@ impl Needs {
 /// ```
 #[derive(Debug)]
 pub struct ProgramSource {
-    /// The file. Its name is unique in a program: `--kernels DIR` replaces files by their names.
+    /// The file. Its name must be unique in a program: `--kernels DIR` replaces files by name.
     pub source: Source,
-    /// Files that it may include. NVRTC has no others.
+    /// Files that it may include; NVRTC finds no others.
     pub headers: &'static [Source],
-    /// GPUs it runs on.
+    /// Compute capability that it needs.
     pub needs: Needs,
-    /// Parameter sets that `fxgraph kernels` compiles it with: `NAME=VALUE`, separated by blanks.
+    /// Sets of macros that `fxgraph kernels` compiles it with: `NAME=VALUE`, separated by spaces.
     pub cases: &'static [&'static str],
 }

@@ -1,9 +1,9 @@
-//! What blocks are made of, and what can be said of them before they run: data types, ports, frames,
-//! edges, the traits of blocks and kinds, parameters, diagnostics.
+//! Base types of blocks and flowgraphs: data types, ports, frames, edges, the traits of blocks and kinds, parameters,
+//! diagnostics.
 //!
-//! It opens no file but those that parameters name, and knows neither YAML nor CUDA.
+//! The crate opens only files that parameters name, and contains no YAML and no CUDA.
 
-// The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
+// The derive macros refer to the crate `fxgraph`, which re-exports the items of this crate that they need.
 extern crate self as fxgraph;
 
 pub mod access;

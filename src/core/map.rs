@@ -1,19 +1,18 @@
-//! Blocks that make one frame of each frame.
+//! Blocks that make one output frame from each input frame.
 
 use crate::block::{Block, Io, Next};
 use crate::error::BlockError;
 use crate::frame::{Frame, FrameMut};
 use crate::retune::Change;
 
-/// What makes one frame of each frame, on the CPU. [`Mapped`] makes a block of it; `fxgraph::cuda::GpuMap` is the same
-/// for GPUs.
+/// Computes one output frame from each input frame, on the CPU. [`Mapped`] makes a block of it;
+/// `fxgraph::cuda::GpuMap` is the same for GPUs.
 pub trait Map: Send {
-    /// Makes the payload of `output` from `input`, and what its header has to say beside: timestamp, configuration
-    /// and annotations of `input` are in it already, and its validity.
+    /// Computes the payload of `output` from `input`, and changes its header if needed: timestamp, configuration,
+    /// annotations and validity are already set.
     fn map(&mut self, input: &Frame, output: &mut FrameMut) -> Result<(), BlockError>;
 
-    /// Writes the validity of the output, a count for each of its units, given that of the input. By default it is
-    /// the same.
+    /// Computes the validity counts of the output from those of the input. By default they are copied.
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {
         output.copy_from_slice(input);
     }
@@ -24,7 +23,7 @@ pub trait Map: Send {
     }
 }
 
-/// Makes a [`Block`] of a [`Map`].
+/// Wraps a [`Map`] as a [`Block`].
 pub struct Mapped<M>(pub M);
 
 impl<M: Map> Block for Mapped<M> {

@@ -1,12 +1,12 @@
-//! NumPy's `.npy` format, version 1.0: how the elements of a stream stand in an array.
+//! NumPy's `.npy` format, version 1.0: layout of the elements of a stream in an array.
 
 use crate::{Dtype, PortType};
 
 /// First bytes of every array in version 1.0.
 pub const MAGIC: &[u8; 8] = b"\x93NUMPY\x01\x00";
 
-/// How the elements of `dtype` stand in an array: NumPy type, whether real and imaginary parts
-/// make an axis of their own, and words about it.
+/// Layout of the elements of `dtype` in an array: NumPy type, whether real and imaginary parts
+/// have an axis of their own, and a description.
 #[must_use]
 pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
     let parts = "real and imaginary part along the last axis";
@@ -24,14 +24,14 @@ pub fn layout(dtype: Dtype) -> (&'static str, bool, &'static str) {
         Dtype::Ci8 => ("|i1", true, parts),
         Dtype::Ci16 => ("<i2", true, parts),
         Dtype::Ci32 => ("<i4", true, parts),
-        // NumPy has no complex number of halves.
+        // NumPy has no half-precision complex type.
         Dtype::Cf16 => ("<f2", true, parts),
         Dtype::Cf32 => ("<c8", false, "one complex number per element"),
         Dtype::Cf64 => ("<c16", false, "one complex number per element"),
     }
 }
 
-/// Types of elements that one value of an array is.
+/// Data types whose elements are one value of an array.
 const PLAIN: [Dtype; 10] = [
     Dtype::U8,
     Dtype::I8,
@@ -45,12 +45,12 @@ const PLAIN: [Dtype; 10] = [
     Dtype::Cf64,
 ];
 
-/// The type of the values of an array of NumPy type `descr`; an error names those that there are.
+/// Data type for the NumPy type `descr`; the error lists the supported ones.
 pub fn dtype(descr: &str) -> Result<Dtype, String> {
     let found = PLAIN.into_iter().find(|dtype| layout(*dtype).0 == descr);
     found.ok_or_else(|| {
         let known = PLAIN.map(|dtype| layout(dtype).0).join("`, `");
-        format!("values of type `{descr}` cannot be read, only `{known}`")
+        format!("NumPy type `{descr}` is not supported; use `{known}`")
     })
 }
 
@@ -67,11 +67,11 @@ pub fn frame_shape(port: &PortType) -> Vec<usize> {
     shape
 }
 
-/// What stands before the data of an array in C order of up to a thousand axes: `at_least` bytes, a
-/// multiple of 64, or more if they are not enough.
+/// Header of an array in C order with up to a thousand axes. It has `at_least` bytes, a multiple of 64, or more if
+/// needed.
 #[must_use]
 pub fn header(descr: &str, shape: &[u64], at_least: usize) -> Vec<u8> {
-    // A tuple of one needs its comma, and a tuple of more may have it.
+    // In Python a tuple with one element needs a trailing comma; longer ones may have it.
     let lens: Vec<String> = shape.iter().map(|len| format!("{len}, ")).collect();
     let shape = lens.concat();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
@@ -85,7 +85,7 @@ pub fn header(descr: &str, shape: &[u64], at_least: usize) -> Vec<u8> {
     header
 }
 
-/// One frame of what `port` carries as an array of its own.
+/// One frame of `port` as a `.npy` file.
 #[must_use]
 pub fn array(port: &PortType, payload: &[u8]) -> Vec<u8> {
     let shape: Vec<u64> = frame_shape(port).iter().map(|len| *len as u64).collect();
@@ -100,16 +100,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_read_as_they_are_written() {
+    fn npy_types_round_trip() {
         for dtype in PLAIN {
             let (descr, has_parts, _) = layout(dtype);
             assert_eq!((self::dtype(descr), has_parts), (Ok(dtype), false));
         }
-        assert!(dtype(">f4").unwrap_err().contains("`>f4` cannot be read, only `|u1`, `|i1`"));
+        assert!(dtype(">f4").unwrap_err().contains("`>f4` is not supported; use `|u1`, `|i1`"));
     }
 
     #[test]
-    fn a_header_is_what_numpy_writes() {
+    fn header_matches_numpy() {
         let text = |shape: &[u64]| {
             let header = header("<f4", shape, 128);
             assert_eq!((header.len(), &header[..8], header[127]), (128, &MAGIC[..], b'\n'));

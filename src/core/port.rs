@@ -1,30 +1,30 @@
-//! What flows through a port: dtype x named axes x clock, checked before anything runs.
+//! Types of ports: data type, named axes, sample clock, band and validity, checked before the flowgraph starts.
 
 use crate::Dtype;
 use std::fmt;
 
-/// Where an axis got its length, for diagnostics that point there.
+/// Origin of the length of an axis, for diagnostics that point there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere a user could look.
+    /// No place in a file.
     #[default]
     Unknown,
     /// A parameter of the block that declares the port.
     Parameter(&'static str),
-    /// A place in a flowgraph file; the framework turns `Parameter` into this.
+    /// A place in a flowgraph file; the framework replaces `Parameter` by it.
     Span(crate::diagnostic::Span),
 }
 
 /// One named axis of a payload.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// The field's name: `antenna`, `channel`, `pol`, `spectrum`, `sample`, `baseline`, ...
+    /// Name, a term of the field: `antenna`, `channel`, `pol`, `spectrum`, `sample`, `baseline`, ...
     pub name: &'static str,
     /// Number of elements.
     pub len: usize,
-    /// Where the length was decided.
+    /// Origin of the length.
     pub origin: Origin,
-    /// What each index stands for, where elements are no points of one scale but different things; or none.
+    /// Label of each index for an axis without a scale, such as products of polarisations; empty otherwise.
     pub labels: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl Axis {
         Self { name, len, origin: Origin::Unknown, labels: Vec::new() }
     }
 
-    /// An axis of one element for each of `labels`, which say what it is.
+    /// An axis with one element for each of `labels`.
     #[must_use]
     pub fn labelled(
         name: &'static str,
@@ -45,7 +45,7 @@ impl Axis {
         Self { name, len: labels.len(), origin: Origin::Unknown, labels }
     }
 
-    /// The same axis, its length decided by `parameter` of the block that declares it.
+    /// Sets the origin of the length to `parameter` of the block that declares the port.
     #[must_use]
     pub fn from_parameter(mut self, parameter: &'static str) -> Self {
         self.origin = Origin::Parameter(parameter);
@@ -59,14 +59,14 @@ impl PartialEq for Axis {
     }
 }
 
-/// How frames relate to the ADC that took the samples.
+/// Relation of the frames of a port to ADC samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Samples per second of the ADC.
     pub adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0, in seconds.
     pub sync_time_seconds: f64,
-    /// ADC samples by which the timestamp advances from one frame to the next.
+    /// ADC samples from one frame to the next.
     pub samples_per_frame: u64,
 }
 
@@ -77,7 +77,7 @@ impl Clock {
         self.adc_sample_rate_hz / self.samples_per_frame as f64
     }
 
-    /// Whether timestamps of both mean the same time.
+    /// Whether equal timestamps of both clocks are the same time.
     #[must_use]
     pub fn counts_alike(&self, other: &Self) -> bool {
         let timeline =
@@ -86,10 +86,10 @@ impl Clock {
     }
 }
 
-/// The part of the band that a `channel` axis covers.
+/// Part of the band that a `channel` axis covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
-    /// Channels of the whole band.
+    /// Number of channels of the whole band.
     pub channels: usize,
     /// Index, in the whole band, of the first channel of the axis.
     pub first_channel: usize,
@@ -100,42 +100,42 @@ pub struct Band {
 }
 
 impl Band {
-    /// Frequency of the axis's channel number `channel`, in Hz.
+    /// Frequency of the channel with index `channel` on the axis, in Hz.
     #[must_use]
     pub fn channel_hz(&self, channel: usize) -> f64 {
         self.centre_hz + self.from_centre_hz(channel)
     }
 
-    /// The same, from the centre of the whole band.
+    /// Frequency of the channel with index `channel` on the axis, relative to the centre of the whole band, in Hz.
     #[must_use]
     pub fn from_centre_hz(&self, channel: usize) -> f64 {
         let from_centre = self.first_channel as f64 + channel as f64 - (self.channels / 2) as f64;
         from_centre * self.bandwidth_hz / self.channels as f64
     }
 
-    /// Why there is no such band, of which an axis has `channels`.
+    /// Reason why the band is invalid for an axis of `channels` channels, if it is.
     #[must_use]
     pub fn impossible(&self, channels: usize) -> Option<String> {
         let last = self.first_channel.checked_add(channels);
         if last.is_none_or(|last| last > self.channels) {
-            Some(format!("the channel axis is not within {} channels", self.channels))
+            Some(format!("the channel axis must be within the band of {} channels", self.channels))
         } else if !(self.centre_hz.is_finite() && self.bandwidth_hz.is_finite()) {
-            Some("the band's frequencies are not finite".to_owned())
+            Some("centre and width of the band must be finite".to_owned())
         } else {
             None
         }
     }
 }
 
-/// The units of a frame that can be lost one by one.
+/// Units of a frame that can be missing one by one.
 ///
-/// A frame's header carries one count per element of `axes` (row-major):
-/// 0 says missing, `full` says whole, anything between that a part contributed.
+/// The header of a frame has one count per element of `axes` (row-major): 0 is missing, `full` is complete, and a
+/// number between is a part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidityType {
-    /// Axes of the counts; a name that the payload has too cuts that axis into equal parts.
+    /// Axes of the counts; an axis with the name of a payload axis divides that axis into equal parts.
     pub axes: Vec<Axis>,
-    /// Count of a unit to which everything contributed.
+    /// Count of a complete unit.
     pub full: u32,
 }
 
@@ -153,7 +153,7 @@ impl ValidityType {
     }
 }
 
-/// What flows through a port.
+/// Type of the frames of a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortType {
     /// Element type.
@@ -162,33 +162,33 @@ pub struct PortType {
     pub axes: Vec<Axis>,
     /// Sample clock and frame step.
     pub clock: Clock,
-    /// Frequencies of the `channel` axis, once there is one.
+    /// Frequencies of the `channel` axis, or of complex samples.
     pub band: Option<Band>,
-    /// What can be lost one by one.
+    /// Units that can be missing one by one.
     pub validity: ValidityType,
 }
 
 impl PortType {
-    /// Elements in one frame.
+    /// Number of elements of one frame.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.axes.iter().map(|axis| axis.len).product()
     }
 
-    /// Payload bytes of one frame.
+    /// Payload of one frame in bytes.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.dtype.bytes(self.elements())
     }
 
-    /// Payload bytes per second of real time.
+    /// Payload data rate in bytes per second.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.frame_bytes() as f64 * self.clock.frames_per_second()
     }
 
-    /// Why no stream can be like this, if so: an empty axis, a clock that stands still, channels that are not
-    /// in their band. The framework refuses such outputs, so that no block meets one at its inputs.
+    /// Reason why the type is invalid, if it is: an empty axis, an invalid clock, or channels outside the band. The
+    /// framework rejects such outputs, so that inputs of blocks always have a valid type.
     #[must_use]
     pub fn impossible(&self) -> Option<String> {
         let axes = self.axes.iter().chain(&self.validity.axes);
@@ -196,17 +196,18 @@ impl PortType {
         if let Some(empty) = axes.into_iter().find(|axis| axis.len == 0) {
             Some(format!("the axis `{}` is empty", empty.name))
         } else if !(rate_hz > 0.0 && rate_hz.is_finite()) {
-            Some(format!("a clock of {rate_hz} Hz does not run"))
+            let message = "the ADC sample rate must be positive and finite, got";
+            Some(format!("{message} {rate_hz} Hz"))
         } else if self.clock.samples_per_frame == 0 {
-            Some("frames of 0 ADC samples never go on".to_owned())
+            Some("a frame must have at least 1 ADC sample, got 0 ADC samples".to_owned())
         } else {
             let channels = self.axis_len("channel").unwrap_or(1);
             self.band.and_then(|band| band.impossible(channels))
         }
     }
 
-    /// Whether a block that was built for this stream can read `other`: all is the same but the frequency at the centre
-    /// of the band, which a live parameter may change.
+    /// Whether a block that was built for this type can read `other`: all properties are equal except the centre
+    /// frequency of the band, which a live parameter may change.
     #[must_use]
     pub fn is_read_like(&self, other: &Self) -> bool {
         let mut other = other.clone();
@@ -222,8 +223,7 @@ impl PortType {
         self.axes.iter().find(|axis| axis.name == name).map(|axis| axis.len)
     }
 
-    /// ADC samples from one element of the axis `name` to the next: for `spectrum`
-    /// the spectrum step, for `sample` 1.
+    /// ADC samples from one element of the axis `name` to the next.
     #[must_use]
     pub fn samples_per(&self, name: &str) -> Option<u64> {
         self.axis_len(name).map(|len| self.clock.samples_per_frame / len as u64)
@@ -231,7 +231,7 @@ impl PortType {
 }
 
 impl fmt::Display for PortType {
-    /// `ci8 [antenna 80][channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072`
+    /// Writes `ci8 [antenna 80][channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.dtype)?;
         for axis in &self.axes {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_cannot_be_say_why() {
+    fn impossible_names_invalid_property() {
         let port = PortType {
             dtype: Dtype::I8,
             axes: vec![Axis::new("sample", 4)],
@@ -279,9 +279,10 @@ mod tests {
         };
         assert_eq!(band(8, 4, 0.0), "");
         for (channels, first_channel) in [(8, 5), (usize::MAX, usize::MAX - 3), (0, 0)] {
-            let expected = format!("the channel axis is not within {channels} channels");
+            let expected =
+                format!("the channel axis must be within the band of {channels} channels");
             assert_eq!(band(channels, first_channel, 0.0), expected);
         }
-        assert_eq!(band(8, 4, f64::NAN), "the band's frequencies are not finite");
+        assert_eq!(band(8, 4, f64::NAN), "centre and width of the band must be finite");
     }
 }

@@ -1,12 +1,12 @@
-//! How a source tells what time its timestamps stand for.
+//! Unix time of the timestamps of a source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Unix time of timestamp 0 of a stream in real time, set by the source that knows it.
+/// Unix time of timestamp 0 of a stream in real time, set by the source if known.
 ///
-/// A source that does not set it is measured by its earliest sample: how much later than that one the
-/// others come.
+/// If the source does not set it, latency is measured relative to the frame that arrived earliest with respect to its
+/// timestamp.
 #[derive(Clone, Debug)]
 pub struct RealTime(Arc<AtomicU64>);
 
@@ -17,12 +17,12 @@ impl Default for RealTime {
 }
 
 impl RealTime {
-    /// Sets the Unix time, in seconds, at which the sample of timestamp 0 was taken or would have been.
+    /// Sets the Unix time of the sample with timestamp 0, in seconds.
     pub fn set_zero(&self, unix_seconds: f64) {
         self.0.store(unix_seconds.to_bits(), Ordering::Relaxed);
     }
 
-    /// Unix time of timestamp 0 in seconds, if the source knows it.
+    /// Unix time of timestamp 0 in seconds, if set.
     #[must_use]
     pub fn zero(&self) -> Option<f64> {
         Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|zero| zero.is_finite())

@@ -1,37 +1,37 @@
-//! The recorders of a run, as its blocks and its watchers know them.
+//! Registry of the recorders of a run.
 
 use crate::event::Event;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Keeps frames of a stream in files; `fxgraph::recording::Recorder` is one.
+/// Records frames of a stream in files; `fxgraph::recording::Recorder` implements it.
 pub trait AnyRecorder: Any + Send + Sync {
-    /// Its name: that of its block, or a number.
+    /// Name: that of its block, or a number.
     fn name(&self) -> &str;
-    /// Looks at an event of the run.
+    /// Handles an event of the run, which may trigger a recording.
     fn see(&self, event: &Event);
 }
 
 type Say = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// The recorders of a run, those of its blocks and those that were asked for; cheap to clone.
+/// Recorders of a run: those of its blocks, and those that clients created. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Recorders(Arc<Reports>);
 
-/// The recorders, and the function that gets their reports.
+/// Recorders, and the function that gets their reports.
 #[derive(Default)]
 pub struct Reports {
     all: Mutex<Vec<Arc<dyn AnyRecorder>>>,
     say: Mutex<Option<Say>>,
 }
 
-/// A panic elsewhere leaves plain data behind, which is still worth reading.
+/// Locks `mutex`, also after a panic of another thread: the data stays consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reports {
-    /// Reports what a recorder of `block` did.
+    /// Reports an action of a recorder of `block`.
     pub fn say(&self, block: &str, text: &str) {
         let say = lock(&self.say).clone();
         if let Some(say) = say {
@@ -41,13 +41,13 @@ impl Reports {
 }
 
 impl Recorders {
-    /// What a recorder reports to, for as long as the run lasts.
+    /// Target of the reports of a recorder, valid during the run.
     #[must_use]
     pub fn reports(&self) -> Weak<Reports> {
         Arc::downgrade(&self.0)
     }
 
-    /// Adds a recorder. One of the same name has its place taken: its block was built anew.
+    /// Adds a recorder. It replaces a recorder of the same name, whose block was created again.
     pub fn add(&self, recorder: Arc<dyn AnyRecorder>) {
         let mut all = lock(&self.0.all);
         all.retain(|other| other.name() != recorder.name());
@@ -65,23 +65,23 @@ impl Recorders {
         all.into_iter().filter_map(of_type).collect()
     }
 
-    /// The recorder called `name`, if it is of type `R`.
+    /// The recorder `name`, if it is of type `R`.
     #[must_use]
     pub fn get<R: AnyRecorder>(&self, name: &str) -> Option<Arc<R>> {
         self.list::<R>().into_iter().find(|recorder| recorder.name() == name)
     }
 
-    /// Forgets the one called `name`.
+    /// Removes the recorder `name`.
     pub fn remove(&self, name: &str) {
         lock(&self.0.all).retain(|recorder| recorder.name() != name);
     }
 
-    /// Calls `say` with the block and the text of each report.
+    /// Sets the function that gets the block and the text of each report.
     pub fn tell(&self, say: impl Fn(&str, &str) + Send + Sync + 'static) {
         *lock(&self.0.say) = Some(Arc::new(say));
     }
 
-    /// What shows them events, for as long as there is any of these recorders.
+    /// Function that passes events to all recorders, while this registry exists.
     pub fn watcher(&self) -> impl Fn(&Event) + Send + Sync + 'static {
         let reports = Arc::downgrade(&self.0);
         move |event| {

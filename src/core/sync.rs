@@ -1,5 +1,5 @@
-//! Atomics, locks and queues of what is shared between threads: the usual ones or, with the feature
-//! `shuttle`, those of a scheduler that tries orders of threads (`runtime/models.rs`).
+//! Atomics, locks and queues for data shared between threads: those of the standard library or, with the feature
+//! `shuttle`, those of a model checker that tries orders of threads (`runtime/models.rs`).
 
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Mutex, MutexGuard};
@@ -16,7 +16,7 @@ pub use concurrent_queue::ConcurrentQueue;
 #[cfg(feature = "shuttle")]
 pub use queue::ConcurrentQueue;
 
-/// The crate `concurrent_queue` as far as it is used here, with points where threads may switch.
+/// The part of the crate `concurrent_queue` that is used here, with points where threads may switch.
 #[cfg(feature = "shuttle")]
 mod queue {
     use concurrent_queue::{ForcePushError, PopError, PushError};

@@ -1,4 +1,4 @@
-//! A field and what its attributes say.
+//! A field and its attributes.
 
 use crate::Problems;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -15,17 +15,17 @@ pub struct Field<'a> {
     pub ty: &'a Type,
     pub doc: String,
     pub default: Option<Expr>,
-    /// Both ends as `Option<f64>`.
+    /// Minimum and maximum as expressions of type `Option<f64>`.
     pub range: Option<[TokenStream; 2]>,
     pub unit: Option<LitStr>,
-    /// Where it says that it is live.
+    /// Place of the attribute `live`.
     pub live: Option<Span>,
     pub flatten: bool,
-    /// Not a parameter: always its default.
+    /// Not a parameter: the field always has its default value.
     pub skip: bool,
 }
 
-/// The doc comment, without the space before each line.
+/// Text of the doc comment, without the space before each line.
 pub fn doc(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
@@ -44,10 +44,10 @@ impl<'a> Field<'a> {
     /// All fields of `item`.
     pub fn all(item: &'a DeriveInput) -> Result<Vec<Self>> {
         let Data::Struct(data) = &item.data else {
-            return Err(Error::new(item.ident.span(), "parameters are the fields of a struct"));
+            return Err(Error::new(item.ident.span(), "parameters must be fields of a struct"));
         };
         if let Some(parameter) = item.generics.params.first() {
-            return Err(Error::new(parameter.span(), "parameters have no generic types"));
+            return Err(Error::new(parameter.span(), "a struct of parameters must not be generic"));
         }
         let mut problems = Problems::default();
         let fields: Vec<Self> = match &data.fields {
@@ -56,7 +56,7 @@ impl<'a> Field<'a> {
             }
             Fields::Unit => Vec::new(),
             Fields::Unnamed(fields) => {
-                return Err(Error::new(fields.span(), "parameters need names"));
+                return Err(Error::new(fields.span(), "parameters must have names"));
             }
         };
         if problems.0.is_some() { Err(problems.all()) } else { Ok(fields) }
@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
             attribute.parse_nested_meta(|meta| this.read(&meta))?;
         }
         if this.doc.is_empty() && !this.flatten && !this.skip {
-            let message = format!("`{name}` needs a doc comment: users read it");
+            let message = format!("`{name}` must have a doc comment: users read it");
             return Err(Error::new(name.span(), message));
         }
         Ok(this)
@@ -109,20 +109,18 @@ impl<'a> Field<'a> {
         } else if meta.path.is_ident("skip") {
             self.skip = true;
         } else {
-            return Err(meta.error(
-                "a parameter has `default`, `range`, `unit`, `live`, `flatten` and `skip`",
-            ));
+            return Err(meta.error("use `default`, `range`, `unit`, `live`, `flatten` or `skip`"));
         }
         Ok(())
     }
 
-    /// Name of the constant that keeps the declaration.
+    /// Name of the constant with the declaration.
     pub fn constant(&self) -> Ident {
         let name = self.name.unraw().to_string().to_uppercase();
         format_ident!("{name}", span = self.name.span())
     }
 
-    /// Name of the variant of the enum of live parameters.
+    /// Name of the variant in the enum of live parameters.
     pub fn variant(&self) -> Ident {
         let name = self.name.unraw().to_string();
         let mut variant = String::new();
@@ -142,7 +140,7 @@ impl<'a> Field<'a> {
 
 fn ends(range: Expr) -> Result<[TokenStream; 2]> {
     let Expr::Range(syn::ExprRange { start, end, limits, .. }) = range else {
-        return Err(Error::new(range.span(), "a range is `0..=10`, `1..` or `..=10`"));
+        return Err(Error::new(range.span(), "write a range as `0..=10`, `1..` or `..=10`"));
     };
     if let (Some(end), syn::RangeLimits::HalfOpen(_)) = (&end, limits) {
         return Err(Error::new(end.span(), "a range includes its end: write `..=`"));

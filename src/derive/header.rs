@@ -1,4 +1,4 @@
-//! `Kind` of a struct: `#[kind(..)]`.
+//! Implementation of `Kind` from `#[kind(..)]`.
 
 use crate::field::Field;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -34,7 +34,7 @@ impl Header {
                     syn::parenthesized!(content in meta.input);
                     examples.extend(content.parse_terminated(<LitStr as Parse>::parse, Token![,])?);
                 } else {
-                    let keys = "a kind has `name`, `page`, `inputs`, `outputs` and `examples`";
+                    let keys = "use `name`, `page`, `inputs`, `outputs` or `examples`";
                     return Err(meta.error(keys));
                 }
                 Ok(())
@@ -51,7 +51,7 @@ impl Header {
     pub fn write(&self, item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
         let Self { name, page, inputs, outputs, examples } = self;
         let ident = &item.ident;
-        // The trait that is missing is asked for where the first live parameter is.
+        // An error about a missing `LiveKind` points at the first live parameter.
         let live_value = if let Some(at) = fields.iter().find_map(|field| field.live) {
             quote_spanned! {at=>
                 let value = <Self as ::fxgraph::kind::LiveKind>::live_value(new, parameter, running)?;
@@ -102,7 +102,7 @@ fn no_ports() -> TokenStream {
     quote!(::fxgraph::kind::PortNames::Fixed(&[]))
 }
 
-/// `("a", "b")`, `("a", optional("b"))` or `(numbered("input"))`.
+/// Parses `("a", "b")`, `("a", optional("b"))` or `(numbered("input"))`.
 fn ports(meta: &syn::meta::ParseNestedMeta<'_>) -> Result<TokenStream> {
     let content;
     syn::parenthesized!(content in meta.input);

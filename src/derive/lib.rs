@@ -1,5 +1,5 @@
 //! `#[derive(Kind)]` for the parameters of a kind, `#[derive(Parameters)]` for a group of parameters that several
-//! kinds share. The generated code is small: everything that needs no types is in `fxgraph::kind`.
+//! kinds share. The generated code is small: code that does not depend on types is in `fxgraph::kind`.
 
 mod field;
 mod header;
@@ -15,7 +15,8 @@ use syn::{DeriveInput, Error, Result};
 ///
 /// Ports are `inputs("a", "b")`, `inputs("a", optional("b"))` or `inputs(numbered("input"))`. Parameters are the
 /// fields, with `#[param(default)]`, `#[param(default = ..)]`, `range = 0..=10`, `unit = "Hz"`, `live`,
-/// `flatten` for a group of parameters, and `skip` for a field that is none. A field without a default must be given, unless it is an `Option`.
+/// `flatten` for a group of parameters, and `skip` for a field that is not a parameter. A field without a default must
+/// be given, unless it is an `Option`.
 #[proc_macro_derive(Kind, attributes(kind, param))]
 pub fn kind(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     answer(syn::parse(item).and_then(|item: DeriveInput| {
@@ -42,7 +43,7 @@ fn answer(written: Result<TokenStream>) -> proc_macro::TokenStream {
     written.unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Errors of a declaration: all of them are told, not only the first.
+/// Errors of a declaration; all are reported, not only the first.
 #[derive(Default)]
 struct Problems(Option<Error>);
 

@@ -1,4 +1,4 @@
-//! `Parameters` of a struct.
+//! Implementation of `Parameters`.
 
 use crate::field::Field;
 use proc_macro2::TokenStream;
@@ -22,7 +22,7 @@ pub fn write(item: &DeriveInput, fields: &[Field<'_>]) -> TokenStream {
             impl ::fxgraph::kind::Parameters for #ident {
                 type Live = #live_type;
                 fn fields(__fields: &mut ::std::vec::Vec<::fxgraph::kind::Field>) { #(#described)* }
-                // All are read before the first that failed ends it.
+                // Read all fields before the first error returns.
                 fn read(
                     __reader: &mut ::fxgraph::kind::ParametersReader<'_>,
                 ) -> ::core::option::Option<Self> {
@@ -59,7 +59,7 @@ fn constant(field: &Field<'_>) -> TokenStream {
 fn described(field: &Field<'_>) -> TokenStream {
     let (ty, constant) = (field.ty, field.constant());
     if field.flatten {
-        // A group with live parameters is marked live where it is used too.
+        // A group with live parameters must also be marked `live` where it is used.
         let has_none = field.live.is_none().then(|| {
             quote_spanned! {ty.span()=>
                 let _: fn(<#ty as ::fxgraph::kind::Parameters>::Live) -> ::fxgraph::kind::NoLive =
@@ -97,7 +97,7 @@ fn read(field: &Field<'_>) -> TokenStream {
     quote! { let #name = __reader.#read; #range }
 }
 
-/// The enum of live parameters, if there are any, and its name.
+/// Enum of the live parameters, if any, and its type.
 fn live(item: &DeriveInput, fields: &[Field<'_>]) -> (Option<TokenStream>, TokenStream) {
     let live: Vec<_> = fields.iter().filter(|field| field.live.is_some()).collect();
     if live.is_empty() {
@@ -105,12 +105,12 @@ fn live(item: &DeriveInput, fields: &[Field<'_>]) -> (Option<TokenStream>, Token
     }
     let ident = format_ident!("{}Live", item.ident);
     let vis = &item.vis;
-    let doc = format!("The live parameters of [`{}`].", item.ident);
+    let doc = format!("Live parameters of [`{}`].", item.ident);
     let declared = live.iter().map(|field| {
         let (variant, ty, doc) = (field.variant(), field.ty, &field.doc);
         if field.flatten {
             quote! {
-                #[doc = "One of the group."]
+                #[doc = "A parameter of this group."]
                 #variant(<#ty as ::fxgraph::kind::Parameters>::Live),
             }
         } else {

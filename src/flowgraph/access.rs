@@ -1,4 +1,4 @@
-//! Which files changes of a flowgraph may name.
+//! Files that updates of a flowgraph may name.
 
 use super::change::laid_over;
 use super::parse::parse;
@@ -12,8 +12,8 @@ use std::io;
 use std::path::Path;
 
 impl Plan {
-    /// This plan, whose changes may name the files that it names itself, and others as `allowed`. Whole flowgraphs
-    /// in its place include files from its directory.
+    /// This plan with restricted file access: updates may name the files that the plan names, and further files as
+    /// `allowed`. Flowgraphs that replace it may include files from its directory.
     pub fn limited(&self, allowed: ClientFiles, registry: &Registry) -> io::Result<Self> {
         let notes = FileAccess::noted();
         for block in &self.blocks {
@@ -31,7 +31,7 @@ impl Plan {
                 let nodes = read(&block.parameters).zip(read(parameters));
                 let Some((base, given)) = nodes else { continue };
                 let node = if name == block.kind { laid_over(base, given) } else { given };
-                // Only the notes count: what is read here was read before.
+                // Only the noted file names count; these parameters were checked when the plan was made.
                 let form = block.implementation;
                 let _ = check::configure(kind, form, &node, Span::default(), &notes);
             }

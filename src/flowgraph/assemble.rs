@@ -1,4 +1,4 @@
-//! From a plan to blocks, pools and edges that the runtime can start.
+//! Builds blocks, pools and edges from a plan, for the runtime to start.
 
 use super::pending::Pending;
 use super::{Plan, PlannedBlock, transfers};
@@ -22,23 +22,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Why a plan could not be built.
+/// Error while building a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A block could not be made.
+    /// The constructor of a block failed.
     #[error("`{block}` cannot be built")]
     Block {
         /// Name of the block.
         block: String,
-        /// Why.
+        /// Cause.
         source: BlockError,
     },
     /// There is not enough memory.
-    #[error("no memory for the frames of `{block}`")]
+    #[error("not enough memory for the frames of `{block}`")]
     Memory {
         /// Name of the block.
         block: String,
-        /// What was asked for.
+        /// Size of the allocation that failed.
         source: OutOfMemory,
     },
 }
@@ -76,15 +76,15 @@ impl BuildProgress {
     }
 }
 
-/// A block besides those of the flowgraph that reads one of its outputs: a test's tap.
+/// A reader of one output of the flowgraph that is not part of the flowgraph, for example of a test.
 pub struct Probe {
     /// Name shown in reports; no block of the flowgraph may have it.
     pub name: String,
     /// Block and output port to read.
     pub source: (usize, usize),
-    /// What reads. It may keep one frame besides those in its queue.
+    /// The block that reads. It may keep one frame in addition to those in its queue.
     pub block: Box<dyn Block>,
-    /// Frames that wait for it at most.
+    /// Length of its queue, in frames.
     pub queue: usize,
 }
 
@@ -94,7 +94,7 @@ impl Plan {
         self.build_with(Vec::new())
     }
 
-    /// [`build`](Self::build) with readers added, which read from host memory.
+    /// [`build`](Self::build) with additional readers, which read from host memory.
     pub fn build_with(&self, mut probes: Vec<Probe>) -> Result<Assembly, BuildError> {
         let mut plan = self.clone();
         for probe in &mut probes {
@@ -104,7 +104,7 @@ impl Plan {
     }
 
     fn assemble(&self, probes: Vec<Probe>) -> Result<Assembly, BuildError> {
-        // Blocks first: one that cannot be made says so before memory is taken.
+        // Blocks first: a constructor that fails does so before memory for frames is allocated.
         let mut parts = self
             .blocks
             .iter()
@@ -166,9 +166,8 @@ impl Plan {
         Ok(Assembly { name: self.name.clone(), parts })
     }
 
-    /// A block that is to take the place of the running one of its name: built, with a tee before
-    /// each input, a queue behind each output that keeps its frames, and pools for both the kept
-    /// frames and those that flow once it is in place.
+    /// Builds the candidate for a swap of block `index`: the block, a queue for the tee of each input, a queue
+    /// that keeps the frames of each output, and pools for the kept frames and for operation after the swap.
     pub fn newcomer(&self, index: usize, wake: Waker) -> Result<Part, BuildError> {
         let block = &self.blocks[index];
         let mut part = self.part(block, wake)?;
@@ -192,13 +191,13 @@ impl Plan {
         Ok(part)
     }
 
-    /// What makes the frames of the output (block, port): on its device, or on the host, pinned if
-    /// a device copies to there or from there.
+    /// Allocator of the frames of the output (block, port): on the GPU of the block, or on the host, in pinned memory
+    /// if a GPU copies to or from the frames.
     pub fn allocator(&self, output: (usize, usize)) -> Result<Box<dyn Allocator>, BuildError> {
         self.allocator_with(output, &self.uploads())
     }
 
-    /// The uploads, by the output whose frames they copy.
+    /// Uploads by the output whose frames they copy.
     fn uploads(&self) -> HashMap<(usize, usize), &PlannedBlock> {
         let uploads = self.blocks.iter().filter(|block| block.kind == Transfer::Upload.kind());
         uploads.map(|block| (self.origin(block.inputs[0]), block)).collect()
@@ -224,7 +223,7 @@ impl Plan {
         })
     }
 
-    /// The GPU on which the frames of a block's outputs lie, if they do.
+    /// GPU with the output frames of a block; `None` for host memory.
     pub fn frames_device(&self, block: usize) -> Result<Option<Arc<Device>>, BlockError> {
         match self.blocks[block].output_device() {
             DeviceName::Cpu => Ok(None),
@@ -232,7 +231,7 @@ impl Plan {
         }
     }
 
-    /// The GPU that `block` runs on, opened.
+    /// Opens the GPU that `block` runs on; `None` for the CPU.
     fn device(&self, block: &PlannedBlock) -> Result<Option<Arc<Device>>, BuildError> {
         let DeviceName::Cuda(ordinal) = block.device else { return Ok(None) };
         let device = Device::open(ordinal).map_err(|error| BuildError::Block {
@@ -244,7 +243,8 @@ impl Plan {
         Ok(Some(device))
     }
 
-    /// What makes the block number `index`, as it is in this plan, anew: it counts on in `counters`.
+    /// Function that creates block `index` of this plan again. The new block continues to count in `counters`. `None`
+    /// if the block cannot be restarted.
     #[must_use]
     pub fn rebuild(
         &self,
@@ -256,7 +256,7 @@ impl Plan {
         rebuild(block, env)
     }
 
-    /// What `block` is built with.
+    /// Environment for the constructor of `block`.
     fn env(&self, block: &PlannedBlock, wake: Waker) -> Result<Env, BuildError> {
         Ok(Env {
             name: block.name.clone(),
@@ -270,7 +270,7 @@ impl Plan {
         })
     }
 
-    /// `block`, built and without edges, which `wake` wakes.
+    /// Builds `block`, without edges; `wake` wakes it.
     fn part(&self, block: &PlannedBlock, wake: Waker) -> Result<Part, BuildError> {
         let env = self.env(block, wake)?;
         let built = guarded(block.configured.as_ref(), &block.pending, &env, 0)
@@ -298,18 +298,19 @@ impl Plan {
     }
 }
 
-/// Bytes of the frames that one queue of a companion may keep, and how many frames at least and
-/// at most: enough to sit out a moment's delay, and a whole turn of small ones.
+/// Limits of one queue of a candidate or shadow: bytes of its frames, and least and largest number of frames. Enough
+/// for a short delay, and for several calls of `work` with small frames.
 const BESIDE_BYTES: usize = 256 << 20;
 const BESIDE_FRAMES: (usize, usize) = (6, 64);
 
-/// Frames that a queue beside a running block holds.
+/// Length of a queue of a candidate or shadow, in frames.
 #[must_use]
 pub fn beside_frames(frame_bytes: usize) -> usize {
     (BESIDE_BYTES / frame_bytes.max(1)).clamp(BESIDE_FRAMES.0, BESIDE_FRAMES.1)
 }
 
-/// What makes `block` anew in the environment `env`, where it counts on, if that can be.
+/// Function that creates `block` again in the environment `env`, whose counters continue; `None` if the block cannot
+/// be restarted.
 fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
     if block.configured.cannot_restart().is_some() {
         return None;
@@ -317,11 +318,11 @@ fn rebuild(block: &PlannedBlock, env: Env) -> Option<Rebuild> {
     let (configured, pending) = (Arc::clone(&block.configured), block.pending.clone());
     Some(Arc::new(move |begun| {
         if let Some(device) = Device::of(&env) {
-            // A fault that killed the device's context shows in whatever is asked of it.
+            // If a fault has destroyed the CUDA context, every call on the device fails.
             device.free_bytes().map_err(|error| {
                 let device = DeviceName::Cuda(device.ordinal());
-                BlockError::new(format!("{device} is lost to this process, which must end"))
-                    .because(error)
+                let message = format!("{device} is unusable after a fault: restart the process");
+                BlockError::new(message).because(error)
             })?;
         }
         guarded(configured.as_ref(), &pending, &env, begun)

@@ -1,4 +1,4 @@
-//! A flowgraph whose blocks are built and whose edges exist: what the runtime starts.
+//! A flowgraph with constructed blocks and edges, which the runtime starts.
 
 use fxgraph_core::block::Block;
 use fxgraph_core::counter::Counters;
@@ -10,7 +10,7 @@ use fxgraph_core::kind::{Ports, Waker};
 use fxgraph_core::summary::Summary;
 use std::sync::Arc;
 
-/// Everything that runs together. Started once; another run needs another assembly.
+/// All parts of one run. It is started once; another run needs another assembly.
 pub struct Assembly {
     /// Name of the flowgraph.
     pub name: String,
@@ -26,42 +26,42 @@ pub struct Part {
     pub kind: &'static str,
     /// The block.
     pub block: Box<dyn Block>,
-    /// The counters it was built with.
+    /// Counters that it was built with.
     pub counters: Counters,
-    /// The summary it was built with.
+    /// Summary that it was built with.
     pub summary: Summary,
-    /// The events it was built with.
+    /// Events that it was built with.
     pub events: BlockEvents,
-    /// The waker it was built with.
+    /// Waker that it was built with.
     pub wake: Waker,
     /// One edge per input, in the order of the ports.
     pub inputs: Vec<Arc<Edge>>,
     /// Outputs, in the order of the ports.
     pub outputs: Vec<PartOutput>,
-    /// What the ports carry.
+    /// Types of the ports.
     pub ports: Ports,
-    /// Where the block runs.
+    /// Thread that the block runs on.
     pub thread: Thread,
-    /// What is done when it fails.
+    /// Fault policy.
     pub on_fault: OnFault,
-    /// Makes the block anew; `None` for one that can be made only once, whose faults stop the run
-    /// unless they are errors that [`OnFault::Skip`] passes over.
+    /// Creates the block again; `None` for a block that cannot be restarted. A fault of such a block stops the run,
+    /// except errors with [`OnFault::Skip`].
     pub rebuild: Option<Rebuild>,
 }
 
-/// Makes a block anew, as it was built first, in a place where others have begun to work on everything
-/// before a timestamp.
+/// Creates a block again with its first environment. The argument is a timestamp: earlier blocks in the slot have
+/// started work on everything before it.
 pub type Rebuild = Arc<dyn Fn(u64) -> Result<Box<dyn Block>, BlockError> + Send + Sync>;
 
-/// What is done when a block fails.
+/// Action when a block fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFault {
-    /// The run stops with the cause; what is queued still flows to its end.
+    /// The flowgraph drains and stops, and reports the cause.
     #[default]
     Stop,
-    /// The block is built anew and goes on with its next input frame.
+    /// The block is created again and continues with its next input frame.
     Restart,
-    /// The frame at work is lost and the block goes on; after a panic it is built anew.
+    /// The frame at work is dropped and the block continues; after a panic it is created again.
     Skip,
 }
 
@@ -69,7 +69,7 @@ impl OnFault {
     /// Every policy.
     pub const ALL: [Self; 3] = [Self::Stop, Self::Restart, Self::Skip];
 
-    /// The word in flowgraph files.
+    /// Name in flowgraph files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,19 +82,19 @@ impl OnFault {
 
 /// One output port of a [`Part`].
 pub struct PartOutput {
-    /// One edge per reader. An output without readers never holds its block up.
+    /// One edge per reader. An output without readers never delays its block.
     pub edges: Vec<Arc<Edge>>,
-    /// Where the frames come from; `None` for a port that passes frames through.
+    /// Pool of the frames; `None` for a port that passes frames through.
     pub pool: Option<Arc<Pool>>,
 }
 
-/// Where a block runs.
+/// Thread that a block runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thread {
-    /// On the worker threads, with the others.
+    /// The worker threads, shared with other blocks.
     #[default]
     Shared,
-    /// On a thread of its own, if asked for bound to one core.
+    /// A thread of its own, optionally pinned to one core.
     Own {
         /// Number of the core.
         core: Option<usize>,

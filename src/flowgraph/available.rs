@@ -1,4 +1,4 @@
-//! How much memory this process can still get.
+//! Memory that is available to this process.
 
 use crate::Plan;
 use fxgraph_core::device::DeviceName;
@@ -7,15 +7,14 @@ use fxgraph_cuda::Device;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is to be said if `plan` needs more memory than there is, on the host or on a GPU.
+/// Diagnostic for a plan that needs more memory than is available on the host or on a GPU.
 #[must_use]
 pub fn shortage(plan: &Plan) -> Option<Diagnostic> {
     let devices = plan.memory().devices();
     devices.into_iter().find_map(|device| plan.shortage(device, available_on(device)?))
 }
 
-/// Bytes that `device` still gives; `None` where nobody says, or where there is no such device:
-/// that is said when the flowgraph is built.
+/// Bytes available on `device`; `None` if unknown or if the device does not exist, which `Plan::build` reports.
 #[must_use]
 pub fn available_on(device: DeviceName) -> Option<usize> {
     match device {
@@ -24,7 +23,7 @@ pub fn available_on(device: DeviceName) -> Option<usize> {
     }
 }
 
-/// Bytes that the system or the container still gives; `None` where nobody says.
+/// Bytes available from the system or the container; `None` if unknown.
 fn available_bytes() -> Option<usize> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -38,14 +37,14 @@ fn meminfo(text: &str) -> Option<usize> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.saturating_mul(1024))
 }
 
-/// The folder of this process's control group (version 2) and those around it.
+/// Directory of this process's control group (version 2) and its parent directories.
 fn folders(groups: &str) -> Vec<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");
     root.join(own).ancestors().take_while(|f| f.starts_with(root)).map(Path::to_owned).collect()
 }
 
-/// What the control group at `folder` leaves; files in the page cache give way.
+/// Bytes left in the control group at `folder`. Pages of the page cache count as free.
 fn group(folder: &Path) -> Option<usize> {
     let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
     let limit: usize = number("memory.max")?;
@@ -65,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_what_is_available() {
+    fn available_bytes_reads_meminfo() {
         assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:     12 kB\n"), Some(12 * 1024));
         assert_eq!(meminfo("MemTotal: 9 kB\n"), None);
         assert!(available_bytes().unwrap() > 0);
     }
 
     #[test]
-    fn a_control_group_leaves_its_limit_less_what_cannot_give_way() {
+    fn group_leaves_limit_minus_memory_that_cannot_be_reclaimed() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         assert_eq!(group(folder.path()), None);
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_around_this_one_count_too() {
+    fn folders_include_parent_groups() {
         let found = folders("1:name=systemd:/x\n0::/a/b\n");
         let expected = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"];
         assert_eq!(found, expected.map(PathBuf::from));

@@ -1,4 +1,5 @@
-//! Another form of one block of a flowgraph, in its place or beside it, checked as a file is.
+//! Candidates: one block of a flowgraph with another kind, parameters or implementation, for a swap or a comparison.
+//! They are checked like a file.
 
 use super::document::{Document, Entry, What, entry, map, unknown_key};
 use super::expand::{Expansion, Instance};
@@ -14,39 +15,39 @@ use fxgraph_core::diagnostic::{Diagnostic, Severity, Span, codes, suggest, tidy}
 use fxgraph_core::kind::{CPU, KindEntry, PortNames, Registry};
 use fxgraph_core::tree::{Key, Node, Value};
 
-/// Keys of a block that may change while it runs.
+/// Keys of a block that a swap may change.
 const KEYS: [&str; 5] = ["kind", "parameters", "device", "implementation", "on_fault"];
 
-/// What [`Plan::change`] found.
+/// Result of [`Plan::change`].
 pub struct Changed {
-    /// The change and what it is laid over, for [`render`](fxgraph_core::diagnostic::render()).
+    /// Text of the change and of the running parameters, for [`render`](fxgraph_core::diagnostic::render()).
     pub sources: Sources,
-    /// The plan with the change, or what is wrong with it, sorted by place.
+    /// The plan with the change, or the diagnostics, sorted by place.
     pub result: Result<Plan, Vec<Diagnostic>>,
 }
 
-/// Puts another form of a block into a plan.
+/// Puts a candidate into a plan.
 type Put = fn(&Plan, usize, PlannedBlock, Span, &mut Vec<Diagnostic>) -> Plan;
 
 impl Plan {
-    /// This plan with another form of the block `name`. `text` is YAML, which JSON is too, of those
-    /// keys of the block that change: `kind`, `parameters`, `device`, `implementation`,
-    /// `on_fault`. Parameters of the same kind go over those in force, one by one; nothing in place
-    /// of a value takes the parameter back to its default. The ports must stay as they are.
+    /// This plan with a candidate in the slot of the block `name`. `text` is YAML or JSON with the keys of the block
+    /// that change: `kind`, `parameters`, `device`, `implementation`, `on_fault`. If the kind stays, `parameters`
+    /// replace those of the running block one by one, and an empty value restores the default. The ports must not
+    /// change.
     #[must_use]
     pub fn change(&self, name: &str, text: &str, registry: &Registry) -> Changed {
         self.with_form(name, text, registry, Self::exchanged)
     }
 
-    /// This plan with another form of the block `name`, as for [`change`](Self::change), beside that
-    /// block and on the same frames: block number `self.blocks.len()`. It may be on another device;
-    /// its outputs must carry what those of the block carry, and nothing reads them.
+    /// This plan with a second block that reads the same frames as the block `name`, for a comparison. `text` is that
+    /// of [`change`](Self::change). The second block has index `self.blocks.len()`, may run on another device, must
+    /// have the same output types, and has no readers.
     #[must_use]
     pub fn beside(&self, name: &str, text: &str, registry: &Registry) -> Changed {
         self.with_form(name, text, registry, Self::accompanied)
     }
 
-    /// This plan with the form of the block `name` that `text` asks for, where `put` puts it.
+    /// This plan with the candidate for the block `name` that `text` describes, inserted by `put`.
     fn with_form(&self, name: &str, text: &str, registry: &Registry, put: Put) -> Changed {
         let mut sources = Sources::default();
         let file = sources.add(format!("change of {name}"), text);
@@ -63,7 +64,7 @@ impl Plan {
         Changed { sources, result }
     }
 
-    /// The block `name` and the form of it that `text`, which begins at `start`, asks for.
+    /// Index of the block `name`, and the candidate that `text`, which begins at `start`, describes.
     fn form(
         &self,
         name: &str,
@@ -82,9 +83,9 @@ impl Plan {
         };
         let block = &self.blocks[index];
         let Some(old_kind) = registry.get(block.kind) else {
-            let message = format!("`{name}` is a copy between devices");
+            let message = format!("`{name}` is an automatic copy between devices, not a block");
             let problem = Diagnostic::error(codes::CHANGE, start, message);
-            problems.push(problem.help("it follows from where the blocks around it run"));
+            problems.push(problem.help("name the block before or after the copy"));
             return None;
         };
         let node = parse(start.file, text).map_err(|wrong| problems.extend(wrong)).ok()?;
@@ -96,8 +97,7 @@ impl Plan {
         Some((index, new))
     }
 
-    /// Complains if block `index` cannot have the shadow that `node` asks for; `in_force` are the
-    /// parameters of the block.
+    /// Reports errors in the shadow `node` of block `index`; `in_force` are the parameters of the block.
     pub(super) fn check_shadow(
         &self,
         index: usize,
@@ -111,25 +111,28 @@ impl Plan {
         let Some(kind) = registry.get(block.kind) else { return };
         let place = node.span;
         let refusal = |message: String, help: &str| {
-            Diagnostic::error(codes::CHANGE, place, message).label("there can be none").help(help)
+            Diagnostic::error(codes::CHANGE, place, message).label("invalid shadow").help(help)
         };
         if block.inputs.is_empty() || block.ports.outputs.is_empty() {
-            let message = format!("a shadow of `{}` has nothing to compare", block.name);
-            return problems.push(refusal(message, "a shadow needs inputs and outputs"));
+            let message = format!("`{}` must have inputs and outputs to have a shadow", block.name);
+            return problems.push(refusal(message, "remove `shadow`"));
         }
         let start = Span { end: node.span.start, ..node.span };
         let new =
             self.with_entry((index, kind), node.clone(), in_force, registry, sources, problems);
         let Some(new) = new else { return };
         if new.device != block.device {
-            let message = format!("the shadow of `{}` is on {}", block.name, new.device);
-            let help = format!("a shadow gets the block's frames: run it on `{}`", block.device);
+            let message = format!(
+                "the shadow of `{}` must run on the device of its block, got {}",
+                block.name, new.device
+            );
+            let help = format!("run the shadow on `{}`", block.device);
             problems.push(refusal(message, &help));
         }
         problems.extend(self.impossible_change(index, &new, start));
     }
 
-    /// The block `index`, of `old_kind`, as `node` changes it.
+    /// The candidate for block `index`, of `old_kind`, with the keys in `node`.
     fn with_entry(
         &self,
         (index, old_kind): (usize, &KindEntry),
@@ -143,7 +146,7 @@ impl Plan {
         let name = block.name.as_str();
         let start = Span { end: node.span.start, ..node.span };
         let entry = given(block, node, problems);
-        // What runs is computed already, and may hold what looks like an expression.
+        // Running parameters are not evaluated again: they may contain a literal `${`.
         let names = self.names();
         let (budget, empty) = (Budget::default(), Document::default());
         let mut expansion = Expansion::new(registry, (sources, &budget), &empty, problems);
@@ -165,11 +168,11 @@ impl Plan {
         if !takes(kind.inputs, block.inputs.len()) {
             let count = block.inputs.len();
             let message =
-                format!("`{}` cannot have the inputs of `{name}`: there are {count}", kind.name);
+                format!("`{}` must take as many inputs as `{name}`, which has {count}", kind.name);
             problems.push(
                 Diagnostic::error(codes::CHANGE, kind_node.span, message)
-                    .label("this kind")
-                    .help(format!("`fxgraph list {}` shows its inputs", kind.name)),
+                    .label("wrong number of inputs")
+                    .help(format!("see `fxgraph list {}` for its inputs", kind.name)),
             );
             return None;
         }
@@ -203,23 +206,23 @@ impl Plan {
         let planned = |index: usize| self.blocks.get(index);
         let new = check::plan_block(&instance, read.as_ref(), &feeds, planned, &[], problems)?;
         problems.extend(check::impossible_policy(&instance, read.as_ref()));
-        // Another kind has other parameters, which hold at once.
+        // Another kind has other parameters; none of them is scheduled for later.
         let pending = if kind.name == old_kind.name {
             block.pending.of_form(block, &new, kind, &self.access)
         } else {
             Some(Pending::default())
         };
         let Some(pending) = pending else {
-            let message = format!("`{name}` waits for values that do not fit this form of it");
-            let help = "give the live parameters of which a change waits values of its own";
+            let message = format!("the scheduled values of `{name}` do not fit the candidate");
+            let help = "set the live parameters that are scheduled to change, too";
             problems.push(refusal(message, start, help));
             return None;
         };
-        // The place in the file stays that of the block.
+        // Diagnostics keep the place of the block in the flowgraph file.
         Some(PlannedBlock { span: block.span, shadow: block.shadow.clone(), pending, ..new })
     }
 
-    /// This plan with `new` in place of block `index`.
+    /// This plan with `new` in the slot of block `index`.
     fn exchanged(
         &self,
         index: usize,
@@ -234,7 +237,7 @@ impl Plan {
         plan
     }
 
-    /// This plan with `new` beside block `index`.
+    /// This plan with `new` as a second block on the inputs of block `index`.
     fn accompanied(
         &self,
         index: usize,
@@ -244,22 +247,22 @@ impl Plan {
     ) -> Self {
         let old = &self.blocks[index];
         if old.inputs.is_empty() || old.ports.outputs.is_empty() {
-            let message = format!("a second form of `{}` has nothing to compare", old.name);
+            let message = format!("`{}` must have inputs and outputs to be compared", old.name);
             let problem = Diagnostic::error(codes::CHANGE, span, message);
-            problems.push(problem.label("beside it").help("it needs inputs and outputs"));
+            problems.push(problem.label("this comparison").help("compare another block"));
         }
-        let help = "only frames of one type can be compared";
+        let help = "give parameters with which both blocks have the same output type";
         problems.extend(other_outputs(old, &new, span, help));
         problems.extend(claimed_twice(self.blocks.iter(), &new, span));
         let mut plan = self.clone();
-        // No block of a file can be called so: names have no spaces.
+        // Names in files have no spaces, so this name is free.
         plan.blocks.push(PlannedBlock { name: format!("{} (b)", old.name), shadow: None, ..new });
         transfers::feed(&mut plan.blocks, self.blocks.len());
         load::seal(&mut plan);
         plan
     }
 
-    /// This plan with what `other` tells of the flowgraph as a whole: its text and its parameters.
+    /// This plan with the description, the parameters and the text of the flowgraph `other`.
     #[must_use]
     pub fn with_head_of(&self, other: &Self) -> Self {
         let (doc, parameters) = (other.doc.clone(), other.parameters.clone());
@@ -268,7 +271,7 @@ impl Plan {
         plan
     }
 
-    /// The parameters of the flowgraph, for expressions.
+    /// Parameters of the flowgraph, for expressions.
     fn names(&self) -> Names {
         let mut names = Names::default();
         for parameter in &self.parameters {
@@ -278,10 +281,10 @@ impl Plan {
         names
     }
 
-    /// What is to be said if a running flowgraph cannot put `new` into the place of block `index`.
+    /// Diagnostics that prevent a swap of block `index` for `new` in a running flowgraph.
     fn impossible_change(&self, index: usize, new: &PlannedBlock, span: Span) -> Vec<Diagnostic> {
         let old = &self.blocks[index];
-        let help = "what is behind it was built for what it carries now";
+        let help = "blocks that read this output need its present type; restart to change it";
         let mut problems = other_outputs(old, new, span, help);
         let others = self.blocks.iter().enumerate().filter(|(other, _)| *other != index);
         problems.extend(claimed_twice(others.map(|(_, other)| other), new, span));
@@ -295,8 +298,7 @@ fn refusal(message: String, span: Span, help: &str) -> Diagnostic {
     Diagnostic::error(codes::CHANGE, span, message).label("this change").help(help)
 }
 
-/// What is to be said if the outputs of `new` are not those of `old`; `help` if they carry something
-/// else.
+/// Diagnostics for outputs of `new` that differ from those of `old`; `help` is for outputs of another type.
 fn other_outputs(
     old: &PlannedBlock,
     new: &PlannedBlock,
@@ -317,7 +319,7 @@ fn other_outputs(
     problems
 }
 
-/// What is to be said if `new` wants a socket or a file that one of `others` has.
+/// Diagnostics for sockets and files of `new` that one of `others` uses.
 fn claimed_twice<'a>(
     others: impl Iterator<Item = &'a PlannedBlock>,
     new: &PlannedBlock,
@@ -327,19 +329,19 @@ fn claimed_twice<'a>(
     for other in others {
         let shared = other.resources.binds.iter().find(|s| new.resources.binds.contains(s));
         if let Some(socket) = shared {
-            let message = format!("`{}` binds {socket} already", other.name);
-            problems.push(refusal(message, span, "give it its own"));
+            let message = format!("`{}` already binds {socket}", other.name);
+            problems.push(refusal(message, span, "give the candidate its own socket"));
         }
         let shared = other.resources.writes.iter().find(|f| new.resources.writes.contains(f));
         if let Some(file) = shared {
-            let message = format!("`{}` writes {} already", other.name, file.display());
-            problems.push(refusal(message, span, "give it its own"));
+            let message = format!("`{}` already writes {}", other.name, file.display());
+            problems.push(refusal(message, span, "give the candidate its own file"));
         }
     }
     problems
 }
 
-/// Whether a block with these inputs can have `count` of them.
+/// Whether a block with these inputs can have `count` connections.
 fn takes(inputs: PortNames, count: usize) -> bool {
     match inputs {
         PortNames::Fixed(names) => count == names.len(),
@@ -348,7 +350,7 @@ fn takes(inputs: PortNames, count: usize) -> bool {
     }
 }
 
-/// The entry that a change gives, with what it leaves out as it is.
+/// Block entry of a change; keys that the change leaves out are those of the running block.
 fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> Entry {
     let whole = Span { end: node.span.start, ..node.span };
     let mut entries = Vec::new();
@@ -360,7 +362,7 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
             problems.push(if known {
                 let message = format!("`{}` cannot change while the flowgraph runs", key.text);
                 Diagnostic::error(codes::CHANGE, key.span, message)
-                    .label("not this")
+                    .label("fixed while running")
                     .help("stop the flowgraph and start it with the change")
             } else {
                 unknown_key(&key, &KEYS)
@@ -388,13 +390,13 @@ fn given(block: &PlannedBlock, node: Node, problems: &mut Vec<Diagnostic>) -> En
     entry(&key, &Node::new(Value::Map(entries), node.span), problems)
 }
 
-/// `base` with the entries of `over`; nothing in place of a value takes the entry away.
+/// `base` with the entries of `over`; an entry of `over` without a value removes that of `base`.
 pub(super) fn laid_over(base: Node, over: Node) -> Node {
     let (Value::Map(mut entries), Value::Map(changes)) = (base.value, over.value.clone()) else {
         return over;
     };
     for (key, node) in changes {
-        // In its place: what becomes of a flowgraph does not depend on the order of its changes.
+        // Entries keep their position, so that the result does not depend on the order of the changes.
         let known = entries.iter().position(|(known, _)| known.text == key.text);
         match known {
             Some(place) if node.value == Value::Null => {

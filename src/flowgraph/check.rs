@@ -1,4 +1,4 @@
-//! From written-out blocks to checked ones: parameters read, ports known from source to sink.
+//! Checks expanded blocks: reads their parameters and computes their ports, from sources to sinks.
 
 use super::document::ENTRY_KEYS;
 use super::expand::Instance;
@@ -18,14 +18,14 @@ use fxgraph_core::port::{Axis, Origin, PortType};
 use fxgraph_core::tree::{Node, Problem, ReadError, Reader, Value};
 use fxgraph_cuda::{self as cuda, IN_FLIGHT};
 
-/// Blocks of a circle that a message names.
+/// Number of blocks of a cycle that a message names.
 const CIRCLE_SHOWN: usize = 12;
-/// Axes of one port.
+/// Limit of the axes of one port.
 const MAX_AXES: usize = 16;
-/// Bytes of one frame.
+/// Limit of the size of one frame, in bytes.
 const MAX_FRAME_BYTES: u128 = 1 << 40;
 
-/// All blocks, checked; those that are wrong, and all behind them, are `None`.
+/// Checks all blocks. Blocks with errors, and blocks downstream of them, are `None`.
 pub(super) fn check(
     instances: &[Instance<'_>],
     feeds: &[Option<Vec<Feed>>],
@@ -59,7 +59,7 @@ pub(super) fn check(
     planned
 }
 
-/// Reads the parameters of a block; on trouble, everything that can be said at once.
+/// Reads the parameters of a block; returns all errors at once.
 pub(super) fn configure(
     kind: &KindEntry,
     implementation: &str,
@@ -75,7 +75,7 @@ pub(super) fn configure(
     Err(errors.iter().map(|error| diagnostic(kind, error, node, owner)).collect())
 }
 
-/// What is wrong with the `parameters` of a block.
+/// Diagnostic for an error in the `parameters` of a block.
 fn diagnostic(kind: &KindEntry, error: &ReadError, parameters: &Node, owner: Span) -> Diagnostic {
     let is_own_key = |key: &String| {
         let Value::Map(entries) = &parameters.value else { return false };
@@ -89,12 +89,12 @@ fn diagnostic(kind: &KindEntry, error: &ReadError, parameters: &Node, owner: Spa
     };
     let help = match &error.problem {
         Problem::UnknownKey(key) if is_own_key(key) => {
-            Some(format!("`{key}` is a key of the block itself: it belongs beside `parameters`"))
+            Some(format!("`{key}` is a key of the block: move it out of `parameters`"))
         }
         Problem::MissingKey(_) | Problem::UnknownKey(_) => error
             .help
             .clone()
-            .or_else(|| Some(format!("`fxgraph list {}` shows its parameters", kind.name))),
+            .or_else(|| Some(format!("see `fxgraph list {}` for its parameters", kind.name))),
         _ => error.help.clone(),
     };
     Diagnostic::error(error.code(), error.span.unwrap_or(owner), message)
@@ -102,8 +102,8 @@ fn diagnostic(kind: &KindEntry, error: &ReadError, parameters: &Node, owner: Spa
         .maybe_help(help)
 }
 
-/// Blocks in an order in which everything that feeds a block stands before it; circles are
-/// complained about and left out, with all behind them.
+/// Topological order of the blocks: each block comes after its sources. Cycles are reported; they and the blocks
+/// downstream of them are left out.
 fn order(
     instances: &[Instance<'_>],
     feeds: &[Option<Vec<Feed>>],
@@ -115,7 +115,7 @@ fn order(
     let needs: Vec<Vec<usize>> = feeds.iter().map(sources).collect();
     let Order { good: order, circles, .. } = Order::of(&needs);
     for circle in circles {
-        // From a block to what feeds it; frames go the other way.
+        // From a block to its source; frames go the other way.
         let reads = |at: usize| {
             let source = circle[(at + 1) % circle.len()];
             let feeds = feeds[circle[at]].iter().flatten();
@@ -129,20 +129,19 @@ fn order(
         if names.len() > CIRCLE_SHOWN {
             names.splice(CIRCLE_SHOWN / 2..names.len() - 2, ["...".to_owned()]);
         }
-        let message = format!("blocks feed each other in a circle: {}", names.join(" -> "));
-        let mut problem =
-            Diagnostic::error(codes::CYCLE, *first, message).label("this closes the circle").help(
-                "the graph has a cycle: connect one of these blocks to an input outside the cycle",
-            );
+        let message = format!("the graph has a cycle: {}", names.join(" -> "));
+        let mut problem = Diagnostic::error(codes::CYCLE, *first, message)
+            .label("closes the cycle")
+            .help("connect one of these inputs to a block outside the cycle");
         for other in spans[1..].iter().filter(|other| *other != first).take(CIRCLE_SHOWN) {
-            problem = problem.note(*other, "part of the circle");
+            problem = problem.note(*other, "part of the cycle");
         }
         problems.push(problem);
     }
     order
 }
 
-/// The block with its ports; `planned` gives those that feed it.
+/// Checks one block and computes its ports; `planned` returns its sources.
 pub(super) fn plan_block<'p>(
     instance: &Instance<'_>,
     parameters: &dyn AnyParameters,
@@ -164,7 +163,7 @@ pub(super) fn plan_block<'p>(
                     format!("`{}` has no output `{name}`", source.name),
                 )
                 .label("no such output")
-                .help(format!("with its parameters it has {count} of them")),
+                .help(format!("number of its outputs with these parameters: {count}")),
             );
             return None;
         };
@@ -233,7 +232,7 @@ pub(super) fn plan_block<'p>(
     })
 }
 
-/// What is to be said if the block cannot do what its `on_fault` asks for.
+/// Diagnostic for an `on_fault` policy that the block does not support.
 pub(super) fn impossible_policy(
     instance: &Instance<'_>,
     parameters: &dyn AnyParameters,
@@ -242,8 +241,8 @@ pub(super) fn impossible_policy(
     let name = instance.kind.name;
     let refuse = |message: String| {
         let mut problem = Diagnostic::error(codes::FAULT_POLICY, span, message)
-            .label("not for this block")
-            .help("without `on_fault` a fault stops the flowgraph, with its cause");
+            .label("not possible for this block")
+            .help("leave out `on_fault`: a fault then stops the flowgraph and reports its cause");
         problem.blocks.push(instance.name.clone());
         Some(problem)
     };
@@ -256,31 +255,31 @@ pub(super) fn impossible_policy(
     }
 }
 
-/// What is wrong with a stream that no block can read.
+/// Diagnostic for an output type that no block can read.
 fn output_problem(instance: &Instance<'_>, port: &PortType) -> Option<Diagnostic> {
     let kind = instance.kind.name;
     let problem = |code, message| Diagnostic::error(code, instance.key, message);
     if let Some(why) = port.impossible() {
-        let message = format!("`{kind}` would make an impossible stream: {why}");
+        let message = format!("`{kind}` cannot have this output: {why}");
         return Some(
             problem(codes::PARAMETER_OUT_OF_RANGE, message)
-                .label(format!("it would make {port}"))
-                .help("check the parameters that its axes and its clock come from"),
+                .label(format!("output would be {port}"))
+                .help("check the parameters that set its axes and its sample rate"),
         );
     }
     if port.axes.len().max(port.validity.axes.len()) > MAX_AXES {
-        let message = format!("a frame of `{kind}` has more than {MAX_AXES} axes");
-        let problem = problem(codes::LIMIT, message).label("too many");
-        return Some(problem.help("join some of them to one"));
+        let message = format!("a frame of `{kind}` must have at most {MAX_AXES} axes");
+        let problem = problem(codes::LIMIT, message).label("too many axes");
+        return Some(problem.help("merge axes"));
     }
     if frame_bytes(port).is_none_or(|bytes| bytes > MAX_FRAME_BYTES) {
-        let message = format!("one frame of `{kind}` needs more than 1 TiB");
+        let message = format!("a frame of `{kind}` must have at most 1 TiB");
         return Some(problem(codes::MEMORY, message).label("too large"));
     }
     None
 }
 
-/// Why the implementation that was chosen cannot do it.
+/// Diagnostics for parameters or inputs that the chosen implementation does not support.
 fn implementation_problems(
     instance: &Instance<'_>,
     configured: &dyn AnyConfigured,
@@ -294,7 +293,7 @@ fn implementation_problems(
     };
     let refusals = configured.check(gpu.as_ref()).into_iter();
     let problem = |mut refused: Refusal| {
-        refused.help.get_or_insert_with(|| "`implementation: cpu` can do it".to_owned());
+        refused.help.get_or_insert_with(|| "use `implementation: cpu`".to_owned());
         let chosen = format!("this chooses `{implementation}`");
         let place = |at: &At| place(at, instance, feeds, &ports.inputs);
         refusal(refused.note(At::Implementation, chosen), &instance.name, place)
@@ -302,8 +301,7 @@ fn implementation_problems(
     refusals.map(problem).collect()
 }
 
-/// What a block needs on the host if it runs on a device: no memory but frames for all jobs in
-/// flight.
+/// Host resources of a block that runs on a GPU: no memory, and frames for all jobs in flight.
 fn on_device(mut needs: Resources, ports: &Ports) -> Resources {
     needs.host_bytes = 0;
     needs.holds.resize(ports.inputs.len(), 0);
@@ -321,13 +319,13 @@ fn frame_bytes(port: &PortType) -> Option<u128> {
     payload.checked_add(elements(&port.validity.axes)?.checked_mul(4)?)
 }
 
-/// Where a parameter is given, or else where it would be.
+/// Place of a parameter in the file; the place of the kind if the parameter is not given.
 fn parameter_span(instance: &Instance<'_>, path: &str) -> Span {
     let given = instance.parameters.as_ref().and_then(|node| node.at(path));
     given.map_or(instance.kind_span, |node| node.span)
 }
 
-/// Where something in the terms of a block stands in the file.
+/// Place in the file of something that a block names in its own terms.
 fn place(at: &At, instance: &Instance<'_>, feeds: &[Feed], inputs: &[PortType]) -> Span {
     match at {
         At::Block => instance.key,
@@ -347,14 +345,14 @@ fn place(at: &At, instance: &Instance<'_>, feeds: &[Feed], inputs: &[PortType]) 
     }
 }
 
-/// What `block` refuses, with the places of the file.
+/// Diagnostic for a [`Refusal`] of `block`, with places in the file.
 pub(super) fn refusal(refusal: Refusal, block: &str, place: impl Fn(&At) -> Span) -> Diagnostic {
     let mut problem = Diagnostic::error(refusal.code, place(&refusal.at), refusal.message)
         .label(refusal.label)
         .maybe_help(refusal.help);
     for (at, text) in &refusal.notes {
         let span = place(at);
-        // Two labels under one place would read twice.
+        // One label per place.
         if Some(span) != problem.span {
             problem = problem.note(span, text.clone());
         }

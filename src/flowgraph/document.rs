@@ -1,9 +1,9 @@
-//! One file's tree as flowgraph, parameters, templates and blocks.
+//! The content of one file: flowgraph, parameters, templates and blocks, read from its tree of values.
 
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest};
 use fxgraph_core::tree::{Key, Node, Value};
 
-/// A parameter of a flowgraph or template, as declared.
+/// Declaration of a parameter of a flowgraph or template.
 #[derive(Clone, Debug)]
 pub(super) struct Declared {
     pub(super) key: Key,
@@ -13,7 +13,7 @@ pub(super) struct Declared {
     pub(super) maximum: Option<Node>,
 }
 
-/// A template, as defined.
+/// Definition of a template.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
     pub(super) key: Key,
@@ -28,9 +28,9 @@ pub(super) struct Template {
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) what: Option<What>,
-    /// The key `input` or `inputs` and what stands there.
+    /// Place of the key `input` or `inputs`, and its references.
     pub(super) inputs: Option<(Span, Vec<Node>)>,
-    /// Something else stands there, which was said.
+    /// Whether the value of `input` or `inputs` has the wrong type, which is already reported.
     pub(super) has_wrong_inputs: bool,
     pub(super) parameters: Option<(Key, Node)>,
     pub(super) replicate: Option<Node>,
@@ -42,14 +42,14 @@ pub(super) struct Entry {
     pub(super) shadow: Option<Node>,
 }
 
-/// What an entry is.
+/// Type of an entry: a kind or a template.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Kind(Node),
     Template(Node),
 }
 
-/// A file, read. Parts that are wrong are left out and complained about.
+/// Content of a file. Parts with errors are reported and left out.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) name: Option<String>,
@@ -64,14 +64,14 @@ pub(super) struct Document {
 
 type Problems = Vec<Diagnostic>;
 
-/// "expected a list, found `x`" at `node`.
+/// Diagnostic "expected a list, found `x`" at `node`.
 pub(super) fn wrong_type(node: &Node, expected: &str) -> Diagnostic {
     let found = node.value.quoted();
     Diagnostic::error(codes::WRONG_TYPE, node.span, format!("expected {expected}, found {found}"))
         .label(format!("expected {expected}"))
 }
 
-/// The entries of a mapping; nothing counts as an empty one.
+/// Entries of a mapping; an empty value is an empty mapping.
 pub(super) fn map<'a>(node: &'a Node, problems: &mut Problems) -> &'a [(Key, Node)] {
     match &node.value {
         Value::Map(entries) => entries,
@@ -107,13 +107,13 @@ pub(super) fn unknown_key(key: &Key, known: &[&str]) -> Diagnostic {
         .maybe_help(suggest(&key.text, "key", known))
 }
 
-/// Whether `text` may name a block, parameter, port or template.
+/// Whether `text` is a valid name of a block, parameter, port or template.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether `text` is the name of a block as a flowgraph that is written out has it: `f[0].pfb`.
+/// Whether `text` is a full name of a block, as in an expanded flowgraph: `f[0].pfb`.
 pub(super) fn is_full_name(text: &str) -> bool {
     text.split('.').all(|part| match part.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
         Some((name, index)) => {
@@ -123,20 +123,20 @@ pub(super) fn is_full_name(text: &str) -> bool {
     })
 }
 
-/// Whether `key` may be a name; complains if not.
+/// Whether `key` is a valid name; reports it if not.
 fn name(key: &Key, problems: &mut Problems) -> bool {
     let good = is_name(&key.text);
     if !good {
         problems.push(
             Diagnostic::error(codes::BAD_NAME, key.span, format!("`{}` is not a name", key.text))
-                .label("not a name")
-                .help("names have letters, digits and `_`, and do not begin with a digit"),
+                .label("invalid name")
+                .help("use letters, digits and `_`, and no digit at the start: `pol_0`"),
         );
     }
     good
 }
 
-/// A file that is included gives templates and parameters only.
+/// Reads a file. An included file (`is_main` false) has templates and parameters only.
 pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> Document {
     let mut document = Document::default();
     let known: &[&str] = if is_main {
@@ -164,7 +164,7 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
                 let mut problem = unknown_key(key, known);
                 if matches!(other, "flowgraph" | "device" | "blocks" | "tests") {
                     problem.help =
-                        vec!["an included file gives templates and parameters only".to_owned()];
+                        vec!["put only templates and parameters in an included file".to_owned()];
                 }
                 problems.push(problem);
             }
@@ -177,8 +177,8 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
     {
         problems.push(
             Diagnostic::error(codes::MISSING_KEY, start, "the key `flowgraph` is missing")
-                .label("here")
-                .help("begin the file with `flowgraph: its_name`"),
+                .label("add `flowgraph: NAME` here")
+                .help("begin the file with a name, for example `flowgraph: my_array`"),
         );
     }
     let blocks = root.entry("blocks");
@@ -188,13 +188,13 @@ pub(super) fn document(root: &Node, is_main: bool, problems: &mut Problems) -> D
     };
     if is_main && root.entry("flowgraph").is_some() && blocks.is_none_or(|(_, n)| is_empty(n)) {
         let (place, message) = match blocks {
-            Some((key, _)) => (key.span, "there is nothing in `blocks`"),
+            Some((key, _)) => (key.span, "`blocks` must have at least one block"),
             None => (start, "the key `blocks` is missing"),
         };
         problems.push(
             Diagnostic::error(codes::MISSING_KEY, place, message)
-                .label("a flowgraph without blocks does nothing")
-                .help("`fxgraph generate flowgraph NAME` writes one to start from"),
+                .label("no blocks")
+                .help("`fxgraph generate flowgraph NAME` creates a skeleton to start from"),
         );
     }
     document
@@ -209,8 +209,8 @@ fn declarations(node: &Node, problems: &mut Problems) -> Vec<Declared> {
         if key.text == "index" {
             problems.push(
                 Diagnostic::error(codes::BAD_NAME, key.span, "`index` cannot be a parameter")
-                    .label("taken")
-                    .help("`index` is the number of the copy inside `replicate`"),
+                    .label("reserved name")
+                    .help("choose another name: `index` is the number of the copy in `replicate`"),
             );
             continue;
         }
@@ -289,7 +289,8 @@ fn template(key: &Key, node: &Node, problems: &mut Problems) -> Template {
 }
 
 pub(super) fn doubled(what: &str, key: &Key, first: Span) -> Diagnostic {
-    Diagnostic::error(codes::DOUBLED, key.span, format!("the {what} `{}` is given twice", key.text))
+    let message = format!("the {what} `{}` is defined twice", key.text);
+    Diagnostic::error(codes::DOUBLED, key.span, message)
         .label("again here")
         .note(first, "first here")
 }
@@ -345,7 +346,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
                         Diagnostic::error(
                             codes::DOUBLED,
                             key.span,
-                            "a block has either a `kind` or a `template`",
+                            "a block must have either a `kind` or a `template`, not both",
                         )
                         .label("a second one")
                         .note(first, "first here"),
@@ -362,7 +363,7 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
             }
             "input" | "inputs" => {
                 if let Some((first, _)) = entry.inputs {
-                    let problem = "`input` and `inputs` are the same, give one of them";
+                    let problem = "`input` and `inputs` must not be given together";
                     problems.push(
                         Diagnostic::error(codes::DOUBLED, key.span, problem)
                             .label("again here")
@@ -422,10 +423,10 @@ pub(super) fn entry(key: &Key, node: &Node, problems: &mut Problems) -> Entry {
                     Diagnostic::error(
                         codes::UNKNOWN_KEY,
                         key.span,
-                        format!("`{word}` belongs to blocks with a `kind`"),
+                        format!("`{word}` is for blocks with a `kind`, not for templates"),
                     )
-                    .label("unknown key")
-                    .help("give it to the blocks inside the template"),
+                    .label("not allowed here")
+                    .help("set it for the blocks inside the template"),
                 );
             }
         }

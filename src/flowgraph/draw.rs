@@ -1,4 +1,4 @@
-//! Pictures of a plan: a model of what to show, and three ways to write it.
+//! Drawings of a plan: a model of nodes, groups and edges, written as Mermaid, DOT or JSON.
 
 use super::Plan;
 use fxgraph_core::device::DeviceName;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// What a picture shows, apart from how it is written.
+/// Content of a drawing, independent of its format.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drawing {
     /// Name of the flowgraph.
@@ -28,12 +28,12 @@ pub struct Node {
     pub kind: String,
     /// Where it runs: `cpu`, `cuda:0`, ...
     pub device: String,
-    /// Index of the group it stands in.
+    /// Index of its group.
     pub group: Option<usize>,
 }
 
 impl Node {
-    /// What it is called, and what it is.
+    /// Name of the block, and its kind with the device if not the CPU.
     fn texts(&self) -> (&str, String) {
         let on_device = self.device != DeviceName::Cpu.to_string();
         let place = if on_device { format!(" on {}", self.device) } else { String::new() };
@@ -48,7 +48,7 @@ pub struct Group {
     pub name: String,
     /// Name of the template.
     pub template: String,
-    /// Index of the group around it.
+    /// Index of the enclosing group.
     pub parent: Option<usize>,
 }
 
@@ -63,14 +63,14 @@ pub struct Edge {
     pub to: usize,
     /// Name of its input.
     pub input: String,
-    /// What flows.
+    /// Data type, axes and rate of the frames.
     pub carries: String,
     /// Bytes per second of real time.
     pub bytes_per_second: f64,
 }
 
 impl Drawing {
-    /// The picture of `plan`.
+    /// Drawing of `plan`.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut groups: Vec<Group> = Vec::new();
@@ -108,7 +108,7 @@ impl Drawing {
         Self { name: plan.name.clone(), nodes, groups, edges }
     }
 
-    /// Mermaid, as Markdown pages show it.
+    /// The drawing as Mermaid, for Markdown pages.
     #[must_use]
     pub fn mermaid(&self) -> String {
         let mut text = String::from("flowchart LR\n");
@@ -134,7 +134,7 @@ impl Drawing {
         text
     }
 
-    /// DOT, for Graphviz.
+    /// The drawing as DOT, for Graphviz.
     #[must_use]
     pub fn dot(&self) -> String {
         let mut text = format!("digraph {} {{\n", quoted(&self.name));
@@ -163,13 +163,13 @@ impl Drawing {
         text
     }
 
-    /// JSON, for programs.
+    /// The drawing as JSON, for programs.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Calls `write` for everything in `group`, from the outside in.
+    /// Calls `write` for all groups and blocks in `group`, outer groups first.
     fn blocks(
         &self,
         group: Option<usize>,
@@ -195,12 +195,12 @@ enum What {
     Block(usize),
 }
 
-/// Text between quotes in Mermaid.
+/// `text` escaped for quotes in Mermaid.
 fn mermaid_text(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A quoted string of DOT.
+/// `text` as a quoted string of DOT.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

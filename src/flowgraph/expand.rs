@@ -1,4 +1,4 @@
-//! Templates and `replicate` written out: entries of the file to single blocks.
+//! Expansion of templates and `replicate`: from the entries of the file to single blocks.
 
 use super::Sources;
 use super::document::{Document, Entry, Template, What, wrong_type};
@@ -11,50 +11,50 @@ use fxgraph_core::diagnostic::{Diagnostic, Span, codes, nearest, suggest_after};
 use fxgraph_core::kind::{KindEntry, Registry};
 use fxgraph_core::tree::{Key, Node, Value};
 
-/// Blocks and uses of templates in one flowgraph.
+/// Limit of blocks and uses of templates in one flowgraph.
 pub(super) const MAX_BLOCKS: usize = 10_000;
-/// Templates inside each other.
+/// Limit of the nesting of templates.
 const MAX_TEMPLATES_DEEP: usize = 32;
-/// Frames that one queue holds.
+/// Limit of `queue`, in frames.
 const MAX_QUEUE: i128 = 4096;
 const DEFAULT_QUEUE: usize = 4;
 
-/// One block, written out; its references are not resolved yet.
+/// One expanded block; its references are not resolved yet.
 pub(super) struct Instance<'r> {
     pub(super) name: String,
     pub(super) kind: &'r KindEntry,
     pub(super) templates: Vec<(String, String)>,
-    /// Computed; `None` if some expression could not be.
+    /// Parameters with computed expressions; `None` if an expression failed.
     pub(super) parameters: Option<Node>,
-    /// The key `parameters`, or else the kind: where missing parameters are missed.
+    /// Place for errors about missing parameters: the key `parameters`, or the kind without that key.
     pub(super) owner: Span,
     pub(super) key: Span,
     pub(super) kind_span: Span,
-    /// References, and the scope in which they are meant.
+    /// References to the sources; their names are looked up in `scope`.
     pub(super) inputs: Option<Vec<Node>>,
     pub(super) scope: usize,
     pub(super) thread: Thread,
     pub(super) queue: usize,
     pub(super) placement: Placement,
-    /// What is done when it fails, and where that is said.
+    /// Fault policy, and its place in the file.
     pub(super) on_fault: (OnFault, Span),
-    /// The keys that another form of it has, which runs beside it.
+    /// Keys of the shadow that differ from the block.
     pub(super) shadow: Option<Node>,
 }
 
-/// What a name in a scope stands for.
+/// Meaning of a name in a scope: a block, or a use of a template.
 #[derive(Clone, Copy)]
 pub(super) enum Item {
     Block(usize),
     Scope(usize),
 }
 
-/// All copies under one name.
+/// All copies with one name.
 pub(super) struct Member {
     pub(super) key: Key,
     pub(super) copies: Vec<Item>,
     pub(super) is_replicated: bool,
-    /// It could not be written out, which was said already.
+    /// Whether its expansion failed, which is already reported.
     pub(super) is_broken: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Scope {
     pub(super) members: Vec<Member>,
 }
 
-/// Writes out a document.
+/// Expands a document.
 pub(super) struct Expansion<'a, 'r> {
     pub(super) registry: &'r Registry,
     pub(super) sources: &'a Sources,
@@ -80,12 +80,12 @@ pub(super) struct Expansion<'a, 'r> {
     pub(super) problems: &'a mut Vec<Diagnostic>,
     pub(super) blocks: Vec<Instance<'r>>,
     pub(super) scopes: Vec<Scope>,
-    /// Where blocks run that do not say it.
+    /// Device of blocks without `device`, and its place in the file.
     pub(super) default_device: (Wanted, Option<Span>),
-    /// The flowgraph's own parameters: what every template sees besides its own.
+    /// The flowgraph's own parameters, which every template sees in addition to its own.
     globals: Names,
     count: usize,
-    /// Templates being written out, from the outside in.
+    /// Templates that are being expanded, outermost first.
     way: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         }
     }
 
-    /// Writes out the flowgraph itself.
+    /// Expands the flowgraph itself.
     pub(super) fn run(&mut self, document: &Document, names: &Names) {
         self.scopes.push(Scope {
             parent: None,
@@ -178,7 +178,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             self.count += 1;
             if self.count > MAX_BLOCKS {
                 if self.count == MAX_BLOCKS + 1 {
-                    let message = format!("more than {MAX_BLOCKS} blocks");
+                    let message = format!("a flowgraph must have at most {MAX_BLOCKS} blocks");
                     self.problems.push(Diagnostic::error(codes::LIMIT, entry.key.span, message));
                 }
                 member.is_broken = true;
@@ -217,13 +217,13 @@ impl<'a, 'r> Expansion<'a, 'r> {
             Some(count) if (1..=MAX_BLOCKS as i128).contains(&count) => Some(count as usize),
             _ => {
                 let message = format!(
-                    "`replicate` is a whole number from 1 to {MAX_BLOCKS}, found {}",
+                    "`replicate` must be an integer from 1 to {MAX_BLOCKS}, found {}",
                     value.value.quoted()
                 );
                 self.problems.push(
                     Diagnostic::error(codes::REPLICATE, node.span, message)
-                        .label("not a count")
-                        .help("write a number, or an expression that gives one: `\"${antennas}\"`"),
+                        .label("invalid count")
+                        .help("write an integer or an expression, for example `\"${antennas}\"`"),
                 );
                 None
             }
@@ -276,7 +276,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         let shadow = entry.shadow.as_ref().and_then(|node| self.compute(node, names));
         let kind = kind?;
         let placement = self.place(entry, names, kind);
-        // A block whose parameters are fine is checked on, even if its thread is misspelt.
+        // Continue with default values after an error in `thread` and the like, to find further errors.
         self.blocks.push(Instance {
             name,
             kind,
@@ -296,7 +296,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         Some(Item::Block(self.blocks.len() - 1))
     }
 
-    /// The kind that `kind: ...` names.
+    /// Returns the kind that `kind: ...` names.
     pub(super) fn kind(&mut self, node: &Node, names: &Names) -> Option<&'r KindEntry> {
         let word = self.compute(node, names)?;
         let word = word.value.plain();
@@ -305,7 +305,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
             let known: Vec<&str> = self.registry.iter().map(|kind| kind.name).collect();
             let help = match nearest(&word, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`fxgraph list` shows all kinds".to_owned(),
+                None => "see `fxgraph list` for all kinds".to_owned(),
             };
             let message = format!("there is no kind `{word}`");
             self.problems.push(
@@ -340,7 +340,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         match value.value.whole() {
             Some(depth) if (1..=MAX_QUEUE).contains(&depth) => Some(depth as usize),
             _ => {
-                let expected = format!("a whole number from 1 to {MAX_QUEUE}");
+                let expected = format!("an integer from 1 to {MAX_QUEUE}");
                 self.problems.push(wrong_type(&Node::new(value.value, node.span), &expected));
                 None
             }
@@ -390,13 +390,13 @@ impl<'a, 'r> Expansion<'a, 'r> {
                     node.span,
                     format!("the template `{word}` contains itself"),
                 )
-                .label("closes the circle")
-                .note(template.key.span, "the template"),
+                .label("closes the cycle")
+                .note(template.key.span, "defined here"),
             );
             return None;
         }
         if self.way.len() >= MAX_TEMPLATES_DEEP {
-            let message = format!("templates nested more than {MAX_TEMPLATES_DEEP} deep");
+            let message = format!("templates must be nested at most {MAX_TEMPLATES_DEEP} deep");
             self.problems.push(Diagnostic::error(codes::LIMIT, node.span, message));
             return None;
         }
@@ -426,7 +426,7 @@ impl<'a, 'r> Expansion<'a, 'r> {
         Some(Item::Scope(inner))
     }
 
-    /// The names that a template's blocks see: the flowgraph's parameters, the template's own, and
+    /// Names that the blocks of a template see: the flowgraph's parameters, the template's own, and
     /// `index`.
     fn template_parameters(&mut self, entry: &Entry, template: &Template, names: &Names) -> Names {
         let mut given = Vec::new();

@@ -1,4 +1,4 @@
-//! Files, and the files that they include.
+//! Reads a flowgraph file and the files that it includes.
 
 use super::Sources;
 use super::document::{Declared, Document, Template, document, doubled, text};
@@ -10,23 +10,23 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Files of one flowgraph.
+/// Limit of the files of one flowgraph.
 const MAX_FILES: usize = 64;
 
-/// Why a file cannot be read.
+/// Reason why a file cannot be read.
 pub(super) struct Unread {
     pub(super) code: &'static str,
     pub(super) reason: String,
 }
 
-/// The text of a file, or why it cannot be had; never more than the limit.
+/// Reads the text of a file of at most [`MAX_BYTES`].
 pub(super) fn read(file: std::io::Result<File>) -> Result<String, Unread> {
     let unread = |reason: String| Unread { code: codes::UNREADABLE, reason };
     let cannot = |error: std::io::Error| unread(reason(&error));
     let file = file.map_err(cannot)?;
     let length = file.metadata().map_err(cannot)?.len();
     if length > MAX_BYTES as u64 {
-        let reason = format!("it has {length} bytes, more than the limit of {MAX_BYTES}");
+        let reason = format!("it must have at most {MAX_BYTES} bytes, got {length}");
         return Err(Unread { code: codes::LIMIT, reason });
     }
     let mut bytes = Vec::new();
@@ -34,12 +34,12 @@ pub(super) fn read(file: std::io::Result<File>) -> Result<String, Unread> {
     text_of(bytes)
 }
 
-/// The text of standard input, of which `bytes` are what came, or why it cannot be had.
+/// Text of `bytes`, which were read from standard input.
 pub(super) fn standard_input(bytes: Result<&[u8], &std::io::Error>) -> Result<String, Unread> {
     let unread = |error| Unread { code: codes::UNREADABLE, reason: reason(error) };
     let bytes = bytes.map_err(unread)?;
     if bytes.len() > MAX_BYTES {
-        let reason = format!("it has more bytes than the limit of {MAX_BYTES}");
+        let reason = format!("it must have at most {MAX_BYTES} bytes");
         return Err(Unread { code: codes::LIMIT, reason });
     }
     text_of(bytes.to_vec())
@@ -50,7 +50,7 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.split(|byte| *byte == b'\n').count();
-        unread(format!("it is not text in UTF-8, see line {line}, byte {} of the file", good.len()))
+        unread(format!("it is not UTF-8 text at line {line}, byte {} of the file", good.len()))
     })
 }
 
@@ -58,14 +58,14 @@ fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => {
-            "reading it is not permitted".to_owned()
+            "permission denied".to_owned()
         }
         _ => error.to_string().to_lowercase(),
     }
 }
 
-/// The main file's document with the parameters and templates of all included files in it. What it includes
-/// is looked for in `folder`, what others include beside them.
+/// The main file's document with the parameters and templates of all included files. Paths that the main file
+/// includes are relative to `folder`, those of other files to their own directories.
 pub(super) fn gather(
     (main, folder): (u32, &Path),
     access: &FileAccess,
@@ -111,12 +111,12 @@ fn load_file(
 }
 
 struct Visit<'a> {
-    /// The main file, and where what it includes is looked for.
+    /// The main file, and the directory of its includes.
     main: (u32, &'a Path),
     access: &'a FileAccess,
     sources: &'a mut Sources,
     problems: &'a mut Vec<Diagnostic>,
-    /// Files that need no second visit.
+    /// Files that were read already.
     done: Vec<PathBuf>,
     parameters: Vec<Declared>,
     templates: Vec<Template>,
@@ -137,7 +137,7 @@ impl Visit<'_> {
         let beside = self.sources.get(file).and_then(|source| source.path.parent());
         let root = self.access.include_root();
         let folder = match self.main {
-            // The root is that folder.
+            // The root is that directory already.
             (main, _) if main == file && self.access.is_limited() => PathBuf::new(),
             (main, folder) if main == file => folder.to_path_buf(),
             _ => beside.map(Path::to_path_buf).unwrap_or_default(),
@@ -148,7 +148,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Includes the file at `named`, which begins at `root` if it is relative.
+    /// Includes the file at `named`; a relative path begins at `root`.
     fn include(
         &mut self,
         (root, named): (&Path, &Path),
@@ -165,8 +165,8 @@ impl Visit<'_> {
                     span,
                     format!("`{relative}` includes this file, directly or through others"),
                 )
-                .label("closes the circle")
-                .help("move what both need to a third file"),
+                .label("closes the cycle")
+                .help("move the templates and parameters that both need to a third file"),
             );
             return;
         }
@@ -175,7 +175,7 @@ impl Visit<'_> {
             return;
         }
         if self.sources.iter().count() >= MAX_FILES {
-            let message = format!("more than {MAX_FILES} files");
+            let message = format!("a flowgraph must have at most {MAX_FILES} files");
             self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
             return;
         }
@@ -189,7 +189,7 @@ impl Visit<'_> {
                         format!("cannot read `{}`: {reason}", named.display()),
                     )
                     .label("included here")
-                    .help("included paths are relative to the file that includes them"),
+                    .help("give the path relative to the file that includes it"),
                 );
                 return;
             }

@@ -1,9 +1,9 @@
-//! Flowgraphs, from text to blocks that are built.
+//! Flowgraphs, from YAML text to constructed blocks.
 //!
-//! [`load`] answers with a checked [`Plan`] or with every problem at once; [`Plan::build`] makes an [`Assembly`], which
+//! [`load`] returns a checked [`Plan`] or all diagnostics at once; [`Plan::build`] makes an [`Assembly`], which
 //! the runtime starts.
 
-// The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
+// The derive macros refer to the crate `fxgraph`, which re-exports the items of this crate that they need.
 #[cfg(test)]
 extern crate fxgraph_core as fxgraph;
 
@@ -52,13 +52,13 @@ pub use schema::schema;
 
 use fxgraph_core::diagnostic::{Diagnostic, Sources};
 
-/// What [`load`] found.
+/// Result of [`load`].
 pub struct Loaded {
     /// The files, for [`render`](fxgraph_core::diagnostic::render()).
     pub sources: Sources,
-    /// The plan, or what is wrong, sorted by place.
+    /// The plan, or the diagnostics, sorted by place.
     pub result: Result<Plan, Vec<Diagnostic>>,
-    /// The tests of the file, also if the flowgraph is wrong without what they set.
+    /// The tests of the file, also if the flowgraph has errors without the settings of the tests.
     pub tests: Vec<TestHead>,
 }
 

@@ -1,4 +1,4 @@
-//! All steps in order.
+//! Loads a flowgraph: all steps from the text to a checked plan, in order.
 
 use super::document::{Document, doubled};
 use super::expand::{Expansion, Instance};
@@ -29,8 +29,8 @@ pub fn load(path: &Path, set: &[Setting], registry: &Registry) -> Loaded {
     load_read(path, include::read(open_regular(path)), set, registry)
 }
 
-/// [`load`] of standard input, of which `bytes` are what came: at most one byte more than
-/// [`MAX_BYTES`](super::MAX_BYTES). Includes are looked for in the working directory.
+/// [`load`] of standard input. `bytes` is the text read from standard input, at most one byte more than
+/// [`MAX_BYTES`](super::MAX_BYTES). Included paths are relative to the working directory.
 #[must_use]
 pub fn load_standard_input(
     bytes: Result<&[u8], &std::io::Error>,
@@ -56,7 +56,7 @@ fn load_read(
     }
 }
 
-/// [`load`] of a text that is called `name`; includes are looked for beside that name.
+/// [`load`] of a text with the file name `name`. Included paths are relative to the directory of `name`.
 #[must_use]
 pub fn load_text(
     name: impl AsRef<Path>,
@@ -68,7 +68,7 @@ pub fn load_text(
     load_in(folder, name.as_ref(), text, set, registry)
 }
 
-/// [`load_text`], but includes are looked for in `folder`.
+/// [`load_text`], with included paths relative to `folder`.
 #[must_use]
 pub fn load_in(
     folder: &Path,
@@ -80,7 +80,7 @@ pub fn load_in(
     load_with((folder, &access::ANY), name, text, set, registry)
 }
 
-/// [`load_in`], where only the files that `access` allows may be named.
+/// [`load_in`], restricted to the files that `access` allows.
 pub fn load_with(
     (folder, access): (&Path, &FileAccess),
     name: &Path,
@@ -114,7 +114,7 @@ pub fn load_with(
         }
         _ => {
             if problems.is_empty() {
-                // Every step that gives up says why; this is for the one that forgot.
+                // Each failing step reports a diagnostic; this one covers a step that does not.
                 problems.push(Diagnostic::nowhere(codes::YAML, "the flowgraph cannot be read"));
             }
             Err(problems)
@@ -123,7 +123,7 @@ pub fn load_with(
     Loaded { sources, result, tests: heads }
 }
 
-/// Takes from `problem` what it says of the content of files that nobody has included before.
+/// Removes from `problem` quotations of included files that the author of the flowgraph did not include.
 fn hide_content(problem: &mut Diagnostic, sources: &Sources, access: &FileAccess) {
     let hidden = |span: Span| {
         let source = sources.get(span.file).filter(|_| span.file > 0)?;
@@ -132,9 +132,9 @@ fn hide_content(problem: &mut Diagnostic, sources: &Sources, access: &FileAccess
     problem.notes.retain(|(span, _)| hidden(*span).is_none());
     if let Some((span, source)) = problem.span.and_then(|span| Some((span, hidden(span)?))) {
         let line = sources.line_column(span).0;
-        problem.message = format!("line {line} of `{}` is wrong", source.path.display());
+        problem.message = format!("line {line} of `{}` has an error", source.path.display());
         problem.label.clear();
-        problem.help = vec!["`fxgraph validate` on the server says what is wrong".to_owned()];
+        problem.help = vec!["run `fxgraph validate` on the server to see the error".to_owned()];
     }
 }
 
@@ -165,7 +165,7 @@ fn plan(
     claimed_twice(&planned, &blocks, problems);
     let tests = tests(document, &names, ground, access, problems);
     problems.extend(budget.problem());
-    // A block may be missing because an expression failed: that was said then.
+    // A block may be missing because an expression failed; that error is already in `problems`.
     let blocks: Vec<PlannedBlock> = planned.into_iter().collect::<Option<_>>()?;
     let parameters = document.parameters.iter().map(|declared| {
         let name = &declared.key.text;
@@ -198,7 +198,7 @@ fn plan(
     };
     seal(&mut plan);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
-        // What else seems wrong may come from that.
+        // Further diagnostics might be consequences of these errors.
         return None;
     }
     unread(&plan, problems);
@@ -207,16 +207,16 @@ fn plan(
         let in_force = in_force.unwrap_or_else(|| Node::new(Value::Null, shadow.span));
         plan.check_shadow(index, &shadow, in_force, registry, sources, problems);
     }
-    // With other parameters there may be fewer blocks; whoever runs the test checks its taps then.
+    // Other parameters may give fewer blocks; `fxgraph test` checks the ports of such tests when it runs them.
     if set.is_empty() {
         let as_written = plan.tests.iter().filter(|test| test.set.is_empty());
-        // More than that nobody reads, and each takes a look at all blocks.
+        // Only `SHOWN` diagnostics are printed, and each one searches all blocks.
         problems.extend(as_written.flat_map(|test| plan.check_taps(test)).take(SHOWN));
     }
     Some(plan)
 }
 
-/// What of a test does not depend on the rest of the flowgraph being right.
+/// Name and settings of a test, which are known even if the rest of the flowgraph has errors.
 fn head(test: &Node, names: &Names, (sources, budget): (&Sources, &Budget)) -> Option<TestHead> {
     let mut said_elsewhere = Vec::new();
     let mut compute = |key: &str| {
@@ -242,7 +242,7 @@ fn tests(
             continue;
         };
         if let Some(first) = tests.iter().find(|known| known.name == test.name) {
-            let message = format!("two tests are called `{}`", test.name);
+            let message = format!("the test `{}` is defined twice", test.name);
             problems.push(
                 Diagnostic::error(codes::DOUBLED, test.span, message)
                     .label("again here")
@@ -252,13 +252,13 @@ fn tests(
         let folder = sources.get(0).and_then(|main| main.path.parent()).unwrap_or(Path::new(""));
         for companion in &test.alongside {
             let path = folder.join(&companion.flowgraph);
-            // Clients learn nothing of other files, and run no tests.
+            // Clients must not learn which files exist, and run no tests.
             if !access.is_limited() && !path.is_file() {
                 let message = format!("cannot read `{}`: there is no such file", path.display());
                 problems.push(
                     Diagnostic::error(codes::UNREADABLE, companion.span, message)
-                        .label("to run alongside")
-                        .help("its path is relative to this file"),
+                        .label("listed in `alongside`")
+                        .help("give the path relative to this file"),
                 );
             }
         }
@@ -277,7 +277,7 @@ fn tests(
     tests
 }
 
-/// Complains about a block that stands in the file by the full name of one that a template or `replicate` makes.
+/// Reports blocks whose name in the file equals the full name of a block from a template or `replicate`.
 fn named_twice(instances: &[Instance<'_>], problems: &mut Vec<Diagnostic>) {
     let mut seen = HashMap::new();
     for block in instances {
@@ -288,7 +288,7 @@ fn named_twice(instances: &[Instance<'_>], problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Complains about sockets and files that two blocks claim.
+/// Reports sockets and files that two blocks use.
 fn claimed_twice(
     planned: &[Option<PlannedBlock>],
     instances: &[Instance<'_>],
@@ -328,7 +328,7 @@ fn claimed_twice(
     }
 }
 
-/// `path` without steps that lead nowhere: `./out//a` is `out/a`.
+/// `path` without `.` and empty components: `./out//a` is `out/a`.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|step| *step != Component::CurDir).collect()
 }
@@ -354,7 +354,7 @@ fn unread(plan: &Plan, problems: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Writes down what the plan has become, and its hash.
+/// Updates bands, resolved YAML and configuration hash of `plan` after a change.
 pub(super) fn seal(plan: &mut Plan) {
     carry_bands(&mut plan.blocks);
     let resolved = serde_yaml::to_string(&resolved(plan)).unwrap_or_default();
@@ -365,9 +365,9 @@ pub(super) fn seal(plan: &mut Plan) {
     plan.resolved_yaml = Arc::from(resolved);
 }
 
-/// Hands bands on along the edges, where a block carries another one since its parameters changed.
+/// Propagates bands along the edges, after a block's parameters and with them its output band changed.
 fn carry_bands(blocks: &mut [PlannedBlock]) {
-    // Once round, unless blocks stand before those that feed them.
+    // One pass is enough unless a block comes before its source in the list.
     for _ in 0..blocks.len() {
         let mut is_settled = true;
         for index in 0..blocks.len() {
@@ -390,7 +390,7 @@ fn carry_bands(blocks: &mut [PlannedBlock]) {
 
 /// Gives the outputs of a block the bands that follow from its inputs.
 fn carry_band(block: &mut PlannedBlock) {
-    // Inputs that do not go together now may when the next of them has changed.
+    // Inputs that do not fit each other yet may fit once the next one has changed.
     let Ok(configured) = block.configured.connect(&block.ports.inputs) else { return };
     for (port, other) in block.ports.outputs.iter_mut().zip(&configured.ports().outputs) {
         if port.is_read_like(other) && other.impossible().is_none() {
@@ -401,11 +401,11 @@ fn carry_band(block: &mut PlannedBlock) {
     block.pending.connect(&block.ports.inputs);
 }
 
-/// The flowgraph as it runs: everything computed, nothing defaulted away. It is a flowgraph that is read like any
-/// other, and comes to the same.
+/// The resolved flowgraph: expressions computed, templates expanded, defaults written out. Loading it gives the same
+/// plan.
 fn resolved(plan: &Plan) -> Json {
     let value = |parameter: &ParameterInfo| match plainly(&parameter.value) {
-        // A mapping that stands there alone declares the parameter.
+        // A bare mapping would be read as a declaration with `default`, `minimum`, ...
         mapping @ Json::Object(_) => json!({ "default": mapping }),
         other => other,
     };
@@ -414,7 +414,7 @@ fn resolved(plan: &Plan) -> Json {
     let blocks: Map<String, Json> = plan
         .blocks
         .iter()
-        // Which copies there are follows from where the blocks run.
+        // Copies between devices follow from the devices of the blocks.
         .filter(|block| !block.is_transfer())
         .map(|block| {
             let inputs: Vec<String> = block
@@ -452,7 +452,7 @@ fn resolved(plan: &Plan) -> Json {
     json!({ "flowgraph": plan.name, "parameters": parameters, "blocks": blocks })
 }
 
-/// `value` with texts in which nothing is an expression.
+/// `value` with `${` escaped in all texts, so that none is read as an expression.
 fn plainly(value: &Json) -> Json {
     match value {
         Json::String(text) => json!(text.replace("${", "$${")),

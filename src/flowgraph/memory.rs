@@ -1,4 +1,4 @@
-//! Memory that a plan takes: pools of frames, and what blocks allocate for themselves.
+//! Memory that a plan takes: pools of frames, and memory that blocks allocate for themselves.
 
 use super::beside_frames;
 use super::plan::{Plan, PlannedBlock};
@@ -8,21 +8,21 @@ use fxgraph_core::kind::PortPool;
 use fxgraph_core::steps::step;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Memory of one output port's pool.
+/// Memory of the pool of one output port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolMemory {
     /// Name of the output port.
     pub port: String,
     /// Buffers in the pool.
     pub frames: usize,
-    /// Payload bytes of each.
+    /// Payload of each frame in bytes.
     pub frame_bytes: usize,
-    /// Bytes of each frame's validity counts.
+    /// Size of the validity counts of each frame in bytes.
     pub validity_bytes: usize,
 }
 
 impl PoolMemory {
-    /// All of it in bytes.
+    /// Total size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.frames.saturating_mul(self.frame_bytes.saturating_add(self.validity_bytes))
@@ -34,16 +34,16 @@ impl PoolMemory {
 pub struct BlockMemory {
     /// Index into [`Plan::blocks`].
     pub block: usize,
-    /// Where all of it lies.
+    /// Device of this memory.
     pub device: DeviceName,
-    /// What the block allocates for itself, in bytes.
+    /// Memory that the block allocates for itself, in bytes.
     pub own_bytes: usize,
     /// Pools of its outputs; outputs that pass frames through have none.
     pub pools: Vec<PoolMemory>,
 }
 
 impl BlockMemory {
-    /// All of it in bytes.
+    /// Total size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pools.iter().fold(self.own_bytes, |sum, pool| sum.saturating_add(pool.bytes()))
@@ -53,35 +53,35 @@ impl BlockMemory {
 /// Memory of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Block by block, in the plan's order.
+    /// Memory of each block, in the plan's order.
     pub blocks: Vec<BlockMemory>,
-    /// Other host memory of the process: code, threads, the server, and what the runtime keeps of each block.
+    /// Other host memory of the process in bytes: code, threads, the server, and the runtime's state of each block.
     pub process_bytes: usize,
 }
 
 /// Resident memory of a process that runs a flowgraph of a few blocks, as measured: the pages of the program that
 /// are in use, threads, the server.
 const PROGRAM_BYTES: usize = 30 << 20;
-/// Memory of a block without its frames, as measured: its task, its inbox, its place in plan and figures.
+/// Memory of a block without its frames, as measured: its task, its inbox, its entries in the plan and the metrics.
 const BLOCK_BYTES: usize = 20 << 10;
-/// What a source keeps for each output: when it pushed which of its newest frames.
+/// Memory of a source for each output: push times of its newest frames.
 const SOURCE_OUTPUT_BYTES: usize = 64 << 10;
 
 impl Memory {
-    /// All that the process takes of the host's memory, in bytes.
+    /// Total host memory of the process, in bytes.
     #[must_use]
     pub fn host_bytes(&self) -> usize {
         self.bytes_on(DeviceName::Cpu).saturating_add(self.process_bytes)
     }
 
-    /// What the blocks take on `device`, in bytes.
+    /// Memory of the blocks on `device`, in bytes.
     #[must_use]
     pub fn bytes_on(&self, device: DeviceName) -> usize {
         let there = self.blocks.iter().filter(|block| block.device == device);
         there.fold(0usize, |sum, block| sum.saturating_add(block.bytes()))
     }
 
-    /// Devices of which it takes memory, the processor first.
+    /// Devices whose memory the flowgraph uses, the CPU first.
     #[must_use]
     pub fn devices(&self) -> Vec<DeviceName> {
         let others = self.blocks.iter().map(|block| block.device);
@@ -105,7 +105,7 @@ fn bytes_text(bytes: usize) -> String {
 type Origins = HashMap<(usize, usize), (usize, usize)>;
 
 impl Plan {
-    /// What the flowgraph keeps in memory while it runs.
+    /// Memory of the flowgraph while it runs.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let frames = self.pool_frames();
@@ -133,14 +133,14 @@ impl Plan {
         Memory { blocks: blocks.collect(), process_bytes }
     }
 
-    /// Bytes by device that another block takes which comes into the place of block `index`, some of them only
-    /// until it is there: its own, its pools, the frames that it keeps until then and those that it reads.
+    /// Bytes by device that the candidate of a swap of block `index` takes: its own memory, its pools and, until the
+    /// swap is done, the output frames that it keeps and the input frames that it reads.
     #[must_use]
     pub fn swap_memory(&self, index: usize, memory: &Memory) -> BTreeMap<DeviceName, usize> {
         self.swap_memory_of(index, memory, &mut Origins::new())
     }
 
-    /// [`swap_memory`](Self::swap_memory) of one of many blocks, with the origins that are known.
+    /// [`swap_memory`](Self::swap_memory) for calls on many blocks; `origins` caches known origins.
     fn swap_memory_of(
         &self,
         index: usize,
@@ -170,7 +170,7 @@ impl Plan {
         all
     }
 
-    /// Additional host memory that the swap of one block takes, at most, until the new block is in its place.
+    /// Largest additional host memory of a swap of one block, in bytes, until the swap is done.
     #[must_use]
     pub fn swap_bytes(&self, memory: &Memory) -> usize {
         let can_swap = |block: &PlannedBlock| {
@@ -184,8 +184,8 @@ impl Plan {
         blocks.filter_map(bytes).max().unwrap_or_default()
     }
 
-    /// What is to be said if the flowgraph needs more than `available` bytes of the memory of
-    /// `device`: an error that names what is largest.
+    /// Diagnostic if the flowgraph needs more than `available` bytes of memory on `device`. It names the largest
+    /// parts.
     #[must_use]
     pub fn shortage(&self, device: DeviceName, available: usize) -> Option<Diagnostic> {
         let mut memory = self.memory();
@@ -220,22 +220,22 @@ impl Plan {
         };
         let message = format!("the flowgraph needs {needed} {whose}, {there} are available");
         let mut problem = Diagnostic::error(codes::MEMORY, block.span, message)
-            .label("needs the most")
-            .help(format!("the largest parts: {}", list.join(", ")))
-            .help("make frames or queues smaller; `fxgraph plan` shows all of them");
+            .label("largest share")
+            .help(format!("largest parts: {}", list.join(", ")))
+            .help("make frames or queues smaller; `fxgraph plan` lists all of them");
         problem.blocks.push(block.name.clone());
         Some(problem)
     }
 
-    /// Where the frames of an output come from.
+    /// Source of the frames of an output: its own pool, or an input that it passes through.
     #[must_use]
     pub fn pool_of(&self, block: usize, port: usize) -> PortPool {
         self.blocks[block].resources.pools.get(port).copied().unwrap_or(PortPool::Own)
     }
 
-    /// Buffers that each output's pool must hold so that nobody waits for a frame that only they
-    /// could give back: those being filled, and what every reader, also behind pass-through
-    /// ports, may have in flight. 0 for outputs without a pool.
+    /// Number of buffers that the pool of each output needs, so that no block waits for a frame that the block itself
+    /// holds: frames being filled, and frames in flight at each reader, also behind pass-through ports. 0 for outputs
+    /// without a pool. `[block][port]`.
     #[must_use]
     pub fn pool_frames(&self) -> Vec<Vec<usize>> {
         let fills = |block: &PlannedBlock, port: usize| {
@@ -256,7 +256,7 @@ impl Plan {
             for (input, source) in block.inputs.iter().enumerate() {
                 let (from, port) = self.known_origin(*source, &mut origins);
                 let holds = block.resources.holds.get(input).copied().unwrap_or(0);
-                // What waits, what is worked on, and what is held.
+                // Queued frames, the frame at work, and frames that the block holds.
                 let in_flight = block.queue.saturating_add(1).saturating_add(holds);
                 frames[from][port] = frames[from][port].saturating_add(in_flight);
             }
@@ -264,7 +264,7 @@ impl Plan {
         frames
     }
 
-    /// The output whose pool the frames of the output (block, port) come from.
+    /// Output whose pool the frames of the output (block, port) come from.
     #[must_use]
     pub fn origin(&self, mut output: (usize, usize)) -> (usize, usize) {
         while let Some(source) = self.passed_on(output) {
@@ -273,7 +273,7 @@ impl Plan {
         output
     }
 
-    /// [`origin`](Self::origin) of many outputs: a long chain of blocks that pass frames through is walked once.
+    /// [`origin`](Self::origin) for calls on many outputs: walks a long chain of pass-through blocks only once.
     fn known_origin(&self, mut output: (usize, usize), known: &mut Origins) -> (usize, usize) {
         let mut way = Vec::new();
         let origin = loop {
@@ -288,7 +288,7 @@ impl Plan {
         origin
     }
 
-    /// The output whose frames the output (block, port) passes on, if it does.
+    /// Output whose frames the output (block, port) passes on, if any.
     fn passed_on(&self, (block, port): (usize, usize)) -> Option<(usize, usize)> {
         step();
         match self.pool_of(block, port) {

@@ -1,16 +1,17 @@
-//! What comes after what it needs.
+//! Topological order.
 
-/// Things in an order in which everything stands behind what it needs.
+/// Topological order of nodes with dependencies, and the cycles among them.
 pub(super) struct Order {
+    /// Nodes in order; each comes after all nodes that it needs.
     pub(super) good: Vec<usize>,
-    /// Circles, each from a thing to what that needs, and so on.
+    /// Cycles; each node needs the next one, the last one the first.
     pub(super) circles: Vec<Vec<usize>>,
-    /// All that is in a circle or needs what is in one.
+    /// Nodes in a cycle, and nodes that depend on one.
     pub(super) stuck: Vec<usize>,
 }
 
 impl Order {
-    /// The order of things of which number `n` needs `needs[n]`.
+    /// Orders the nodes; node `n` needs the nodes `needs[n]`.
     pub(super) fn of(needs: &[Vec<usize>]) -> Self {
         let mut waits: Vec<usize> = needs.iter().map(Vec::len).collect();
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
@@ -36,11 +37,11 @@ impl Order {
 
 fn circles(needs: &[Vec<usize>], stuck: &[usize], waits: &[usize]) -> Vec<Vec<usize>> {
     let mut circles = Vec::new();
-    // On which walk each thing was met, and as which step.
+    // For each node: the walk that met it, and its step in that walk.
     let mut met: Vec<Option<(usize, usize)>> = vec![None; needs.len()];
     for (walk, start) in stuck.iter().enumerate() {
-        // From one that waits to another for which it waits: that always ends in a circle, a new
-        // one or one met before.
+        // A walk from a stuck node to a stuck node that it needs, and so on, ends in a cycle: a new
+        // one, or one that an earlier walk met.
         let mut way = Vec::new();
         let mut at = *start;
         while met[at].is_none() {
@@ -64,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn circles_are_found_once_and_what_waits_for_them_is_stuck() {
+    fn order_finds_each_cycle_once_and_dependents_as_stuck() {
         // 0 and 1 need each other, 2 needs both, 3 needs itself, 5 needs 4.
         let needs = [vec![1], vec![0], vec![0, 1], vec![3], vec![], vec![4, 4]];
         let Order { good: order, circles, stuck } = Order::of(&needs);
@@ -75,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_stands_behind_what_it_needs_or_is_stuck(
+        fn order_puts_nodes_after_their_needs(
             edges in prop::collection::vec((0usize..12, 0usize..12), 0..30)
         ) {
             let mut needs = vec![Vec::new(); 12];

@@ -1,4 +1,4 @@
-//! Values of declared parameters: given, set or defaulted.
+//! Values of declared parameters: given by a use of a template, set from outside, or default.
 
 use super::Sources;
 use super::document::Declared;
@@ -10,45 +10,45 @@ use fxgraph_core::diagnostic::{Diagnostic, Span, codes, suggest, suggest_after};
 use fxgraph_core::tree::{Key, Node, Value};
 use std::collections::HashMap;
 
-/// Parameters of one flowgraph or template.
+/// Limit of the parameters of one flowgraph or template.
 const MAX_PARAMETERS: usize = 1000;
 
-/// A parameter of the flowgraph, given from outside its file.
+/// Value of a parameter of the flowgraph, given from outside its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// Name of the parameter.
     pub name: String,
-    /// What it is set to.
+    /// Its value.
     pub value: SetTo,
 }
 
-/// What a parameter is set to from outside.
+/// Value that a parameter is set to from outside the file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetTo {
-    /// As typed after `--set name=`: text if the default is text, read as YAML otherwise.
+    /// Text after `--set name=`: text if the default is text, read as YAML otherwise.
     Typed(String),
-    /// A value of a file: `set:` of a test.
+    /// A value from a file: `set:` of a test.
     Value(Value),
 }
 
 impl Setting {
-    /// `--set name=value`.
+    /// The setting of `--set name=value`.
     #[must_use]
     pub fn typed(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: SetTo::Typed(value.into()) }
     }
 }
 
-/// Where values other than the defaults come from.
+/// Source of values other than the defaults.
 pub(super) enum Given<'a> {
     /// From outside the file.
     Set(&'a [Setting]),
-    /// The entries of `parameters:` where a template is used, computed; and the place to blame for a
-    /// missing one.
+    /// Computed entries of `parameters:` where a template is used, and the place for errors about a missing
+    /// entry.
     Entries(&'a [(Key, Option<Node>)], Span),
 }
 
-/// The values of `declared` over the names in `outer`.
+/// Returns the names in `outer` and the values of `declared`, which hide names of `outer`.
 pub(super) fn evaluate(
     declared: &[Declared],
     given: &Given<'_>,
@@ -58,21 +58,21 @@ pub(super) fn evaluate(
 ) -> Names {
     let mut names = outer.clone();
     if let Some(parameter) = declared.get(MAX_PARAMETERS) {
-        let message = format!("more than {MAX_PARAMETERS} parameters");
+        let message = format!("there must be at most {MAX_PARAMETERS} parameters");
         problems.push(Diagnostic::error(codes::LIMIT, parameter.key.span, message));
         return names;
     }
     unknown(declared, given, problems);
     let mut waiting: Vec<&Declared> = Vec::new();
     for parameter in declared {
-        #[allow(clippy::single_match_else, reason = "two cases of one weight")]
+        #[allow(clippy::single_match_else, reason = "two cases of equal importance")]
         match value_given(parameter, given, problems) {
             Some(value) => {
                 let value = value.and_then(|node| checked(parameter, &node, problems));
                 names.set(&parameter.key.text, value);
             }
             None => {
-                // Hides a name outside until its own value is known.
+                // Hides the outer name until its own value is known.
                 names.remove(&parameter.key.text);
                 waiting.push(parameter);
             }
@@ -106,7 +106,7 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
                 let help = suggest_after(problems, &key.text, "parameter", &known);
                 problems.push(
                     Diagnostic::error(codes::UNKNOWN_PARAMETER, key.span, message)
-                        .label("not known there")
+                        .label("unknown parameter")
                         .maybe_help(help),
                 );
             }
@@ -114,7 +114,7 @@ fn unknown(declared: &[Declared], given: &Given<'_>, problems: &mut Vec<Diagnost
     }
 }
 
-/// The value given to a parameter, `Some(None)` if it was wrong and that has been said.
+/// The value given to a parameter; `Some(None)` if it had an error, which is already reported.
 #[allow(clippy::option_option, reason = "not given, and given but wrong, differ")]
 fn value_given(
     parameter: &Declared,
@@ -144,7 +144,7 @@ fn value_given(
                 Diagnostic::error(
                     codes::WRONG_TYPE,
                     span,
-                    format!("`--set {name}={text}`: the value cannot be read"),
+                    format!("`--set {name}={text}`: the value is not valid YAML"),
                 )
                 .label("declared here"),
             );
@@ -153,7 +153,7 @@ fn value_given(
     }
 }
 
-/// A value from outside the files, put at a place in them.
+/// A value from outside the files, with `span` as its place and that of all values inside it.
 fn placed(value: Value, span: Span) -> Node {
     let value = match value {
         Value::List(items) => {
@@ -169,7 +169,7 @@ fn placed(value: Value, span: Span) -> Node {
     Node::new(value, span)
 }
 
-/// The sort of value that a parameter keeps: a whole number may become any number.
+/// Type that all values of a parameter must have: an integer may become any number.
 fn class(value: &Scalar) -> &'static str {
     match value {
         Scalar::Int(_) => "a number",
@@ -177,7 +177,7 @@ fn class(value: &Scalar) -> &'static str {
     }
 }
 
-/// The value, if it is of the same sort as the default.
+/// Returns the value, if its type is that of the default.
 fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Scalar> {
     let name = &parameter.key.text;
     let Some(value) = to_scalar(node) else {
@@ -187,7 +187,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
                 node.span,
                 format!("the parameter `{name}` cannot be {}", node.value.sort()),
             )
-            .label("a number, text, true or false, or a list or mapping of them"),
+            .label("expected a number, text, true or false, or a list or mapping of them"),
         );
         return None;
     };
@@ -204,7 +204,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
         Diagnostic::error(
             codes::WRONG_TYPE,
             node.span,
-            format!("the parameter `{name}`: expected {wanted}, found {}", node.value.quoted()),
+            format!("the parameter `{name}` must be {wanted}, found {}", node.value.quoted()),
         )
         .label(format!("expected {wanted}"))
         .help("the type must be that of the default"),
@@ -212,7 +212,7 @@ fn checked(parameter: &Declared, node: &Node, problems: &mut Vec<Diagnostic>) ->
     None
 }
 
-/// Computes defaults, each after those that it uses.
+/// Computes defaults, each one after the parameters that it uses.
 fn defaults(
     waiting: &[&Declared],
     given: &Given<'_>,
@@ -246,12 +246,12 @@ fn defaults(
     }
     for circle in circles {
         let first = waiting[circle[0]];
-        let message = format!("the default of `{}` needs its own value", first.key.text);
+        let message = format!("the default of `{}` depends on its own value", first.key.text);
         let mut problem = Diagnostic::error(codes::PARAMETER_CYCLE, first.key.span, message)
-            .label("needs itself, directly or through others")
-            .help("give one of them a plain value");
+            .label("depends on itself, directly or through others")
+            .help("give one of these parameters a constant");
         for other in &circle[1..] {
-            problem = problem.note(waiting[*other].key.span, "part of the circle");
+            problem = problem.note(waiting[*other].key.span, "part of the cycle");
         }
         problems.push(problem);
     }
@@ -269,13 +269,13 @@ fn missing(parameter: &Declared, given: &Given<'_>) -> Diagnostic {
             format!("the parameter `{name}` has no default and is not set"),
         )
         .label("needs a value")
-        .help(format!("give it with `--set {name}=...`, or write a default")),
+        .help(format!("set it with `--set {name}=...`, or add a default")),
         Given::Entries(_, span) => Diagnostic::error(
             codes::MISSING_KEY,
             *span,
             format!("the template's parameter `{name}` has no default and is not given"),
         )
-        .label(format!("`{name}` belongs in its `parameters`"))
+        .label(format!("add `{name}` to its `parameters`"))
         .note(parameter.key.span, "declared here"),
     }
 }

@@ -1,15 +1,15 @@
-//! Text to a tree of values with their places.
+//! Parses YAML text to a tree of values with their places.
 
 use fxgraph_core::diagnostic::{Diagnostic, Span, codes};
 use fxgraph_core::tree::{Key, Node, Value};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of one file at most.
+/// Limit of the size of one file, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// Values inside each other. Recursive walks over the tree rely on it.
+/// Limit of the nesting of values. Recursive functions over the tree rely on it.
 const MAX_DEPTH: usize = 64;
-/// Values of one file, those behind aliases counted as often as they are used.
+/// Limit of the values of one file; each use of an alias counts all its values.
 const MAX_NODES: usize = 200_000;
 
 /// A mapping or list that is being read.
@@ -24,7 +24,7 @@ struct Open {
     depth: usize,
 }
 
-/// A finished value with what it weighs.
+/// A finished value with its number of values and its depth.
 #[derive(Clone)]
 struct Done {
     node: Node,
@@ -39,34 +39,34 @@ struct Builder<'a> {
     offsets: Vec<u32>,
     open: Vec<Open>,
     anchors: HashMap<usize, Done>,
-    /// Values kept behind anchors; anchors inside each other keep theirs again.
+    /// Number of values stored for anchors; nested anchors store their values again.
     anchored: usize,
     doubled: HashSet<Span>,
     root: Option<Done>,
     problems: Vec<Diagnostic>,
 }
 
-/// Reads `text`, one value as flowgraph files have them: of a command line.
+/// Reads `text` from a command line as one value of a flowgraph file. The error is the first message.
 pub fn read_value(text: &str) -> Result<Value, String> {
     let first = |problems: Vec<Diagnostic>| problems.into_iter().next().map(|first| first.message);
     parse(0, text).map(|node| node.value).map_err(|problems| first(problems).unwrap_or_default())
 }
 
-/// The tree of `text`, or what is wrong with it.
+/// Returns the tree of `text`, or the diagnostics.
 pub(super) fn parse(file: u32, text: &str) -> Result<Node, Vec<Diagnostic>> {
     if text.len() > MAX_BYTES {
         let problem = Diagnostic::error(
             codes::LIMIT,
             Span { file, start: 0, end: 0 },
-            format!("the file has {} bytes, more than the limit of {MAX_BYTES}", text.len()),
+            format!("the file must have at most {MAX_BYTES} bytes, got {}", text.len()),
         );
         return Err(vec![problem]);
     }
     if let Some(at) = text.find('\0') {
         let span = Span { file, start: at as u32, end: at as u32 + 1 };
-        let problem = Diagnostic::error(codes::YAML, span, "a NUL byte is no text")
-            .label("here")
-            .help("remove it; perhaps the file was cut or is not meant to be text");
+        let problem = Diagnostic::error(codes::YAML, span, "the file contains a NUL byte")
+            .label("NUL byte")
+            .help("remove it, and check that the file is complete and is a text file");
         return Err(vec![problem]);
     }
     let offsets = text.char_indices().map(|(at, _)| at as u32).chain([text.len() as u32]);
@@ -113,7 +113,7 @@ impl Builder<'_> {
         Span { file: self.file, start: byte(start), end: byte(end).max(byte(start)) }
     }
 
-    /// The span of a value whose reported end may lie after trailing space and comments.
+    /// The span of a value without trailing space; the parser may report an end after space and comments.
     fn trimmed(&self, start: usize, end: usize) -> Span {
         let mut span = self.span(start, end);
         if let Some(text) = self.text.get(span.start as usize..span.end as usize) {
@@ -151,11 +151,11 @@ impl Builder<'_> {
             Event::Alias(anchor) => {
                 let span = self.span(start, end);
                 let Some(mut done) = self.anchors.get(&anchor).cloned() else {
-                    let problem =
-                        Diagnostic::error(codes::YAML, span, "an alias inside its own anchor");
+                    let message = "an alias must not be inside its own anchor";
+                    let problem = Diagnostic::error(codes::YAML, span, message);
                     return Err(Box::new(problem));
                 };
-                // Errors about scalars point at the use, those inside at what is used.
+                // Errors about a scalar point at the alias, errors inside a list or mapping at the anchor.
                 if !matches!(done.node.value, Value::List(_) | Value::Map(_)) {
                     done.node.span = span;
                 }
@@ -165,9 +165,9 @@ impl Builder<'_> {
                 let problem = Diagnostic::error(
                     codes::YAML,
                     self.span(start, end),
-                    "a second document begins here",
+                    "a file must have one YAML document, found a second one",
                 )
-                .label("one file is one flowgraph");
+                .label("second document");
                 Err(Box::new(problem))
             }
             _ => Ok(()),
@@ -214,7 +214,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a finished value to the open list or mapping.
     fn add(&mut self, done: Done) -> Result<(), Box<Diagnostic>> {
         let total = done.count + self.open.iter().map(|open| open.count).sum::<usize>();
         if total > MAX_NODES {
@@ -239,7 +239,7 @@ impl Builder<'_> {
                                 Diagnostic::error(
                                     codes::DOUBLED,
                                     key.span,
-                                    format!("the key `{}` stands twice", key.text),
+                                    format!("the key `{}` is given twice", key.text),
                                 )
                                 .label("again here")
                                 .note(*first, "first here")
@@ -256,9 +256,9 @@ impl Builder<'_> {
                         let problem = Diagnostic::error(
                             codes::YAML,
                             done.node.span,
-                            "a key must be one word or number",
+                            "a key must be a word or a number",
                         )
-                        .help("an expression like `${x}` needs quotes around it");
+                        .help("put quotes around an expression: `\"${x}\"`");
                         return Err(Box::new(problem));
                     }
                     scalar => {
@@ -272,33 +272,34 @@ impl Builder<'_> {
     }
 }
 
-/// What the parser has to say.
+/// Diagnostic for an error of the YAML parser.
 fn not_yaml(said: &str, span: Span) -> Diagnostic {
     if said.contains("recursion limit") {
         return too_deep(span);
     }
     let problem = Diagnostic::error(codes::YAML, span, format!("not YAML: {said}"))
         .label("syntax error")
-        .help("look at the indentation, quotes and brackets here and before");
+        .help("check indentation, quotes and brackets here and in the lines before");
     // `{input: t[3]}`
     if said.contains("expected ',' or") {
-        return problem
-            .help("inside braces, references like `\"f[0]\"` and `\"f[*]\"` need quotes");
+        return problem.help("put quotes around references inside braces: `\"f[0]\"`, `\"f[*]\"`");
     }
     problem
 }
 
 fn too_deep(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::LIMIT, span, format!("nested more than {MAX_DEPTH} deep"))
-        .help("`fxgraph explain E0102` tells the limits")
+    Diagnostic::error(codes::LIMIT, span, format!("values must be nested at most {MAX_DEPTH} deep"))
+        .help("see `fxgraph explain E0102` for all limits")
 }
 
 fn too_many(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::LIMIT, span, format!("more than {MAX_NODES} values, aliases followed"))
-        .help("`fxgraph explain E0102` tells the limits")
+    let message =
+        format!("a file must have at most {MAX_NODES} values, including those of aliases");
+    Diagnostic::error(codes::LIMIT, span, message)
+        .help("see `fxgraph explain E0102` for all limits")
 }
 
 fn tag_problem(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::YAML, span, "flowgraph files have no tags")
-        .help("leave out the word that begins with `!`")
+    Diagnostic::error(codes::YAML, span, "YAML tags are not supported")
+        .help("remove the word that begins with `!`")
 }

@@ -1,5 +1,5 @@
-//! Live values that wait for their timestamps, kept for whatever block comes into the place: one that is
-//! built anew after a fault, or that is swapped in, goes over to them as the one before it would have.
+//! Scheduled values of live parameters, kept for the next block in the slot: a block that is restarted after a fault,
+//! or swapped in, applies them at the same timestamps as the block before it.
 
 use super::{PlannedBlock, check};
 use fxgraph_core::access::FileAccess;
@@ -13,7 +13,7 @@ use fxgraph_core::tree::Node;
 use serde_json::Value as Json;
 use std::sync::Arc;
 
-/// Parameters of a block, as given and read.
+/// Parameters of a block, as given (JSON) and as read.
 #[derive(Clone)]
 pub(super) struct Form {
     pub parameters: Json,
@@ -21,7 +21,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// `parameters` read for the place of `block`; nothing if they do not fit there.
+    /// Reads `parameters` for the slot of `block`; `None` if the block would then have other outputs.
     fn read(
         kind: &KindEntry,
         block: &PlannedBlock,
@@ -40,30 +40,30 @@ impl Form {
     }
 }
 
-/// Live values of a block that hold from moments on; the block's parameters are those that hold
-/// after all of them.
+/// Scheduled values of the live parameters of a block. The parameters of the planned block are those after all
+/// scheduled values have taken effect.
 #[derive(Clone, Default)]
 pub struct Pending {
-    /// The parameters before any of the changes.
+    /// Parameters before the first scheduled value.
     base: Option<Form>,
-    /// In the order in which they were made.
+    /// Scheduled values, in the order of their requests.
     changes: Vec<PendingChange>,
 }
 
-/// Values that hold from one moment on.
+/// Values that take effect at one timestamp.
 #[derive(Clone)]
 struct PendingChange {
     when: When,
-    /// The live parameters that change.
+    /// Live parameters that change.
     names: Vec<&'static str>,
-    /// The parameters with the values.
+    /// All parameters, with the new values.
     form: Form,
-    /// Length of the parameters as text.
+    /// Length of the parameters as JSON text.
     bytes: usize,
 }
 
 impl PendingChange {
-    /// The timestamp, once it is decided.
+    /// Effective timestamp, once it is decided.
     fn from(&self) -> Option<u64> {
         match self.when.known() {
             Known::From(from) => Some(from),
@@ -73,23 +73,23 @@ impl PendingChange {
 }
 
 impl Pending {
-    /// Whether nothing waits.
+    /// Whether no value is scheduled.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Whether `more` values may wait too.
+    /// Whether `more` values can be scheduled.
     pub(super) fn has_room(&self, more: usize) -> bool {
         let waiting: usize = self.changes.iter().map(|change| change.names.len()).sum();
         waiting + more <= MAX_QUEUED
     }
 
-    /// Length of the parameters that wait, as text.
+    /// Length of the scheduled parameters as JSON text.
     pub(super) fn bytes(&self) -> usize {
         self.changes.iter().map(|change| change.bytes).sum()
     }
 
-    /// These, and the parameters `names` of `block`, which have the values of `form` from `when` on.
+    /// Returns these and, for the parameters `names` of `block`, the values of `form` from `when` on.
     pub(super) fn with(
         &self,
         block: &PlannedBlock,
@@ -109,7 +109,8 @@ impl Pending {
         pending
     }
 
-    /// Connects the parameters that wait to other `inputs` of their block. Those that no longer fit stay as they are.
+    /// Connects the scheduled parameters to other `inputs` of the block. Parameters that do not fit the new inputs are
+    /// left unchanged.
     pub(super) fn connect(&mut self, inputs: &[PortType]) {
         let changing = self.changes.iter_mut().map(|change| &mut change.form);
         for form in self.base.iter_mut().chain(changing) {
@@ -119,12 +120,13 @@ impl Pending {
         }
     }
 
-    /// Forgets what waits no longer when the block has made everything before timestamp `newest`.
+    /// Removes scheduled values that have taken effect, when the block has processed everything before timestamp
+    /// `newest`.
     pub fn settle(&mut self, newest: u64) {
         self.changes.retain(|change| change.when.known() != Known::Never);
         for change in &mut self.changes {
             if change.from().is_some_and(|from| from <= newest) {
-                // For whoever begins at another time: this is how it was.
+                // A block that starts at an earlier timestamp uses the value from the start.
                 change.when = When::at(0);
             }
         }
@@ -132,7 +134,7 @@ impl Pending {
             let (known, later) = self.changes.split_at_mut(index + 1);
             let change = &mut known[index];
             let Some(from) = change.from() else { continue };
-            // A later word on a parameter replaces what was to come from there on.
+            // A later request for a parameter replaces values scheduled for its timestamp or after it.
             let replaces = |later: &PendingChange, name: &&'static str| {
                 later.names.contains(name) && later.from().is_some_and(|earlier| earlier <= from)
             };
@@ -144,8 +146,8 @@ impl Pending {
         }
     }
 
-    /// What of it `new`, another form of the block `old` and of the same `kind`, waits for too: not for
-    /// parameters that it gives another value. Nothing if values do not fit the new form.
+    /// Scheduled values for `new`, the candidate for the block `old` of the same `kind`: those of parameters that the
+    /// candidate does not change. `None` if values do not fit the candidate.
     pub(super) fn of_form(
         &self,
         old: &PlannedBlock,
@@ -185,8 +187,8 @@ impl Pending {
         Some(pending)
     }
 
-    /// The block with the parameters `newest`, which goes over to the changes at their moments, in a place
-    /// where others have begun to work on everything before timestamp `begun`.
+    /// Builds the block with the parameters `newest` and schedules the values that have not taken effect. Earlier
+    /// blocks in the slot have started work on everything before timestamp `begun`.
     pub(super) fn build(
         &self,
         newest: &dyn AnyConfigured,
@@ -216,7 +218,7 @@ mod tests {
     use fxgraph_core::port::Band;
 
     #[test]
-    fn values_that_wait_get_the_band_that_their_input_has_now() {
+    fn scheduled_parameters_get_the_new_band_of_their_input() {
         let text = "flowgraph: g\nblocks:\n  s: {kind: source}\n  \
                     f: {kind: filter, input: s.pol0, parameters: {taps: 16}}\n  \
                     o: {kind: sink, input: f}\n  p: {kind: sink, input: s.pol1}\n";

@@ -1,4 +1,4 @@
-//! Where a block runs, and in which form of its kind.
+//! Device and implementation of each block.
 
 use super::document::{Entry, wrong_type};
 use super::expand::Expansion;
@@ -9,21 +9,21 @@ use fxgraph_core::kind::{CPU, ImplementationInfo, KindEntry};
 use fxgraph_core::tree::Node;
 use fxgraph_cuda as cuda;
 
-/// What `device:` asks for.
+/// Value of `device:`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// This device.
     Device(DeviceName),
-    /// A GPU if there is one and the kind has a form for it, else the processor.
+    /// A GPU if there is one and the kind has an implementation for it, else the CPU.
     Auto,
 }
 
-/// Where a block runs, and in which form.
+/// Device and implementation of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     pub(super) device: DeviceName,
     pub(super) implementation: &'static str,
-    /// What says so, if anything does.
+    /// Place in the file that chose it, if any.
     pub(super) chosen: Option<Span>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Placement {
 }
 
 impl Expansion<'_, '_> {
-    /// What `device: ...` asks for.
+    /// Reads `device: ...`.
     pub(super) fn device(&mut self, node: &Node, names: &Names) -> Option<Wanted> {
         let value = self.compute(node, names)?;
         let Some(word) = value.text() else {
@@ -54,13 +54,13 @@ impl Expansion<'_, '_> {
                     format!("there is no device `{word}`"),
                 )
                 .label("no such device")
-                .help("devices are `cpu`, `cuda:0`, `cuda:1`, ...; `auto` takes a GPU if there is one"),
+                .help("use `cpu`, `cuda:0`, `cuda:1`, ..., or `auto` for a GPU if there is one"),
             );
         }
         wanted
     }
 
-    /// Device and form of a block, if they fit together.
+    /// Returns device and implementation of a block, if they fit together.
     pub(super) fn place(
         &mut self,
         entry: &Entry,
@@ -83,13 +83,15 @@ impl Expansion<'_, '_> {
             if form.device == device.family() {
                 return Some(Placement { device, implementation: form.name, chosen });
             }
-            // The flowgraph's device is for blocks that can use it; the word here says that this one does not.
+            // The flowgraph's `device` is a default; the CPU implementation of this block overrides it.
             if form.device == DeviceName::Cpu.family() && own.is_none() {
                 let device = DeviceName::Cpu;
                 return Some(Placement { device, implementation: form.name, chosen });
             }
-            let message =
-                format!("the form `{}` of `{}` does not run on `{device}`", form.name, kind.name);
+            let message = format!(
+                "implementation `{}` of `{}` does not run on `{device}`",
+                form.name, kind.name
+            );
             let help = match form.device {
                 "cuda" => "set `device: cuda:0`, for this block or for the whole flowgraph",
                 _ => "leave out `device`, or choose another implementation",
@@ -106,11 +108,11 @@ impl Expansion<'_, '_> {
             return Some(Placement { device, implementation: form.name, chosen });
         }
         if let Some((Wanted::Device(_), span)) = own {
-            let message = format!("`{}` has no form for `{device}`", kind.name);
+            let message = format!("`{}` has no implementation for `{device}`", kind.name);
             self.problems.push(
                 Diagnostic::error(codes::UNKNOWN_DEVICE, span, message)
-                    .label("runs on the processor only")
-                    .help("leave out `device`; frames are copied where an edge needs it"),
+                    .label("runs on the CPU only")
+                    .help("leave out `device`; frames are copied between devices automatically"),
             );
             return None;
         }

@@ -1,4 +1,4 @@
-//! The plan: a flowgraph that is checked and can be built.
+//! The plan: a checked flowgraph, ready to build.
 
 use crate::assemble::BuildProgress;
 use crate::beside_frames;
@@ -24,40 +24,40 @@ pub struct PlannedBlock {
     pub name: String,
     /// Its kind.
     pub kind: &'static str,
-    /// The templates it came out of, outermost first: (name of the use, name of the template).
+    /// Templates that it comes from, outermost first: (name of the use, name of the template).
     pub templates: Vec<(String, String)>,
-    /// Its parameters as given, expressions computed.
+    /// Its parameters as given, with computed expressions.
     pub parameters: serde_json::Value,
-    /// Its parameters, read.
+    /// Its parameters as read, with its ports.
     pub configured: Arc<dyn AnyConfigured>,
-    /// Live values that hold from moments on; `parameters` and `configured` have them already.
+    /// Scheduled values of live parameters; `parameters` and `configured` include them already.
     #[doc(hidden)]
     pub pending: Pending,
-    /// What its ports carry.
+    /// Types of its ports.
     pub ports: Ports,
     /// Names of its inputs.
     pub input_names: Vec<String>,
     /// Names of its outputs.
     pub output_names: Vec<String>,
-    /// What it needs.
+    /// Its resources.
     pub resources: Resources,
-    /// Block and output port that feed each input.
+    /// Source of each input: index of the block, and its output port.
     pub inputs: Vec<(usize, usize)>,
-    /// Where it runs.
+    /// Thread that it runs on.
     pub thread: Thread,
-    /// Frames that the queue before each of its inputs holds.
+    /// Length of the queue before each of its inputs, in frames.
     pub queue: usize,
-    /// Device it runs on; for a transfer, the one that is not the processor.
+    /// Device that it runs on; for a transfer, the GPU.
     pub device: DeviceName,
-    /// The form of the kind that runs.
+    /// Name of its implementation.
     pub implementation: &'static str,
-    /// What is done when it fails.
+    /// Fault policy.
     pub on_fault: OnFault,
-    /// The keys that another form of it has, which runs beside it and is compared.
+    /// Keys of its shadow that differ from the block, if it has a shadow.
     pub shadow: Option<serde_json::Value>,
     /// Device memory that it allocates for itself, in bytes.
     pub device_bytes: usize,
-    /// Where it stands in the file.
+    /// Place in the file.
     pub span: Span,
 }
 
@@ -68,15 +68,15 @@ impl PlannedBlock {
         [Transfer::Upload, Transfer::Download].iter().any(|way| way.kind() == self.kind)
     }
 
-    /// Frames that another block beside this one keeps of input `input`: in its tee, at work, looked at, and
-    /// what it holds.
+    /// Number of frames of input `input` that a candidate or a shadow keeps: in the queue of its tee, at work, peeked,
+    /// and held by the block.
     #[must_use]
     pub fn lent_frames(&self, input: usize) -> usize {
         let holds = self.resources.holds.get(input).copied().unwrap_or(0);
         beside_frames(self.ports.inputs[input].frame_bytes()) + holds + 2
     }
 
-    /// Where the frames of its outputs lie.
+    /// Device of the frames of its outputs.
     #[must_use]
     pub fn output_device(&self) -> DeviceName {
         if self.kind == Transfer::Download.kind() { DeviceName::Cpu } else { self.device }
@@ -88,11 +88,11 @@ impl PlannedBlock {
 pub struct ParameterInfo {
     /// Its name.
     pub name: String,
-    /// The value in force.
+    /// Its value.
     pub value: serde_json::Value,
-    /// What it is for.
+    /// Its description.
     pub doc: Option<String>,
-    /// Whether `--set` changed it.
+    /// Whether it was set from outside the file, for example by `--set`.
     pub is_set: bool,
 }
 
@@ -101,34 +101,34 @@ pub struct ParameterInfo {
 pub struct Plan {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub doc: Option<String>,
     /// Its parameters in order of definition.
     pub parameters: Vec<ParameterInfo>,
-    /// Its blocks in order of the file; every block feeds others by index.
+    /// Its blocks in order of the file, then the transfers; inputs refer to blocks by index.
     pub blocks: Vec<PlannedBlock>,
     /// Its tests.
     pub tests: Vec<TestSpec>,
-    /// What looks odd but runs.
+    /// Warnings.
     pub warnings: Vec<Diagnostic>,
     /// The whole flowgraph, expanded, as YAML.
     pub resolved_yaml: Arc<str>,
     /// SHA-256 over [`resolved_yaml`](Self::resolved_yaml), in hexadecimal.
     pub config_hash: String,
     pub(super) written: Option<Written>,
-    /// The folder of its file; empty for the working directory.
+    /// Directory of its file; empty for the working directory.
     pub folder: PathBuf,
-    /// Where relative paths of files that blocks write begin; empty for the working directory.
+    /// Directory for relative paths of files that blocks write; empty for the working directory.
     pub output_folder: PathBuf,
-    /// Where edited kernel sources are, if anywhere.
+    /// Directory of edited kernel sources, if any.
     pub kernel_folder: Option<PathBuf>,
-    /// How kernels are cut best.
+    /// Launch configurations of kernels that `fxgraph tune` found.
     pub tuning: Arc<Tuning>,
     /// Progress of its build.
     pub build_progress: Arc<BuildProgress>,
-    /// What records streams of this flowgraph while it runs.
+    /// Recorders of this flowgraph while it runs.
     pub recorders: Recorders,
-    /// Which files changes of it may name.
+    /// Files that updates of it may name.
     #[doc(hidden)]
     pub access: FileAccess,
     /// Files that were included.
@@ -136,14 +136,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What frame headers carry as `config_id`: the beginning of the configuration's hash.
+    /// `config_id` of frame headers: the first 64 bits of the configuration hash.
     #[must_use]
     pub fn config_id(&self) -> u64 {
         let start = self.config_hash.get(..16).unwrap_or_default();
         u64::from_str_radix(start, 16).unwrap_or_default()
     }
 
-    /// Index of the block called `name`.
+    /// Index of the block `name`.
     #[must_use]
     pub fn block(&self, name: &str) -> Option<usize> {
         self.blocks.iter().position(|block| block.name == name)
@@ -155,10 +155,10 @@ impl Plan {
     pub fn find(&self, tap: &Tap) -> Result<(usize, usize), Diagnostic> {
         if let Some(block) = self.block(&tap.text) {
             if self.blocks[block].output_names.is_empty() {
-                let message = format!("`{}` has no outputs to look at", tap.text);
+                let message = format!("`{}` has no outputs", tap.text);
                 return Err(Diagnostic::error(codes::UNKNOWN_PORT, tap.span, message)
-                    .label("nothing comes out of this block")
-                    .help("tap the block that feeds it"));
+                    .label("not a source of data")
+                    .help("name the block that feeds it"));
             }
             return Ok((block, 0));
         }
@@ -185,7 +185,7 @@ impl Plan {
             .maybe_help(suggest(&tap.text, "block", &known)))
     }
 
-    /// What is wrong with the taps of a test of this plan.
+    /// Diagnostics for the ports and axes in the expectations of a test of this plan.
     #[must_use]
     pub fn check_taps(&self, test: &TestSpec) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
@@ -231,7 +231,7 @@ impl Plan {
         })
     }
 
-    /// Index of every block by its name: for those who look up many.
+    /// Index of every block by its name, for many look-ups.
     #[must_use]
     pub fn by_name(&self) -> HashMap<&str, usize> {
         self.blocks.iter().map(|block| block.name.as_str()).zip(0..).collect()

@@ -1,4 +1,4 @@
-//! What is asked of a running flowgraph besides changes, read like a file.
+//! Requests to a running flowgraph other than changes, such as recordings. They are read like a file.
 
 use super::Refused;
 use super::change::laid_over;
@@ -11,8 +11,8 @@ use fxgraph_core::kind::{At, Refusal};
 use fxgraph_core::tree::{Node, Reader, Value};
 use serde::de::DeserializeOwned;
 
-/// Reads `request`, a mapping (YAML or JSON), laid over the mapping `defaults`; `refusals` says what is
-/// wrong with what was read.
+/// Reads `request`, a mapping (YAML or JSON); keys that are not given have the values of the mapping `defaults`.
+/// `refusals` checks the values.
 pub fn read<T: DeserializeOwned>(
     request: &str,
     defaults: &str,

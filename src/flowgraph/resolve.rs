@@ -1,4 +1,4 @@
-//! References to blocks and ports.
+//! Resolves references to blocks and ports.
 
 use super::document::is_name;
 use super::expand::{Instance, Item, Member, Scope};
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 pub(super) struct Feed {
     pub(super) block: usize,
     pub(super) port: usize,
-    /// Where the reading block refers to it.
+    /// Place of the reference in the block that reads.
     pub(super) span: Span,
 }
 
-/// A reference taken apart: `name`, `name[3]`, `name[*]`, each with `.port` or without.
+/// A parsed reference: `name`, `name[3]` or `name[*]`, with or without `.port`.
 struct Reference<'t> {
     name: &'t str,
     index: Option<Index>,
@@ -44,14 +44,14 @@ fn parse(text: &str) -> Option<Reference<'_>> {
     (is_name(name) && port.is_none_or(is_name)).then_some(Reference { name, index, port })
 }
 
-/// What a name in a scope refers to: an input of the template by number, or a member.
+/// Target of a name in a scope: an input of the template or a member, by index.
 #[derive(Clone, Copy)]
 enum Named {
     Input(usize),
     Member(usize),
 }
 
-/// What the names of one scope refer to.
+/// Targets of the names of one scope.
 type Names<'a> = HashMap<&'a str, Named>;
 
 fn names(scope: &Scope) -> Names<'_> {
@@ -65,7 +65,7 @@ fn names(scope: &Scope) -> Names<'_> {
     names
 }
 
-/// A reference to a block that stands in a scope by its full name: `f[0].pfb`, with `.port` or without.
+/// Parses a reference to a block that the file gives by its full name: `f[0].pfb`, with or without `.port`.
 fn written_out<'t>(text: &'t str, names: &Names) -> Option<Reference<'t>> {
     let stands_here =
         |name: &str| !is_name(name) && matches!(names.get(name), Some(Named::Member(_)));
@@ -77,7 +77,7 @@ fn written_out<'t>(text: &'t str, names: &Names) -> Option<Reference<'t>> {
     (stands_here(name) && is_name(port)).then(|| of(name, Some(port)))
 }
 
-/// Names of the outputs of a kind, as far as they are known before its parameters.
+/// Names of the outputs of a kind that are known before its parameters are read.
 fn known_ports(names: PortNames) -> Vec<String> {
     match names {
         PortNames::Fixed(names) | PortNames::Optional { names, .. } => {
@@ -87,7 +87,7 @@ fn known_ports(names: PortNames) -> Vec<String> {
     }
 }
 
-/// Name of port number `index`.
+/// Name of the port with index `index`.
 pub(super) fn port_name(names: PortNames, index: usize) -> String {
     match names {
         PortNames::Fixed(names) | PortNames::Optional { names, .. } => {
@@ -97,7 +97,7 @@ pub(super) fn port_name(names: PortNames, index: usize) -> String {
     }
 }
 
-/// Number of the port called `name`.
+/// Index of the port `name`.
 pub(super) fn port_index(names: PortNames, name: &str) -> Option<usize> {
     match names {
         PortNames::Fixed(names) | PortNames::Optional { names, .. } => {
@@ -111,23 +111,26 @@ pub(super) fn port_index(names: PortNames, name: &str) -> Option<usize> {
     }
 }
 
-/// As how many values a connection counts.
+/// Number of values of the budget that a connection takes.
 const CONNECTION_VALUES: usize = 4;
-/// How many templates a reference may pass through.
+/// Limit of the templates that a reference passes through.
 const MAX_HOPS: usize = 200;
 
-/// Finds what references mean.
+/// Finds the output of each reference.
 pub(super) struct Resolver<'a, 'r> {
     pub(super) blocks: &'a [Instance<'r>],
     pub(super) scopes: &'a [Scope],
-    /// What names refer to, scope by scope.
+    /// Targets of names, by scope.
     names: Vec<Names<'a>>,
     pub(super) problems: &'a mut Vec<Diagnostic>,
     budget: &'a Budget,
-    /// Inputs of templates, once they are known; inner `None` is a complaint made.
-    #[allow(clippy::option_option, reason = "not asked yet, and asked in vain, differ")]
+    /// Inputs of templates, once they are known; the inner `None` means an error that is already reported.
+    #[allow(
+        clippy::option_option,
+        reason = "not resolved yet, and resolved with an error, differ"
+    )]
     inputs: Vec<Option<Option<Vec<Feed>>>>,
-    /// Outputs and inputs of templates being looked up.
+    /// Outputs and inputs of templates that are being resolved.
     way: Vec<(usize, Option<String>)>,
 }
 
@@ -142,9 +145,9 @@ impl<'a, 'r> Resolver<'a, 'r> {
         Self { blocks, scopes, names, problems, budget, inputs, way: Vec::new() }
     }
 
-    /// What feeds each input of each block; `None` for blocks with a wrong reference.
+    /// Returns the output that feeds each input of each block; `None` for blocks with a wrong reference.
     pub(super) fn run(&mut self) -> Vec<Option<Vec<Feed>>> {
-        // Also those of templates that none of their blocks uses.
+        // Also inputs of templates that none of their blocks uses.
         for scope in 1..self.scopes.len() {
             let _ = self.template_inputs(scope);
         }
@@ -169,10 +172,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
             let message =
                 format!("input{plural} {list} of `{}` {verb} not connected", instance.kind.name);
             let mut problem = Diagnostic::error(codes::UNCONNECTED, instance.key, message)
-                .label(format!("has {} of {least} inputs", feeds.len()))
-                .help(
-                    "name the blocks that feed it in `inputs: [...]`, in the order of its inputs",
-                );
+                .label(format!("{} of {least} inputs connected", feeds.len()))
+                .help("list its sources in the order of its inputs: `inputs: [a, b]`");
             problem.blocks.push(instance.name.clone());
             self.problems.push(problem);
             return None;
@@ -185,8 +186,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 let plural = if most == 1 { "" } else { "s" };
                 format!("`{}` has {most} input{plural}, found {found}", instance.kind.name)
             };
-            let mut problem = Diagnostic::error(codes::TOO_MANY_INPUTS, extra.span, message)
-                .label("one too many");
+            let mut problem =
+                Diagnostic::error(codes::TOO_MANY_INPUTS, extra.span, message).label("extra input");
             problem.blocks.push(instance.name.clone());
             self.problems.push(problem);
             return None;
@@ -199,7 +200,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 let message = format!("`{}.{port}` is connected twice", source.name);
                 let mut problem = Diagnostic::error(codes::DOUBLED_INPUT, feed.span, message)
                     .label("again here")
-                    .help("give each input an output of its own");
+                    .help("connect each input to a different output");
                 if first.span != feed.span {
                     problem = problem.note(first.span, "first here");
                 }
@@ -211,7 +212,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
         Some(feeds)
     }
 
-    /// All that a list of references means; all wrong ones are complained about.
+    /// Resolves a list of references; reports all wrong ones.
     fn list(&mut self, references: &[Node], scope: usize) -> Option<Vec<Feed>> {
         let mut all = Some(Vec::new());
         for reference in references {
@@ -224,14 +225,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
         all
     }
 
-    /// What one reference in `scope` means.
+    /// Resolves one reference in `scope`.
     pub(super) fn reference(&mut self, text: &str, span: Span, scope: usize) -> Option<Vec<Feed>> {
         let scopes = self.scopes;
         let here = &scopes[scope];
         let Some(reference) = written_out(text, &self.names[scope]).or_else(|| parse(text)) else {
             self.problems.push(
                 Diagnostic::error(codes::WRONG_TYPE, span, format!("`{text}` is not a reference"))
-                    .label("cannot be read")
+                    .label("not a reference")
                     .help("write `block`, `block.port`, `block[0]`, `block[*]` or `block[*].port`"),
             );
             return None;
@@ -239,10 +240,13 @@ impl<'a, 'r> Resolver<'a, 'r> {
         let named = self.names[scope].get(reference.name).copied();
         if let Some(Named::Input(input)) = named {
             if reference.index.is_some() || reference.port.is_some() {
-                let message = format!("`{}` is an input of the template", reference.name);
+                let message = format!(
+                    "`{}` is an input of the template and has no ports or copies",
+                    reference.name
+                );
                 self.problems.push(
                     Diagnostic::error(codes::UNKNOWN_PORT, span, message)
-                        .label("an input has neither ports nor copies")
+                        .label("not a block")
                         .help(format!("write `{}` alone", reference.name)),
                 );
                 return None;
@@ -279,13 +283,13 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 Item::Block(block) => self.output(block, reference.port, span).map(|f| vec![f]),
                 Item::Scope(inner) => self.template_output(inner, reference.port, span),
             };
-            // Copies are alike: what is wrong with one is wrong with all.
+            // Copies are equal: an error of one is an error of all.
             all = Some(all?.into_iter().chain(feeds?).collect());
         }
         all
     }
 
-    /// The copies of `member` that the reference names.
+    /// Returns the copies of `member` that the reference names.
     fn copies(
         &mut self,
         member: &Member,
@@ -316,10 +320,10 @@ impl<'a, 'r> Resolver<'a, 'r> {
             None => Diagnostic::error(
                 codes::UNKNOWN_BLOCK,
                 span,
-                format!("`{name}` is replicated, and the reference does not say which copy"),
+                format!("`{name}` is replicated; the reference must name a copy"),
             )
-            .label("which one?")
-            .help(format!("write `{name}[0]` for one of them, or `{name}[*]` for all")),
+            .label("needs an index")
+            .help(format!("write `{name}[0]` for one copy, or `{name}[*]` for all")),
             Some(_) => {
                 Diagnostic::error(codes::UNKNOWN_BLOCK, span, format!("`{name}` is not replicated"))
                     .label("has no copies")
@@ -338,7 +342,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
         if known.is_empty() {
             self.problems.push(
                 Diagnostic::error(codes::UNKNOWN_PORT, span, format!("`{kind}` has no outputs"))
-                    .label("nothing comes out of this block")
+                    .label("not a source of data")
                     .note(instance.key, "defined here"),
             );
             return None;
@@ -384,7 +388,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 ),
                 None => ("the template has no outputs".to_owned(), None),
             };
-            let help = help.or_else(|| Some("name it in the template's `outputs`".to_owned()));
+            let help = help.or_else(|| Some("add it to the template's `outputs`".to_owned()));
             self.problems.push(
                 Diagnostic::error(codes::UNKNOWN_PORT, span, message)
                     .label("no such output")
@@ -399,18 +403,18 @@ impl<'a, 'r> Resolver<'a, 'r> {
         feeds.map(|feeds| feeds.into_iter().map(|feed| Feed { span, ..feed }).collect())
     }
 
-    /// Notes what is being looked up; refuses circles.
+    /// Notes that an output, or the inputs, of a template are being resolved; reports cycles.
     fn enter(&mut self, scope: usize, output: Option<&str>, span: Span) -> Option<()> {
         let step = (scope, output.map(str::to_owned));
         if self.way.contains(&step) {
             self.problems.push(
-                Diagnostic::error(codes::CYCLE, span, "templates feed each other in a circle")
-                    .label("leads back to itself"),
+                Diagnostic::error(codes::CYCLE, span, "the templates form a cycle")
+                    .label("closes the cycle"),
             );
             return None;
         }
         if self.way.len() >= MAX_HOPS {
-            let message = format!("a reference passes through more than {MAX_HOPS} templates");
+            let message = format!("a reference must pass through at most {MAX_HOPS} templates");
             self.problems.push(Diagnostic::error(codes::LIMIT, span, message));
             return None;
         }
@@ -418,13 +422,13 @@ impl<'a, 'r> Resolver<'a, 'r> {
         Some(())
     }
 
-    /// What feeds the inputs of a template's use.
+    /// Returns the outputs that feed the inputs of a use of a template.
     fn template_inputs(&mut self, scope: usize) -> Option<Vec<Feed>> {
         if let Some(known) = &self.inputs[scope] {
             return known.clone();
         }
         let found = self.look_up_inputs(scope);
-        // A circle is found deep inside first; what it hides is not known to be wrong.
+        // A failure is stored, too, so that a cycle is reported once.
         self.inputs[scope] = Some(found.clone());
         found
     }
@@ -445,11 +449,11 @@ impl<'a, 'r> Resolver<'a, 'r> {
             let list = missing.join(", ");
             let message = format!("input{plural} {list} of the template {verb} not connected");
             Diagnostic::error(codes::UNCONNECTED, here.key, message)
-                .label(format!("has {} of {} inputs", feeds.len(), names.len()))
-                .help("name the blocks that feed it in `inputs: [...]`")
+                .label(format!("{} of {} inputs connected", feeds.len(), names.len()))
+                .help("list its sources in the order of its inputs: `inputs: [a, b]`")
         } else if let Some(extra) = feeds.get(names.len()) {
             let message = format!("the template has {} inputs, found {}", names.len(), feeds.len());
-            Diagnostic::error(codes::TOO_MANY_INPUTS, extra.span, message).label("one too many")
+            Diagnostic::error(codes::TOO_MANY_INPUTS, extra.span, message).label("extra input")
         } else {
             return Some(feeds);
         };

@@ -1,4 +1,4 @@
-//! Changed parameters of a running flowgraph, read and checked like those of a file.
+//! Live updates of a running flowgraph: new values of live parameters, read and checked like those of a file.
 
 use super::change::laid_over;
 use super::check::{configure, refusal};
@@ -19,32 +19,31 @@ use fxgraph_core::tree::{Key, Node, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What a text that asks for a change is called in its diagnostics.
+/// File name of a request in its diagnostics.
 const REQUEST: &str = "request";
 
-/// Bytes that the parameters of all changes may have as text that wait for their timestamps. Read and as values of
-/// blocks they take up to about 30 times as much.
+/// Limit of the parameters of all scheduled updates, in bytes of JSON text. In memory they take up to about 30 times
+/// as much.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
-/// Why a change of a running flowgraph is refused, with what its diagnostics point at.
+/// Diagnostics of a rejected request, with the texts that they quote.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The change, for [`render_all`](fxgraph_core::diagnostic::render_all).
+    /// Text of the request, for [`render_all`](fxgraph_core::diagnostic::render_all).
     pub sources: Sources,
-    /// Everything that is wrong with it, sorted by place.
+    /// All diagnostics, sorted by place.
     pub problems: Vec<Diagnostic>,
 }
 
-/// A plan with other live parameters.
+/// A plan after a live update.
 pub struct Retuned {
     pub plan: Plan,
-    /// Of each block that changes: its name and its new values.
+    /// Name and new values of each block that changes.
     pub blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
 }
 
 impl Plan {
-    /// This plan, in which blocks go over to the live parameters in `request` at timestamp `at`, as they
-    /// do when a flowgraph that runs is changed.
+    /// This plan with the live parameters in `request` scheduled for timestamp `at`, as in a running flowgraph.
     pub fn with_change(
         &self,
         registry: &Registry,
@@ -54,8 +53,8 @@ impl Plan {
         Ok(self.retune(registry, request, &When::at(at))?.plan)
     }
 
-    /// This plan with the parameters in `request`, a mapping (YAML or JSON) of names of blocks to
-    /// those of their parameters that change at `when`.
+    /// This plan with the live parameters in `request`, which take effect at `when`. `request` is a mapping (YAML or
+    /// JSON) from names of blocks to parameters.
     pub fn retune(
         &self,
         registry: &Registry,
@@ -73,7 +72,7 @@ impl Plan {
         {
             return Ok(retuned);
         }
-        // Once more for the diagnostics, which quote the parameters as they are.
+        // Read again with `sources`, so that the diagnostics can quote the running parameters.
         let mut problems = Vec::new();
         let sought = Some(&mut sources);
         match self.with_parameters(registry, &request, when, sought, &mut problems) {
@@ -82,8 +81,8 @@ impl Plan {
         }
     }
 
-    /// The plan with the parameters in `request`, unless there are problems. `sources` get the texts of the
-    /// parameters in force, which then have their places there; without them they are not written down.
+    /// The plan with the parameters in `request`, or `None` with diagnostics in `problems`. If `sources` is given, it
+    /// gets the texts of the running parameters, so that diagnostics can point into them.
     fn with_parameters(
         &self,
         registry: &Registry,
@@ -112,7 +111,7 @@ impl Plan {
                 Some(sources) => {
                     let text = running.parameters.to_string();
                     let file = sources.add(format!("{} as it runs", running.name), &text);
-                    // What is too long to be read as text has no places.
+                    // Text that is too long to parse has no places.
                     let read = parse(file, &text);
                     read.unwrap_or_else(|_| Node::of_json(&running.parameters, key.span))
                 }
@@ -133,7 +132,7 @@ impl Plan {
             let form = Form { parameters: parameters.value.to_json(), configured };
             let bytes = form.parameters.to_string().len();
             let pending = plan.blocks.iter().map(|block| block.pending.bytes()).sum::<usize>();
-            // The first change of a block that waits is at most as large as what the block has anyway.
+            // The first scheduled update of a block is at most as large as the parameters that the block has anyway.
             let waits = !names.is_empty() && running.pending.bytes() > 0;
             if waits && pending + bytes > MAX_PENDING_BYTES {
                 problems.push(too_large(running, pending, key));
@@ -147,8 +146,9 @@ impl Plan {
             blocks.push((key.text.clone(), values));
         }
         if blocks.is_empty() && problems.is_empty() {
-            let problem = Diagnostic::error(codes::MISSING_KEY, request.span, "nothing changes")
-                .label("no block is named here")
+            let message = "the request must name at least one block";
+            let problem = Diagnostic::error(codes::MISSING_KEY, request.span, message)
+                .label("no block")
                 .help("name a block and its parameters: `{\"f[0].postproc\": {\"gains\": 2}}`");
             problems.push(problem);
         }
@@ -168,7 +168,7 @@ impl Plan {
     }
 }
 
-/// Takes over from `others`, which are read alike, the labels of axes and the bands.
+/// Copies the labels of axes and the bands from `others`, which are compatible with `ports`.
 fn take_labels(ports: &mut [PortType], others: &[PortType]) {
     for (port, other) in ports.iter_mut().zip(others) {
         port.band = other.band;
@@ -178,7 +178,7 @@ fn take_labels(ports: &mut [PortType], others: &[PortType]) {
     }
 }
 
-/// What is given for the parameters of a running block, without those that cannot change.
+/// The given parameters of a running block, without those that are not live, which are reported.
 fn may_change(
     running: &PlannedBlock,
     kind: &KindEntry,
@@ -191,7 +191,7 @@ fn may_change(
     };
     let known = (kind.schema)();
     let may_change = |(name, value): &&(Key, Node)| {
-        // Who hands back all parameters of a block changes those that differ.
+        // Clients may send all parameters of a block; unchanged ones are accepted.
         let is_same = running.parameters.get(&name.text) == Some(&value.value.to_json());
         let is_known = known.pointer(&format!("/properties/{}", name.text)).is_some();
         let is_fixed = !is_same && is_known && !kind.live.contains(&&*name.text);
@@ -206,36 +206,36 @@ fn may_change(
 
 fn too_large(running: &PlannedBlock, pending: usize, key: &Key) -> Diagnostic {
     let message = format!(
-        "the parameters of `{}` are too large to wait too: {pending} bytes of parameters wait, the \
+        "the update of `{}` is too large: {pending} bytes of parameters are scheduled already, the \
          limit is {MAX_PENDING_BYTES}",
         running.name
     );
     Diagnostic::error(codes::CHANGE, key.span, message)
         .label("too large")
-        .help("send it again when the timestamps of those that wait have come")
+        .help("send it again after scheduled values have taken effect")
 }
 
 fn too_many(running: &PlannedBlock, key: &Key) -> Diagnostic {
-    let message = format!("`{}` keeps {MAX_QUEUED} values for later already", running.name);
+    let message = format!("`{}` must have at most {MAX_QUEUED} scheduled values", running.name);
     Diagnostic::error(codes::CHANGE, key.span, message)
-        .label("no more of them")
-        .help("wait for the timestamps of some of them, or change parameters at once")
+        .label("too many values")
+        .help("send it again after scheduled values have taken effect")
 }
 
 fn not_live(kind: &KindEntry, name: &Key) -> Diagnostic {
-    let message = format!("`{}` of `{}` cannot change while it runs", name.text, kind.name);
+    let message = format!("`{}` of `{}` cannot change while the block runs", name.text, kind.name);
     let live: Vec<String> = kind.live.iter().map(|name| format!("`{name}`")).collect();
     let problem =
-        Diagnostic::error(codes::NOT_LIVE, name.span, message).label("needs another block");
+        Diagnostic::error(codes::NOT_LIVE, name.span, message).label("not a live parameter");
     let problem = if live.is_empty() {
         problem
     } else {
-        problem.help(format!("these can: {}", live.join(", ")))
+        problem.help(format!("live parameters: {}", live.join(", ")))
     };
-    problem.help("swap the block for one with the other value")
+    problem.help("swap the block for one with the new value")
 }
 
-/// The block with these parameters, if it fits in the place of the running one.
+/// The block with these parameters, if its ports and resources are those of the running one.
 fn checked(
     running: &PlannedBlock,
     kind: &KindEntry,
@@ -274,7 +274,7 @@ fn checked(
     };
     let is_other = |(port, output): (&PortType, &PortType)| !output.is_read_like(port);
     let what = if ports.len() != outputs.len() || ports.iter().zip(outputs).any(is_other) {
-        "make another stream"
+        "have other outputs"
     } else if needs(configured.as_ref()) != needs(running.configured.as_ref()) {
         "need other frames, sockets or files"
     } else {
@@ -282,8 +282,8 @@ fn checked(
     };
     let message = format!("`{}` would {what} with these parameters", kind.name);
     let problem = Diagnostic::error(codes::NOT_LIVE, parameters.span, message)
-        .label("needs another block")
-        .help("swap the block for one with the other values");
+        .label("needs a swap")
+        .help("swap the block for one with the new values");
     report(problem);
     None
 }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_other_parameters_is_that_of_the_file_that_has_them() {
+    fn retune_gives_hash_of_file_with_new_values() {
         let retune = |plan: &Plan, request| plan.retune(&registry(), request, &When::default());
         let retuned = retune(&plan(0.5), "{\"s[0]\": {level: 2}, \"s[1]\": {level: 2.0}}");
         let Retuned { plan: changed, blocks } = retuned.unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parameters_of_a_block_may_be_handed_back() {
+    fn retune_accepts_unchanged_fixed_parameters() {
         let request = "f: {taps: 16}\ns[1]: {level: 0.5}\n";
         let retuned = plan(0.5).retune(&registry(), request, &When::default()).unwrap();
         assert_eq!(retuned.plan.config_hash, plan(0.5).config_hash);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_change_is_refused_with_its_place_all_at_once() {
+    fn retune_reports_all_errors_with_places() {
         let request = "{\n  \"s[0]\": {\"level\": -1},\n  \"s[1]\": {\"levle\": 1, \"channels\": 32},\n  \
                        \"f\": {\"taps\": 32},\n  \"s\": {\"level\": 1},\n  \"o\": 3\n}\n";
         insta::assert_snapshot!("E0402", refused(request));

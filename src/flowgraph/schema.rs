@@ -4,14 +4,14 @@ use crate::OnFault;
 use fxgraph_core::kind::{KindEntry, Registry};
 use serde_json::{Map, Value as Json, json};
 
-/// What names look like.
+/// Pattern of names.
 const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
-/// Of a block as a flowgraph that is written out has it: `f[0].pfb`.
+/// Pattern of full names of blocks, as in an expanded flowgraph: `f[0].pfb`.
 const FULL_NAME: &str = r"^[A-Za-z_][A-Za-z0-9_]*(\[(0|[1-9][0-9]*)\])?(\.[A-Za-z_][A-Za-z0-9_]*(\[(0|[1-9][0-9]*)\])?)*$";
-/// A text that is one expression.
+/// Pattern of a text that is one expression.
 const EXPRESSION: &str = "^\\$\\{.*\\}$";
 
-/// The schema of flowgraph files made of the kinds in `registry`; it refuses unknown keys.
+/// JSON Schema of flowgraph files with the kinds in `registry`; it allows no unknown keys.
 #[must_use]
 pub fn schema(registry: &Registry) -> Json {
     let mut definitions = Map::new();
@@ -42,7 +42,7 @@ pub fn schema(registry: &Registry) -> Json {
             "blocks": named(FULL_NAME, &json!({ "$ref": "#/$defs/block" })),
             "tests": { "type": ["array", "null"], "items": { "$ref": "#/$defs/test" } },
         },
-        // A file without `flowgraph` is one that others include.
+        // A file without `flowgraph` is for inclusion in others.
         "anyOf": [
             { "required": ["flowgraph", "blocks"] },
             { "not": { "anyOf": [{ "required": ["flowgraph"] }, { "required": ["blocks"] }] } },
@@ -141,11 +141,11 @@ fn block(registry: &Registry) -> Json {
                     "implementation": { "type": "string" },
                 },
                 "additionalProperties": false,
-                "description": "another form of the block, run on the same frames and compared",
+                "description": "a second block on the same frames, whose output is compared: keys that differ",
             },
             "on_fault": or_expression(&json!({
                 "enum": OnFault::ALL.map(OnFault::name),
-                "description": "what is done when the block fails: `stop` the flowgraph, `restart` the \
+                "description": "action when the block fails: `stop` the flowgraph, `restart` the \
                                 block, or `skip` the frame",
             })),
         },
@@ -210,7 +210,7 @@ fn test() -> Json {
             "radians": number, "tolerance": number })),
     });
     let mut expect = object(&["tap"], checks);
-    // The tap and exactly one check.
+    // The key `tap` and exactly one check.
     expect["minProperties"] = json!(2);
     expect["maxProperties"] = json!(2);
     object(
@@ -232,10 +232,10 @@ fn test() -> Json {
     )
 }
 
-/// The schema of a kind's parameters, changed so that expressions may stand for values.
+/// Schema of a kind's parameters, extended so that expressions are allowed as values.
 fn parameters(kind: &KindEntry) -> Json {
     let mut schema = (kind.schema)().to_value();
-    // Its own definitions stay inside it; references to them are made to point there.
+    // Definitions of the kind stay inside its schema; references are rewritten to point there.
     let inner = schema.as_object_mut().and_then(|object| object.remove("$defs"));
     if let Some(object) = schema.as_object_mut() {
         object.remove("$schema");
@@ -247,14 +247,14 @@ fn parameters(kind: &KindEntry) -> Json {
             inner.into_iter().map(|(name, schema)| (name, lenient(schema, &prefix))).collect();
         schema["$defs"] = Json::Object(inner);
     }
-    // All parameters may be left out together if none is required.
+    // `parameters:` may be empty if no parameter is required.
     if schema.get("required").is_none() && schema.get("type") == Some(&json!("object")) {
         schema["type"] = json!(["object", "null"]);
     }
     schema
 }
 
-/// `schema` with `${...}` allowed wherever a number, true or false, or one of several words stands.
+/// `schema` with `${...}` allowed in place of numbers, booleans, lists and enumerated words.
 fn lenient(schema: Json, prefix: &str) -> Json {
     let Json::Object(mut object) = schema else { return schema };
     if let Some(Json::String(reference)) = object.get_mut("$ref") {
@@ -279,24 +279,24 @@ fn lenient(schema: Json, prefix: &str) -> Json {
             }
         }
     }
-    // The reader takes `1e6` and integers alike; formats like `uint32` say nothing to editors.
+    // The reader accepts `1e6` as an integer; editors do not use formats like `uint32`.
     object.remove("format");
     let words: Vec<&str> = match object.get("type") {
         Some(Json::String(word)) => vec![word],
         Some(Json::Array(words)) => words.iter().filter_map(Json::as_str).collect(),
         _ => Vec::new(),
     };
-    // A list may also be one expression that gives it.
+    // A list may also be one expression.
     let is_value =
         words.iter().any(|word| matches!(*word, "number" | "integer" | "boolean" | "array"));
-    // Words that have a description each stand as alternatives.
+    // Enumerated words with descriptions are alternatives (`oneOf`).
     let is_word = |schema: &Json| schema.get("const").is_some() || schema.get("enum").is_some();
     let alternatives = object.get("oneOf").and_then(Json::as_array);
     let is_words = alternatives.is_some_and(|all| all.iter().any(is_word));
     if !is_value && !is_words && !object.contains_key("enum") {
         return Json::Object(object);
     }
-    // The description stays outside, where editors look for it.
+    // The description stays at the top, where editors look for it.
     let mut outside = Map::new();
     for key in ["description", "default", "title", "x-live", "x-unit"] {
         if let Some(value) = object.remove(key) {

@@ -1,4 +1,4 @@
-//! Parameters, and `${...}` in values.
+//! Names in scope, and the substitution of `${...}` in values.
 
 use super::Sources;
 use super::expression::{self, Problem, Scalar, evaluate};
@@ -8,46 +8,46 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The names that an expression may use; a value of `None` was complained about already.
+/// Names that an expression may use; a value of `None` has an error that is already reported.
 ///
-/// Every copy of a template has names of its own, so their values are shared.
+/// Every copy of a template has its own `Names`, so values are shared by `Rc`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeMap<String, Option<Rc<Scalar>>>);
 
 impl Names {
-    /// The same names with `name` over them.
+    /// Sets `name`, which hides an earlier value.
     pub(super) fn set(&mut self, name: &str, value: Option<Scalar>) {
         self.0.insert(name.to_owned(), value.map(Rc::new));
     }
 
-    /// The same names with `name` meaning what it means in `other`, if it means something there.
+    /// Copies `name` from `other`, if it is set there.
     pub(super) fn take_over(&mut self, name: &str, other: &Self) {
         if let Some(value) = other.0.get(name) {
             self.0.insert(name.to_owned(), value.clone());
         }
     }
 
-    /// The same names without `name`.
+    /// Removes `name`.
     pub(super) fn remove(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// The value of `name`, if it has a good one.
+    /// Value of `name`, if it is known and has no error.
     pub(super) fn value(&self, name: &str) -> Option<&Scalar> {
         self.0.get(name)?.as_deref()
     }
 }
 
-/// Values that one flowgraph may make out of its expressions, templates and copies, all together.
+/// Limit of the values that all expressions, templates and copies of one flowgraph make together.
 const MAX_VALUES: usize = 1_000_000;
-/// Bytes of text that count as one more value.
+/// Bytes of text that count as one value.
 const VALUE_BYTES: usize = 64;
 
-/// What of [`MAX_VALUES`] is left. A small file can ask for more than any memory holds, in many
-/// ways; whatever multiplies what stands in it takes from here first.
+/// Remainder of [`MAX_VALUES`]. A small file can expand to more values than fit into memory, so each step that
+/// multiplies values of the file takes from this budget first.
 pub(super) struct Budget {
     left: Cell<usize>,
-    /// Where it was used up.
+    /// Place where it was used up.
     end: Cell<Option<Span>>,
 }
 
@@ -58,7 +58,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes `values` for what stands at `place`; `false` if that is more than there is left.
+    /// Takes `values` for the value at `place`; `false` if fewer are left.
     pub(super) fn take(&self, values: usize, place: Span) -> bool {
         match self.left.get().checked_sub(values) {
             Some(left) if self.end.get().is_none() => self.left.set(left),
@@ -68,28 +68,28 @@ impl Budget {
         !self.is_spent()
     }
 
-    /// Whether more was asked for than there was.
+    /// Whether the budget was exceeded.
     pub(super) fn is_spent(&self) -> bool {
         self.end.get().is_some()
     }
 
-    /// Takes as much as a name or another text of `bytes` counts.
+    /// Takes the values that a text of `bytes` counts.
     pub(super) fn take_text(&self, bytes: usize, place: Span) -> bool {
         self.take(1 + bytes / VALUE_BYTES, place)
     }
 
-    /// What is to be said if more was asked for than there was.
+    /// Diagnostic, if the budget was exceeded.
     pub(super) fn problem(&self) -> Option<Diagnostic> {
-        let message = format!("the flowgraph grows beyond {MAX_VALUES} values, written out");
+        let message = format!("the expanded flowgraph must have at most {MAX_VALUES} values");
         self.end.get().map(|place| {
             Diagnostic::error(codes::LIMIT, place, message)
-                .label("written out up to here")
-                .help("`fxgraph explain E0102` tells the limits")
+                .label("limit reached here")
+                .help("see `fxgraph explain E0102` for all limits")
         })
     }
 }
 
-/// How many values a computed one counts.
+/// Number of values of the budget that a computed value takes.
 fn weight(value: &Scalar) -> usize {
     match value {
         Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => 1,
@@ -118,7 +118,7 @@ pub(super) fn names_used(node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// The tree's form of a computed value.
+/// Converts a computed value to a value of the tree.
 pub(super) fn to_value(scalar: &Scalar) -> Value {
     to_node(scalar, Span::default()).value
 }
@@ -140,7 +140,7 @@ fn to_node(scalar: &Scalar, span: Span) -> Node {
     Node::new(value, span)
 }
 
-/// The computed form of a tree's value, if expressions know such values.
+/// Converts a value of the tree to one that expressions use; `None` for an empty value.
 pub(super) fn to_scalar(node: &Node) -> Option<Scalar> {
     Some(match &node.value {
         Value::Bool(value) => Scalar::Bool(*value),
@@ -156,13 +156,13 @@ pub(super) fn to_scalar(node: &Node) -> Option<Scalar> {
     })
 }
 
-/// A piece of a text: as it stands, or an expression with its place in the text.
+/// A piece of a text: plain, or an expression with its offset in the text.
 enum Piece<'a> {
     Plain(&'a str),
     Expression(&'a str, usize),
 }
 
-/// The pieces of `text`; `$${` stands for `${` itself. An error is the place of an open `${`.
+/// Splits `text` into pieces; `$${` is a literal `${`. The error is the offset of a `${` that is not closed.
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, usize> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -207,7 +207,7 @@ pub(super) struct Substitution<'a> {
 }
 
 impl Substitution<'_> {
-    /// `node` with all expressions computed, or `None` if one could not be.
+    /// Returns `node` with all expressions computed, or `None` if one failed.
     pub(super) fn node(&mut self, node: &Node) -> Option<Node> {
         if !self.budget.take(1, node.span) {
             return None;
@@ -219,7 +219,7 @@ impl Substitution<'_> {
                 Value::List(items.into_iter().collect::<Option<_>>()?)
             }
             Value::Map(entries) => {
-                // All of them, so that all errors show at once.
+                // All entries, so that all errors are reported at once.
                 let entries: Vec<Option<(Key, Node)>> = entries
                     .iter()
                     .map(|(key, value)| Some((key.clone(), self.node(value)?)))
@@ -236,8 +236,7 @@ impl Substitution<'_> {
         if !self.budget.take_text(text.len(), span) {
             return None;
         }
-        // Where the text is not written as it reads (escapes, folded lines), places inside it are
-        // not known.
+        // In texts with escapes or folded lines, places inside the text are not known.
         let written = self.sources.text(span).find(text).map(|offset| span.start + offset as u32);
         let place = Place { span, written };
         let pieces = match pieces(text) {
@@ -247,7 +246,7 @@ impl Substitution<'_> {
                 self.problems.push(
                     Diagnostic::error(codes::EXPRESSION, span, "`${` is not closed")
                         .label("no `}` follows")
-                        .help("write `$${` for the characters themselves"),
+                        .help("add `}`, or write `$${` for a literal `${`"),
                 );
                 return None;
             }
@@ -274,7 +273,7 @@ impl Substitution<'_> {
 
     fn compute(&mut self, expression: &str, at: usize, place: Place) -> Option<Scalar> {
         let (names, budget, span) = (self.names, self.budget, place.span);
-        // What an expression makes grows out of the values that it looks up.
+        // The size of the result depends on the values that the expression looks up.
         let result = evaluate(expression, &mut |name: &str| match names.0.get(name) {
             Some(Some(value)) if budget.take(weight(value), span) => Ok(value.as_ref().clone()),
             Some(_) => Err(Some(())),
@@ -299,25 +298,25 @@ impl Substitution<'_> {
             self.problems.push(
                 diagnostic
                     .label("in this expression")
-                    .help("`fxgraph explain E0110` tells what expressions can do"),
+                    .help("see `fxgraph explain E0110` for operators and functions"),
             );
             return;
         };
         let known: Vec<&str> = self.names.0.keys().map(String::as_str).collect();
         let help = if name == "index" {
-            Some("`index` is known inside a block or template with `replicate`".to_owned())
+            Some("use `index` only in a block or template with `replicate`".to_owned())
         } else {
             suggest_after(self.problems, &name, "parameter", &known)
         };
         self.problems.push(
             Diagnostic::error(codes::UNKNOWN_PARAMETER, place, problem.message)
-                .label("not known here")
+                .label("unknown parameter")
                 .maybe_help(help),
         );
     }
 }
 
-/// Where a scalar stands, and where its text begins in the file.
+/// Place of a scalar, and the offset of its text in the file.
 #[derive(Clone, Copy)]
 struct Place {
     span: Span,

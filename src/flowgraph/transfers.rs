@@ -1,4 +1,4 @@
-//! Uploads and downloads, where an edge crosses between host and device.
+//! Inserts uploads and downloads where an edge crosses between host and GPU.
 
 use super::PlannedBlock;
 use super::pending::Pending;
@@ -9,11 +9,11 @@ use fxgraph_cuda::transfer::{Connected, Transfer};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Frames that wait before a transfer.
+/// Length of the queue before a transfer, in frames.
 const QUEUE: usize = 2;
 
-/// Puts transfers behind every output that is read elsewhere than where it is made. Readers of one
-/// output on one device share one. Blocks keep their numbers; transfers stand after them.
+/// Inserts a transfer after every output that is read on another device. Readers of one output on the same device
+/// share a transfer. Blocks keep their indices; transfers are appended.
 pub(super) fn insert(blocks: &mut Vec<PlannedBlock>) {
     let mut made: HashMap<(usize, usize, DeviceName), usize> = HashMap::new();
     for reader in 0..blocks.len() {
@@ -25,14 +25,14 @@ pub(super) fn insert(blocks: &mut Vec<PlannedBlock>) {
     }
 }
 
-/// The output that carries in host memory what `source` carries, with a download if needed.
+/// Returns the output with the frames of `source` in host memory; adds a download if needed.
 pub(super) fn to_host(blocks: &mut Vec<PlannedBlock>, source: (usize, usize)) -> (usize, usize) {
     let mut made = made(blocks);
     bring(blocks, &mut made, source, DeviceName::Cpu)
 }
 
-/// Brings to where block `reader` runs what it reads. So far it reads what another block does, which
-/// may run elsewhere.
+/// Connects the inputs of block `reader` on its device. The inputs were copied from a block that may run on another
+/// device.
 pub(super) fn feed(blocks: &mut Vec<PlannedBlock>, reader: usize) {
     for input in 0..blocks[reader].inputs.len() {
         let mut source = blocks[reader].inputs[input];
@@ -45,7 +45,7 @@ pub(super) fn feed(blocks: &mut Vec<PlannedBlock>, reader: usize) {
     }
 }
 
-/// The transfers that there are, by what they bring where.
+/// Existing transfers by source (block, port) and destination device.
 fn made(blocks: &[PlannedBlock]) -> HashMap<(usize, usize, DeviceName), usize> {
     let transfers = blocks.iter().enumerate().filter(|(_, block)| block.is_transfer());
     let made = transfers.map(|(index, block)| {
@@ -54,7 +54,7 @@ fn made(blocks: &[PlannedBlock]) -> HashMap<(usize, usize, DeviceName), usize> {
     made.collect()
 }
 
-/// The output that carries on the device `at` what `source` carries.
+/// Returns the output with the frames of `source` on the device `at`; adds transfers if needed.
 fn bring(
     blocks: &mut Vec<PlannedBlock>,
     made: &mut HashMap<(usize, usize, DeviceName), usize>,
@@ -66,7 +66,7 @@ fn bring(
         (from, at) if from == at => return source,
         (DeviceName::Cpu, device) => (source, device, Transfer::Upload),
         (device, DeviceName::Cpu) => (source, device, Transfer::Download),
-        // From one GPU to another by way of the host, which every machine can.
+        // From one GPU to another through host memory, which every machine supports.
         (_, device) => (bring(blocks, made, source, DeviceName::Cpu), device, Transfer::Upload),
     };
     let known = made.entry((on_host.0, on_host.1, at)).or_insert(blocks.len());
@@ -87,7 +87,7 @@ fn transfer(
     let ports = Ports { inputs: vec![carries.clone()], outputs: vec![carries] };
     let configured: Arc<dyn AnyConfigured> = Arc::new(Connected { way, ports: ports.clone() });
     PlannedBlock {
-        // No block of a file can be called so: names have no `>`.
+        // Names in files have no `>`, so this name is free.
         name: format!(
             "{}.{}>{}",
             source.name,

@@ -1,9 +1,9 @@
-//! The text that a flowgraph was read from.
+//! The original text of a flowgraph.
 
 use super::Plan;
 use std::sync::Arc;
 
-/// A text, and what it says.
+/// The original text, and the configuration hash of its plan.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     text: Arc<str>,
@@ -11,14 +11,14 @@ pub(super) struct Written {
 }
 
 impl Plan {
-    /// Notes that `text` says all of this plan.
+    /// Stores `text` as the original text of this plan.
     pub(super) fn is_written(&mut self, text: &str) {
         let (text, config_hash) = (Arc::from(text), self.config_hash.clone());
         self.written = Some(Written { text, config_hash });
     }
 
-    /// The text that it was read from, comments and all, if that says what it is: none of its parameters was set
-    /// from outside, and nothing has been changed since, or all of it back.
+    /// The original text with comments, if it still describes the plan: no parameter was set from outside, and no
+    /// change since then is in effect.
     #[must_use]
     pub fn written_yaml(&self) -> Option<&str> {
         let written = self.written.as_ref()?;

@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn read_wrong_value_names_its_key() {
         let said = refused(r#"{"frames": 1, "axes": [{"len": 2}, {"len": "\u001b[2Jx"}]}"#);
-        assert_eq!(said, "`axes[1].len`: expected a whole number, found `\u{fffd}[2Jx`");
+        assert_eq!(said, "`axes[1].len`: expected an integer, found `\u{fffd}[2Jx`");
         let said = refused(r#"{"frames": -1, "axes": []}"#);
-        assert_eq!(said, "`frames`: expected a whole number from 0 on, found `-1`");
+        assert_eq!(said, "`frames`: expected a non-negative integer, found `-1`");
         assert_eq!(refused(r#"{"frames": 1}"#), "the key `axes` is missing");
         let said = refused(r#"{"frames": 1, "axes": [{"size": 1}]}"#);
         assert_eq!(said, "`axes[0]`: the key `len` is missing");

@@ -88,7 +88,7 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     };
     refused(&["a=y", "b={}"], 78, "there is no block `y`");
     refused(&["a=f[0].fft", "b={parameters: {chanels: 32}}"], 78, "chanels");
-    refused(&["a=file", "b={}"], 78, "a second form of `file` has nothing to compare");
+    refused(&["a=file", "b={}"], 78, "`file` must have inputs and outputs to be compared");
     refused(&["a=f[0].postproc", "b={kind: transpose}"], 78, "error[E0");
     refused(&["b=x", "a={}"], 1, "cannot be compared");
 }

@@ -363,7 +363,7 @@ mod tests {
         assert!(band(8, 4, 1e8).is_ok());
         for first_channel in [5, usize::MAX] {
             let refused = band(8, first_channel, 1e8).unwrap_err();
-            assert_eq!(refused, "the channel axis is not within 8 channels");
+            assert_eq!(refused, "the channel axis must be within the band of 8 channels");
         }
         assert!(band(0, 0, 1e8).is_err() && band(8, 0, f64::INFINITY).is_err());
     }

@@ -1,15 +1,15 @@
-//! What `fxgraph explain` says.
+//! Explanations of the codes, for `fxgraph explain`.
 
 /// One section per code, `# E0101: title`.
 const PAGES: &str = include_str!("explain.md");
 
-/// The page of `code`, its heading included; upper and lower case are the same.
+/// Explanation of `code` with its heading; case is ignored.
 #[must_use]
 pub fn explain(code: &str) -> Option<&'static str> {
     all().find(|(known, _)| known.eq_ignore_ascii_case(code)).map(|(_, page)| page)
 }
 
-/// All pages: (code, page).
+/// All explanations: (code, text).
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let starts: Vec<usize> = PAGES
         .match_indices("# E0")

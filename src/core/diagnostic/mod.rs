@@ -1,4 +1,4 @@
-//! Errors in flowgraph files: what, where, why, help.
+//! Diagnostics of flowgraph files: code, message, place, notes and help.
 
 mod explain;
 mod render;
@@ -11,7 +11,7 @@ pub use sources::{Source, Sources};
 /// A place in one of the files of a flowgraph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// Index into the loaded files.
+    /// Index of the file in [`Sources`].
     pub file: u32,
     /// First byte.
     pub start: u32,
@@ -19,35 +19,35 @@ pub struct Span {
     pub end: u32,
 }
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The flowgraph cannot run.
     Error,
-    /// It can, but perhaps not as meant.
+    /// The flowgraph can run, but perhaps not as intended.
     Warning,
 }
 
-/// One thing wrong with a flowgraph.
+/// An error in a flowgraph, or a warning.
 ///
-/// Texts are lower case, name things as the user wrote them, in backticks, and never a Rust type.
+/// Texts are lower case, quote names as the user wrote them, in backticks, and never name a Rust type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
     /// One of [`codes`].
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// The error in one line: subject, rule, value.
     pub message: String,
-    /// Where; `None` if no place in a file is to blame (the command line is).
+    /// Place in a file; `None` if the error is in no file, for example on the command line.
     pub span: Option<Span>,
     /// Label under that place.
     pub label: String,
-    /// Other places that explain it.
+    /// Labels under other places that explain the error.
     pub notes: Vec<(Span, String)>,
-    /// What to do, one line each.
+    /// Advice, one line each.
     pub help: Vec<String>,
-    /// Expanded blocks that have this problem; copies of a template share one diagnostic.
+    /// Names of the expanded blocks with this error; copies of a template share one diagnostic.
     pub blocks: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl Diagnostic {
         }
     }
 
-    /// An error that lies in no file.
+    /// An error without a place in a file.
     pub fn nowhere(code: &'static str, message: impl Into<String>) -> Self {
         Self { span: None, ..Self::error(code, Span::default(), message) }
     }
@@ -76,28 +76,28 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
-    /// The same with a label under the place.
+    /// Sets the label under the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = readable(label);
         self
     }
 
-    /// The same with another place that explains it.
+    /// Adds a label under another place.
     #[must_use]
     pub fn note(mut self, span: Span, text: impl Into<String>) -> Self {
         self.notes.push((span, readable(text)));
         self
     }
 
-    /// The same with advice.
+    /// Adds advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(readable(help));
         self
     }
 
-    /// The same with advice, if there is any.
+    /// Adds advice, if there is any.
     #[must_use]
     pub fn maybe_help(mut self, help: Option<String>) -> Self {
         self.help.extend(help.map(readable));
@@ -105,17 +105,17 @@ impl Diagnostic {
     }
 }
 
-/// Characters of one quotation, and of the words around it.
+/// Limits of one quotation, and of the words around it, in characters.
 const QUOTED: usize = 200;
 const PROSE: usize = 2000;
 
-/// The text with quotations, which may be as long as a file, cut to what one reads.
+/// `text` with long quotations truncated; a quotation may be as long as a file.
 fn readable(text: impl Into<String>) -> String {
     let text = text.into();
     if text.len() <= QUOTED {
         return text;
     }
-    // Every other piece stands between quotes.
+    // Every second piece is a quotation.
     let limits = [PROSE, QUOTED].into_iter().cycle();
     let pieces =
         text.split('`').zip(limits).map(|(piece, limit)| match piece.char_indices().nth(limit) {
@@ -125,10 +125,10 @@ fn readable(text: impl Into<String>) -> String {
     pieces.collect::<Vec<_>>().join("`")
 }
 
-/// Sorts by place and joins the diagnostics that copies of one template share.
+/// Sorts diagnostics by place and merges equal ones of several copies of a block.
 #[must_use]
 pub fn tidy(mut all: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    // Errors without a place come first: they are about the command line.
+    // Errors without a place come first.
     all.sort_by(|a, b| (a.span, a.code).cmp(&(b.span, b.code)));
     let mut kept: Vec<Diagnostic> = Vec::new();
     for diagnostic in all {
@@ -140,7 +140,7 @@ pub fn tidy(mut all: Vec<Diagnostic>) -> Vec<Diagnostic> {
         match same {
             Some(known) => {
                 for block in diagnostic.blocks {
-                    // One block's diagnostics stand together.
+                    // Diagnostics of one block are adjacent.
                     if known.blocks.last() != Some(&block) {
                         known.blocks.push(block);
                     }
@@ -152,10 +152,10 @@ pub fn tidy(mut all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     kept
 }
 
-/// Longest word that may be a misspelt one.
+/// Limit of the words that are searched for misspellings, in bytes.
 const WORD_BYTES: usize = 100;
 
-/// The one of `known` nearest to `word`, if it is near enough to have been meant.
+/// Returns the word of `known` nearest to `word`, if it is near enough to be a misspelling.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_BYTES {
@@ -177,7 +177,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `x`?" if something is near, else the list of what there is.
+/// Returns "did you mean `x`?" if a known word is near, otherwise the list of the first 12 known words.
 #[must_use]
 pub fn suggest(word: &str, what: &str, known: &[&str]) -> Option<String> {
     if let Some(near) = nearest(word, known.iter().copied()) {
@@ -189,13 +189,13 @@ pub fn suggest(word: &str, what: &str, known: &[&str]) -> Option<String> {
         _ => {
             let shown: Vec<String> = known.iter().take(12).map(|k| format!("`{k}`")).collect();
             let more = if known.len() > 12 { ", ..." } else { "" };
-            Some(format!("known here: {}{more}", shown.join(", ")))
+            Some(format!("choose one of {}{more}", shown.join(", ")))
         }
     }
 }
 
-/// [`suggest`] for a problem that comes after `others`: not for one that nobody will see, because
-/// a look at all names for every wrong one takes minutes where both are many.
+/// [`suggest`] for a diagnostic that follows `others`; `None` if it will not be shown. A search through all names for
+/// each wrong one takes minutes if both are many.
 #[must_use]
 pub fn suggest_after(
     others: &[Diagnostic],
@@ -206,7 +206,7 @@ pub fn suggest_after(
     if others.len() < SHOWN { suggest(word, what, known) } else { None }
 }
 
-/// The stable codes.
+/// Stable codes of diagnostics.
 pub mod codes {
     /// The text is not YAML.
     pub const YAML: &str = "E0101";
@@ -214,56 +214,56 @@ pub mod codes {
     pub const LIMIT: &str = "E0102";
     /// A file cannot be read.
     pub const UNREADABLE: &str = "E0103";
-    /// Files include each other in a circle.
+    /// Files include each other.
     pub const INCLUDE_CYCLE: &str = "E0104";
-    /// A key stands twice in one mapping, or a name is given twice.
+    /// A key is given twice in one mapping, or a name is defined twice.
     pub const DOUBLED: &str = "E0105";
-    /// A key that nothing reads.
+    /// Unknown key.
     pub const UNKNOWN_KEY: &str = "E0106";
-    /// A key that must be there is not.
+    /// A required key is missing.
     pub const MISSING_KEY: &str = "E0107";
-    /// A value is of the wrong sort: text where a number belongs, and the like.
+    /// A value has the wrong type, for example text instead of a number.
     pub const WRONG_TYPE: &str = "E0108";
-    /// A name is not made of letters, digits and underscores.
+    /// A name contains other characters than letters, digits and underscores.
     pub const BAD_NAME: &str = "E0109";
-    /// `${...}` is not arithmetic, or cannot be computed.
+    /// `${...}` is not an expression, or its computation failed.
     pub const EXPRESSION: &str = "E0110";
-    /// No parameter of that name.
+    /// Unknown parameter.
     pub const UNKNOWN_PARAMETER: &str = "E0111";
     /// A parameter of the flowgraph is out of its declared range.
     pub const PARAMETER_RANGE: &str = "E0112";
-    /// Parameters are defined by each other in a circle.
+    /// Defaults of parameters depend on each other.
     pub const PARAMETER_CYCLE: &str = "E0113";
-    /// No kind of block of that name.
+    /// Unknown kind.
     pub const UNKNOWN_KIND: &str = "E0114";
-    /// No template of that name.
+    /// Unknown template.
     pub const UNKNOWN_TEMPLATE: &str = "E0115";
-    /// Templates contain each other in a circle.
+    /// A template contains itself.
     pub const TEMPLATE_CYCLE: &str = "E0116";
-    /// `replicate` is not a sensible count.
+    /// `replicate` is not a valid count.
     pub const REPLICATE: &str = "E0117";
-    /// No block of that name.
+    /// Unknown block.
     pub const UNKNOWN_BLOCK: &str = "E0118";
-    /// No port of that name.
+    /// Unknown port.
     pub const UNKNOWN_PORT: &str = "E0119";
     /// An input is not connected.
     pub const UNCONNECTED: &str = "E0120";
     /// More inputs than the block has.
     pub const TOO_MANY_INPUTS: &str = "E0121";
-    /// One output connected twice to the same block.
+    /// One output is connected twice to the same block.
     pub const DOUBLED_INPUT: &str = "E0122";
-    /// Blocks feed each other in a circle.
+    /// The graph has a cycle.
     pub const CYCLE: &str = "E0123";
-    /// No such device, or none this build knows.
+    /// Unknown device, or no implementation for the device.
     pub const UNKNOWN_DEVICE: &str = "E0124";
-    /// No implementation of that name.
+    /// Unknown implementation, or one for another device.
     pub const UNKNOWN_IMPLEMENTATION: &str = "E0125";
-    /// A test is not one the program can run.
+    /// A test has an error.
     pub const TEST: &str = "E0126";
-    /// A block cannot do what its `on_fault` asks for.
+    /// A block does not support its `on_fault` policy.
     pub const FAULT_POLICY: &str = "E0127";
 
-    /// A parameter has a value the block cannot work with.
+    /// A parameter has a value that the block does not support.
     pub const PARAMETER_OUT_OF_RANGE: &str = "E0201";
     /// The data type of an input does not fit.
     pub const INPUT_DTYPE: &str = "E0202";
@@ -273,14 +273,14 @@ pub mod codes {
     pub const RATE: &str = "E0204";
     /// Inputs of one block do not fit each other.
     pub const INPUTS_DIFFER: &str = "E0205";
-    /// The implementation cannot do what the definition can.
+    /// The implementation does not support parameters or inputs that the reference implementation supports.
     pub const IMPLEMENTATION: &str = "E0206";
 
     /// Two blocks bind the same socket.
     pub const BOUND_TWICE: &str = "E0301";
-    /// The flowgraph needs more memory than there is.
+    /// The flowgraph needs more memory than is available.
     pub const MEMORY: &str = "E0302";
-    /// An output is read by no one.
+    /// An output is not connected.
     pub const UNREAD_OUTPUT: &str = "E0303";
     /// Two blocks write the same file.
     pub const WRITTEN_TWICE: &str = "E0304";
@@ -289,6 +289,6 @@ pub mod codes {
     pub const CHANGE: &str = "E0401";
     /// A parameter cannot change while its block runs.
     pub const NOT_LIVE: &str = "E0402";
-    /// A client names a file that the operator did not allow.
+    /// A client names a file that it may not use.
     pub const FORBIDDEN_FILE: &str = "E0403";
 }

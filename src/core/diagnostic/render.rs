@@ -7,10 +7,10 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// How many other places one diagnostic shows.
+/// Limit of the other places that one diagnostic shows.
 const NOTES_SHOWN: usize = 20;
 
-/// How to write diagnostics.
+/// Format of rendered diagnostics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Plain text.
@@ -19,7 +19,7 @@ pub enum Style {
     Coloured,
 }
 
-/// One diagnostic as it is shown to a user, without a newline at its end.
+/// Renders one diagnostic for a user, without a newline at its end.
 #[must_use]
 pub fn render(diagnostic: &Diagnostic, sources: &Sources, style: Style) -> String {
     let renderer = match style {
@@ -77,8 +77,8 @@ fn group<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {
     group
 }
 
-/// The bytes of the lines of `text` from the first of `spans` to the last, and the first line's
-/// number: the renderer takes its time for every line that it is given.
+/// Byte range of the lines of `text` from the first of `spans` to the last, and the number of the first line. The
+/// renderer is slow for long texts.
 fn lines<'s>(
     text: &str,
     spans: impl Iterator<Item = &'s super::Span>,
@@ -91,7 +91,7 @@ fn lines<'s>(
     (start..end, 1 + text[..start].bytes().filter(|byte| *byte == b'\n').count())
 }
 
-/// A range that lies in `text`, on character boundaries.
+/// Limits a range to `text`, on character boundaries.
 fn clamp(text: &str, start: u32, end: u32) -> std::ops::Range<usize> {
     let floor = |at: usize| (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
     let start = floor(start as usize).unwrap_or(0);
@@ -108,10 +108,10 @@ fn shared_by(blocks: &[String]) -> Option<String> {
     }
 }
 
-/// How many diagnostics are shown at once.
+/// Limit of the diagnostics that are shown at once.
 pub const SHOWN: usize = 100;
 
-/// The first [`SHOWN`] diagnostics, errors before warnings if not all fit, in their order.
+/// Returns the first [`SHOWN`] diagnostics in their order; if not all fit, errors go before warnings.
 pub fn first(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
     let (mut errors, mut warnings) = (SHOWN, SHOWN.saturating_sub(count(diagnostics).0));
     diagnostics.iter().filter(move |diagnostic| {
@@ -125,13 +125,13 @@ pub fn first(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
     })
 }
 
-/// Errors and warnings.
+/// Number of errors and of warnings.
 fn count(diagnostics: &[Diagnostic]) -> (usize, usize) {
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     (errors, diagnostics.len() - errors)
 }
 
-/// The [`first`] of them, and a last line that counts all.
+/// Renders the [`first`] diagnostics, and a last line with the number of all.
 #[must_use]
 pub fn render_all(diagnostics: &[Diagnostic], sources: &Sources, style: Style) -> String {
     let mut text = String::new();
@@ -153,7 +153,7 @@ pub fn render_all(diagnostics: &[Diagnostic], sources: &Sources, style: Style) -
     text
 }
 
-/// A diagnostic for programs: code, texts and places with file, line and column from 1.
+/// Converts a diagnostic to JSON: code, texts, and places with file, line and column from 1.
 #[must_use]
 pub fn to_json(diagnostic: &Diagnostic, sources: &Sources) -> serde_json::Value {
     let place = |span: super::Span, label: &str| {

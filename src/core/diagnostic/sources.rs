@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 /// One loaded file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// As given, or as reached by an include.
+    /// Path as given, or as joined from an include.
     pub path: PathBuf,
     /// Its text.
     pub text: String,
 }
 
-/// The files of a flowgraph, the main one first; [`Span::file`] counts them.
+/// Files of a flowgraph, the main one first; [`Span::file`] is an index into them.
 #[derive(Clone, Debug, Default)]
 pub struct Sources(Vec<Source>);
 
 impl Sources {
-    /// Adds a file; its number.
+    /// Adds a file; returns its index.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> u32 {
         let text = text.into();
-        // A byte order mark says nothing in UTF-8, and places are counted without it.
+        // A byte order mark has no meaning in UTF-8, and places are counted without it.
         let text = match text.strip_prefix('\u{feff}') {
             Some(rest) => rest.to_owned(),
             None => text,
@@ -29,7 +29,7 @@ impl Sources {
         (self.0.len() - 1) as u32
     }
 
-    /// File number `file`.
+    /// The file with index `file`.
     #[must_use]
     pub fn get(&self, file: u32) -> Option<&Source> {
         self.0.get(file as usize)
@@ -40,13 +40,13 @@ impl Sources {
         self.0.iter()
     }
 
-    /// Number of the file at `path`.
+    /// Index of the file at `path`.
     #[must_use]
     pub fn position(&self, path: &Path) -> Option<u32> {
         self.0.iter().position(|source| source.path == path).map(|index| index as u32)
     }
 
-    /// The text at `span`; empty if there is none.
+    /// Text at `span`; empty if `span` is outside the files.
     #[must_use]
     pub fn text(&self, span: Span) -> &str {
         self.get(span.file)

@@ -1,4 +1,4 @@
-//! One block driven by hand.
+//! Harness that drives one block without a runtime.
 
 use super::{Edge, FrameReader, FrameWriter};
 use crate::block::{Block, Input, Io, Next, Output};
@@ -8,23 +8,23 @@ use crate::kind::Ports;
 use crate::port::PortType;
 use std::sync::Arc;
 
-/// Drives one block by hand, without a runtime: for tests, conformance and benchmarks of blocks.
+/// Drives one block without a runtime, for tests, conformance and benchmarks of blocks.
 pub struct Harness {
     block: Box<dyn Block>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     to_inputs: Vec<(Arc<Edge>, FrameWriter)>,
     from_outputs: Vec<FrameReader>,
-    /// What [`Io::stopping`] says.
+    /// Value of [`Io::stopping`] in the next calls of `work`.
     pub stopping: bool,
     finished: bool,
 }
 
 impl Harness {
-    /// `block` with these ports, and queues and pools of `depth` frames on each.
+    /// A harness for `block` with these ports. Queues have `depth` frames; pools have `2 * depth + 2`.
     pub fn new(block: Box<dyn Block>, ports: &Ports, depth: usize) -> Result<Self, OutOfMemory> {
         let pool = |port: &PortType| {
-            // Besides the queue, frames may be held by the block and by the test.
+            // In addition to the queue, the block and the test may hold frames.
             Pool::new(&HostAllocator, 2 * depth + 2, port.frame_bytes(), port.validity.units())
         };
         let mut harness = Self {
@@ -51,7 +51,7 @@ impl Harness {
         Ok(harness)
     }
 
-    /// A frame for input `input`, filled by `fill`, pushed; `false` if there was no room.
+    /// Pushes a frame, filled by `fill`, to input `input`; `false` if there was no room.
     pub fn send(&mut self, input: usize, fill: impl FnOnce(&mut FrameMut)) -> bool {
         let writer = &mut self.to_inputs[input].1;
         let Some(mut frame) = writer.take() else { return false };
@@ -60,7 +60,7 @@ impl Harness {
         true
     }
 
-    /// Hands `frame`, the output of another block, to input `input`; `false` if there was no room.
+    /// Pushes `frame`, an output of another block, to input `input`; `false` if there was no room.
     pub fn share(&mut self, input: usize, frame: Arc<Frame>) -> bool {
         let writer = &mut self.to_inputs[input].1;
         let has_room = writer.has_room();
@@ -80,7 +80,7 @@ impl Harness {
         self.block.call_start().await
     }
 
-    /// One call of the block's `work`.
+    /// Calls `work` once.
     pub async fn step(&mut self) -> Result<Next, BlockError> {
         let mut io =
             Io { inputs: &mut self.inputs, outputs: &mut self.outputs, stopping: self.stopping };
@@ -102,7 +102,7 @@ impl Harness {
         }
     }
 
-    /// The next frame of output `output`.
+    /// Takes the next frame of output `output`.
     pub fn receive(&mut self, output: usize) -> Option<Arc<Frame>> {
         self.from_outputs[output].pop()
     }

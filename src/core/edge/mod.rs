@@ -1,7 +1,7 @@
 //! Edges: bounded queues of frames between one writer and one reader.
 //!
-//! Both ends are plain values. The FutureSDR adapter connects them to its ports; [`Harness`]
-//! drives a single block with them by hand, the runtime a companion on a thread.
+//! Both ends are plain values. The FutureSDR adapter connects them to its ports, [`Harness`]
+//! drives a single block with them, and the runtime drives the candidate of a swap with them on a thread.
 
 mod harness;
 mod reader;
@@ -26,22 +26,22 @@ use std::sync::Arc;
 /// The queue of one edge.
 pub struct Edge {
     queue: ConcurrentQueue<Arc<Frame>>,
-    /// The writer pushes nothing more.
+    /// The writer pushes no more frames.
     ended: AtomicBool,
-    /// The reader takes nothing more: what is pushed is swallowed, so that an early end of one
+    /// The reader takes no more frames. Pushed frames are discarded, so that the end of one
     /// reader stalls neither the writer nor its other readers.
     closed: AtomicBool,
     popped: AtomicU64,
-    /// Most frames that waited at once since somebody looked.
+    /// Largest number of queued frames since the last call of `take_peak`.
     peak: AtomicUsize,
     /// Woken by every push and by the end of the stream.
     pub reader: Waker,
-    /// Woken by every pop: wakes coalesce, and waking only a full queue would lose some.
+    /// Woken by every pop: wakes coalesce, so waking only when the queue was full would miss some.
     pub writer: Waker,
 }
 
 impl Edge {
-    /// An edge for `depth` frames.
+    /// An edge with a queue of `depth` frames.
     #[must_use]
     pub fn new(depth: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -55,50 +55,50 @@ impl Edge {
         })
     }
 
-    /// Frames that wait.
+    /// Number of queued frames.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Frames the queue holds at most.
+    /// Length of the queue in frames.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.queue.capacity().unwrap_or(usize::MAX)
     }
 
-    /// Frames that the reader took so far.
+    /// Number of frames that the reader has taken so far.
     #[must_use]
     pub fn popped(&self) -> u64 {
         self.popped.load(Ordering::Relaxed)
     }
 
-    /// Most frames that waited at once since the last call.
+    /// Largest number of queued frames since the last call.
     pub fn take_peak(&self) -> usize {
         self.peak.swap(self.queued(), Ordering::Relaxed)
     }
 
-    /// No more frames will come; what is queued is still read.
+    /// Ends the stream; queued frames can still be read.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.reader.wake();
     }
 
-    /// The reader takes no more frames, not even those that wait.
+    /// Closes the reading end; queued frames are discarded.
     fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `push`: of a last frame and the flag, one side sees the other's.
+        // Pairs with the fence in `push`: either this side sees the last frame, or the writer sees the flag.
         fence(Ordering::SeqCst);
         self.discard();
         self.writer.wake();
     }
 
-    /// The reader takes nothing more.
+    /// Whether the reading end is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether one more frame fits in.
+    /// Whether there is room for one more frame.
     pub fn has_room(&self) -> bool {
         step();
         !self.queue.is_full() || self.is_closed()
@@ -114,7 +114,7 @@ impl Edge {
             return;
         }
         let refused = self.queue.push(frame).is_err();
-        debug_assert!(!refused, "a writer asks for room before it pushes");
+        debug_assert!(!refused, "a writer checks for room before it pushes");
         self.peak.fetch_max(self.queued(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.is_closed() {
@@ -124,6 +124,6 @@ impl Edge {
     }
 }
 
-/// Frames that one port moves in one call of `work`. A block that takes or pushes as long as it
-/// can would never return where its neighbours keep up, and hear neither a stop nor an abort.
+/// Limit of the frames that one port moves in one call of `work` (a turn). Without it, a block that takes or pushes
+/// as long as possible would never return while its neighbours keep up, and would see neither a stop nor an abort.
 const TURN: u32 = 16;

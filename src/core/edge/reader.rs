@@ -1,4 +1,4 @@
-//! The end of an edge that a block takes frames from.
+//! The reading end of an edge.
 
 use super::{Edge, TURN};
 use crate::edge::Tee;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 /// The reading end of an edge.
 pub struct FrameReader {
     edge: Arc<Edge>,
-    /// Frames that are off the edge and not taken: one that the block has looked at, and what a
-    /// block that came here in exchange for another had not taken where it was.
+    /// Frames removed from the edge but not yet taken: one that the block has peeked at, and after a swap those that
+    /// the new block had not yet taken from its tee.
     front: VecDeque<Arc<Frame>>,
-    /// Gets what comes off the edge.
+    /// Gets a copy of every frame that leaves the edge.
     tee: Option<Tee>,
-    /// Frames that may still be taken in this turn; those beyond it are hidden.
+    /// Number of frames that may still be taken in this turn; further frames are hidden.
     turn: u32,
-    /// Frames that the block took.
+    /// Number of frames that the block has taken.
     taken: u64,
-    /// Timestamp of the newest frame that came off the edge.
+    /// Timestamp of the newest frame that has left the edge.
     newest: Option<u64>,
-    /// Timestamp of the last frame that any block took here.
+    /// Timestamp of the last frame that any block in this slot has taken.
     last_taken: Option<u64>,
-    /// Timestamps of the frames that the block took in this turn.
+    /// Timestamps of the frames that the block has taken in this turn.
     turn_times: [u64; TURN as usize],
     turn_taken: usize,
 }
@@ -54,7 +54,7 @@ impl FrameReader {
         };
     }
 
-    /// The turn is over, there is more, and it may be taken.
+    /// Whether the turn is used up while frames wait that may be taken.
     #[must_use]
     pub fn wants_another_turn(&self) -> bool {
         let is_held_up =
@@ -62,7 +62,7 @@ impl FrameReader {
         self.turn == 0 && self.waiting() > 0 && !is_held_up()
     }
 
-    /// The next frame of this turn, if one waits.
+    /// Takes the next frame of this turn, if one is queued.
     pub fn pop(&mut self) -> Option<Arc<Frame>> {
         if self.turn == 0 {
             return None;
@@ -78,19 +78,19 @@ impl FrameReader {
         Some(frame)
     }
 
-    /// Timestamps of the frames that the block took in this turn.
+    /// Timestamps of the frames that the block has taken in this turn.
     #[must_use]
     pub fn turn_times(&self) -> &[u64] {
         &self.turn_times[..self.turn_taken]
     }
 
-    /// Frames that the block took so far.
+    /// Number of frames that the block has taken so far.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Drops the next frame, if one waits.
+    /// Drops the next frame, if one is queued.
     pub fn skip(&mut self) {
         if let Some(frame) = self.front.pop_front().or_else(|| self.pop_edge()) {
             self.last_taken = Some(frame.header().timestamp);
@@ -108,7 +108,7 @@ impl FrameReader {
         Some(frame)
     }
 
-    /// A look at the next frame of this turn.
+    /// Returns the next frame of this turn without taking it.
     pub fn peek(&mut self) -> Option<&Arc<Frame>> {
         if self.turn == 0 {
             return None;
@@ -120,13 +120,13 @@ impl FrameReader {
         self.front.front()
     }
 
-    /// Frames that wait and may be taken in this turn.
+    /// Number of queued frames that may be taken in this turn.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.waiting().min(self.turn as usize)
     }
 
-    /// Whether a frame waits, in this turn or beyond it.
+    /// Whether a frame is queued, in this turn or beyond it.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waiting() > 0
@@ -136,43 +136,43 @@ impl FrameReader {
         self.edge.queued() + self.front.len()
     }
 
-    /// The writer has finished and every frame has been taken.
+    /// Whether the writer has finished and every frame has been taken.
     #[must_use]
     pub fn ended(&self) -> bool {
-        // The flag first: a frame pushed before the end is then seen in the queue.
+        // Read the flag first: a frame pushed before the end is then visible in the queue.
         self.edge.ended.load(Ordering::Acquire) && self.waiting() == 0
     }
 
-    /// Timestamp of the newest frame that came off the edge.
+    /// Timestamp of the newest frame that has left the edge.
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
         self.newest
     }
 
-    /// Timestamp of the last frame that any block took here, the one that is here or one before it.
+    /// Timestamp of the last frame that the block in this slot, or one before it, has taken.
     #[must_use]
     pub fn last_taken(&self) -> Option<u64> {
         self.last_taken
     }
 
-    /// Hands every frame that comes off the edge to `tee` too; the one before it ends.
+    /// Copies every frame that leaves the edge to `tee`; an earlier tee ends.
     pub fn set_tee(&mut self, tee: Option<Tee>) {
         self.tee = tee;
     }
 
-    /// Whether there is a tee.
+    /// Whether a tee is set.
     #[must_use]
     pub fn has_tee(&self) -> bool {
         self.tee.is_some()
     }
 
-    /// Frames that did not fit into the tee.
+    /// Number of frames that did not fit into the tee.
     #[must_use]
     pub fn tee_dropped(&self) -> u64 {
         self.tee.as_ref().map_or(0, |tee| tee.dropped().get())
     }
 
-    /// Everything that waits, taken.
+    /// Takes all queued frames.
     pub fn drain(&mut self) -> VecDeque<Arc<Frame>> {
         let mut all = std::mem::take(&mut self.front);
         while let Some(frame) = self.pop_edge() {
@@ -181,13 +181,13 @@ impl FrameReader {
         all
     }
 
-    /// Frames that are taken before what waits.
+    /// Puts frames back in front of the queued ones.
     pub fn put_back(&mut self, frames: VecDeque<Arc<Frame>>) {
         frames.into_iter().rev().for_each(|frame| self.front.push_front(frame));
     }
 
-    /// Exchanges the blocks of this edge and of its tee, which `companion` reads: each goes on with
-    /// the frame that it had not taken.
+    /// Swaps the block of this edge with the candidate, which reads the tee through `companion`: each continues with
+    /// the first frame that it has not taken.
     pub fn exchange(&mut self, companion: &mut Self) {
         let theirs = companion.drain();
         companion.front = std::mem::replace(&mut self.front, theirs);
@@ -196,7 +196,7 @@ impl FrameReader {
 }
 
 impl Drop for FrameReader {
-    /// On whatever path the reader goes, its writer goes on.
+    /// Closes the edge, so that the writer continues when the reader is dropped for any reason.
     fn drop(&mut self) {
         self.edge.close();
     }

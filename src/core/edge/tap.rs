@@ -1,4 +1,4 @@
-//! Readers of an output that come and go while it runs, and never hold it up.
+//! Probes: readers of an output that are added and removed while it runs, and never delay it.
 
 use crate::frame::{Frame, Pool};
 use crate::sync::{AtomicBool, AtomicU64, ConcurrentQueue, Ordering};
@@ -6,21 +6,21 @@ use event_listener::{Event, Listener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The queue between an output and its tap. When it is full its oldest frame makes room.
+/// The queue between an output and its probe. When it is full, its oldest frame is dropped.
 pub struct TapQueue {
     frames: ConcurrentQueue<Arc<Frame>>,
     dropped: AtomicU64,
-    /// The writer pushes nothing more.
+    /// The writer pushes no more frames.
     ended: AtomicBool,
-    /// The reader takes nothing more.
+    /// The reader takes no more frames.
     closed: AtomicBool,
-    /// Frames come from another pool than the one that was lent buffers.
+    /// Frames now come from another pool than the one with buffers for the probe.
     moved: AtomicBool,
     pushed: Event,
 }
 
 impl TapQueue {
-    /// A queue for `depth` frames.
+    /// A queue of `depth` frames.
     #[must_use]
     pub fn new(depth: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -33,16 +33,16 @@ impl TapQueue {
         })
     }
 
-    /// Frames that it left out because nobody took them.
+    /// Number of frames dropped because the reader was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The next frame, waiting for it up to `deadline`, to the end or until frames come from another
+    /// Takes the next frame. It waits until `deadline`, the end of the stream, or a frame from another
     /// pool.
     pub fn pop(&self, deadline: Instant) -> Option<Arc<Frame>> {
         loop {
-            // Listening first: a frame in between is heard of.
+            // Listen before checking, so that a frame in between is not missed.
             let listener = self.pushed.listen();
             let is_over = self.ended.load(Ordering::Acquire) || self.moved.load(Ordering::Acquire);
             let frame = self.frames.pop().ok();
@@ -52,10 +52,10 @@ impl TapQueue {
         }
     }
 
-    /// Waits until there is a frame, the end, or frames of another pool.
+    /// Waits for a frame, the end of the stream, or a frame from another pool.
     pub async fn ready(&self) {
         loop {
-            // Listening first: a frame in between is heard of.
+            // Listen before checking, so that a frame in between is not missed.
             let listener = self.pushed.listen();
             let is_over = self.ended.load(Ordering::Acquire) || self.moved.load(Ordering::Acquire);
             if is_over || !self.frames.is_empty() {
@@ -65,39 +65,39 @@ impl TapQueue {
         }
     }
 
-    /// Nothing comes any more, and everything was taken.
+    /// Whether the stream has ended and all frames were taken.
     pub fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire) && self.frames.is_empty()
     }
 
-    /// Whether the frames come from another pool; asked once each time.
+    /// Whether the frames now come from another pool; resets the flag.
     pub fn has_moved(&self) -> bool {
         self.moved.swap(false, Ordering::AcqRel)
     }
 
-    /// Gives back the frames that wait, and takes no more.
+    /// Closes the queue and drops the queued frames.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         while self.frames.pop().is_ok() {}
     }
 }
 
-/// Which frames a tap gets.
+/// Decimation of the frames of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decimation {
-    /// One out of so many frames.
+    /// Every n-th frame is taken.
     pub every: u64,
-    /// Time between two of them at least.
+    /// Least time between two frames.
     pub pause: Duration,
 }
 
-/// The end of a tap that an output writes.
+/// The writing end of a probe.
 pub struct TapWriter {
     queue: Arc<TapQueue>,
-    /// What was lent buffers for the tap: it holds no frame of another one.
+    /// Pool with buffers for the probe; the probe holds no frame of another pool.
     pool: Arc<Pool>,
     decimation: Decimation,
-    /// Frames that went by.
+    /// Number of frames offered.
     seen: u64,
     last: Option<Instant>,
 }
@@ -108,17 +108,17 @@ impl TapWriter {
         Self { queue, pool, decimation, seen: 0, last: None }
     }
 
-    /// Whether this is the end of `queue`.
+    /// Whether this is the writing end of `queue`.
     pub fn writes(&self, queue: &Arc<TapQueue>) -> bool {
         Arc::ptr_eq(&self.queue, queue)
     }
 
-    /// From here on frames of this pool are taken.
+    /// Takes frames of this pool from now on.
     pub fn set_pool(&mut self, pool: Arc<Pool>) {
         self.pool = pool;
     }
 
-    /// A frame goes by: the tap gets it too if it wants it.
+    /// Offers a frame: the probe gets it, if the decimation selects it.
     pub fn offer(&mut self, frame: &Arc<Frame>) {
         let is_wanted = self.seen.is_multiple_of(self.decimation.every);
         self.seen += 1;
@@ -142,7 +142,7 @@ impl TapWriter {
 }
 
 impl Drop for TapWriter {
-    /// On whatever path the output goes, its tap sees the end of the stream.
+    /// Ends the stream of the probe when the output is dropped for any reason.
     fn drop(&mut self) {
         self.queue.ended.store(true, Ordering::Release);
         self.queue.pushed.notify(1);

@@ -1,20 +1,20 @@
-//! Frames as plain data of the host.
+//! Copies of frames in host memory.
 
 use crate::frame::{Frame, Header, NotOnHost};
 use crate::npy;
 use crate::port::PortType;
 
-/// A frame as plain data of the host.
+/// A copy of a frame in host memory.
 #[derive(Clone, Debug, Default)]
 pub struct TapFrame {
     /// Sequence number, timestamp, configuration, validity and annotations.
     pub header: Header,
-    /// The payload, as the port's type says.
+    /// The payload, with data type and axes of the port.
     pub payload: Vec<u8>,
 }
 
 impl TapFrame {
-    /// Becomes the same as `frame`, if it is in host memory, reusing allocations.
+    /// Copies `frame`, if it is in host memory. Allocations are reused.
     pub fn copy_from(&mut self, frame: &Frame) -> Result<(), NotOnHost> {
         let payload = frame.as_slice()?;
         self.header.copy_from(frame.header());
@@ -23,7 +23,7 @@ impl TapFrame {
         Ok(())
     }
 
-    /// The payload as a NumPy array of its own, `.npy`: a frame of what `port` carries.
+    /// The payload as a NumPy file (`.npy`) with one frame of `port`.
     #[must_use]
     pub fn to_npy(&self, port: &PortType) -> Vec<u8> {
         npy::array(port, &self.payload)

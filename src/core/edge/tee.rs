@@ -1,45 +1,46 @@
-//! A second way for the frames of an edge.
+//! A second reader for the frames of an edge.
 
 use super::Edge;
 use crate::counter::Counter;
 use crate::frame::Frame;
 use std::sync::Arc;
 
-/// A second way for the frames of an edge, to a reader that must keep up or go without.
+/// Copies the frames of an edge to a second reader: the candidate of a swap, or a shadow. Frames are dropped if that
+/// reader falls behind, unless `may_hold_up` is set.
 pub struct Tee {
     edge: Arc<Edge>,
-    /// Frames before this time are left out: several inputs begin at one time.
+    /// Frames before this timestamp are left out, so that several inputs begin at one timestamp.
     from: u64,
-    /// Whoever writes here waits for room; else frames that find none are dropped.
+    /// Whether the reader of the edge waits for room in the tee; otherwise frames without room are dropped.
     may_hold_up: bool,
     dropped: Counter,
 }
 
 impl Tee {
-    /// A way over `edge` for the frames from timestamp `from` on.
+    /// A tee over `edge` for the frames from timestamp `from` on.
     pub fn new(edge: Arc<Edge>, from: u64, may_hold_up: bool) -> Self {
         Self { edge, from, may_hold_up, dropped: Counter::default() }
     }
 
-    /// Whoever writes here waits for room.
+    /// Whether the reader of the edge waits for room in the tee.
     #[must_use]
     pub fn may_hold_up(&self) -> bool {
         self.may_hold_up
     }
 
-    /// Frames that found no room.
+    /// Number of frames dropped for lack of room.
     #[must_use]
     pub fn dropped(&self) -> &Counter {
         &self.dropped
     }
 
-    /// Frames that fit in now.
+    /// Number of frames that fit now.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.edge.is_closed() { usize::MAX } else { self.edge.depth() - self.edge.queued() }
     }
 
-    /// Hands `frame` on, or drops and counts it.
+    /// Queues `frame`, or drops and counts it.
     pub fn push(&mut self, frame: &Arc<Frame>) {
         if frame.header().timestamp < self.from {
             return;

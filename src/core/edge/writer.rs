@@ -1,4 +1,4 @@
-//! The end of edges that a block pushes frames to.
+//! The writing end of the edges of an output.
 
 use super::{Edge, TURN};
 use crate::edge::TapWriter;
@@ -12,46 +12,46 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The writing end of all edges of one output port.
 pub struct FrameWriter {
     edges: Vec<Arc<Edge>>,
-    /// Number of edges from the front that have room. Only this end takes room away, so they have it until
-    /// the next push, and a writer that is woken by every reader looks at each edge once per frame.
+    /// Number of edges from the front that are known to have room. Only pushes use up room, so this holds until
+    /// the next push, and a writer that is woken by every reader checks each edge once per frame.
     roomy: AtomicUsize,
-    /// Number of edges from the front whose readers are gone.
+    /// Number of edges from the front that are known to be closed.
     closed: AtomicUsize,
     /// `None` for a port that passes frames through.
     pool: Option<Arc<Pool>>,
     sequence: u64,
-    /// Those of the run.
+    /// Configurations of the run.
     configurations: Arc<Configurations>,
     heard: Heard,
-    /// Readers beside the flowgraph.
+    /// Probes of this output.
     pub taps: Vec<TapWriter>,
-    /// Frames that may still be pushed in this turn.
+    /// Number of frames that may still be pushed in this turn.
     turn: u32,
     /// Timestamp of the last frame.
     last: Option<u64>,
-    /// Frames up to this time went out before the block came here, and are dropped.
+    /// Frames up to this timestamp were pushed before the block was swapped in; they are dropped.
     after: Option<u64>,
-    /// Frames that the block made, or began, before it came here; they go out as soon as there is room.
+    /// Frames that the block made, or began, before it was swapped in; they are pushed as soon as there is room.
     made_before: VecDeque<Arc<Frame>>,
-    /// What was pushed, if somebody compares.
+    /// Timestamps and validity of pushed frames, while a candidate or shadow is compared.
     log: Option<PushLog>,
-    /// Gets what is pushed.
+    /// Gets a copy of every pushed frame.
     tee: Option<Tee>,
-    /// Where another block takes the place of the one that pushes.
+    /// Timestamp of a swap that is in progress, and the frames held back from then on.
     switch: Option<Switch>,
 }
 
-/// What holds frames back from a timestamp on, where another block is to go on.
+/// Holds frames back from the timestamp of a swap on; the new block pushes these instead.
 struct Switch {
     when: When,
-    /// Samples of a frame.
+    /// ADC samples per frame.
     samples: u64,
     held: VecDeque<Arc<Frame>>,
 }
 
 impl Switch {
-    /// Whether a frame of this timestamp is another block's. Until it is decided where that one begins, it is behind
-    /// everything that is pushed.
+    /// Whether a frame of this timestamp is after the swap. While the timestamp of the swap is undecided, this call
+    /// moves it behind the frame.
     fn is_past(&self, timestamp: u64) -> bool {
         match self.when.begin(timestamp.saturating_add(self.samples)) {
             Known::From(from) => timestamp >= from,
@@ -60,10 +60,10 @@ impl Switch {
     }
 }
 
-/// Timestamps and validity of the frames pushed, the oldest first.
+/// Timestamp and validity of the pushed frames, the oldest first.
 pub type PushLog = VecDeque<(u64, Vec<u32>)>;
 
-/// Entries of a [`PushLog`] that are kept.
+/// Limit of the entries of a [`PushLog`].
 const LOGGED: usize = 1024;
 
 impl FrameWriter {
@@ -73,7 +73,7 @@ impl FrameWriter {
         Self::of_run(edges, pool, config_id, Arc::default())
     }
 
-    /// A writer whose frames carry `config_id`, and what of `configurations` comes from here on.
+    /// A writer whose frames have `config_id`, until a later entry of `configurations` takes effect.
     pub fn of_run(
         edges: Vec<Arc<Edge>>,
         pool: Option<Arc<Pool>>,
@@ -104,7 +104,7 @@ impl FrameWriter {
         self.turn = TURN;
     }
 
-    /// The turn is over, for no other reason than its length.
+    /// Whether the turn is used up.
     pub fn wants_another_turn(&self) -> bool {
         self.turn == 0
     }
@@ -122,12 +122,12 @@ impl FrameWriter {
         self.turn > 0 && self.readers_have_room()
     }
 
-    /// Whether every reader has room, whatever may be pushed in this turn.
+    /// Whether every reader has room, regardless of the limit of the turn.
     pub fn readers_have_room(&self) -> bool {
         self.all(&self.roomy, Edge::has_room)
     }
 
-    /// Whether `holds` for all edges, where it is known to hold for the first `known` and goes on to.
+    /// Whether `holds` is true for all edges. It is known, and stays, true for the first `known` edges.
     fn all(&self, known: &AtomicUsize, holds: impl Fn(&Edge) -> bool) -> bool {
         let before = known.load(Ordering::Relaxed);
         let more = self.edges[before..].iter().take_while(|edge| holds(edge)).count();
@@ -135,13 +135,13 @@ impl FrameWriter {
         before + more == self.edges.len()
     }
 
-    /// Whether nothing can be pushed now, for want of room or of a buffer.
+    /// Whether no frame can be pushed now, because a reader has no room or the pool no buffer.
     pub fn is_held_up(&self) -> bool {
         let has_buffer = || self.pool.as_ref().is_none_or(|pool| pool.available() > 0);
         !self.readers_have_room() || !has_buffer()
     }
 
-    /// Whether there were readers and all are gone; `None` if there never was one.
+    /// Whether all readers are gone; `None` for an output without readers.
     pub fn is_abandoned(&self) -> Option<bool> {
         (!self.edges.is_empty()).then(|| self.all(&self.closed, Edge::is_closed))
     }
@@ -164,7 +164,8 @@ impl FrameWriter {
         }
     }
 
-    /// A block that came here may hold a frame that it took where there was room.
+    /// Whether a frame must wait: a block that was swapped in may push a frame that it took before, when there was
+    /// room.
     fn must_wait(&self) -> bool {
         self.after.is_some() && !self.readers_have_room()
     }
@@ -207,17 +208,17 @@ impl FrameWriter {
         last.push(frame);
     }
 
-    /// Frames that were pushed so far.
+    /// Number of frames pushed so far.
     pub fn pushed(&self) -> u64 {
         self.sequence
     }
 
-    /// Frames pushed, and those that a newcomer has brought.
+    /// Number of frames pushed, and of those that a swapped-in block has yet to push.
     pub fn to_be_pushed(&self) -> u64 {
         self.sequence + self.made_before.len() as u64
     }
 
-    /// Where the frames come from.
+    /// Pool of the frames.
     pub fn pool(&self) -> Option<Arc<Pool>> {
         self.pool.clone()
     }
@@ -227,12 +228,13 @@ impl FrameWriter {
         self.last
     }
 
-    /// Hands every frame that is pushed to `tee` too; the one before it ends.
+    /// Copies every pushed frame to `tee`; an earlier tee ends.
     pub fn set_tee(&mut self, tee: Option<Tee>) {
         self.tee = tee;
     }
 
-    /// Frames of `samples` samples that start at `when` or later are held back, for another block to push them.
+    /// Holds back frames of `samples` ADC samples that start at `when` or later; another block will push frames from
+    /// there on.
     pub fn set_switch(&mut self, when: When, samples: u64) {
         self.switch = Some(Switch { when, samples, held: VecDeque::new() });
     }
@@ -242,7 +244,7 @@ impl FrameWriter {
         self.switch.as_ref().is_some_and(|switch| !switch.held.is_empty())
     }
 
-    /// Whether the next frame is another block's: it starts where the last one ended.
+    /// Whether the next frame is after the swap; it starts where the last frame ended.
     pub fn has_reached_switch(&self) -> bool {
         let Some(Switch { when, samples, .. }) = &self.switch else { return false };
         let Known::From(from) = when.known() else { return false };
@@ -250,30 +252,30 @@ impl FrameWriter {
         self.holds_back() || until.is_some_and(|until| until >= from)
     }
 
-    /// No other block comes: what was held back goes out as soon as there is room.
+    /// Cancels the swap: frames held back are pushed as soon as there is room.
     pub fn end_switch(&mut self) {
         if let Some(Switch { held, .. }) = self.switch.take() {
             self.made_before.extend(held);
         }
     }
 
-    /// Begins to log what is pushed, or ends it.
+    /// Starts or ends the log of pushed frames.
     pub fn set_log(&mut self, is_logged: bool) {
         self.log = is_logged.then(VecDeque::new);
     }
 
-    /// What was pushed; empty if nobody compares.
+    /// Log of pushed frames; empty if logging is off.
     pub fn log(&mut self) -> &mut PushLog {
         self.log.get_or_insert_default()
     }
 
-    /// Pushes what the block made before it came here, as far as there is room; `true` if nothing
-    /// of it is left.
+    /// Pushes frames that the block made before it was swapped in, as far as there is room; `true` if none is
+    /// left.
     pub fn push_made_before(&mut self) -> bool {
         while self.readers_have_room()
             && let Some(frame) = self.made_before.pop_front()
         {
-            // A frame that the block passed through is shared, and keeps its number as always.
+            // A frame that the block passed through is shared and keeps its sequence number.
             match FrameMut::try_from(frame) {
                 Ok(frame) => self.send(frame),
                 Err(frame) => self.send_on(frame),
@@ -282,16 +284,16 @@ impl FrameWriter {
         self.made_before.is_empty()
     }
 
-    /// Exchanges the blocks of this port and of `companion`, which has made the frames `made` on the
-    /// side: numbers go on, and after the last frame comes the next one of the block that is new here. The frames
-    /// that were held back for it are those of the block that was here.
+    /// Swaps the block of this port with that of `companion`, which has made the frames `made` so far. Sequence
+    /// numbers continue, and the last frame of the old block is followed by the next frame of the new one. Returns the
+    /// frames of the old block that were held back.
     pub fn exchange(
         &mut self,
         companion: &mut Self,
         made: VecDeque<Arc<Frame>>,
     ) -> VecDeque<Arc<Frame>> {
         std::mem::swap(&mut self.pool, &mut companion.pool);
-        // It is that of the block that is here no more, or again.
+        // The configuration belongs to the block: it moves with the block, also if the swap is undone.
         std::mem::swap(&mut self.heard, &mut companion.heard);
         let held = self.switch.take().map(|switch| (switch.when.known(), switch.held));
         self.after = match &held {
@@ -306,7 +308,7 @@ impl FrameWriter {
 }
 
 impl Drop for FrameWriter {
-    /// On whatever path the writer goes, its readers see the end of the stream.
+    /// Ends the stream of the readers when the writer is dropped for any reason.
     fn drop(&mut self) {
         self.edges.iter().for_each(|edge| edge.end());
     }
@@ -321,7 +323,7 @@ mod tests {
     use crate::frame::HostAllocator;
     use crate::steps::steps;
 
-    /// Times that edges are asked for room while `readers` take one frame each and the writer asks after each.
+    /// Number of checks for room on edges while `readers` take one frame each and the writer checks after each.
     fn asked(readers: usize) -> usize {
         let pool = Pool::new(&HostAllocator, 1, 16, 0).unwrap();
         let edges: Vec<Arc<Edge>> = (0..readers).map(|_| Edge::new(1)).collect();
@@ -340,10 +342,10 @@ mod tests {
     }
 
     #[test]
-    fn writer_woken_by_every_reader_asks_each_edge_at_most_twice() {
+    fn writer_woken_by_every_reader_checks_each_edge_at_most_twice() {
         for readers in [1, 10, 1000] {
             let asked = asked(readers);
-            assert!(asked <= 2 * readers, "{readers} edges are asked {asked} times");
+            assert!(asked <= 2 * readers, "{readers} edges are checked {asked} times");
         }
     }
 
@@ -359,6 +361,6 @@ mod tests {
         assert_eq!(writer.is_abandoned(), Some(false));
         ends.clear();
         assert_eq!(writer.is_abandoned(), Some(true));
-        assert!(writer.readers_have_room(), "nobody is waited for");
+        assert!(writer.readers_have_room(), "no reader is waited for");
     }
 }

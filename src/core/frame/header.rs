@@ -1,22 +1,22 @@
-//! What travels with a payload.
+//! Headers and annotations of frames.
 
-/// What a frame says about its payload.
+/// Header of a frame.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
-    /// Counts the frames pushed on this port, from 0, without gaps.
+    /// Number of the frame at its port, from 0, without gaps.
     pub sequence: u64,
-    /// ADC samples since sync time of the first element; set by the block.
+    /// Timestamp of the first element in ADC samples since sync time; set by the block.
     pub timestamp: u64,
-    /// Configuration that made the frame.
+    /// Identifier of the configuration that made the frame.
     pub config_id: u64,
     /// One count per unit of the port's [`ValidityType`](crate::port::ValidityType), row-major.
     pub validity: Vec<u32>,
-    /// Small tables that blocks pass on along the way.
+    /// Small tables that blocks pass on.
     pub annotations: Annotations,
 }
 
 impl Header {
-    /// Becomes the same as `other`, reusing allocations.
+    /// Copies `other`. Allocations are reused.
     pub fn copy_from(&mut self, other: &Self) {
         self.sequence = other.sequence;
         self.timestamp = other.timestamp;
@@ -26,19 +26,19 @@ impl Header {
     }
 }
 
-/// Small named tables of numbers that travel with a frame: per spectrum, per heap or per
+/// Small named tables of numbers of a frame: one value per spectrum, per heap or per
 /// polarisation, never per sample.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations(Vec<(&'static str, Vec<f64>)>);
 
 impl Annotations {
-    /// The table `name`, row-major; empty if nobody set it.
+    /// The table `name`, row-major; empty if it is not set.
     #[must_use]
     pub fn get(&self, name: &str) -> &[f64] {
         self.0.iter().find(|(key, _)| *key == name).map_or(&[], |(_, values)| values)
     }
 
-    /// The table `name`, resized to `len` zeros. Keeps its allocation from frame to frame.
+    /// Sets the table `name` to `len` zeros and returns it. The allocation is kept from frame to frame.
     pub fn reset(&mut self, name: &'static str, len: usize) -> &mut [f64] {
         let index = self.0.iter().position(|(key, _)| *key == name).unwrap_or_else(|| {
             self.0.push((name, Vec::new()));
@@ -50,12 +50,12 @@ impl Annotations {
         values
     }
 
-    /// Every table that holds something.
+    /// All tables that are not empty.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
         self.0.iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (*k, v.as_slice()))
     }
 
-    /// Takes over the tables of `other`, reusing allocations.
+    /// Copies the tables of `other`. Allocations are reused.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear();
         for (name, values) in other.iter() {

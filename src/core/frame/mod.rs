@@ -1,8 +1,8 @@
-//! Frames and the pools their storage comes from.
+//! Frames and the pools of their storage.
 //!
-//! A block takes a [`FrameMut`] from its output's pool, fills it and pushes it; from then
-//! on it is an `Arc<Frame>` that any number of readers share. When the last reader drops
-//! it, on whatever path, the storage goes home to the pool and the pool's owner is woken.
+//! A block takes a [`FrameMut`] from the pool of its output, fills it and pushes it. The pushed
+//! frame is an `Arc<Frame>` that any number of readers share. When the last reader drops
+//! the frame, its storage returns to the pool, and the pool wakes the block that owns it.
 
 mod header;
 mod storage;
@@ -14,7 +14,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What goes round between pool and frames.
+/// Storage and header, which move between pool and frames.
 struct Slot {
     storage: Storage,
     header: Header,
@@ -28,19 +28,19 @@ pub struct Pool {
     owner: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// What a pool has at home, and what it is to have.
+/// Free buffers of a pool, and its size.
 struct Stock {
-    /// The next one to go out last.
+    /// Free buffers; the last one is taken next.
     #[allow(clippy::vec_box, reason = "slots move to frames and back; a box is one word")]
     free: Vec<Box<Slot>>,
-    /// Buffers at home and in flight.
+    /// Number of buffers, free and in flight.
     size: usize,
-    /// Buffers to be freed as they come home.
+    /// Number of buffers that are freed when they return.
     surplus: usize,
 }
 
 impl Pool {
-    /// `count` buffers of `frame_bytes` from `allocator`, with `validity_units` counts each.
+    /// A pool of `count` buffers of `frame_bytes` bytes from `allocator`, with `validity_units` validity counts each.
     pub fn new(
         allocator: &dyn Allocator,
         count: usize,
@@ -57,17 +57,17 @@ impl Pool {
         Ok(pool)
     }
 
-    /// `count` buffers more, from `allocator`; none if there is no memory for all of them.
+    /// Adds `count` buffers from `allocator`; none on an error.
     pub fn grow(&self, allocator: &dyn Allocator, count: usize) -> Result<(), OutOfMemory> {
         let slot = |_| {
             let storage = allocator.allocate(self.frame_bytes)?;
             Ok(Box::new(Slot { storage, header: Header::default() }))
         };
-        // Outside the lock: allocating takes its time.
+        // Outside the lock, because allocation is slow.
         let slots = (0..count).map(slot).collect::<Result<Vec<_>, _>>()?;
         let mut stock = self.stock();
         stock.size += count;
-        // Room for all of them: coming home never allocates.
+        // Reserve for all buffers, so that the return of a buffer never allocates.
         let more = stock.size - stock.free.len();
         stock.free.reserve(more);
         stock.free.extend(slots);
@@ -76,7 +76,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees `count` buffers: those at home now, the others as they come home.
+    /// Frees `count` buffers: free ones now, the others when they return.
     pub fn shrink(&self, count: usize) {
         let mut stock = self.stock();
         let left = stock.free.len().saturating_sub(count);
@@ -87,7 +87,7 @@ impl Pool {
         drop(freed);
     }
 
-    /// Calls `wake` whenever a buffer comes home; the first call wins.
+    /// Sets a function that is called whenever a buffer returns; only the first call has an effect.
     pub fn on_return(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.owner.set(Box::new(wake));
     }
@@ -117,9 +117,9 @@ impl Pool {
         self.wake_owner();
     }
 
-    /// An unused buffer, its validity all 0 and its payload whatever it was, or `None` if all are in flight.
+    /// Takes a free buffer, or returns `None` if all are in flight. Validity is 0, the payload is not cleared.
     ///
-    /// It is the one that came home last, which is still in the processor's caches.
+    /// The buffer that returned last is taken first, because it is most likely still in the CPU's caches.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<FrameMut> {
         let mut slot = self.stock().free.pop()?;
@@ -131,31 +131,31 @@ impl Pool {
         Some(FrameMut(Frame { slot: Some(slot), home: Arc::clone(self) }))
     }
 
-    /// Buffers in the pool, in flight or not.
+    /// Number of buffers of the pool, free and in flight.
     #[must_use]
     pub fn size(&self) -> usize {
         self.stock().size
     }
 
-    /// Buffers not in flight.
+    /// Number of free buffers.
     #[must_use]
     pub fn available(&self) -> usize {
         self.stock().free.len()
     }
 
-    /// Payload bytes of each frame.
+    /// Payload of each frame in bytes.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 }
 
-/// The payload of a frame lies in the memory of a device, where the host cannot read or write it.
+/// Error: the payload of a frame is in device memory, which the host cannot read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the payload of the frame is in device memory, and the block runs on the CPU")]
 pub struct NotOnHost;
 
-/// Why a block on the CPU may `expect` its frames in host memory.
+/// Message of `expect` for blocks on the CPU, whose frames are always in host memory.
 pub const ON_HOST: &str = "the plan gives blocks on the CPU frames in host memory";
 
 /// A frame that readers share. Read-only.
@@ -179,13 +179,13 @@ impl Frame {
         &self.slot().header
     }
 
-    /// The pool that it comes from.
+    /// The pool of the frame.
     #[must_use]
     pub fn home(&self) -> &Arc<Pool> {
         &self.home
     }
 
-    /// Where the payload lives.
+    /// Storage of the payload.
     #[must_use]
     pub fn storage(&self) -> &Storage {
         &self.slot().storage
@@ -203,14 +203,14 @@ impl Frame {
     }
 }
 
-/// `bytes` as `T`s; a tail that fills no `T` is left out.
+/// `bytes` as `T`s; an incomplete `T` at the end is left out.
 fn whole_elements<T: AnyBitPattern>(bytes: &[u8]) -> &[T] {
     let whole = bytes.len() / size_of::<T>() * size_of::<T>();
     bytemuck::cast_slice(&bytes[..whole])
 }
 
 impl FrameMut {
-    /// The header, to fill in.
+    /// The header, for writing.
     pub fn header_mut(&mut self) -> &mut Header {
         &mut self.slot_mut().header
     }
@@ -219,12 +219,12 @@ impl FrameMut {
         self.0.slot.as_mut().expect("a frame has its slot until it is dropped")
     }
 
-    /// The payload as `T`s, to fill in, if it is in host memory.
+    /// The payload as `T`s, for writing, if it is in host memory.
     pub fn as_mut_slice<T: AnyBitPattern + NoUninit>(&mut self) -> Result<&mut [T], NotOnHost> {
         Ok(self.parts_mut()?.1)
     }
 
-    /// Header and payload at once, if the payload is in host memory.
+    /// Header and payload, for writing, if the payload is in host memory.
     pub fn parts_mut<T: AnyBitPattern + NoUninit>(
         &mut self,
     ) -> Result<(&mut Header, &mut [T]), NotOnHost> {
@@ -241,14 +241,14 @@ impl FrameMut {
         Ok((&mut slot.header, payload))
     }
 
-    /// Marks every validity unit with `count`.
+    /// Sets all validity counts to `count`.
     pub fn fill_validity(&mut self, count: u32) {
         self.header_mut().validity.fill(count);
     }
 
-    /// No more writing: a frame that can be shared.
+    /// Makes the frame read-only and shared.
     ///
-    /// The `Arc` is the one small allocation a frame makes; a safe count of its readers is worth it.
+    /// The `Arc` is the only allocation per frame; it counts the readers without unsafe code.
     #[must_use]
     pub fn freeze(self) -> Arc<Frame> {
         Arc::new(self.0)
@@ -259,7 +259,7 @@ impl TryFrom<Arc<Frame>> for FrameMut {
     /// The frame, still shared.
     type Error = Arc<Frame>;
 
-    /// Back from sharing, if nobody else has the frame.
+    /// Makes the frame writable again, if it has no other reader.
     fn try_from(frame: Arc<Frame>) -> Result<Self, Arc<Frame>> {
         Arc::try_unwrap(frame).map(Self)
     }
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn storage_goes_home_when_the_last_reader_drops() {
+    fn storage_returns_when_last_reader_drops() {
         let pool = Pool::new(&HostAllocator, 1, 64, 1).unwrap();
         let frame = pool.take().unwrap().freeze();
         let reader = Arc::clone(&frame);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recycled_frame_starts_without_validity_and_annotations() {
+    fn recycled_frame_has_no_validity_and_annotations() {
         let pool = Pool::new(&HostAllocator, 1, 64, 2).unwrap();
         let mut frame = pool.take().unwrap();
         frame.fill_validity(1);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_that_came_home_last_goes_out_first() {
+    fn pool_takes_last_returned_buffer_first() {
         let pool = Pool::new(&HostAllocator, 3, 64, 0).unwrap();
         let address = |frame: &FrameMut| frame.as_slice::<u8>().unwrap().as_ptr();
         let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_grows_at_once_and_shrinks_as_buffers_come_home() {
+    fn pool_grows_immediately_and_shrinks_as_buffers_return() {
         let pool = Pool::new(&HostAllocator, 2, 64, 0).unwrap();
         let frames = [pool.take().unwrap(), pool.take().unwrap()];
         pool.grow(&HostAllocator, 3).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_can_be_written_again_once_nobody_else_reads_it() {
+    fn frame_without_other_readers_becomes_writable() {
         let pool = Pool::new(&HostAllocator, 1, 64, 0).unwrap();
         let frame = pool.take().unwrap().freeze();
         let reader = Arc::clone(&frame);
@@ -344,7 +344,7 @@ mod tests {
         frame.as_mut_slice::<u8>().unwrap()[0] = 1;
     }
 
-    /// Storage that only a device reaches.
+    /// Storage that the host cannot access.
     struct Elsewhere;
 
     impl DeviceBuffer for Elsewhere {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_in_device_memory_is_an_error_not_an_empty_slice() {
+    fn slice_of_device_memory_is_an_error() {
         let pool = Pool::new(&Elsewhere, 1, 64, 1).unwrap();
         let mut frame = pool.take().unwrap();
         assert_eq!(frame.as_slice::<u8>(), Err(NotOnHost));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_seen_as_any_element_type() {
+    fn payload_is_read_as_any_element_type() {
         let pool = Pool::new(&HostAllocator, 1, 10, 0).unwrap();
         let mut frame = pool.take().unwrap();
         assert_eq!(frame.as_mut_slice::<u8>().unwrap().len(), 10);

@@ -1,10 +1,10 @@
-//! Where payloads lie, and who makes the memory.
+//! Storage of payloads, and its allocators.
 
-/// Memory of the host; `u128` words keep every element type aligned.
+/// Host memory; words of type `u128` keep every element type aligned.
 pub trait HostBuffer: Send + Sync {
-    /// All of it.
+    /// The memory.
     fn words(&self) -> &[u128];
-    /// All of it, to write.
+    /// The memory, for writing.
     fn words_mut(&mut self) -> &mut [u128];
 }
 
@@ -17,15 +17,15 @@ impl HostBuffer for Vec<u128> {
     }
 }
 
-/// Memory of a device that is not the host.
+/// Memory of a device other than the host.
 pub trait DeviceBuffer: Send + Sync {
     /// Size in bytes.
     fn len_bytes(&self) -> usize;
-    /// The device's own type, for its blocks to get at.
+    /// The buffer as `Any`, so that blocks of the device can downcast it to its own type.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-/// Where a payload lives.
+/// Storage of a payload.
 pub enum Storage {
     /// Host memory, ordinary or pinned.
     Host(Box<dyn HostBuffer>),
@@ -33,23 +33,23 @@ pub enum Storage {
     Device(Box<dyn DeviceBuffer>),
 }
 
-/// Makes the storage of a pool: host memory, pinned memory, a device's memory.
+/// Allocates the storage of a pool: host memory, pinned host memory, or device memory.
 pub trait Allocator: Send + Sync {
-    /// Storage of at least `bytes` bytes.
+    /// Allocates storage of at least `bytes` bytes.
     fn allocate(&self, bytes: usize) -> Result<Storage, OutOfMemory>;
 }
 
-/// Storage could not be had.
+/// Error: an allocation of storage failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot allocate {bytes} bytes of {memory} memory")]
 pub struct OutOfMemory {
-    /// What was asked for.
+    /// Size of the allocation in bytes.
     pub bytes: usize,
-    /// `host`, `pinned`, `cuda:0`, ...
+    /// Type of memory: `host`, `pinned`, `cuda:0`, ...
     pub memory: String,
 }
 
-/// Ordinary host memory.
+/// Allocator of pageable host memory.
 pub struct HostAllocator;
 
 impl Allocator for HostAllocator {

@@ -1,4 +1,4 @@
-//! What blocks are built with.
+//! Environment of a block: counters, events, device, waker.
 
 use crate::counter::Counters;
 use crate::event::BlockEvents;
@@ -8,29 +8,29 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a block gets when it is built.
+/// Environment that the constructor of a block gets.
 #[derive(Clone)]
 pub struct Env {
     /// Name of the block in the flowgraph.
     pub name: String,
     /// Counters shown with the block.
     pub counters: Counters,
-    /// What the block wants printed under its name after a run.
+    /// Summary that is printed under the block's name after a run.
     pub summary: Summary,
     /// Events that the block reports itself.
     pub events: BlockEvents,
-    /// The GPU it runs on, if its implementation is for one: an `Arc<fxgraph::cuda::Device>`, which
-    /// `fxgraph::cuda::Lane::new` takes.
+    /// The GPU of the block, for implementations for a GPU: an `Arc<fxgraph::cuda::Device>`, the argument of
+    /// `fxgraph::cuda::Lane::new`.
     pub device: Option<Arc<dyn Any + Send + Sync>>,
     /// Wakes the block from any thread: sockets, devices, helper threads.
     pub wake: Waker,
-    /// Hash over the resolved flowgraph; what file headers and provenance quote.
+    /// Hash over the resolved flowgraph, for file headers and provenance.
     pub config_hash: String,
     /// The resolved flowgraph as YAML, for provenance.
     pub resolved_yaml: Arc<str>,
-    /// Where relative paths of files that the block writes begin.
+    /// Directory for relative paths of files that the block writes.
     pub output_folder: PathBuf,
-    /// Where a block that records says so, to be seen and triggered from outside.
+    /// Registry where a recorder registers itself, so that clients can list and trigger it.
     pub recorders: Recorders,
 }
 
@@ -53,12 +53,12 @@ impl Env {
     }
 }
 
-/// Wakes a block; cheap to clone, callable from any thread, does nothing before the start.
+/// Wakes a block. It is cheap to clone, may be called from any thread, and has no effect before the start.
 #[derive(Clone, Default)]
 pub struct Waker(Arc<std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>>);
 
 impl Waker {
-    /// Has [`Block::work`](crate::Block::work) called again.
+    /// Requests another call of [`Block::work`](crate::Block::work).
     pub fn wake(&self) {
         if let Some(wake) = self.0.get() {
             wake();
@@ -66,12 +66,12 @@ impl Waker {
     }
 
     #[doc(hidden)]
-    /// Gives the waker its target; `false` if it has one already.
+    /// Sets the target of the waker; `false` if it has one already.
     pub fn set(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
         self.0.set(Box::new(wake)).is_ok()
     }
 
-    /// Whether it has a target.
+    /// Whether the target is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()

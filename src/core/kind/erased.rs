@@ -1,5 +1,5 @@
-//! Kinds with their types erased, in two steps: parameters that are read, then connected to inputs. Each step makes
-//! the next, so that nothing is computed twice, and the shape never leaves its type.
+//! Kinds with erased types, in two steps: parameters as read, then parameters connected to inputs. Each step creates
+//! the next one, so that nothing is computed twice and the shape stays typed.
 
 use super::{Configured, Env, Implementation, KindSpec, Ports, Refusal, Resources, parameters};
 use crate::block::Block;
@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 /// A block's parameters, for one of its implementations.
 pub trait AnyParameters: Send + Sync {
-    /// The block behind `inputs`.
+    /// Connects the block to `inputs`.
     fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
     /// See [`KindSpec::cannot_restart`].
     fn cannot_restart(&self) -> Option<&'static str>;
 }
 
-/// A block with its parameters and ports. It can be built, also several times.
+/// A block with its parameters and ports. It can be built several times.
 pub trait AnyConfigured: Any + Send + Sync {
     /// Types of inputs and outputs.
     fn ports(&self) -> &Ports;
-    /// The block with the same parameters behind other inputs.
+    /// Connects the same parameters to other inputs.
     fn connect(&self, inputs: &[PortType]) -> Result<Arc<dyn AnyConfigured>, Vec<Refusal>>;
     /// See [`Implementation::check`].
     fn check(&self, _gpu: Option<&gpu::Properties>) -> Vec<Refusal> {
@@ -51,7 +51,7 @@ pub trait AnyConfigured: Any + Send + Sync {
     fn cannot_restart(&self) -> Option<&'static str> {
         None
     }
-    /// Makes the block, ready to start; no I/O yet.
+    /// Builds the block, ready to start; it does no I/O.
     fn build(&self, env: &Env) -> Result<Box<dyn Block>, BlockError>;
 }
 
@@ -67,7 +67,7 @@ pub(super) fn read<K: KindSpec>(
     Ok(with_implementation(&parameters::read::<K>(reader)?, implementation))
 }
 
-/// `parameters` for the implementation of this name; the reference, if there is none.
+/// `parameters` for the implementation `name`; for the reference implementation if `name` is unknown.
 pub(super) fn with_implementation<K: KindSpec>(
     parameters: &K,
     name: &str,
@@ -138,7 +138,7 @@ impl<K: KindSpec> AnyConfigured for Connected<K> {
         let running: &dyn Any = running;
         let running: &Self = running
             .downcast_ref()
-            .ok_or_else(|| BlockError::new(format!("the running block is no `{}`", K::NAME)))?;
+            .ok_or_else(|| BlockError::new(format!("the running block is not a `{}`", K::NAME)))?;
         K::live_value(&self.block, live, &running.block)
     }
 

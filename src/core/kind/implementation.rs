@@ -1,21 +1,21 @@
-//! The implementations of a kind, each bound to its constructor.
+//! Implementations of a kind, each with its constructor.
 
 use super::{Configured, Env, KindSpec, Refusal};
 use crate::block::Block;
 use crate::error::BlockError;
 use crate::gpu::{self, ProgramSource};
 
-/// The implementations of a kind.
+/// Implementations of a kind.
 pub type Implementations<K> = &'static [Implementation<K>];
 
-/// What users read of an implementation.
+/// Name, device and summary of an implementation, for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImplementationInfo {
-    /// The word after `implementation:`.
+    /// Value of `implementation:`.
     pub name: &'static str,
     /// `cpu` or `cuda`.
     pub device: &'static str,
-    /// One line about it.
+    /// Description in one line.
     pub summary: &'static str,
 }
 
@@ -29,16 +29,16 @@ impl ImplementationInfo {
 
 /// The implementation that every kind has: the reference.
 pub const CPU: ImplementationInfo =
-    ImplementationInfo { name: "cpu", device: "cpu", summary: "the definition" };
+    ImplementationInfo { name: "cpu", device: "cpu", summary: "reference implementation" };
 
-/// Makes a block, ready to start; no I/O yet.
+/// Builds a block, ready to start; it does no I/O.
 pub type Build<K> = fn(&Configured<K>, &Env) -> Result<Box<dyn Block>, BlockError>;
-/// Why an implementation cannot do what the reference can.
+/// Returns errors for parameters and inputs that only the reference implementation supports.
 type Check<K> = fn(&Configured<K>, Option<&gpu::Properties>) -> Vec<Refusal>;
-/// The kernel that can be launched in several ways, if there is one.
+/// Returns the kernel with several launch configurations, if any.
 type Tunable<K> = fn(&Configured<K>) -> Option<gpu::Tunable>;
 
-/// An implementation of the kind `K` with everything that is its own.
+/// An implementation of the kind `K`.
 pub struct Implementation<K: KindSpec> {
     pub(crate) info: ImplementationInfo,
     pub(crate) build: Build<K>,
@@ -62,7 +62,7 @@ impl<K: KindSpec> Implementation<K> {
         }
     }
 
-    /// The reference implementation, on the CPU. `build` makes a block that is ready to start; no I/O yet.
+    /// The reference implementation, on the CPU. `build` returns a block that is ready to start, without doing I/O.
     #[must_use]
     pub const fn cpu(build: Build<K>) -> Self {
         Self::new(CPU, build)
@@ -74,22 +74,22 @@ impl<K: KindSpec> Implementation<K> {
         Self::new(ImplementationInfo { name, device: "cpu", summary }, build)
     }
 
-    /// An implementation for CUDA devices; [`Env::device`] is the one.
+    /// An implementation for CUDA devices; `build` gets the device as [`Env::device`].
     #[must_use]
     pub const fn cuda(name: &'static str, summary: &'static str, build: Build<K>) -> Self {
         Self::new(ImplementationInfo::cuda(name, summary), build)
     }
 
-    /// `suited` fills in what this implementation takes where a parameter is not given. It comes first: ports may
-    /// depend on it.
+    /// `suited` sets defaults of this implementation for parameters that are not given. It is called before
+    /// [`KindSpec::ports`], which may depend on these defaults.
     #[must_use]
     pub const fn suited(mut self, suited: fn(K) -> K) -> Self {
         self.suited = Some(suited);
         self
     }
 
-    /// `check` says why this implementation cannot do what the reference can; every refusal at once. It gets the
-    /// GPU that the block is to run on, unless this machine has none.
+    /// `check` returns all errors for parameters and inputs that this implementation does not support. It gets the
+    /// GPU that the block will run on, or `None` if this machine has none.
     #[must_use]
     pub const fn check(mut self, check: Check<K>) -> Self {
         self.check = Some(check);
@@ -103,14 +103,14 @@ impl<K: KindSpec> Implementation<K> {
         self
     }
 
-    /// `programs` are the CUDA programs that the block compiles, which `fxgraph kernels` compiles without a GPU.
+    /// `programs` are the CUDA programs that the block compiles; `fxgraph kernels` compiles them without a GPU.
     #[must_use]
     pub const fn programs(mut self, programs: &'static [ProgramSource]) -> Self {
         self.programs = programs;
         self
     }
 
-    /// `tunable` is the kernel, if there is one, whose launch configuration `fxgraph tune` measures.
+    /// `tunable` returns the kernel, if any, whose launch configurations `fxgraph tune` measures.
     #[must_use]
     pub const fn tunable(mut self, tunable: Tunable<K>) -> Self {
         self.tunable = Some(tunable);
@@ -121,7 +121,7 @@ impl<K: KindSpec> Implementation<K> {
 /// Checks that a kind has a reference implementation; `#[derive(Kind)]` calls it.
 ///
 /// # Panics
-/// Where it is compiled, if the first implementation is not one for the CPU.
+/// At compile time, if the first implementation is not for the CPU.
 pub const fn has_reference<K: KindSpec>() {
     assert!(
         matches!(K::IMPLEMENTATIONS, [first, ..] if matches!(first.info.device.as_bytes(), b"cpu")),

@@ -1,7 +1,7 @@
-//! Kinds of blocks: what is known of a block from its parameters, without I/O and without a device.
+//! Kinds of blocks: parameters, ports, implementations and resources, known without I/O and without a device.
 //!
 //! A kind is a struct of parameters with `#[derive(Kind)]`, which writes [`Parameters`] and [`Kind`], and an
-//! implementation of [`KindSpec`]: what its ports carry, which implementations it has, what it needs.
+//! implementation of [`KindSpec`] with types of its ports, implementations and resources.
 
 mod configured;
 mod env;
@@ -36,18 +36,18 @@ use crate::examples::{Benchmark, Case};
 use crate::port::PortType;
 use crate::retune::LiveValue;
 
-/// What `#[derive(Kind)]` writes. Block authors implement [`KindSpec`].
+/// Declaration of a kind, written by `#[derive(Kind)]`. Block authors implement [`KindSpec`].
 pub trait Kind: Parameters + Clone + Send + Sync + 'static {
-    /// The word after `kind:`.
+    /// Value of `kind:`.
     const NAME: &'static str;
-    /// The block's page (`README.md` of its directory).
+    /// Page of the block (`README.md` of its directory).
     const PAGE: &'static str;
     /// Inputs.
     const INPUTS: PortNames;
     /// Outputs.
     const OUTPUTS: PortNames;
-    /// Flowgraphs (YAML) that show the kind at work, in the block called `block`: for its page, and for tests that
-    /// every kind has to pass.
+    /// Example flowgraphs (YAML), for the page of the kind and for the tests of all kinds. The block of this kind is
+    /// called `block`.
     const EXAMPLES: &'static [&'static str];
 
     /// See [`LiveKind::live_value`].
@@ -60,41 +60,41 @@ pub trait Kind: Parameters + Clone + Send + Sync + 'static {
         Self: KindSpec;
 }
 
-/// Shape and types of the outputs, or every refusal.
+/// Shape and types of the outputs, or all errors.
 pub type Checked<S> = Result<(S, Vec<PortType>), Vec<Refusal>>;
 
-/// What a block author writes of a kind beside its parameters.
+/// Properties of a kind that its author writes, in addition to the parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has parameters, but no ports and no implementations",
     note = "`impl KindSpec for {Self}` declares them"
 )]
 pub trait KindSpec: Kind {
-    /// What [`ports`](Self::ports) finds out; resources, implementations and live updates get it. `()` where
-    /// there is nothing.
+    /// Sizes that [`ports`](Self::ports) derives, for resources, implementations and live updates; `()` if none are
+    /// needed.
     type Shape: Send + Sync + 'static;
-    /// The implementations; the first one, on the CPU, is the reference.
+    /// Implementations; the first one, on the CPU, is the reference.
     const IMPLEMENTATIONS: Implementations<Self>;
 
-    /// Shape and types of the outputs, given the types of the inputs. Ranges of parameters hold already.
+    /// Returns shape and types of the outputs for the types of the inputs. Ranges of parameters are checked already.
     fn ports(&self, inputs: &[PortType]) -> Checked<Self::Shape>;
 
-    /// What the block needs.
+    /// Returns the resources of the block.
     fn resources(_block: &Configured<Self>) -> Resources {
         Resources::default()
     }
 
-    /// Why a fresh block of this kind cannot continue where another one ended, if so: its stream would begin
-    /// again, or it would overwrite its files.
+    /// Reason why a block of this kind cannot be restarted, if any: for example, its stream would begin again, or it
+    /// would overwrite its files.
     fn cannot_restart(&self) -> Option<&'static str> {
         (Self::INPUTS == PortNames::Fixed(&[])).then_some("its stream would begin again")
     }
 
-    /// Types of the outputs, given the types of the inputs.
+    /// Returns the types of the outputs for the types of the inputs.
     fn outputs(&self, inputs: &[PortType]) -> Result<Vec<PortType>, Vec<Refusal>> {
         self.ports(inputs).map(|(_, outputs)| outputs)
     }
 
-    /// A block with these parameters in the reference implementation, to drive by hand in tests and benchmarks.
+    /// Builds a block with these parameters in the reference implementation, for tests and benchmarks.
     fn build(&self, inputs: &[PortType], env: &Env) -> Result<Box<dyn Block>, BlockError> {
         let refused = |refusals: Vec<Refusal>| {
             let messages = refusals.into_iter().map(|refusal| refusal.message);
@@ -104,7 +104,7 @@ pub trait KindSpec: Kind {
         parameters.connect(inputs).map_err(refused)?.build(env)
     }
 
-    /// Flowgraphs that compare the other implementations, on `device`, with the reference.
+    /// Flowgraphs that compare the implementations on `device` with the reference.
     #[must_use]
     fn cases(_device: DeviceName) -> Vec<Case> {
         Vec::new()
@@ -117,18 +117,18 @@ pub trait KindSpec: Kind {
     }
 }
 
-/// What a kind with live parameters adds.
+/// A kind with live parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has live parameters, but no live values",
     note = "`impl LiveKind for {Self}` makes them"
 )]
 pub trait LiveKind: KindSpec {
-    /// The value of a live parameter as running blocks of the kind want it, of every implementation.
+    /// Value of a live parameter that running blocks of the kind get, the same type for all implementations.
     type Value: Send + 'static;
 
-    /// The value of `parameter` for a running block, computed from the parameters `new`: what
-    /// [`Block::retune`] gets. `running` is what the block was built with. Heavy computation
-    /// belongs here, off the data path.
+    /// Computes the value of `parameter` from the parameters `new`, for [`Block::retune`] of a running block.
+    /// `running` are the parameters that the block was built with. Heavy computation belongs here, off the data
+    /// path.
     fn live_value(
         new: &Configured<Self>,
         parameter: Self::Live,

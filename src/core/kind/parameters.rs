@@ -1,4 +1,4 @@
-//! Parameters of blocks: read field by field, so that every problem is told at once and with its place, and
+//! Parameters of blocks: read field by field, so that all errors are reported at once with their places, and
 //! described by a JSON Schema.
 
 use super::Kind;
@@ -10,16 +10,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 
-/// Numbers that a parameter takes, both ends included.
+/// Range of the numbers of a parameter, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least one.
+    /// Least number.
     pub minimum: Option<f64>,
-    /// The largest one.
+    /// Largest number.
     pub maximum: Option<f64>,
 }
 
-/// What the declaration says of a parameter, apart from its type.
+/// Declaration of a parameter, apart from its type.
 #[derive(Debug)]
 pub struct Param {
     /// Its name.
@@ -34,9 +34,9 @@ pub struct Param {
     pub live: bool,
 }
 
-/// A parameter with what follows from its type.
+/// A parameter with the properties of its type.
 pub struct Field {
-    /// What the declaration says of it.
+    /// Its declaration.
     pub param: &'static Param,
     /// Whether it must be given.
     pub is_required: bool,
@@ -53,13 +53,13 @@ impl Field {
         Self { param, is_required: true, default: None, schema }
     }
 
-    /// A parameter that may be left out, and then has no value.
+    /// A parameter that may be left out and then has no value.
     #[must_use]
     pub fn optional<T: JsonSchema>(param: &'static Param) -> Self {
         Self { is_required: false, ..Self::required::<T>(param) }
     }
 
-    /// A parameter that is `default` where it is left out.
+    /// A parameter with the value `default` if it is left out.
     #[must_use]
     pub fn with_default<T: JsonSchema + Serialize>(param: &'static Param, default: &T) -> Self {
         let default = serde_json::to_value(default).ok();
@@ -95,7 +95,7 @@ impl Field {
     }
 }
 
-/// `end` as JSON, whole numbers without a fraction.
+/// `end` as JSON, integers without a fraction.
 fn number(end: f64) -> Json {
     if end.fract() == 0.0 && end.abs() < 9e15 { json!(end as i64) } else { json!(end) }
 }
@@ -106,7 +106,7 @@ fn number(end: f64) -> Json {
     label = "not a number, nor a list or `Option` of numbers"
 )]
 pub trait Bounded {
-    /// Hands every number to `see`, with its path behind the parameter's name.
+    /// Calls `see` for every number, with its path after the name of the parameter.
     fn each(&self, see: &mut dyn FnMut(&str, f64));
 }
 
@@ -138,11 +138,11 @@ impl<T: Bounded> Bounded for Vec<T> {
 
 /// Names of live parameters; `#[derive(Kind)]` writes an enum of them.
 pub trait LiveName: Copy + Send + Sync + 'static {
-    /// The live parameter of this name.
+    /// Returns the live parameter `name`.
     fn named(name: &str) -> Option<Self>;
 }
 
-/// The live parameters of a kind that has none.
+/// Type of the live parameters of a kind without any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLive {}
 
@@ -152,9 +152,10 @@ impl LiveName for NoLive {
     }
 }
 
-/// A struct whose fields are parameters: those of a kind, or a group that several kinds share. Derived.
+/// A struct whose fields are parameters: those of a kind, or a group that several kinds share. Derived by
+/// `#[derive(Kind)]` or `#[derive(Parameters)]`.
 pub trait Parameters: Sized {
-    /// Names of the live ones.
+    /// Names of the live parameters.
     type Live: LiveName;
 
     /// Appends every parameter to `fields`.
@@ -164,7 +165,7 @@ pub trait Parameters: Sized {
     fn read(reader: &mut ParametersReader<'_>) -> Option<Self>;
 }
 
-/// All parameters of `P`, those of its groups among them.
+/// All parameters of `P`, including those of its groups.
 pub(super) fn fields<P: Parameters>() -> Vec<Field> {
     let mut fields = Vec::new();
     P::fields(&mut fields);
@@ -177,7 +178,7 @@ pub(super) fn live<P: Parameters>() -> Vec<&'static str> {
     live.map(|param| param.name).collect()
 }
 
-/// The live parameter of this name.
+/// Returns the live parameter `name`.
 pub(super) fn live_named<P: Parameters>(name: &str) -> Option<P::Live> {
     P::Live::named(name)
 }
@@ -207,7 +208,7 @@ pub(super) fn schema<K: Kind>() -> Schema {
     schema.into()
 }
 
-/// Reads the parameters of a kind; every error at once.
+/// Reads the parameters of a kind; returns all errors at once.
 pub(super) fn read<P: Parameters>(reader: Reader<'_>) -> Result<P, Vec<ReadError>> {
     let entries: &[(Key, Node)] = match &reader.node().value {
         Value::Map(entries) => entries,
@@ -227,27 +228,27 @@ pub(super) fn read<P: Parameters>(reader: Reader<'_>) -> Result<P, Vec<ReadError
     parameters.filter(|_| reader.errors.is_empty()).ok_or(reader.errors)
 }
 
-/// Reads parameters from a mapping. It notes every error and continues.
+/// Reads parameters from a mapping. It notes errors and continues.
 pub struct ParametersReader<'a> {
     entries: &'a [(Key, Node)],
-    /// Where a missing parameter is missed.
+    /// Place for errors about missing parameters.
     owner: Span,
-    /// Which files may be named.
+    /// Files that may be named.
     access: &'a FileAccess,
-    /// Names of all parameters, as they are read.
+    /// Names of the parameters read so far.
     known: Vec<&'static str>,
     errors: Vec<ReadError>,
 }
 
 impl ParametersReader<'_> {
-    /// Notes `error`, unless there are enough: clients send lists of any length.
+    /// Notes `error`, up to [`MAX_ERRORS`]: clients may send lists of any length.
     fn note(&mut self, error: ReadError) {
         if self.errors.len() < MAX_ERRORS {
             self.errors.push(error);
         }
     }
 
-    /// The value of a parameter, if it is given; the outer `None` says that an error was noted.
+    /// Value of a parameter, if it is given; the outer `None` means that an error was noted.
     #[allow(clippy::option_option, reason = "not given, and given but wrong, differ")]
     pub fn given<T: DeserializeOwned>(&mut self, param: &'static Param) -> Option<Option<T>> {
         self.known.push(param.name);
@@ -265,7 +266,7 @@ impl ParametersReader<'_> {
         }
     }
 
-    /// The value of a parameter that must be given.
+    /// Value of a parameter that must be given.
     pub fn required<T: DeserializeOwned>(&mut self, param: &'static Param) -> Option<T> {
         let given = self.given(param)?;
         if given.is_none() {
@@ -274,7 +275,7 @@ impl ParametersReader<'_> {
         given
     }
 
-    /// The value of a parameter, `default` where it is not given.
+    /// Value of a parameter; `default` if it is not given.
     pub fn or<T: DeserializeOwned>(
         &mut self,
         param: &'static Param,
@@ -283,18 +284,18 @@ impl ParametersReader<'_> {
         Some(self.given(param)?.unwrap_or_else(default))
     }
 
-    /// The same value, if all its numbers lie in the range of the parameter. A default may lie outside of it.
+    /// Returns `value`, if all its numbers are in the range of the parameter. Defaults are not checked.
     pub fn ranged<T: Bounded>(&mut self, param: &'static Param, value: Option<T>) -> Option<T> {
         let value = value?;
         let given = self.entries.iter().find(|(key, _)| key.text == param.name);
         let (Some((_, node)), Some(range)) = (given, param.range) else { return Some(value) };
         let mut is_ranged = true;
         value.each(&mut |place, number| {
-            // NaN lies in no range.
+            // NaN is in no range.
             let is_in = range.minimum.is_none_or(|minimum| number >= minimum)
                 && range.maximum.is_none_or(|maximum| number <= maximum);
             is_ranged &= is_in;
-            // No text is made for the rest of a long list.
+            // Avoid formatting errors that are not kept, for long lists.
             if !is_in && self.errors.len() < MAX_ERRORS {
                 let element = place.strip_prefix('.').and_then(|path| node.at(path));
                 let error = out_of_range(param, range, place, number);
@@ -317,11 +318,11 @@ fn out_of_range(param: &Param, range: Range, place: &str, number: f64) -> ReadEr
     ReadError::new(Problem::Value, message, format!("must be {must}"))
 }
 
-/// Limit of the errors that are reported for one block, and of those that are searched for in one value.
+/// Limit of the errors that are reported for one block, and of those searched for in one value.
 pub(super) const MAX_ERRORS: usize = 32;
 
-/// All errors in `node`, of which reading it has found the first: it is taken away and the rest read again with
-/// `read`. Only errors that are no consequence of the removal count.
+/// Returns all errors in `node`. `first` is the first one; the value with the error is removed and the rest read again
+/// with `read`, and so on. Errors that follow from a removal are left out.
 fn all_errors(
     node: &Node,
     first: ReadError,
@@ -336,7 +337,7 @@ fn all_errors(
         let is_consequence = match &error.problem {
             Problem::MissingKey(key) => removed.iter().any(|(gone, _)| gone == key),
             Problem::Value => !removed.is_empty(),
-            // A value from which something was taken.
+            // A value with a removed entry.
             _ => removed.iter().any(|(_, gone)| error.span.is_some_and(|span| holds(span, *gone))),
         };
         let span = error.span;
@@ -355,7 +356,7 @@ fn holds(outer: Span, inner: Span) -> bool {
     outer.file == inner.file && outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Removes the innermost entry of a mapping whose key or value lies at `span`; its key.
+/// Removes the innermost entry of a mapping whose key or value is at `span`; returns its key.
 fn take_away(node: &mut Node, span: Span) -> Option<String> {
     let entries = match &mut node.value {
         Value::Map(entries) => entries,

@@ -1,4 +1,4 @@
-//! Ports of a block, and what else it needs.
+//! Ports and resources of a block.
 
 use crate::port::{Clock, PortType};
 use std::fmt;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// Names of the ports on one side of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortNames {
-    /// These ports, all of them.
+    /// Exactly these ports.
     Fixed(&'static [&'static str]),
-    /// The first `required` of these ports, and any more of them.
+    /// The first `required` of these ports, and optionally the next ones.
     Optional {
         /// Names in order.
         names: &'static [&'static str],
-        /// How many must be connected.
+        /// Number of ports that must be connected.
         required: usize,
     },
     /// Any number of ports from 1, named `{prefix}0`, `{prefix}1`, ...
@@ -21,7 +21,7 @@ pub enum PortNames {
 }
 
 impl fmt::Display for PortNames {
-    /// `pol0, [pol1]`; an optional port stands in brackets.
+    /// Writes `pol0, [pol1]`, with optional ports in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed([]) => f.write_str("-"),
@@ -37,47 +37,47 @@ impl fmt::Display for PortNames {
     }
 }
 
-/// Where the frames of an output port come from.
+/// Source of the frames of an output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortPool {
-    /// A pool of the port's own.
+    /// The port has its own pool.
     Own,
-    /// The port hands on the frames of input number `n`.
+    /// The port passes on the frames of the input with this index.
     PassThrough(usize),
 }
 
-/// What a block needs, for the plan.
+/// Resources of a block, for the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    /// Host memory that the form on the processor allocates for itself (not frames), in bytes.
+    /// Host memory that a CPU implementation allocates for itself (without frames), in bytes.
     pub host_bytes: usize,
-    /// Frames of each input that it may hold besides the one it works on; missing entries are 0.
+    /// Frames of each input that it may hold in addition to the frame at work; missing entries are 0.
     pub holds: Vec<usize>,
-    /// Frames of each output it may fill at the same time; missing entries are 1.
+    /// Frames of each output that it may fill at the same time; missing entries are 1.
     pub fills: Vec<usize>,
     /// Pools of the outputs; missing entries are [`PortPool::Own`].
     pub pools: Vec<PortPool>,
     /// Useful arithmetic operations per frame of output 0 (input 0 for sinks).
     pub operations_per_frame: f64,
-    /// Sockets it binds, for `plan` and to refuse the same one twice.
+    /// Sockets that it binds, for `fxgraph plan` and to reject two blocks on one socket.
     pub binds: Vec<String>,
-    /// Sockets it uses that others may use too, for `plan`.
+    /// Sockets that it shares with other blocks, for `fxgraph plan`.
     pub sockets: Vec<String>,
-    /// Files it writes, to refuse the same one twice.
+    /// Files that it writes, to reject two writers of one file.
     pub writes: Vec<PathBuf>,
 }
 
-/// The ports of one block, checked.
+/// Checked port types of one block.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
-    /// What each input carries.
+    /// Type of each input.
     pub inputs: Vec<PortType>,
-    /// What each output carries.
+    /// Type of each output.
     pub outputs: Vec<PortType>,
 }
 
 impl Ports {
-    /// The clock whose timestamps live updates of the block have.
+    /// Clock of the effective timestamps of live updates: that of the first output, or else of the first input.
     #[must_use]
     pub fn clock(&self) -> Option<&Clock> {
         self.outputs.first().or(self.inputs.first()).map(|port| &port.clock)

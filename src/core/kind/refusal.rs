@@ -1,44 +1,44 @@
-//! Why a block refuses its parameters or inputs.
+//! Errors of a block about its parameters or inputs.
 
 use crate::diagnostic::codes;
 
-/// Where a problem lies, in the block's own terms.
+/// Place of an error, in the terms of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// The block as a whole.
     Block,
-    /// One of its parameters (path with dots for nested ones).
+    /// One of its parameters; a path with dots for nested values.
     Parameter(&'static str),
-    /// One of its inputs, by position.
+    /// One of its inputs, by index.
     Input(usize),
-    /// Where the length of an axis of an input was decided.
+    /// The parameter that sets the length of an axis of an input.
     InputAxis(usize, &'static str),
-    /// What chose its implementation: `implementation:` or `device:`.
+    /// The key that chose its implementation: `implementation:` or `device:`.
     Implementation,
 }
 
-/// Why a block refuses its parameters or inputs.
+/// Error of a block about its parameters or inputs.
 ///
-/// `code` is one of the codes in [`crate::diagnostic::codes`]; texts are lower case, say what is
-/// wrong, and never name a Rust type.
+/// `code` is one of the codes in [`crate::diagnostic::codes`]. Texts are lower case and never name a Rust type. The
+/// message has subject, rule and value: "`gain` must be finite, got NaN".
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Stable code, `E0203`.
+    /// Stable code, for example `E0203`.
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// The error in one line.
     pub message: String,
-    /// Where.
+    /// Place of the error.
     pub at: At,
     /// Label under that place.
     pub label: String,
-    /// Other places that explain it.
+    /// Labels under other places that explain the error.
     pub notes: Vec<(At, String)>,
-    /// What to do.
+    /// Advice: an imperative with an example.
     pub help: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal of something at `at`.
+    /// An error at `at`.
     pub fn new(code: &'static str, at: At, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -50,26 +50,26 @@ impl Refusal {
         }
     }
 
-    /// A refusal of the value of the parameter `name`.
+    /// An error of the value of the parameter `name`, with the code `E0201`.
     pub fn parameter(name: &'static str, message: impl Into<String>) -> Self {
         Self::new(codes::PARAMETER_OUT_OF_RANGE, At::Parameter(name), message)
     }
 
-    /// The same with another label under the place.
+    /// Sets the label under the place; it is "invalid" otherwise.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// The same with another place that explains it.
+    /// Adds a label under another place.
     #[must_use]
     pub fn note(mut self, at: At, text: impl Into<String>) -> Self {
         self.notes.push((at, text.into()));
         self
     }
 
-    /// The same with advice.
+    /// Sets the advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

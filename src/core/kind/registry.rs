@@ -1,4 +1,4 @@
-//! Kinds by their names.
+//! Registry of kinds.
 
 use super::erased::{self, AnyParameters};
 use super::parameters;
@@ -9,15 +9,15 @@ use crate::gpu::ProgramSource;
 use crate::tree::{ReadError, Reader};
 use std::collections::HashSet;
 
-/// Reads the parameters of a block, for the implementation of this name; every error at once.
+/// Reads the parameters of a block for the implementation of this name; returns all errors at once.
 pub type Read = fn(Reader<'_>, &str) -> Result<Box<dyn AnyParameters>, Vec<ReadError>>;
 
-/// What the registry knows of a kind.
+/// Entry of the registry for one kind.
 #[derive(Clone)]
 pub struct KindEntry {
-    /// The word after `kind:`.
+    /// Value of `kind:`.
     pub name: &'static str,
-    /// The block's page.
+    /// Page of the block.
     pub doc: &'static str,
     /// See [`Kind::EXAMPLES`](super::Kind::EXAMPLES).
     pub examples: &'static [&'static str],
@@ -25,7 +25,7 @@ pub struct KindEntry {
     pub inputs: PortNames,
     /// Outputs.
     pub outputs: PortNames,
-    /// Implementations to choose from; the first of each family of devices is the default there.
+    /// Implementations; the first one for each type of device is the default there.
     pub implementations: Vec<ImplementationInfo>,
     /// Parameters that may change while a block runs.
     pub live: Vec<&'static str>,
@@ -42,7 +42,7 @@ pub struct KindEntry {
 }
 
 impl KindEntry {
-    /// The entry of `K`, for a registry.
+    /// Entry for the kind `K`.
     #[must_use]
     pub fn of<K: KindSpec>() -> Self {
         Self {
@@ -61,13 +61,13 @@ impl KindEntry {
         }
     }
 
-    /// The block's page with its examples.
+    /// Page of the block with its examples.
     #[must_use]
     pub fn page(&self) -> String {
         let mut page = self.doc.trim_end().to_owned();
         for example in self.examples {
             page.push_str(&format!(
-                "\n\n## As a whole flowgraph\n\n```yaml\n{}\n```",
+                "\n\n## Example flowgraph\n\n```yaml\n{}\n```",
                 example.trim_end()
             ));
         }
@@ -75,14 +75,14 @@ impl KindEntry {
         page
     }
 
-    /// What the block does, in one sentence: the first of its page.
+    /// Summary of the block: the first sentence of its page.
     #[must_use]
     pub fn summary(&self) -> String {
         first_sentence(self.doc)
     }
 }
 
-/// The first sentence of a page below its heading, on one line.
+/// First sentence of a page below its heading, on one line.
 fn first_sentence(page: &str) -> String {
     let prose = page
         .lines()
@@ -94,7 +94,7 @@ fn first_sentence(page: &str) -> String {
     paragraph[..end].trim_end_matches('.').to_owned()
 }
 
-/// The kinds that a program knows, and the CUDA programs of their blocks.
+/// The kinds of a program, and the CUDA programs of their blocks.
 #[derive(Clone)]
 pub struct Registry {
     kinds: Vec<KindEntry>,
@@ -109,14 +109,14 @@ impl Registry {
         Self { kinds, programs: Vec::new() }
     }
 
-    /// The same with these CUDA programs, which several of its kinds share.
+    /// Adds CUDA programs that several kinds share.
     #[must_use]
     pub fn with_programs(mut self, programs: &'static [ProgramSource]) -> Self {
         self.programs.extend(programs);
         self
     }
 
-    /// These kinds and those of `other`, which another crate declares.
+    /// Adds the kinds of `other`, for example of another crate.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.kinds.extend(other.kinds);
@@ -124,7 +124,7 @@ impl Registry {
         Self { programs: self.programs, ..Self::new(self.kinds) }
     }
 
-    /// A name that two kinds have.
+    /// Returns a name that two kinds have, if any.
     #[must_use]
     pub fn duplicate(&self) -> Option<&'static str> {
         self.kinds.windows(2).find(|pair| pair[0].name == pair[1].name).map(|pair| pair[0].name)
@@ -141,8 +141,8 @@ impl Registry {
         self.kinds.iter()
     }
 
-    /// The examples of all kinds on `device`: the first of a kind with each of its implementations there, the others
-    /// with its first one. GPUs do none whose block says `device: cpu`.
+    /// Examples of all kinds for `device`: the first example of a kind with each of its implementations for `device`,
+    /// further examples with the first implementation. Examples with `device: cpu` are left out for GPUs.
     #[must_use]
     pub fn examples(&self, device: DeviceName) -> Vec<Example> {
         let family = if device == DeviceName::Cpu { "cpu" } else { "cuda" };
@@ -183,7 +183,7 @@ mod tests {
     use super::first_sentence;
 
     #[test]
-    fn the_summary_is_the_first_sentence_of_the_page() {
+    fn first_sentence_of_page_is_joined_to_one_line() {
         assert_eq!(
             first_sentence("# pfb\n\nFilters\nsamples. More.\n\n## Ports"),
             "Filters samples"

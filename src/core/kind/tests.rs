@@ -1,4 +1,4 @@
-//! Parameters as they are declared, read and described.
+//! Tests of declaration, reading and schema of parameters.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use serde_json::{Map, Value as Json, json};
 
-/// Every sort of parameter.
+/// A kind with all types of parameters: required, with default, optional, in a group.
 #[derive(Clone, Debug, Kind)]
 #[kind(name = "sorts", page = "test_page.md")]
 struct Sorts {
@@ -49,7 +49,7 @@ fn errors(json: &Json) -> Vec<String> {
 }
 
 #[test]
-fn defaults_are_taken_and_groups_are_read_with_the_rest() {
+fn read_fills_defaults_and_groups() {
     let sorts: Sorts = read(&json!({"must": 3, "word": "other"})).unwrap();
     assert_eq!((sorts.must, sorts.levels.as_slice(), sorts.may), (3, &[1.0][..], None));
     assert_eq!(sorts.group.word, "other");
@@ -58,7 +58,7 @@ fn defaults_are_taken_and_groups_are_read_with_the_rest() {
 }
 
 #[test]
-fn every_error_is_told_at_once() {
+fn read_reports_all_errors() {
     let wrong = json!({"levels": [3, 11, -1], "may": 0, "word": 5, "wrod": "x"});
     assert_eq!(
         errors(&wrong),
@@ -75,7 +75,7 @@ fn every_error_is_told_at_once() {
 }
 
 #[test]
-fn errors_of_one_block_are_bounded() {
+fn read_limits_number_of_errors() {
     let levels = vec![11.0; 100_000];
     assert_eq!(errors(&json!({"must": 1, "levels": levels})).len(), MAX_ERRORS);
     let keys: Map<String, Json> = (0..100_000).map(|n| (format!("k{n}"), json!(0))).collect();
@@ -83,7 +83,7 @@ fn errors_of_one_block_are_bounded() {
 }
 
 #[test]
-fn the_schema_says_what_the_declaration_says() {
+fn schema_matches_declaration() {
     let schema = schema::<Sorts>().to_value();
     assert_eq!(schema["required"], json!(["must"]));
     let levels = &schema["properties"]["levels"];

@@ -1,14 +1,14 @@
-//! Which configuration frames carry: said once for all outputs of a run.
+//! Configuration identifiers of frames, shared by all outputs of a run.
 
 use super::{Known, When};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Changes that are kept; of an output that pushed no frame meanwhile, older ones are forgotten.
+/// Limit of the changes that are kept. An output that pushes no frame for longer skips older ones.
 const KEPT: usize = 1024;
 
-/// The `config_id` of frames from the first one that starts at a moment or later.
+/// A `config_id` for frames that start at an effective timestamp or later.
 #[derive(Clone)]
 pub struct ConfigChange {
     when: When,
@@ -16,7 +16,7 @@ pub struct ConfigChange {
 }
 
 impl ConfigChange {
-    /// A change of the configuration to `config_id` at the moment `when`.
+    /// A change of the configuration to `config_id` at `when`.
     #[must_use]
     pub fn new(when: When, config_id: u64) -> Self {
         Self { when, config_id }
@@ -26,7 +26,7 @@ impl ConfigChange {
         self.when.known() == Known::Never
     }
 
-    /// The timestamp, once it is decided.
+    /// Effective timestamp, once it is decided.
     fn from(&self) -> Option<u64> {
         match self.when.known() {
             Known::From(from) => Some(from),
@@ -35,13 +35,13 @@ impl ConfigChange {
     }
 }
 
-/// Changes of the configuration of a run. Each output asks for those that it has not [heard](Heard) when it
-/// pushes a frame, so that an output that pushes nothing keeps nothing.
+/// Changes of the configuration of a run. An output reads changes that it has not [seen](Heard) when it
+/// pushes a frame, so that an output that pushes no frames stores none.
 #[derive(Default)]
 pub struct Configurations {
-    /// Changes said so far.
+    /// Number of changes so far.
     count: AtomicU64,
-    /// The newest ones with their numbers, in the order in which they were said.
+    /// The newest changes with their numbers, in the order of `say`.
     said: Mutex<VecDeque<(u64, ConfigChange)>>,
 }
 
@@ -50,10 +50,10 @@ impl Configurations {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frames of all outputs carry another configuration from a moment on.
+    /// Adds a change of the configuration for the frames of all outputs.
     pub fn say(&self, change: ConfigChange) {
         let mut said = self.said();
-        // A later word contains all that was said before of its timestamp and after it.
+        // A later change replaces earlier ones for its timestamp or after it.
         let mut earliest = u64::MAX;
         for index in (0..said.len()).rev() {
             let (_, known) = &said[index];
@@ -72,22 +72,22 @@ impl Configurations {
     }
 }
 
-/// What one output has heard of the [`Configurations`] of its run.
+/// State of one output with respect to the [`Configurations`] of its run.
 pub struct Heard {
     config_id: u64,
-    /// Changes that it has heard of.
+    /// Number of changes that the output has read.
     count: u64,
-    /// Those of them that have not come, in the order in which they were said.
+    /// Changes that have not taken effect, in the order of `say`.
     later: Vec<ConfigChange>,
 }
 
 impl Heard {
-    /// Frames carry `config_id`, whatever was said before.
+    /// The state of an output whose frames have `config_id`; earlier changes are ignored.
     pub fn new(config_id: u64, configurations: &Configurations) -> Self {
         Self { config_id, count: configurations.count.load(Ordering::Acquire), later: Vec::new() }
     }
 
-    /// What a frame carries that starts at `timestamp` and is pushed now.
+    /// `config_id` of a frame that starts at `timestamp` and is pushed now.
     pub fn at(&mut self, timestamp: u64, configurations: &Configurations) -> u64 {
         if configurations.count.load(Ordering::Acquire) != self.count {
             let said = configurations.said();
@@ -100,7 +100,7 @@ impl Heard {
         if !self.later.is_empty() {
             let has_come =
                 |change: &ConfigChange| change.from().is_some_and(|from| from <= timestamp);
-            // What was said before is contained in what was said later.
+            // A later change includes earlier ones.
             if let Some(newest) = self.later.iter().rposition(has_come) {
                 self.config_id = self.later[newest].config_id;
                 self.later.drain(..=newest);
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn output_that_pushes_nothing_for_a_day_keeps_a_bounded_number_of_changes() {
+    fn idle_output_keeps_bounded_number_of_changes() {
         const DAY: u64 = 86_400;
         let configurations = Configurations::default();
         let mut idle = Heard::new(0, &configurations);
         let mut waiting = Heard::new(0, &configurations);
         for second in 1..=DAY {
             say(&configurations, 1000 * second, second);
-            // This one pushes frames of one time again and again.
+            // This output pushes frames with one timestamp repeatedly.
             assert_eq!(waiting.at(500, &configurations), 0);
         }
         assert_eq!((idle.later.len(), configurations.said().len()), (0, KEPT));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_carry_the_last_configuration_said_that_has_come() {
+    fn frames_have_last_configuration_in_effect() {
         let configurations = Configurations::default();
         let mut heard = Heard::new(1, &configurations);
         let (open, void) = (Undecided::new(), Undecided::new());
@@ -154,7 +154,7 @@ mod tests {
         open.decide(2000);
         say(&configurations, 3000, 4);
         assert_eq!([1999, 2000].map(|time| heard.at(time, &configurations)), [1, 2]);
-        // It contains what was to come at 3000.
+        // This change replaces the one for 3000.
         say(&configurations, 2500, 5);
         assert_eq!([2499, 3000].map(|time| heard.at(time, &configurations)), [2, 5]);
         let mut newcomer = Heard::new(6, &configurations);

@@ -1,9 +1,9 @@
-//! Parameters that change while a block runs: values that hold from a timestamp on.
+//! Live updates: new values of parameters that take effect at a timestamp while blocks run.
 //!
-//! A change may concern several blocks, which are at different timestamps of the stream. Each is
-//! offered its new values together with one moment that all share; when all have accepted, the moment
-//! is decided, and every block goes over to its values at that timestamp. [`Changes`] keeps what a
-//! block was offered until then; [`Timed`] is a value that changes, also within a frame.
+//! An update may concern several blocks, which are at different timestamps of the stream. Each block is
+//! offered its new values and a shared [`When`]. When all blocks have accepted, the effective timestamp
+//! is decided, and every block applies its values from that timestamp on. [`Changes`] keeps the values of a
+//! block until then; [`Timed`] is a value that changes, also within a frame.
 
 mod configurations;
 mod moment;
@@ -15,16 +15,16 @@ use crate::error::BlockError;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// The value of a parameter as a running block wants it, made off the data path.
+/// Value of a live parameter for a running block, computed off the data path.
 pub type LiveValue = Box<dyn Any + Send>;
 
-/// Timestamps from here on cannot be asked for: blocks add to them.
+/// Largest effective timestamp; blocks add to timestamps, which must not overflow.
 pub const MAX_TIMESTAMP: u64 = 1 << 62;
 
-/// Values that a block keeps for later at most.
+/// Limit of the scheduled values of a block.
 pub const MAX_QUEUED: usize = 256;
 
-/// New values of a running block's parameters, all from one moment on.
+/// New values of live parameters of a running block, with one effective timestamp.
 pub struct Change {
     when: When,
     values: Vec<(&'static str, LiveValue)>,
@@ -32,22 +32,21 @@ pub struct Change {
 }
 
 impl Change {
-    /// The new value of `parameter`, if it is among them and of this type.
+    /// New value of `parameter`, if it changes and has this type.
     #[must_use]
     pub fn value<T: 'static>(&self, parameter: &str) -> Option<&T> {
         let (_, value) = self.values.iter().find(|(name, _)| *name == parameter)?;
         value.downcast_ref()
     }
 
-    /// Everything before this timestamp was worked on by other blocks in the place of this one: before a
-    /// fault that the place survived, or a swap.
+    /// Timestamp before which earlier blocks in the slot have started work on everything: blocks before a restart or
+    /// a swap.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The same change for a block in whose place others have begun to work on everything before
-    /// timestamp `begun`.
+    /// Sets [`begun`](Self::begun).
     #[must_use]
     pub fn behind(self, begun: u64) -> Self {
         Self { begun, ..self }
@@ -61,18 +60,18 @@ impl Change {
 
 struct Queued<V> {
     when: When,
-    /// Once it is known.
+    /// Effective timestamp, once it is known.
     from: Option<u64>,
     parameter: &'static str,
     value: V,
 }
 
-/// What a block was offered and has not gone over to. `V` is an enum of the kind's live
-/// parameters.
+/// Scheduled values of a block that have not taken effect. `V` is the value type of the kind, usually an enum of its
+/// live parameters.
 pub struct Changes<V> {
-    /// The block has begun to work on everything before this timestamp.
+    /// The block has started work on everything before this timestamp.
     begun: u64,
-    /// In the order in which they were offered.
+    /// Scheduled values, in the order of `offer`.
     queued: Vec<Queued<V>>,
 }
 
@@ -83,14 +82,17 @@ impl<V> Default for Changes<V> {
 }
 
 impl<V: 'static> Changes<V> {
-    /// Keeps `change` for its moment: what [`Block::retune`](crate::Block::retune) does. Refused if
-    /// too much is kept already.
+    /// Schedules `change`; [`Block::retune`](crate::Block::retune) calls it. Returns an error if
+    /// more than [`MAX_QUEUED`] values would be scheduled.
     pub fn offer(&mut self, change: Change) -> Result<(), BlockError> {
-        // A block to which no frame comes keeps no more than what still has something to say.
+        // Removes replaced values, also while no frames arrive.
         self.hear();
         let Change { when, values, begun } = change;
         if self.queued.len() + values.len() > MAX_QUEUED {
-            let text = format!("it keeps {} values for later already", self.queued.len());
+            let text = format!(
+                "{} scheduled values are pending; the limit is {MAX_QUEUED}",
+                self.queued.len()
+            );
             return Err(BlockError::new(text));
         }
         let mut typed = Vec::with_capacity(values.len());
@@ -101,15 +103,15 @@ impl<V: 'static> Changes<V> {
             };
             typed.push(Queued { when: when.clone(), from: None, parameter, value: *value });
         }
-        // A block that was made anew has begun nothing, but its place has.
+        // A block that was restarted has begun nothing, but earlier blocks in its slot have.
         self.begun = self.begun.max(begun);
         when.begin(self.begun);
         self.queued.append(&mut typed);
         Ok(())
     }
 
-    /// Changes of `parameter` that wait for a timestamp: that do not come with whatever the block begins
-    /// next.
+    /// Number of scheduled values of `parameter` that do not take effect with the next samples that the block
+    /// begins.
     #[must_use]
     pub fn waiting(&self, parameter: &str) -> usize {
         let waits = |queued: &&Queued<V>| match queued.when.known() {
@@ -121,10 +123,10 @@ impl<V: 'static> Changes<V> {
         self.queued.iter().filter(waits).count()
     }
 
-    /// The block begins to work on the `samples` samples from timestamp `start` on: the values that
-    /// take effect before their end, in order, each with the timestamp from which it holds.
+    /// Notes that the block starts work on `samples` samples from timestamp `start` on. Returns the values that
+    /// take effect before the end of these samples, in order, each with its effective timestamp.
     pub fn begin(&mut self, start: u64, samples: u64) -> impl Iterator<Item = (u64, V)> + use<V> {
-        // A timestamp is what a sender says it is: the largest one must not stop the block.
+        // Senders choose timestamps: the largest one must not overflow.
         let until = start.saturating_add(samples);
         self.begun = self.begun.max(until);
         let mut due = Vec::new();
@@ -132,13 +134,13 @@ impl<V: 'static> Changes<V> {
             self.hear();
             let is_due = |queued: &mut Queued<V>| queued.from.is_some_and(|from| from < until);
             due.extend(self.queued.extract_if(.., is_due));
-            // Of those for one timestamp the later offered comes later.
+            // The sort is stable: values for one timestamp stay in the order of `offer`.
             due.sort_by_key(|queued| queued.from);
         }
         due.into_iter().map(|queued| (queued.from.unwrap_or_default(), queued.value))
     }
 
-    /// Learns what was decided meanwhile.
+    /// Reads effective timestamps that were decided since the last call.
     fn hear(&mut self) {
         let mut has_heard = false;
         self.queued.retain_mut(|queued| {
@@ -155,7 +157,7 @@ impl<V: 'static> Changes<V> {
         if !has_heard {
             return;
         }
-        // A later word on a parameter replaces what was to come from there on.
+        // A later value of a parameter replaces values scheduled for its timestamp or after it.
         let known: Vec<_> = self.queued.iter().map(|q| (q.parameter, q.from)).collect();
         let mut next = 0;
         self.queued.retain(|queued| {
@@ -172,29 +174,29 @@ impl<V: 'static> Changes<V> {
 #[derive(Clone, Debug)]
 pub struct Timed<V> {
     now: V,
-    /// What follows, by the timestamp from which it holds.
+    /// Later values with their effective timestamps.
     later: VecDeque<(u64, V)>,
 }
 
 impl<V> Timed<V> {
-    /// A value that holds until another is set.
+    /// A value that is in effect until another one is set.
     pub fn new(value: V) -> Self {
         Self { now: value, later: VecDeque::new() }
     }
 
-    /// `value` holds from timestamp `from` on; it replaces what was set for later.
+    /// Sets `value` from timestamp `from` on; values set for `from` or later are replaced.
     pub fn set(&mut self, from: u64, value: V) {
         self.later.retain(|(known, _)| *known < from);
         self.later.push_back((from, value));
     }
 
-    /// The value at `timestamp`.
+    /// Value at `timestamp`.
     pub fn at(&self, timestamp: u64) -> &V {
         let known = self.later.iter().rev().find(|(from, _)| *from <= timestamp);
         known.map_or(&self.now, |(_, value)| value)
     }
 
-    /// Forgets what held before `timestamp` only.
+    /// Removes values that were in effect only before `timestamp`.
     pub fn advance(&mut self, timestamp: u64) {
         while self.later.front().is_some_and(|(from, _)| *from <= timestamp) {
             if let Some((_, value)) = self.later.pop_front() {
@@ -203,7 +205,7 @@ impl<V> Timed<V> {
         }
     }
 
-    /// How many timestamps from `start` on, `step` apart and at most `most`, have one value.
+    /// Number of timestamps `start`, `start + step`, ... with the same value, at most `most`.
     pub fn run(&self, start: u64, step: u64, most: usize) -> usize {
         let next = self.later.iter().find(|(from, _)| *from > start);
         next.map_or(most, |(from, _)| most.min((from - start).div_ceil(step) as usize))
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_lies_behind_everything_that_was_begun() {
+    fn effective_timestamp_is_after_all_begun_samples() {
         let moment = Undecided::new();
         let (mut ahead, mut behind) = (Changes::<i32>::default(), Changes::<i32>::default());
         assert_eq!(begin(&mut ahead, 700), []);
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_timestamp_is_one_as_any_other() {
+    fn begin_at_largest_timestamp_does_not_overflow() {
         let moment = Undecided::new();
         let mut changes = Changes::<i32>::default();
         changes.offer(change(&moment, "gain", 1)).unwrap();
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_rebuilt_block_lie_behind_what_its_place_has_begun() {
+    fn effective_timestamp_is_after_samples_begun_by_earlier_blocks() {
         let (moment, late) = (Undecided::new(), Undecided::new());
         let mut rebuilt = Changes::<i32>::default();
         rebuilt.offer(change(&moment, "gain", 1).behind(700)).unwrap();
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_never_takes_effect() {
+    fn cancelled_change_never_takes_effect() {
         let moment = Undecided::new();
         let mut changes = Changes::<i32>::default();
         changes.offer(change(&moment, "gain", 1)).unwrap();
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_word_replaces_what_was_queued_from_there_on() {
+    fn later_offer_replaces_values_from_its_timestamp_on() {
         let mut changes = Changes::<i32>::default();
         for (at, parameter, value) in [
             (100, "gain", 1),
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_block_keeps_the_last_value_of_many() {
+    fn idle_block_keeps_only_last_value() {
         let mut changes = Changes::<i32>::default();
         for value in 0..3 * MAX_QUEUED as i32 {
             let moment = Undecided::new();
@@ -300,21 +302,21 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_queued_values_is_bounded() {
+    fn offer_rejects_more_than_256_values_and_unknown_types() {
         let moment = Undecided::new();
         let mut changes = Changes::<i32>::default();
         for _ in 0..MAX_QUEUED {
             changes.offer(change(&moment, "gain", 1)).unwrap();
         }
         let refused = changes.offer(change(&moment, "gain", 1)).unwrap_err();
-        assert_eq!(refused.to_string(), "it keeps 256 values for later already");
+        assert_eq!(refused.to_string(), "256 scheduled values are pending; the limit is 256");
         let other = Undecided::new().when().change(vec![("gain", Box::new("loud"))]);
         let refused = Changes::<i32>::default().offer(other).unwrap_err();
         assert_eq!(refused.to_string(), "`gain` is not one of its live parameters");
     }
 
     #[test]
-    fn what_comes_with_the_next_samples_does_not_wait() {
+    fn waiting_excludes_values_due_with_next_samples() {
         let mut changes = Changes::<i32>::default();
         let later = Undecided::new();
         changes.offer(change(&later, "gain", 1)).unwrap();
@@ -329,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn no_block_is_on_both_sides_of_a_moment() {
+    fn all_blocks_apply_change_at_same_timestamp() {
         for round in 0..200 {
             let moment = Undecided::new();
             let mut blocks = [Changes::default(), Changes::default()];
             blocks.iter_mut().for_each(|block| block.offer(change(&moment, "gain", 1)).unwrap());
             let work = |mut block: Changes<i32>| {
-                // Where the change showed, and where the piece of work began that it showed in.
+                // Effective timestamp of the change, and start of the samples in which it took effect.
                 (0..).find_map(|n| {
                     let found = block.begin(10 * n, 10).next();
                     found.map(|(from, _)| (from, 10 * n))
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timed_value_changes_where_it_was_set_to() {
+    fn timed_value_changes_at_set_timestamps() {
         let mut gain = Timed::new(0);
         gain.set(100, 1);
         gain.set(300, 3);

@@ -1,27 +1,27 @@
-//! When a change takes effect: decided once for all blocks that it concerns.
+//! Effective timestamp of an update, decided once for all blocks of the update.
 
 use super::{Change, ConfigChange, LiveValue, MAX_TIMESTAMP};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When a change takes effect: a timestamp that all blocks it concerns agree on.
+/// Effective timestamp of an update, shared by all blocks of the update.
 ///
-/// While it is open it holds how far they have come, afterwards what was decided: one atomic number,
-/// so that no block begins to work on what lies behind the timestamp before it knows of it.
+/// One atomic number. While it is undecided, the number is the largest timestamp up to which a block has started work;
+/// afterwards it is the decided timestamp. So no block starts work on later samples without knowing the timestamp.
 #[derive(Clone, Debug, Default)]
 pub struct When(Arc<AtomicU64>);
 
 const DECIDED: u64 = 1 << 63;
 const NEVER: u64 = u64::MAX;
 
-/// What is known of a moment.
+/// State of an effective timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Not decided yet.
     Open,
-    /// From this timestamp on.
+    /// Decided: this timestamp.
     From(u64),
-    /// The change is called off.
+    /// The update is cancelled.
     Never,
 }
 
@@ -36,56 +36,57 @@ impl Known {
 }
 
 impl When {
-    /// At timestamp `from`, or at [`MAX_TIMESTAMP`] if that is earlier.
+    /// Decided timestamp `from`, at most [`MAX_TIMESTAMP`].
     #[must_use]
     pub fn at(from: u64) -> Self {
         Self(Arc::new(AtomicU64::new(from.min(MAX_TIMESTAMP) | DECIDED)))
     }
 
-    /// What is known of it.
+    /// Current state.
     #[must_use]
     pub fn known(&self) -> Known {
         Known::of(self.0.load(Ordering::Acquire))
     }
 
-    /// A block begins to work on what lies before timestamp `until`.
+    /// Notes that a block starts work on samples before timestamp `until`; returns the state.
     #[allow(clippy::must_use_candidate, reason = "it notes that the block begins")]
     pub fn begin(&self, until: u64) -> Known {
-        // What is decided is larger than any timestamp and stays.
+        // A decided state is larger than any timestamp, so it stays.
         Known::of(self.0.fetch_max(until.min(MAX_TIMESTAMP), Ordering::AcqRel))
     }
 
-    /// A change at this moment.
+    /// A change of `values` at this effective timestamp.
     #[must_use]
     pub fn change(&self, values: Vec<(&'static str, LiveValue)>) -> Change {
         Change { when: self.clone(), values, begun: 0 }
     }
 
-    /// The identity of frames made from this moment on.
+    /// A change of the configuration to `config_id` at this effective timestamp.
     #[must_use]
     pub fn config(&self, config_id: u64) -> ConfigChange {
         ConfigChange::new(self.clone(), config_id)
     }
 }
 
-/// A moment before it is decided. Dropped, it is one that never comes: what was offered is void.
+/// An undecided effective timestamp. Dropping it cancels the update.
 #[derive(Default)]
 pub struct Undecided(When);
 
 impl Undecided {
-    /// A moment that is not decided.
+    /// A new undecided effective timestamp.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The moment, for those who wait for it.
+    /// The shared effective timestamp.
     #[must_use]
     pub fn when(&self) -> &When {
         &self.0
     }
 
-    /// Decides: `at`, or what the blocks have begun already ends, if that is later.
+    /// Decides and returns the effective timestamp: `at`, or the end of the samples that blocks have started, if
+    /// later.
     #[allow(clippy::must_use_candidate, reason = "it decides")]
     pub fn decide(self, at: u64) -> u64 {
         let latest = |begun: u64| begun.max(at);

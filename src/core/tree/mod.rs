@@ -1,4 +1,4 @@
-//! YAML values with their places.
+//! YAML values with their places in the file.
 
 mod read;
 mod read_error;
@@ -8,32 +8,32 @@ pub use read_error::{Problem, ReadError};
 
 use crate::diagnostic::Span;
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// Where.
+    /// Place in the file.
     pub span: Span,
 }
 
-/// A key of a mapping and where it stands.
+/// A key of a mapping and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The key.
     pub text: String,
-    /// Where.
+    /// Place in the file.
     pub span: Span,
 }
 
 /// A value of a flowgraph file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// An empty value, or `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number from `i64::MIN` to `u64::MAX`.
+    /// An integer from `i64::MIN` to `u64::MAX`.
     Int(i128),
     /// Any other number.
     Float(f64),
@@ -49,7 +49,7 @@ pub enum Value {
 pub const INT_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 impl Value {
-    /// The value that YAML's core schema sees in an unquoted scalar.
+    /// Value of an unquoted scalar in YAML's core schema.
     #[must_use]
     pub fn from_plain(text: &str) -> Self {
         match text {
@@ -70,7 +70,7 @@ impl Value {
         if let Some(int) = int.filter(|int| INT_RANGE.contains(int)) {
             return Self::Int(int);
         }
-        // Rust also reads words like `infinity`, which are text in YAML.
+        // Rust also parses words like `infinity`, which are text in YAML.
         let is_number = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
             && text.contains(|c: char| c.is_ascii_digit())
             && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
@@ -80,7 +80,7 @@ impl Value {
         }
     }
 
-    /// The whole number it is; `1e6` is one to users.
+    /// The value as an integer, if it is one; `1e6` counts as an integer.
     #[must_use]
     pub fn whole(&self) -> Option<i128> {
         match self {
@@ -92,13 +92,13 @@ impl Value {
         }
     }
 
-    /// What sort of value it is, for messages.
+    /// Type of the value, for messages.
     #[must_use]
     pub fn sort(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "true or false",
-            Self::Int(_) => "a whole number",
+            Self::Int(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
@@ -106,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The value as messages quote it: scalars in backticks, the rest by its sort.
+    /// The value as quoted in messages: scalars in backticks, others by their type.
     #[must_use]
     pub fn quoted(&self) -> String {
         match self {
@@ -122,7 +122,7 @@ impl Value {
         }
     }
 
-    /// Scalars as text.
+    /// The value as text.
     #[must_use]
     pub fn plain(&self) -> String {
         match self {
@@ -144,7 +144,7 @@ impl Value {
         }
     }
 
-    /// The value for programs; what JSON has no number for becomes text.
+    /// The value as JSON; numbers that JSON does not have (NaN, infinity) become text.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -182,7 +182,7 @@ fn float_text(value: f64) -> String {
 }
 
 impl Node {
-    /// The value that JSON stands for, all of it at `span`.
+    /// Converts JSON to a node; all values get the place `span`.
     #[must_use]
     pub fn of_json(json: &serde_json::Value, span: Span) -> Self {
         use serde_json::Value as Json;
@@ -231,7 +231,7 @@ impl Node {
         })
     }
 
-    /// Text, if it is text.
+    /// The text, if the value is text.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {

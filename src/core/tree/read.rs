@@ -1,7 +1,6 @@
-//! Serde types out of a tree with places.
+//! Deserializer of serde types from a tree with places.
 //!
-//! Types are read from the tree itself, not from text, so that every error knows the innermost value it
-//! is about.
+//! Types are read from the tree, not from text, so that every error has the place of the innermost value.
 
 use super::{Key, Node, Problem, ReadError, Value};
 use crate::access::{self, FileAccess};
@@ -12,24 +11,24 @@ use serde::de::{
     Visitor,
 };
 
-/// Reads serde types out of a value with its place.
+/// Deserializer of a value with its place.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     node: &'a Node,
-    /// The key under which the value stands: where a key missing in it is missed.
+    /// Place of the key of the value, for errors about keys that are missing in the value.
     owner: Span,
-    /// Which files may be named.
+    /// Files that may be named.
     access: &'a FileAccess,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `node`, which stands under the key at `owner`; any file may be named.
+    /// A reader of `node`, whose key is at `owner`; any file may be named.
     #[must_use]
     pub fn new(node: &'a Node, owner: Span) -> Self {
         Self { node, owner, access: &access::ANY }
     }
 
-    /// The same, where only the files that `access` allows may be named.
+    /// Restricts file names to those that `access` allows.
     #[must_use]
     pub fn with_access(self, access: &'a FileAccess) -> Self {
         Self { access, ..self }
@@ -41,24 +40,24 @@ impl<'a> Reader<'a> {
         self.node
     }
 
-    /// The key under which the value stands.
+    /// Place of the key of the value.
     #[must_use]
     pub fn owner(&self) -> Span {
         self.owner
     }
 
-    /// Which files may be named.
+    /// Files that may be named.
     #[must_use]
     pub fn access(&self) -> &'a FileAccess {
         self.access
     }
 
-    /// A reader of another value, which stands under the key at `owner`.
+    /// A reader of another value, whose key is at `owner`.
     fn of(self, node: &'a Node, owner: Span) -> Self {
         Self { node, owner, ..self }
     }
 
-    /// The name of a file, which a block writes or reads.
+    /// Reads the name of a file that a block reads or writes.
     fn file<'de, V: Visitor<'de>>(
         self,
         is_written: bool,
@@ -73,7 +72,7 @@ impl<'a> Reader<'a> {
             }
             Err(refused) => {
                 let mut error =
-                    ReadError::new(Problem::Forbidden, refused.message, "not this file");
+                    ReadError::new(Problem::Forbidden, refused.message, "file not allowed");
                 error.help = Some(refused.help.to_owned());
                 Err(error.at(self.node.span))
             }
@@ -81,7 +80,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether `text` is a number with something like a unit behind it: `1 MHz`, `10ms`.
+/// Whether `text` looks like a number with a unit: `1 MHz`, `10ms`.
 fn has_unit(text: &str) -> bool {
     let is_digit = |letter: char| letter.is_ascii_digit() || "+-._".contains(letter);
     let unit = text.trim_start_matches(is_digit);
@@ -93,31 +92,31 @@ fn has_unit(text: &str) -> bool {
 }
 
 impl Reader<'_> {
-    /// The error that something else was `expected` here.
+    /// Error "expected `expected`, found ..." for this value.
     #[must_use]
     pub fn expected(self, expected: &str) -> ReadError {
         let mut error = ReadError::expected(expected, &self.node.value.quoted());
         if let Value::Text(text) = &self.node.value
-            && expected.ends_with("number")
+            && (expected.ends_with("number") || expected.ends_with("integer"))
             && has_unit(text)
         {
-            let help = "give the number alone, in the unit that the name of the parameter says";
+            let help = "give the number without a unit; the name of the parameter has the unit";
             error.help = Some(help.to_owned());
         }
         error.at(self.node.span)
     }
 
-    /// The whole number here, if it lies from `low` to `high`.
+    /// Returns the value as an integer, if it is from `low` to `high`.
     fn int(self, low: i128, high: i128) -> Result<i128, ReadError> {
         let Some(value) = self.node.value.whole() else {
-            return Err(self.expected("a whole number"));
+            return Err(self.expected("an integer"));
         };
         if (low..=high).contains(&value) {
             return Ok(value);
         }
         let range = match (low, high) {
-            (0, high) if value < 0 && high > 1_000_000 => "a whole number from 0 on".to_owned(),
-            _ => format!("a whole number from {low} to {high}"),
+            (0, high) if value < 0 && high > 1_000_000 => "a non-negative integer".to_owned(),
+            _ => format!("an integer from {low} to {high}"),
         };
         Err(self.expected(&range))
     }
@@ -149,7 +148,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             Value::Int(value) => match (u64::try_from(*value), i64::try_from(*value)) {
                 (Ok(value), _) => visitor.visit_u64(value),
                 (_, Ok(value)) => visitor.visit_i64(value),
-                _ => Err(self.expected("a smaller whole number")),
+                _ => Err(self.expected("a smaller integer")),
             },
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_str(text),
@@ -230,7 +229,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         match &self.node.value {
             Value::List(items) if items.len() == length => self.deserialize_any(visitor),
             Value::List(items) => {
-                let found = format!("{} of them", items.len());
+                let found = format!("a list of {}", items.len());
                 Err(ReadError::expected(&format!("a list of {length} values"), &found)
                     .at(self.node.span))
             }
@@ -341,7 +340,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ReadError> {
         match self.next.take() {
             Some((key, node)) => seed.deserialize(self.reader.of(node, key.span)),
-            None => Err(de::Error::custom("a value was asked for before its key")),
+            None => Err(de::Error::custom("a value was requested before its key")),
         }
     }
 }
@@ -375,7 +374,7 @@ impl<'a> Content<'a> {
     fn reader(self) -> Result<Reader<'a>, ReadError> {
         let found = format!("`{}` alone", self.name);
         self.content.ok_or_else(|| {
-            ReadError::expected(&format!("`{{{}: ...}}` with its details", self.name), &found)
+            ReadError::expected(&format!("`{{{}: ...}}` with a value", self.name), &found)
         })
     }
 }

@@ -1,39 +1,38 @@
-//! What could not be read, in the user's words: made from what the type asked for, serde's own messages name
-//! Rust types.
+//! Errors of reading values, with the terms of YAML: the messages of serde name Rust types.
 
 use super::Value;
 use crate::diagnostic::{Span, codes, suggest};
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
-/// Which sort of problem it is.
+/// Type of a [`ReadError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// A key that the type does not have.
+    /// The type does not have this key.
     UnknownKey(String),
-    /// A key that the type needs.
+    /// The type needs this key.
     MissingKey(String),
-    /// A value of another sort.
+    /// The value has another type.
     WrongType,
-    /// What the type itself has to say.
+    /// The type rejects the value.
     Value,
-    /// A file that may not be named.
+    /// The file may not be named.
     Forbidden,
 }
 
-/// What could not be read.
+/// Error of reading a value.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ReadError {
-    /// Sort of problem.
+    /// Type of error.
     pub problem: Problem,
-    /// What is wrong.
+    /// The error in one line.
     pub message: String,
     /// Label under the place.
     pub label: String,
-    /// What to do.
+    /// Advice.
     pub help: Option<String>,
-    /// Where, as far as it is known.
+    /// Place, if known.
     pub span: Option<Span>,
 }
 
@@ -43,7 +42,7 @@ impl ReadError {
         Self { problem, message: message.into(), label: label.into(), help: None, span: None }
     }
 
-    /// The error that something else was `expected` than what was `found`.
+    /// The error "expected `expected`, found `found`".
     #[must_use]
     pub fn expected(expected: &str, found: &str) -> Self {
         Self::new(
@@ -53,14 +52,14 @@ impl ReadError {
         )
     }
 
-    /// The same error at `span`, unless its place is known.
+    /// Sets the place to `span`, unless it is known already.
     #[must_use]
     pub fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
     }
 
-    /// The error that a mapping has the key `found`, which is none of the `known`.
+    /// The error for a mapping with the key `found`, which is not among the `known` keys.
     #[must_use]
     pub fn unknown_key(found: &str, known: &[&str]) -> Self {
         let problem = Problem::UnknownKey(found.to_owned());
@@ -69,7 +68,7 @@ impl ReadError {
         error
     }
 
-    /// The error that a mapping lacks `key`.
+    /// The error for a mapping without the required `key`.
     #[must_use]
     pub fn missing_key(key: &str) -> Self {
         Self::new(
@@ -79,7 +78,7 @@ impl ReadError {
         )
     }
 
-    /// The diagnostics' code.
+    /// Code of the diagnostic.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self.problem {
@@ -92,12 +91,12 @@ impl ReadError {
     }
 }
 
-/// What serde says a type expects, in the user's words.
+/// Translates serde's description of an expected type to the terms of YAML.
 fn expected_words(said: &str) -> String {
     let word = said.trim();
     match word {
-        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "integer" => "a whole number".to_owned(),
-        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number from 0 on".to_owned(),
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "integer" => "an integer".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a non-negative integer".to_owned(),
         "f32" | "f64" | "floating point" => "a number".to_owned(),
         "a boolean" | "bool" | "boolean" => "true or false".to_owned(),
         "a string" | "string" | "a borrowed string" | "str" | "path string" => "text".to_owned(),
@@ -105,7 +104,7 @@ fn expected_words(said: &str) -> String {
         "a sequence" | "sequence" | "an array" => "a list".to_owned(),
         "a map" | "map" => "a mapping".to_owned(),
         "unit" | "()" | "null" => "nothing".to_owned(),
-        _ if word.starts_with("a nonzero") => "a number that is not 0".to_owned(),
+        _ if word.starts_with("a nonzero") => "a number other than 0".to_owned(),
         _ if word.starts_with("struct ") || word.contains("internally tagged") => {
             "a mapping".to_owned()
         }
@@ -123,8 +122,8 @@ impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
         if message.contains("untagged enum") || message.contains("did not match any variant") {
-            let message = "the value has none of the forms that fit here";
-            return Self::new(Problem::WrongType, message, "another form is needed");
+            let message = "the value must have one of the documented types";
+            return Self::new(Problem::WrongType, message, "wrong type");
         }
         Self::new(Problem::Value, message, "invalid")
     }

@@ -1,4 +1,4 @@
-//! Tests beside the flowgraph: what to run and what to expect at which port.
+//! Tests in flowgraph files: settings, duration, and the expectations at ports.
 
 pub(crate) mod read;
 
@@ -9,22 +9,22 @@ use std::path::PathBuf;
 /// One entry of `tests:`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestSpec {
-    /// Its name, a property.
+    /// Its name, which states a property.
     pub name: String,
     /// Parameters to change; hand them to [`load`](crate::load) and take the test of
     /// this name from that plan, so that expressions in the expectations see them.
     pub set: Vec<Setting>,
-    /// Flowgraphs that run at the same time, such as those that send what this one receives.
+    /// Flowgraphs that run at the same time, for example senders for a receiving flowgraph.
     pub alongside: Vec<Companion>,
     /// When to stop.
     pub run: Run,
-    /// What must hold.
+    /// Its expectations.
     pub expects: Vec<Expect>,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
-/// Name and parameters of a test: what it takes to [`load`](crate::load) its plan.
+/// Name and parameters of a test, which [`load`](crate::load) needs for its plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestHead {
     /// Its name.
@@ -33,23 +33,23 @@ pub struct TestHead {
     pub set: Vec<Setting>,
 }
 
-/// A flowgraph that runs beside the tested one, started after it in the order written.
+/// A flowgraph that runs together with the tested one; started after it, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Companion {
-    /// Its file, relative to the folder of the file with the test.
+    /// Its file, relative to the directory of the file with the test.
     pub flowgraph: PathBuf,
     /// Parameters to change in it.
     pub set: Vec<Setting>,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
 /// When a test stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Run {
-    /// After this many frames at every tapped port.
+    /// After this many frames at every port in the expectations.
     Frames(u64),
-    /// After this much time.
+    /// After this time, in seconds.
     Seconds(f64),
     /// When the sources end.
     ToTheEnd,
@@ -58,25 +58,25 @@ pub enum Run {
 /// A port named in a test: `block` or `block.port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tap {
-    /// As written.
+    /// Text of the file.
     pub text: String,
-    /// Where.
+    /// Place in the file.
     pub span: Span,
 }
 
 /// One expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// The port to look at; [`Plan::find`](crate::Plan::find) finds it.
+    /// The port; [`Plan::find`](crate::Plan::find) resolves it.
     pub tap: Tap,
-    /// What must hold there.
+    /// Check of the data at this port.
     pub check: Check,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
-/// What must hold at a port, over all valid elements of the frames of the run. Of complex
-/// elements the magnitude counts, except for `equals`, `close_to`, `phase` and `same_as`.
+/// Check of the data at a port, over all valid elements of the frames of the run. Complex elements count with their
+/// magnitude, except for `mean`, `equals`, `close_to`, `phase` and `same_as`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     /// Power summed over all other axes is greatest at `at` (+- `tolerance`) of `axis`.
@@ -85,7 +85,7 @@ pub enum Check {
         axis: String,
         /// Index expected.
         at: f64,
-        /// Indices it may be off.
+        /// Deviation allowed, in indices.
         tolerance: f64,
     },
     /// The root of the mean square, over the elements with these indices.
@@ -106,33 +106,33 @@ pub enum Check {
         /// Absolute deviation allowed.
         tolerance: f64,
     },
-    /// Every element is this: (real, imaginary).
+    /// Every element equals this value: (real, imaginary).
     Equals((f64, f64)),
-    /// Every element is this, within `tolerance`: (real, imaginary).
+    /// Every element is within `tolerance` of `value`.
     CloseTo {
-        /// Value expected.
+        /// Value expected: (real, imaginary).
         value: (f64, f64),
         /// Largest magnitude of the difference.
         tolerance: f64,
     },
-    /// The part of validity counts that are there, from 0 (none) to 1 (full).
+    /// Sum of the validity counts as a fraction of full counts, from 0 (none) to 1 (full).
     Validity {
-        /// Part expected.
+        /// Fraction expected.
         fraction: f64,
         /// Deviation allowed.
         tolerance: f64,
     },
     /// Number of frames, exactly.
     Frames(u64),
-    /// Bit for bit what another port carries.
+    /// Bit-identical to the data of another port.
     SameAs(Tap),
-    /// The angle of the sum over all elements with `index` fixed, in radians.
+    /// Angle of the sum over the elements with the indices `at`, in radians.
     Phase {
         /// Axes held fixed: (name, index).
         at: Vec<(String, u64)>,
         /// Angle expected.
         radians: f64,
-        /// Deviation allowed, on the circle.
+        /// Deviation allowed in radians, modulo 2 pi.
         tolerance: f64,
     },
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 struct RawTest {
     name: String,
     #[serde(default)]
-    #[allow(dead_code, reason = "read from the tree, so that any sort of value will do")]
+    #[allow(dead_code, reason = "read from the tree, so that values of any type are accepted")]
     set: Option<serde::de::IgnoredAny>,
     #[allow(dead_code, reason = "read from the tree, one by one")]
     alongside: Option<serde::de::IgnoredAny>,
@@ -25,7 +25,7 @@ struct RawTest {
 #[serde(deny_unknown_fields)]
 struct RawCompanion {
     flowgraph: String,
-    #[allow(dead_code, reason = "read from the tree, so that any sort of value will do")]
+    #[allow(dead_code, reason = "read from the tree, so that values of any type are accepted")]
     set: Option<serde::de::IgnoredAny>,
 }
 
@@ -103,7 +103,7 @@ impl From<Number> for (f64, f64) {
     }
 }
 
-/// `full`, `none`, a part from 0 to 1, or such a part with a tolerance.
+/// `full`, `none`, a fraction from 0 to 1, or a fraction with a tolerance.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RawValidity {
@@ -115,7 +115,7 @@ enum RawValidity {
 const CHECKS: &str =
     "`peak`, `rms`, `mean`, `equals`, `close_to`, `validity`, `frames`, `same_as` or `phase`";
 
-/// Reads one entry of `tests:`, its expressions computed.
+/// Reads one entry of `tests:`, with computed expressions.
 pub(crate) fn test(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<TestSpec> {
     let owner = Span { end: node.span.start + 1, ..node.span };
     let raw = match RawTest::deserialize(Reader::new(node, owner)) {
@@ -142,9 +142,9 @@ pub(crate) fn test(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<TestSp
                 Diagnostic::error(
                     codes::TEST,
                     span,
-                    "`run` needs either `frames` or `seconds`, above 0",
+                    "`run` must have either `frames` or `seconds`, above 0",
                 )
-                .label("how long?")
+                .label("invalid duration")
                 .help("write `run: {frames: 4}` or `run: {seconds: 0.5}`"),
             );
             None
@@ -167,7 +167,7 @@ fn set(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Setting> {
     node.entry("set").map_or_else(Vec::new, |(_, node)| settings(node, problems))
 }
 
-/// The entries of a `set:`.
+/// Returns the entries of a `set:`.
 pub(crate) fn settings(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Setting> {
     crate::document::map(node, problems)
         .iter()
@@ -203,8 +203,8 @@ fn expects(node: &Node, problems: &mut Vec<Diagnostic>) -> Vec<Expect> {
     let items = crate::document::list(list, problems);
     if items.is_empty() && matches!(list.value, Value::Null | Value::List(_)) {
         problems.push(
-            Diagnostic::error(codes::TEST, key.span, "the test expects nothing")
-                .label("an empty list")
+            Diagnostic::error(codes::TEST, key.span, "`expect` must have at least one entry")
+                .label("empty")
                 .help("write at least one `- {tap: block, ...}`"),
         );
     }
@@ -231,9 +231,9 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
         RawValidity::Near { fraction, tolerance } => Some((fraction, tolerance)),
     });
     if validity.is_some_and(|v| v.is_none_or(|(fraction, _)| !(0.0..=1.0).contains(&fraction))) {
-        let message = "`validity` is `full`, `none` or a part from 0 to 1";
+        let message = "`validity` must be `full`, `none` or a fraction from 0 to 1";
         problems
-            .push(Diagnostic::error(codes::TEST, span_of("validity"), message).label("not a part"));
+            .push(Diagnostic::error(codes::TEST, span_of("validity"), message).label("invalid"));
         return None;
     }
     let checks = [
@@ -254,11 +254,11 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
     ];
     if let Some(tolerance) = checks.iter().flatten().filter_map(tolerance).find(|t| !is_usable(*t))
     {
-        let message = format!("a tolerance is a number from 0 on, not {tolerance}");
+        let message = format!("`tolerance` must be finite and at least 0, got {tolerance}");
         problems.push(
             Diagnostic::error(codes::TEST, node.span, message)
                 .label("in this expectation")
-                .help("the expectation would always hold, or never"),
+                .help("give the allowed deviation, for example `tolerance: 0.1`"),
         );
         return None;
     }
@@ -267,13 +267,13 @@ fn expect(node: &Node, problems: &mut Vec<Diagnostic>) -> Option<Expect> {
         (Some(check), None) => Some(Expect { tap, check, span: node.span }),
         (first, _) => {
             let message = match first {
-                None => "the expectation checks nothing",
+                None => "the expectation has no check",
                 Some(_) => "the expectation has more than one check",
             };
             problems.push(
                 Diagnostic::error(codes::TEST, node.span, message)
                     .label("needs exactly one check")
-                    .help(format!("one of {CHECKS}")),
+                    .help(format!("give one of {CHECKS}")),
             );
             None
         }

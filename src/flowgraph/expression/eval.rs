@@ -1,13 +1,13 @@
-//! Terms to values.
+//! Evaluates terms.
 
 use super::parse::parse;
 use super::{Form, Problem, Scalar, Term};
 use fxgraph_core::tree::INT_RANGE;
 
-/// Looks up a name; `Err(None)` if nobody knows it, `Err(Some(()))` if its value could not be had.
+/// Looks up a name; `Err(None)` if it is unknown, `Err(Some(()))` if its value has an error that is already reported.
 pub(crate) type Names<'a> = dyn FnMut(&str) -> Result<Scalar, Option<()>> + 'a;
 
-/// Longest text that expressions make.
+/// Limit of the texts that expressions make, in bytes.
 const MAX_TEXT: usize = 4096;
 
 pub(crate) fn evaluate(text: &str, names: &mut Names<'_>) -> Result<Scalar, Problem> {
@@ -20,7 +20,7 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
         Form::Name(name) => names(name).map_err(|known| Problem {
             unknown: known.is_none().then(|| name.clone()),
             silent: known.is_some(),
-            ..Problem::new(term.at, format!("no parameter `{name}`"))
+            ..Problem::new(term.at, format!("unknown parameter `{name}`"))
         })?,
         Form::List(items) => {
             Scalar::List(items.iter().map(|item| compute(item, names)).collect::<Result<_, _>>()?)
@@ -52,7 +52,7 @@ fn compute(term: &Term, names: &mut Names<'_>) -> Result<Scalar, Problem> {
     };
     match &value {
         Scalar::Int(whole) if !INT_RANGE.contains(whole) => {
-            Err(Problem::new(term.at, "the result does not fit 64 bits"))
+            Err(Problem::new(term.at, "the result does not fit in 64 bits"))
         }
         Scalar::Float(number) if number.is_nan() => {
             Err(Problem::new(term.at, "the result is not a number"))
@@ -81,7 +81,7 @@ fn element(list: &Term, index: &Term, names: &mut Names<'_>) -> Result<Scalar, P
     let items = match compute(list, names)? {
         Scalar::List(items) => items,
         other => {
-            let message = format!("only a list has elements, this is {}", other.sort());
+            let message = format!("expected a list, found {}", other.sort());
             return Err(Problem::new(list.at, message));
         }
     };
@@ -90,14 +90,14 @@ fn element(list: &Term, index: &Term, names: &mut Names<'_>) -> Result<Scalar, P
             let found = usize::try_from(at).ok().and_then(|at| items.get(at).cloned());
             found.ok_or_else(|| {
                 let message = format!(
-                    "the list has {} values, the index counts from 0 and is {at}",
+                    "index {at} is out of range: the list has {} values, counted from 0",
                     items.len()
                 );
                 Problem::new(index.at, message)
             })
         }
         other => {
-            let message = format!("an index is a whole number, not {}", other.sort());
+            let message = format!("an index must be an integer, found {}", other.sort());
             Err(Problem::new(index.at, message))
         }
     }
@@ -112,7 +112,7 @@ fn binary(
 ) -> Result<Scalar, Problem> {
     use Scalar::{Bool, Float, Int, List, Text};
     let zero = || Problem::new(divisor, "division by 0");
-    let wide = || Problem::new(at, "the result does not fit 64 bits");
+    let wide = || Problem::new(at, "the result does not fit in 64 bits");
     let refused = || {
         let (left, right) = (left.sort(), right.sort());
         Problem::new(at, format!("`{symbol}` cannot be applied to {left} and {right}"))
@@ -132,7 +132,7 @@ fn binary(
                 "/" | "//" | "%" if b == 0 => return Err(zero()),
                 "/" if a % b == 0 => Int(a / b),
                 "/" => Float(a as f64 / b as f64),
-                // Both round down, as in Python, whatever the signs.
+                // Both round down for any signs, as in Python.
                 "//" => Int((a - modulo(a, b)) / b),
                 "%" => Int(modulo(a, b)),
                 "**" if b < 0 => Float((a as f64).powi(b.max(-2000) as i32)),
@@ -178,7 +178,7 @@ fn binary(
     }
 }
 
-/// The remainder with the sign of the divisor.
+/// Remainder with the sign of the divisor.
 fn modulo(a: i128, b: i128) -> i128 {
     let rest = a % b;
     if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
@@ -192,7 +192,7 @@ fn equal(left: &Scalar, right: &Scalar) -> bool {
     }
 }
 
-/// Names and numbers of arguments of the functions.
+/// Name, minimum and maximum number of arguments of each function.
 const FUNCTIONS: [(&str, usize, usize); 13] = [
     ("min", 1, 64),
     ("max", 1, 64),
@@ -220,11 +220,11 @@ fn call(
         let hint = fxgraph_core::diagnostic::nearest(name, known)
             .map_or(String::new(), |near| format!(", did you mean `{near}`?"));
         let at = (term.at.0, term.at.0 + name.len());
-        return Err(Problem::new(at, format!("no function `{name}`{hint}")));
+        return Err(Problem::new(at, format!("unknown function `{name}`{hint}")));
     };
     if !(*least..=*most).contains(&arguments.len()) {
         let wanted = if least == most { least.to_string() } else { "at least 1".to_owned() };
-        let message = format!("`{name}` takes {wanted} value, not {}", arguments.len());
+        let message = format!("`{name}` takes {wanted} argument, got {}", arguments.len());
         return Err(Problem::new(term.at, message));
     }
     let values: Vec<Scalar> =
@@ -236,7 +236,7 @@ fn call(
         ("len", Scalar::Text(text)) => return Ok(Scalar::Int(text.chars().count() as i128)),
         ("floor" | "ceil" | "round", Scalar::Int(_)) => return Ok(first.clone()),
         ("abs", Scalar::Int(value)) => return Ok(Scalar::Int(value.abs())),
-        // Exact for powers of two, where it is used to count bits.
+        // Exact for powers of two, where flowgraphs use `log2` to count bits.
         ("log2", Scalar::Int(value)) if *value > 0 && value.count_ones() == 1 => {
             return Ok(Scalar::Int(i128::from(value.trailing_zeros())));
         }
@@ -250,7 +250,7 @@ fn call(
         if value.abs() < 1e18 {
             Ok(Scalar::Int(value as i128))
         } else {
-            Err(Problem::new(term.at, "the result does not fit 64 bits"))
+            Err(Problem::new(term.at, "the result does not fit in 64 bits"))
         }
     };
     match name {

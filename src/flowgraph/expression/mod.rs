@@ -1,7 +1,7 @@
 //! Arithmetic in `${...}`.
 //!
-//! Our own evaluator, because the maintained ones under permissive licences either compute in
-//! floats or say nothing of the place of an error; see src/adr/002-yaml.md.
+//! An own evaluator, because maintained libraries under permissive licences either compute in
+//! floats or do not report the place of an error; see src/adr/002-yaml.md.
 
 mod eval;
 mod parse;
@@ -9,7 +9,7 @@ mod parse;
 pub(super) use eval::evaluate;
 pub(super) use parse::names;
 
-/// A value while it is computed.
+/// A value in an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Bool(bool),
@@ -17,16 +17,16 @@ pub(super) enum Scalar {
     Float(f64),
     Text(String),
     List(Vec<Scalar>),
-    /// Handed on as it is.
+    /// Passed through unchanged.
     Map(Vec<(String, Scalar)>),
 }
 
 impl Scalar {
-    /// What sort of value it is, for messages.
+    /// Type of the value, for messages.
     pub(super) fn sort(&self) -> &'static str {
         match self {
             Self::Bool(_) => "true or false",
-            Self::Int(_) => "a whole number",
+            Self::Int(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text(_) => "text",
             Self::List(_) => "a list",
@@ -34,7 +34,7 @@ impl Scalar {
         }
     }
 
-    /// Its value as a decimal number.
+    /// The value as a float, if it is a number.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
@@ -44,15 +44,15 @@ impl Scalar {
     }
 }
 
-/// What went wrong at which bytes of the expression.
+/// An error with its bytes in the expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Problem {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) message: String,
-    /// The name nobody knows, if that is it.
+    /// The unknown name, if that is the error.
     pub(super) unknown: Option<String>,
-    /// The value could not be had, and that was said already.
+    /// Whether the error is already reported, for a name whose value failed.
     pub(super) silent: bool,
 }
 
@@ -62,7 +62,7 @@ impl Problem {
     }
 }
 
-/// An expression with the bytes it stands at.
+/// An expression with its bytes in the text.
 #[derive(Debug)]
 struct Term {
     form: Form,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_exact() {
+    fn integer_arithmetic_is_exact() {
         for (text, value) in [
             ("1 + 2 * 3", 7),
             ("(1 + 2) * 3", 9),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sorts_of_values() {
+    fn floats_texts_lists_and_booleans_are_computed() {
         assert_eq!(eval("7 / 2").unwrap(), Scalar::Float(3.5));
         assert_eq!(eval("sqrt(16)").unwrap(), Scalar::Float(4.0));
         assert_eq!(eval("cos(0)").unwrap(), Scalar::Float(1.0));
@@ -143,19 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn errors_know_their_place() {
+    fn errors_point_at_the_wrong_bytes() {
         for (text, place, message) in [
             ("channels // 0", "0", "division by 0"),
             ("1 + ", "", "the expression ends too early"),
-            ("1 + nothing", "nothing", "no parameter `nothing`"),
+            ("1 + nothing", "nothing", "unknown parameter `nothing`"),
             ("(1 + 2", "", "the expression ends too early"),
-            ("1 $ 2", "$", "`$` has no meaning here"),
-            ("2 ** 64 * 2", "2 ** 64", "the result does not fit 64 bits"),
-            ("'a' * 2", "'a' * 2", "`*` cannot be applied to text and a whole number"),
+            ("1 $ 2", "$", "unexpected `$`"),
+            ("2 ** 64 * 2", "2 ** 64", "the result does not fit in 64 bits"),
+            ("'a' * 2", "'a' * 2", "`*` cannot be applied to text and an integer"),
             ("sqrt(0 - 1)", "sqrt(0 - 1)", "the result is not a number"),
-            ("hosts[2]", "2", "the list has 2 values, the index counts from 0"),
-            ("frob(2)", "frob", "no function `frob`"),
-            ("1 2", "2", "`2` stands after the end of the expression"),
+            ("hosts[2]", "2", "index 2 is out of range: the list has 2 values"),
+            ("frob(2)", "frob", "unknown function `frob`"),
+            ("1 2", "2", "unexpected `2` after the expression"),
         ] {
             let problem = eval(text).unwrap_err();
             assert!(problem.message.contains(message), "{text}: {}", problem.message);
@@ -165,12 +165,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "[-+*/%().,a-z0-9<>=!'\" \\[\\]{}$äx]{0,60}") {
+        fn eval_never_panics(text in "[-+*/%().,a-z0-9<>=!'\" \\[\\]{}$äx]{0,60}") {
             let _ = eval(&text);
         }
 
         #[test]
-        fn sums_and_products_are_those_of_the_integers(a in -1_000_000i64..1_000_000, b in 1i64..1_000_000) {
+        fn integer_operations_match_i128(a in -1_000_000i64..1_000_000, b in 1i64..1_000_000) {
             let (wide_a, wide_b) = (i128::from(a), i128::from(b));
             prop_assert_eq!(eval(&format!("{a} * {b} + {b}")).unwrap(), Scalar::Int(wide_a * wide_b + wide_b));
             prop_assert_eq!(eval(&format!("({a}) // {b}")).unwrap(), Scalar::Int(wide_a.div_euclid(wide_b)));

@@ -1,8 +1,8 @@
-//! Text to terms, by precedence climbing.
+//! Parses text to terms, by precedence climbing.
 
 use super::{Form, Problem, Scalar, Term};
 
-/// Parentheses and operators inside each other.
+/// Limit of the nesting of parentheses and operators.
 const MAX_DEPTH: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ const SYMBOLS: [&str; 19] = [
     ".",
 ];
 
-/// Left and right binding power of the two-sided operators; `**` binds to the right.
+/// Left and right binding power of the binary operators; `**` is right-associative.
 fn power(symbol: &str) -> Option<(u8, u8)> {
     Some(match symbol {
         "or" => (2, 3),
@@ -41,12 +41,12 @@ pub(super) fn parse(text: &str) -> Result<Term, Problem> {
         None => Ok(term),
         Some((_, at)) => {
             let extra = &text[at.0..at.1];
-            Err(Problem::new(*at, format!("`{extra}` stands after the end of the expression")))
+            Err(Problem::new(*at, format!("unexpected `{extra}` after the expression")))
         }
     }
 }
 
-/// The names that `text` uses; none if it is not an expression.
+/// Appends the names that `text` uses to `found`; none if it is not an expression.
 pub(crate) fn names(text: &str, found: &mut Vec<String>) {
     let names = tokens(text).unwrap_or_default().into_iter();
     found.extend(names.filter_map(|(token, _)| match token {
@@ -55,7 +55,7 @@ pub(crate) fn names(text: &str, found: &mut Vec<String>) {
     }));
 }
 
-/// A token with the bytes it stands at.
+/// A token with its bytes in the text.
 type Placed = (Token, (usize, usize));
 
 fn tokens(text: &str) -> Result<Vec<Placed>, Problem> {
@@ -83,7 +83,7 @@ fn tokens(text: &str) -> Result<Vec<Placed>, Problem> {
             _ => {
                 let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) else {
                     let place = (at, at + first.len_utf8());
-                    return Err(Problem::new(place, format!("`{first}` has no meaning here")));
+                    return Err(Problem::new(place, format!("unexpected `{first}`")));
                 };
                 (Token::Symbol(symbol), symbol.len())
             }
@@ -140,7 +140,7 @@ fn number(rest: &str, at: usize) -> Result<(Token, usize), Problem> {
 }
 
 fn too_large(at: usize, length: usize) -> Problem {
-    Problem::new((at, at + length), "not a number that can be written here")
+    Problem::new((at, at + length), "not a valid number, or too large")
 }
 
 struct Parser {
@@ -179,11 +179,11 @@ impl Parser {
         Err(Problem::new(self.here(), message))
     }
 
-    /// `a if condition else b`, and everything that binds tighter.
+    /// Parses `a if condition else b`, and everything that binds tighter.
     fn choice(&mut self) -> Result<Term, Problem> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Problem::new(self.here(), "the expression is nested too deep"));
+            return Err(Problem::new(self.here(), "the expression is nested too deeply"));
         }
         let yes = self.term(0)?;
         let term = if self.take("if") {
@@ -202,10 +202,10 @@ impl Parser {
     fn term(&mut self, least: u8) -> Result<Term, Problem> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Problem::new(self.here(), "the expression is nested too deep"));
+            return Err(Problem::new(self.here(), "the expression is nested too deeply"));
         }
         let mut left = self.operand()?;
-        // A long chain makes a deep tree too.
+        // A long chain also makes a deep tree.
         let mut chain = 0;
         while let Some(symbol) = self.symbol() {
             let Some((binds_left, binds_right)) = power(symbol) else { break };
@@ -253,7 +253,7 @@ impl Parser {
         while self.take("[") {
             chain += 1;
             if chain > MAX_DEPTH {
-                return Err(Problem::new(self.here(), "the expression is nested too deep"));
+                return Err(Problem::new(self.here(), "the expression is nested too deeply"));
             }
             let index = self.choice()?;
             self.need("]")?;

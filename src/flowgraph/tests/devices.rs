@@ -1,4 +1,4 @@
-//! Tests of where blocks run, and of the copies between devices.
+//! Tests of the devices of blocks, and of the transfers between devices.
 
 use super::kinds::registry;
 use crate::{Plan, Setting, load_text};
@@ -29,7 +29,7 @@ fn messages(text: &str, device: &str) -> Vec<String> {
     problems.into_iter().map(|problem| problem.message).collect()
 }
 
-/// `reader <- what feeds it`, of everything.
+/// All edges as `reader <- source`.
 fn edges(plan: &Plan) -> Vec<String> {
     let feeds = plan.blocks.iter().flat_map(|block| block.inputs.iter().map(move |s| (block, s)));
     feeds
@@ -38,7 +38,7 @@ fn edges(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn on_the_processor_nothing_is_copied() {
+fn plan_on_cpu_has_no_transfers() {
     let plan = plan(&GRAPH.replace(", implementation: quicker", ""), "cpu");
     assert_eq!(plan.blocks.len(), 8);
     assert!(plan.blocks.iter().all(|block| block.device == DeviceName::Cpu));
@@ -46,7 +46,7 @@ fn on_the_processor_nothing_is_copied() {
 }
 
 #[test]
-fn each_output_crosses_once_for_all_its_readers_there() {
+fn plan_on_gpu_has_one_transfer_per_output_and_device() {
     let plan = plan(GRAPH, "cuda:1");
     let transfers: Vec<&str> = plan.blocks[8..].iter().map(|block| block.name.as_str()).collect();
     assert_eq!(transfers, ["s.pol0>cuda:1", "a.output>cpu", "b.output>cpu"]);
@@ -61,7 +61,7 @@ fn each_output_crosses_once_for_all_its_readers_there() {
 }
 
 #[test]
-fn between_two_gpus_frames_go_by_way_of_the_host() {
+fn plan_on_two_gpus_transfers_through_host() {
     let text = GRAPH.replace("implementation: quicker", "device: \"cuda:0\"");
     let edges = edges(&plan(&text, "cuda:1"));
     for edge in ["b <- a.output>cpu.output>cuda:0", "a.output>cpu.output>cuda:0 <- a.output>cpu"] {
@@ -70,7 +70,7 @@ fn between_two_gpus_frames_go_by_way_of_the_host() {
 }
 
 #[test]
-fn memory_is_counted_where_it_lies() {
+fn memory_is_counted_per_device() {
     let plan = plan(GRAPH, "cuda:0");
     let gpu = DeviceName::Cuda(0);
     let memory = plan.memory();
@@ -78,7 +78,7 @@ fn memory_is_counted_where_it_lies() {
     // Frames of 16 x 2 x 2 bytes and a validity count.
     let frame = 16 * 2 * 2 + 4;
     let upload = 3 + (4 + 1 + 3);
-    // Two more that it fills; its readers are b and the download, which hold three and two more.
+    // 3 frames being filled; queue, frame at work and held frames of the readers b and download.
     let a = 3 + (4 + 1 + 3) + (2 + 1 + 2);
     let b = 3 + (2 + 1 + 2);
     assert_eq!(memory.bytes_on(gpu), 7 + 70 + (upload + a + b) * frame);
@@ -90,7 +90,7 @@ fn memory_is_counted_where_it_lies() {
 }
 
 #[test]
-fn what_a_block_says_for_itself_goes_before_the_flowgraphs_device() {
+fn device_and_implementation_of_block_override_flowgraph() {
     let own = |what: &str| {
         format!(
             "flowgraph: g\nparameters: {{device: cpu}}\ndevice: \"${{device}}\"\nblocks:\n  s: {{kind: source}}\n  a: {{kind: turner, input: s, {what}}}\n"
@@ -100,16 +100,16 @@ fn what_a_block_says_for_itself_goes_before_the_flowgraphs_device() {
     assert_eq!(plan(&own("device: \"cuda:2\""), "cpu").blocks[1].device, DeviceName::Cuda(2));
     assert_eq!(
         messages(&own("implementation: quick"), "cpu"),
-        ["the form `quick` of `turner` does not run on `cpu`"]
+        ["implementation `quick` of `turner` does not run on `cpu`"]
     );
     assert_eq!(
         messages(&own("implementation: cpu, device: \"cuda:0\""), "cpu"),
-        ["the form `cpu` of `turner` does not run on `cuda:0`"]
+        ["implementation `cpu` of `turner` does not run on `cuda:0`"]
     );
     assert_eq!(messages(&own("queue: 2"), "gpu"), ["there is no device `gpu`"]);
     assert_eq!(messages(&own("device: 'null'"), "cpu"), ["there is no device `null`"]);
     let said = messages(&own("implementation: null"), "cpu");
     assert!(said[0].starts_with("expected one of `cpu`, ") && said[0].ends_with(", found nothing"));
     let source = "flowgraph: g\nparameters: {device: cpu}\nblocks:\n  s: {kind: source, device: \"${device}\"}\n";
-    assert_eq!(messages(source, "cuda:0"), ["`source` has no form for `cuda:0`"]);
+    assert_eq!(messages(source, "cuda:0"), ["`source` has no implementation for `cuda:0`"]);
 }

@@ -1,4 +1,4 @@
-//! Small kinds for the tests of this module.
+//! Small kinds for the tests of this crate.
 
 use fxgraph_core::block::Block;
 use fxgraph_core::diagnostic::codes;
@@ -80,11 +80,11 @@ impl KindSpec for Source {
 
     fn ports(&self, _: &[PortType]) -> Checked<()> {
         if self.channels == 0 {
-            let refusal = Refusal::parameter("channels", "no channels at all");
+            let refusal = Refusal::parameter("channels", "`channels` must be at least 1, got 0");
             return Err(vec![refusal.label("at least 1")]);
         }
         if self.level < 0.0 {
-            let message = "there is nothing below silence";
+            let message = format!("`level` must be at least 0, got {}", self.level);
             return Err(vec![Refusal::parameter("level", message)]);
         }
         Ok(((), vec![port(self.channels), port(self.channels)]))
@@ -111,7 +111,7 @@ impl LiveKind for Source {
 #[derive(Clone, Kind)]
 #[kind(name = "receiver", page = "../../core/kind/test_page.md", outputs(numbered("stream")))]
 struct Receiver {
-    /// Its port; 1 makes another stream.
+    /// Its port; with 1 the output has another data type.
     port: u16,
     /// Its address.
     address: String,

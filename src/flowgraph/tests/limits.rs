@@ -1,4 +1,4 @@
-//! Small files that ask for more than there is, and large ones with much to say about.
+//! Small files that expand beyond the limits, and large files with many errors.
 
 use super::kinds::registry;
 use crate::{Loaded, load_text};
@@ -18,7 +18,7 @@ fn is_over_the_limit(text: &str) {
 }
 
 #[test]
-fn lists_that_double_are_refused() {
+fn load_rejects_lists_that_double() {
     let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\nparameters:\n  p0: [1]\n".to_owned();
     for level in 1..40 {
         let _ = writeln!(text, "  p{level}: '${{[p{0}, p{0}]}}'", level - 1);
@@ -27,7 +27,7 @@ fn lists_that_double_are_refused() {
 }
 
 #[test]
-fn texts_made_of_many_long_ones_are_refused() {
+fn load_rejects_long_texts_joined_many_times() {
     let (long, uses) = ("x".repeat(4000), "${p0}".repeat(180_000));
     is_over_the_limit(&format!(
         "flowgraph: g\nblocks: {{s: {{kind: source}}}}\nparameters: {{p0: {long}, p1: '{uses}'}}\n"
@@ -35,7 +35,7 @@ fn texts_made_of_many_long_ones_are_refused() {
 }
 
 #[test]
-fn copies_of_large_blocks_are_refused() {
+fn load_rejects_many_copies_of_large_block() {
     let axes = vec!["7"; 20_000].join(", ");
     is_over_the_limit(&format!(
         "flowgraph: g\nblocks:\n  s: {{kind: source, replicate: 10000, parameters: {{x: [{axes}]}}}}\n"
@@ -43,7 +43,7 @@ fn copies_of_large_blocks_are_refused() {
 }
 
 #[test]
-fn copies_with_long_names_are_refused() {
+fn load_rejects_many_copies_with_long_name() {
     let name = "x".repeat(900_000);
     is_over_the_limit(&format!(
         "flowgraph: g\nblocks:\n  ? {name}\n  : {{kind: source, replicate: 10000}}\n"
@@ -51,7 +51,7 @@ fn copies_with_long_names_are_refused() {
 }
 
 #[test]
-fn all_to_all_connections_are_refused() {
+fn load_rejects_all_to_all_connections_of_4000_blocks() {
     is_over_the_limit(
         "flowgraph: g
 blocks:
@@ -62,7 +62,7 @@ blocks:
 }
 
 #[test]
-fn a_thousand_parameters_that_use_each_other_are_no_trouble() {
+fn load_computes_chain_of_1000_parameters() {
     let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\nparameters:\n".to_owned();
     for level in 0..999 {
         let _ = writeln!(text, "  p{level}: '${{p{} + 1}}'", level + 1);
@@ -73,7 +73,7 @@ fn a_thousand_parameters_that_use_each_other_are_no_trouble() {
 }
 
 #[test]
-fn of_very_many_problems_the_first_are_shown_and_all_are_counted() {
+fn render_shows_first_errors_and_counts_all() {
     let mut text = "flowgraph: g\nblocks: {s: {kind: source}}\n".to_owned();
     (0..60_000).for_each(|key| {
         let _ = writeln!(text, "k{key}: ");
@@ -88,7 +88,7 @@ fn of_very_many_problems_the_first_are_shown_and_all_are_counted() {
 }
 
 #[test]
-fn very_many_wrong_references_are_no_trouble() {
+fn load_reports_5000_wrong_references() {
     let mut text = "flowgraph: g\nblocks:\n".to_owned();
     for block in 0..5000 {
         let _ = writeln!(text, "  b{block}: {{kind: pass, input: c{block}}}");
@@ -99,7 +99,7 @@ fn very_many_wrong_references_are_no_trouble() {
 }
 
 #[test]
-fn a_circle_of_very_many_blocks_is_told_in_a_few_words() {
+fn message_of_cycle_with_5000_blocks_is_short() {
     let mut text = "flowgraph: g\nblocks:\n".to_owned();
     for block in 0..5000 {
         let _ = writeln!(text, "  b{block}: {{kind: pass, input: b{}}}", (block + 1) % 5000);
@@ -111,7 +111,7 @@ fn a_circle_of_very_many_blocks_is_told_in_a_few_words() {
 }
 
 #[test]
-fn what_is_quoted_from_the_file_is_cut() {
+fn message_truncates_long_quotation() {
     let text = format!("flowgraph: g\nblocks: {{s: {{kind: {}}}}}\n", "x".repeat(900_000));
     let problems = loaded(&text).result.err().unwrap();
     assert_eq!(problems[0].code, "E0114");
@@ -120,18 +120,18 @@ fn what_is_quoted_from_the_file_is_cut() {
 }
 
 #[test]
-fn a_chain_of_very_many_blocks_is_planned() {
+fn load_plans_chain_of_9000_blocks() {
     let mut text = "flowgraph: g\nblocks:\n  b0: {kind: source}\n".to_owned();
     for block in 1..9000 {
         let _ = writeln!(text, "  b{block}: {{kind: pass, input: b{}}}", block - 1);
     }
     let plan = loaded(&text).result.ok().unwrap();
-    // Each pass keeps its queue and the frame at hand out of the one pool.
+    // Each pass-through block adds its queue of 4 and the frame at work to the pool of the source.
     assert_eq!(plan.memory().blocks[0].pools[0].frames, 1 + 8999 * 5);
 }
 
-/// Steps to read and check `blocks` blocks, each of which passes on what the one before it makes, and to count the
-/// frames of its pools and the memory of its swaps.
+/// Number of steps to read and check a chain of `blocks` pass-through blocks, and to count the frames of its pools and
+/// the memory of its swaps.
 #[cfg(debug_assertions)]
 fn steps_of_chain(blocks: usize) -> usize {
     let mut text = String::from("flowgraph: chain\nblocks:\n  b0: {kind: source}\n");
@@ -148,7 +148,7 @@ fn steps_of_chain(blocks: usize) -> usize {
 
 #[test]
 #[cfg(debug_assertions)]
-fn chain_ten_times_as_long_takes_ten_times_as_many_steps() {
+fn steps_grow_linearly_with_length_of_chain() {
     let (short, long) = (steps_of_chain(100), steps_of_chain(1000));
     assert!(short >= 100 && long <= 11 * short, "{short} steps, then {long}");
 }

@@ -1,4 +1,4 @@
-//! Every code's message as the user sees it, and a ledger of single bad values.
+//! The message of every code as the user sees it, and a list of messages for single wrong values.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::{OnFault, Setting, load_text};
 use fxgraph_core::diagnostic::{Severity, Style, all_explanations, render_all};
 use fxgraph_core::retune::When;
 
-/// A file for each code that triggers it, at least.
+/// A file for each code that triggers it.
 const EXAMPLES: [(&str, &str); 40] = [
     ("E0101", "flowgraph: g\nblocks:\n  a: {kind: source\n  b: {kind: sink, input: a}\n"),
     (
@@ -129,7 +129,7 @@ const EXAMPLES: [(&str, &str); 40] = [
         "E0304",
         "flowgraph: g\nblocks:\n  s: {kind: source}\n  a: {kind: writer, input: s.pol0, parameters: {path: out/a.npy}}\n  b: {kind: writer, input: s.pol1, parameters: {path: ./out//a.npy}}\n",
     ),
-    // A change of `f` in the flowgraph of `what_cannot_change_while_the_flowgraph_runs`.
+    // A change of `f` in the flowgraph of `change_reports_errors_with_places`.
     ("E0401", "kind: pass\nparameters: {taps: 3}\nqueue: 7\nreplicat: 2\n"),
     ("E0104", "flowgraph: g\ninclude: [circle.yaml]\nblocks: {}\n"),
     ("E0402", "flowgraph: g\nblocks: {s: {kind: source}}\n"),
@@ -147,11 +147,11 @@ fn shown(text: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn every_code_has_its_message_and_its_page() {
+fn every_code_has_message_and_explanation() {
     for (code, text) in EXAMPLES {
         let text = match code {
             "E0102" => format!("flowgraph: g\nparameters: {}1{}\n", "[".repeat(70), "]".repeat(70)),
-            // Need files or a flowgraph of their own: below, and in `retune.rs`.
+            // These need files or a flowgraph of their own: see below and `retune.rs`.
             "E0104" | "E0401" | "E0402" | "E0403" => continue,
             _ => text.to_owned(),
         };
@@ -168,7 +168,7 @@ fn every_code_has_its_message_and_its_page() {
 }
 
 #[test]
-fn what_cannot_change_while_the_flowgraph_runs() {
+fn change_reports_errors_with_places() {
     let text = "flowgraph: g
 parameters: {taps: 16}
 blocks:
@@ -199,7 +199,7 @@ blocks:
 }
 
 #[test]
-fn a_shadow_is_checked_with_its_block() {
+fn load_checks_shadows_of_blocks() {
     let graph = |source: &str, filter: &str, sink: &str| {
         let text = format!(
             "flowgraph: g
@@ -230,17 +230,17 @@ blocks:
     assert_eq!(
         found,
         [
-            ("E0401", "a shadow of `s` has nothing to compare"),
+            ("E0401", "`s` must have inputs and outputs to have a shadow"),
             ("E0201", "`filter` needs a power of two of taps, not 3"),
             ("E0401", "`queue` cannot change while the flowgraph runs"),
-            ("E0401", "a shadow of `o` has nothing to compare"),
+            ("E0401", "`o` must have inputs and outputs to have a shadow"),
         ]
     );
     assert!(graph(", shadow: 3", "", "").result.is_err());
 }
 
 #[test]
-fn a_change_is_laid_over_what_runs() {
+fn change_keeps_parameters_that_are_not_given() {
     let text = "flowgraph: g
 parameters: {taps: 16}
 blocks:
@@ -276,13 +276,13 @@ fn rejected_update_of_parameters_too_long_to_quote_changes_nothing() {
     let request = r#"{"s": {"level": -1}, "t": {"level": 2}}"#;
     let rejected = plan.retune(&registry(), request, &When::at(7)).err().unwrap();
     let messages: Vec<_> = rejected.problems.iter().map(|p| p.message.as_str()).collect();
-    assert_eq!(messages, ["there is nothing below silence"]);
+    assert_eq!(messages, ["`level` must be at least 0, got -1"]);
     let accepted = r#"{"s": {"level": 1}, "t": {"level": 2}}"#;
     assert_eq!(plan.retune(&registry(), accepted, &When::at(7)).unwrap().blocks.len(), 2);
 }
 
 #[test]
-fn files_that_include_each_other_are_refused() {
+fn load_rejects_files_that_include_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let main = folder.path().join("main.yaml");
     std::fs::write(&main, "flowgraph: g\ninclude: [part.yaml]\nblocks: {s: {kind: source}}\n")
@@ -292,11 +292,11 @@ fn files_that_include_each_other_are_refused() {
     let problems = loaded.result.err().unwrap();
     let text = render_all(&problems, &loaded.sources, Style::Plain);
     let place = folder.path().to_string_lossy().into_owned();
-    insta::assert_snapshot!("E0104", text.replace(&place, "FOLDER"));
+    insta::assert_snapshot!("E0104", text.replace(&place, "DIRECTORY"));
 }
 
-/// Values once given for `filter`'s parameters, and what is said about them. Whoever finds a bad
-/// message adds it here with the one it should have been.
+/// Wrong values of the parameters of `filter`, and their messages. Add values whose message was
+/// unclear.
 #[test]
 fn ledger_of_values_that_cannot_be_read() {
     let mut ledger = String::new();
@@ -344,7 +344,7 @@ fn ledger_of_values_that_cannot_be_read() {
     }
 }
 
-/// Ways to write files that once were read wrongly, or whose message led astray.
+/// Files that were once read wrongly, or whose message was misleading.
 #[test]
 fn ledger_of_files_that_cannot_be_read() {
     let blocks = "blocks: {s: {kind: source}}";
@@ -374,7 +374,7 @@ fn ledger_of_files_that_cannot_be_read() {
 }
 
 #[test]
-fn what_set_gets_wrong_is_said_at_the_declaration() {
+fn errors_of_set_point_at_declaration() {
     let text = "flowgraph: g\nparameters: {antennas: {default: 4, maximum: 8}}\nblocks: {s: {kind: source}}\n";
     let mut shown = String::new();
     for (name, value) in
@@ -389,7 +389,7 @@ fn what_set_gets_wrong_is_said_at_the_declaration() {
 }
 
 #[test]
-fn all_errors_show_at_once_and_nothing_twice() {
+fn load_reports_all_errors_once() {
     let text = "flowgraph: g
 blocks:
   a: {kind: source, parameters: {channels: 12}}
@@ -401,7 +401,7 @@ blocks:
 ";
     let loaded = load_text("example.yaml", text, &[], &registry());
     let problems = loaded.result.err().unwrap();
-    // Both of `b`, none of `c` and `d` behind it, then `e`, then `f`, which reads a sink.
+    // Both errors of `b`, none of `c` and `d` downstream of it, then `e`, then `f`, which reads a sink.
     let found: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
     assert_eq!(found, ["E0203", "E0201", "E0118", "E0119"]);
     assert!(problems.is_sorted_by_key(|problem| problem.span));
@@ -409,7 +409,7 @@ blocks:
 }
 
 #[test]
-fn colours_do_not_change_the_words() {
+fn coloured_output_has_same_text_as_plain() {
     let (_, text) = EXAMPLES[5];
     let loaded = load_text("example.yaml", text, &[], &registry());
     let problems = loaded.result.err().unwrap();

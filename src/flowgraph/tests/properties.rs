@@ -1,4 +1,4 @@
-//! What whole flowgraph files turn into.
+//! Tests of plans made from whole flowgraph files.
 
 use super::kinds::registry;
 use crate::{Check, Plan, Run, SetTo, Setting, Tap, Thread, load_text};
@@ -59,7 +59,7 @@ pub(super) fn plan(text: &str, set: &[(&str, &str)]) -> Plan {
 }
 
 #[test]
-fn templates_and_copies_are_written_out() {
+fn load_expands_templates_and_copies() {
     let plan = plan(ARRAY, &[]);
     let names: Vec<&str> = plan.blocks.iter().map(|block| block.name.as_str()).collect();
     assert_eq!(names.len(), 4 + 8 + 2);
@@ -78,7 +78,7 @@ fn templates_and_copies_are_written_out() {
 }
 
 #[test]
-fn set_changes_parameters_and_the_hash() {
+fn set_changes_parameters_and_hash() {
     let before = plan(ARRAY, &[]);
     let after = plan(ARRAY, &[("antennas", "2"), ("channels", "512")]);
     assert_eq!(after.blocks.len(), 2 + 4 + 2);
@@ -90,7 +90,7 @@ fn set_changes_parameters_and_the_hash() {
 }
 
 #[test]
-fn mappings_are_handed_on_as_parameters_with_their_expressions() {
+fn load_evaluates_expressions_in_mappings() {
     let text = ARRAY.replace(
         "  antennas: 4\n",
         "  antennas: 4\n  models: [[{start: 0, delay: \"${antennas / 8}\"}], []]\n  last: \"${models[1]}\"\n",
@@ -105,7 +105,7 @@ fn mappings_are_handed_on_as_parameters_with_their_expressions() {
 }
 
 #[test]
-fn means_may_be_taken_over_some_of_the_elements() {
+fn expectation_accepts_fixed_indices_of_known_axes() {
     let expectation = |axis: &str| {
         let at = format!("rms: {{at: {{{axis}: 1}}, value: 2, tolerance: 0.5}}");
         ARRAY.replace("validity: full", &at)
@@ -119,7 +119,7 @@ fn means_may_be_taken_over_some_of_the_elements() {
 }
 
 #[test]
-fn what_is_resolved_is_a_flowgraph_that_resolves_to_itself() {
+fn resolved_yaml_resolves_to_itself() {
     let written = plan(ARRAY, &[]);
     let read: serde_yaml::Value = serde_yaml::from_str(&written.resolved_yaml).unwrap();
     assert_eq!(read["blocks"]["f[1].filter"]["parameters"]["taps"], 32);
@@ -134,35 +134,35 @@ fn what_is_resolved_is_a_flowgraph_that_resolves_to_itself() {
 }
 
 #[test]
-fn a_full_name_belongs_to_one_block() {
+fn load_rejects_duplicate_and_invalid_full_names() {
     let text = ARRAY.replace("  out: {", "  \"dig[2]\": {kind: source}\n  out: {");
     let problems = load_text("array.yaml", &text, &[], &registry()).result.err().unwrap();
-    assert!(problems.iter().any(|one| one.message == "the block `dig[2]` is given twice"));
+    assert!(problems.iter().any(|one| one.message == "the block `dig[2]` is defined twice"));
     let text = ARRAY.replace("  out: {", "  \"dig[02]\": {kind: source}\n  out: {");
     let problems = load_text("array.yaml", &text, &[], &registry()).result.err().unwrap();
     assert!(problems.iter().any(|one| one.message == "`dig[02]` is not a name"));
 }
 
 #[test]
-fn pools_hold_what_readers_behind_pass_through_ports_keep() {
+fn pool_frames_count_readers_behind_pass_through_ports() {
     let plan = plan(ARRAY, &[]);
     let memory = plan.memory();
     let filter = plan.block("f[0].filter").unwrap();
-    // fills 1 + (queue 4 + 1) of the pass + (queue 4 + 1) of the join behind it.
+    // 1 being filled + (queue 4 + 1 at work) of the pass + (queue 4 + 1 at work) of the join behind it.
     assert_eq!(memory.blocks[filter].pools[0].frames, 11);
     let pass = plan.block("f[0].pass").unwrap();
     assert!(memory.blocks[pass].pools.is_empty());
-    // fills 3 + (queue 9 + 1).
+    // 3 being filled + (queue 9 + 1 at work).
     let frames = plan.pool_frames();
     assert_eq!(frames[plan.block("stack").unwrap()], [13]);
     // The filter holds two frames of its first input.
     assert_eq!(frames[0], [1 + 4 + 1 + 2, 1 + 4 + 1]);
-    // One count of validity each.
+    // One validity count per frame.
     assert_eq!(memory.blocks[0].bytes(), 1000 + (8 + 6) * (1024 * 2 * 2 + 4));
 }
 
 #[test]
-fn a_shortage_of_memory_names_what_is_largest() {
+fn shortage_names_largest_pools() {
     let text = "flowgraph: g
 blocks:
   a: {kind: source, parameters: {channels: 1000000}}
@@ -173,11 +173,11 @@ blocks:
     assert_eq!(plan.shortage(DeviceName::Cpu, needed), None);
     let problem = plan.shortage(DeviceName::Cpu, needed - 1).unwrap();
     assert_eq!(problem.message, "the flowgraph needs 16 GB of memory, 16 GB are available");
-    assert_eq!(problem.help[0], "the largest parts: 16 GB for 4002 frames of 4 MB of `a.pol1`");
+    assert_eq!(problem.help[0], "largest parts: 16 GB for 4002 frames of 4 MB of `a.pol1`");
 }
 
 #[test]
-fn tests_are_read_with_their_expressions() {
+fn load_evaluates_expressions_in_tests() {
     let plan = plan(ARRAY, &[]);
     let test = &plan.tests[0];
     assert_eq!(test.run, Run::Frames(4));
@@ -195,7 +195,7 @@ fn tests_are_read_with_their_expressions() {
 }
 
 #[test]
-fn a_whole_expression_keeps_its_sort_and_others_make_text() {
+fn expression_alone_keeps_type_and_mixed_text_is_text() {
     let text = "
 flowgraph: g
 parameters: {hosts: [a, b], name: x, n: 1}
@@ -209,7 +209,7 @@ blocks:
 }
 
 #[test]
-fn defaults_may_use_later_ones_however_they_are_written() {
+fn defaults_may_use_later_parameters() {
     let text = "flowgraph: g
 parameters:
   escaped: \"${later + \\\"x\\\"}\"
@@ -235,7 +235,7 @@ blocks:
 }
 
 #[test]
-fn includes_bring_templates_and_parameters() {
+fn include_adds_templates_and_parameters() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     file(
@@ -255,7 +255,7 @@ fn includes_bring_templates_and_parameters() {
 }
 
 #[test]
-fn aliases_that_multiply_are_refused_quickly() {
+fn load_rejects_multiplying_aliases() {
     let mut text = String::from("flowgraph: g\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let uses = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -266,7 +266,7 @@ fn aliases_that_multiply_are_refused_quickly() {
 }
 
 #[test]
-fn deep_nesting_is_refused_quickly() {
+fn load_rejects_deep_nesting() {
     for text in ["[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(50_000)] {
         assert!(load_text("deep.yaml", &text, &[], &registry()).result.is_err());
     }
@@ -278,7 +278,7 @@ fn deep_nesting_is_refused_quickly() {
     assert!(load_text("deep.yaml", &minus, &[], &registry()).result.is_err());
 }
 
-/// Files made of pieces that mean something, in any order.
+/// Files made of valid pieces in any order.
 fn pieces() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "flowgraph: g\n",
@@ -346,17 +346,17 @@ fn never_panics(text: &str) {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,200}") {
+    fn load_of_any_text_never_panics(text in "\\PC{0,200}") {
         never_panics(&text);
     }
 
     #[test]
-    fn no_order_of_known_pieces_makes_it_panic(text in pieces()) {
+    fn load_of_shuffled_pieces_never_panics(text in pieces()) {
         never_panics(&text);
     }
 
     #[test]
-    fn no_damage_to_a_good_file_makes_it_panic(
+    fn load_of_damaged_file_never_panics(
         at in 0usize..ARRAY.len(),
         length in 0usize..12,
         with in "[\\PC\n]{0,6}",
@@ -368,7 +368,7 @@ proptest! {
 }
 
 #[test]
-fn a_plan_builds_edges_and_pools_as_it_says() {
+fn build_makes_planned_edges_and_pools() {
     let plan = plan(ARRAY, &[]);
     let assembly = plan.build().unwrap();
     assert_eq!(assembly.parts.len(), plan.blocks.len());
@@ -385,7 +385,7 @@ fn a_plan_builds_edges_and_pools_as_it_says() {
 }
 
 #[test]
-fn drawings_show_templates_as_groups_and_types_on_edges() {
+fn drawing_has_templates_as_groups_and_types_on_edges() {
     let plan = plan(ARRAY, &[("antennas", "1")]);
     let drawing = crate::draw::Drawing::of(&plan);
     insta::assert_snapshot!("drawing_mermaid", drawing.mermaid());
@@ -394,7 +394,7 @@ fn drawings_show_templates_as_groups_and_types_on_edges() {
 }
 
 #[test]
-fn the_schema_takes_expressions_where_numbers_stand() {
+fn schema_allows_expressions_for_numbers() {
     let schema = crate::schema(&registry());
     let taps = &schema["$defs"]["filter_parameters"]["properties"]["taps"];
     assert_eq!(taps["anyOf"][1]["$ref"], "#/$defs/expression");

@@ -309,6 +309,6 @@ fn what_is_not_there_cannot_be_tapped() {
     let (text, help) = refused("a.outptu");
     assert_eq!(text, "`a` has no output `outptu`");
     assert_eq!(help, "did you mean `output`?");
-    assert_eq!(refused("c").0, "`c` has no outputs to look at");
+    assert_eq!(refused("c").0, "`c` has no outputs");
     finish(&control, running);
 }

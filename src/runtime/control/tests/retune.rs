@@ -176,7 +176,7 @@ blocks:
         Ok(_) => true,
         Err(RetuneError::Refused(refused)) => {
             let message = &refused.problems[0].message;
-            assert!(message.contains("bytes of parameters wait"), "{message}");
+            assert!(message.contains("bytes of parameters are scheduled already"), "{message}");
             false
         }
         Err(error) => panic!("{error}"),
