@@ -282,7 +282,7 @@ blocks:
     program.signal("-INT");
     let output = program.end();
     assert_eq!(output.status.code(), Some(130));
-    assert_eq!(stderr(&output), "interrupted before the flowgraph had started\n");
+    assert_eq!(stderr(&output), "interrupted before the flowgraph started\n");
 }
 
 #[test]

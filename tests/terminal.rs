@@ -137,8 +137,8 @@ fn nothing_at_the_other_end_is_told_with_what_to_do() {
         let output = client.args([command, "--connect", &url]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let expected = format!(
-            "error: no flowgraph answers at {url}: connection refused\n   = help: `fxgraph run FILE \
-             --listen` starts a flowgraph that answers\n"
+            "error: no flowgraph answers at {url}: connection refused\n   = help: start a flowgraph \
+             with `fxgraph run FILE --listen`\n"
         );
         assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
     }
@@ -165,9 +165,9 @@ fn tokens_and_certificates_are_brought_along() {
     let unknown = stderr(&events(&["--ca", &ca]));
     assert!(unknown.contains("asks for a token") && unknown.contains("--token-file"), "{unknown}");
     let distrusted = stderr(&events(&["--token-file", &token]));
-    assert!(distrusted.contains("`--ca FILE` trusts"), "{distrusted}");
+    assert!(distrusted.contains("with `--ca FILE`"), "{distrusted}");
     let no_certificate = stderr(&events(&["--ca", &token]));
-    assert!(no_certificate.contains("holds no certificate"), "{no_certificate}");
+    assert!(no_certificate.contains("contains no certificate"), "{no_certificate}");
     let mut stop = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     stop.args(["stop", "--connect", &url, "--ca", &ca, "--token-file", &token]);
     assert!(stop.status().unwrap().success());
@@ -259,7 +259,7 @@ fn a_tap_shows_figures_and_saves_what_numpy_reads() {
     assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
     assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
     assert!(refused(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
-    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds it"));
+    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds this one"));
     assert!(refused(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
     stop(program);
 }
@@ -295,7 +295,7 @@ fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_
         ("tap", "c.source", "name one: c.source.pol0, c.source.pol1"),
         ("record", "c.source", "name one: c.source.pol0, c.source.pol1"),
         ("record", "c.f.outptu", "did you mean `output`?"),
-        ("record", "sink", "name the block that feeds it"),
+        ("record", "sink", "name the block that feeds this one"),
         ("record", "c.g", "did you mean `c.f`?"),
     ] {
         let said = refused(&program, &[command, name]);
