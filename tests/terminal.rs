@@ -69,7 +69,7 @@ fn parameters_are_set_together_or_not_at_all() {
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
-    assert!(said.starts_with(&format!("in force from timestamp {at}, config ")), "{said}");
+    assert!(said.starts_with(&format!("in effect from timestamp {at}, config ")), "{said}");
     let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
     assert_eq!(signals(), "cw(0.3, 2000)");
     let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
@@ -89,9 +89,12 @@ fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
     let sink = ["swap", "a", "path=a.npy", "kind=file_sink"];
     let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
-    assert!(said.contains("kind") && said.contains("would be made: held"), "{said}");
+    assert!(
+        said.contains("kind") && said.contains("would swap; ") && said.contains("(held)"),
+        "{said}"
+    );
     assert_eq!(kind(), "null_sink");
-    assert!(told(&program, &sink).contains("\nmade: held; interruption: none"), "{said}");
+    assert!(told(&program, &sink).contains("\nswapped; "), "{said}");
     assert_eq!(kind(), "file_sink");
     assert!(
         refused(&program, &["swap", "a", "kind=x", "--kind", "y"])
@@ -222,9 +225,9 @@ fn top_draws_moves_and_gives_the_terminal_back() {
     }
     assert!(!pty.has_colours(), "NO_COLOR");
     pty.type_keys("?");
-    pty.until(|screen| screen.contains("hold the picture"));
+    pty.until(|screen| screen.contains("pause or resume"));
     pty.type_keys("x");
-    pty.until(|screen| !screen.contains("hold the picture"));
+    pty.until(|screen| !screen.contains("pause or resume"));
     pty.type_keys("s");
     pty.until(|screen| screen.contains("s sort: busy"));
     pty.resize(40, 120);
