@@ -27,7 +27,7 @@ pub struct Record {
     #[arg(long, value_name = "RECORDER", conflicts_with = "output")]
     trigger: Option<String>,
 
-    /// Timestamp of the trigger, in ADC samples since the sync time [default: now]
+    /// Timestamp of the trigger, in ADC samples since the sync time (default: now)
     #[arg(long, value_name = "TIMESTAMP", requires = "trigger")]
     at: Option<u64>,
 

@@ -19,8 +19,8 @@ pub struct Set {
     #[arg(required = true, value_name = "BLOCK.PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 
-    /// Timestamp from which the values apply, in ADC samples since the sync time [default: the earliest
-    /// possible]
+    /// Timestamp from which the values apply, in ADC samples since the sync time (default: the earliest
+    /// possible)
     #[arg(long, value_name = "TIMESTAMP")]
     at: Option<u64>,
 
