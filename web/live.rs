@@ -13,24 +13,24 @@ use utoipa::ToSchema;
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a block does now: means over the last second.
+/// Rates of a block, as means over the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Rates {
-    /// Frames it takes per second, all inputs together.
+    /// Input frames per second, all inputs together.
     pub frames_in_per_second: f64,
-    /// Frames it pushes per second, all outputs together.
+    /// Output frames per second, all outputs together.
     pub frames_out_per_second: f64,
-    /// Payload bytes it takes per second.
+    /// Input payload bytes per second.
     pub bytes_in_per_second: f64,
-    /// Payload bytes it pushes per second.
+    /// Output payload bytes per second.
     pub bytes_out_per_second: f64,
-    /// Share of the time it works; 1 says that it is the limit.
+    /// Fraction of the time spent working; near 1 for the bottleneck.
     pub busy_fraction: f64,
-    /// Share of the time its GPU works on its frames.
+    /// Fraction of the time that the GPU works on frames of the block.
     pub device_busy_fraction: f64,
-    /// Share of the time it waits for frames; a source: for what it makes them of.
+    /// Fraction of the time spent waiting for input frames; for a source, for external data.
     pub input_wait_fraction: f64,
-    /// Share of the time it waits for room behind it; near 1 says that it is held up by the others.
+    /// Fraction of the time spent waiting for space in output queues; near 1 if later blocks are too slow.
     pub room_wait_fraction: f64,
     /// Frames per second that each input takes.
     #[serde(skip)]

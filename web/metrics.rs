@@ -161,9 +161,9 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Figures of the flowgraph for Prometheus
+/// Metrics of the flowgraph for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "metrics", operation_id = "get_metrics",
-    responses((status = 200, description = "Prometheus' text format", body = String,
+    responses((status = 200, description = "metrics in Prometheus' text format", body = String,
         content_type = "text/plain; version=0.0.4")))]
 pub(crate) async fn get(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text(&app))

@@ -11,22 +11,22 @@ use utoipa::ToSchema;
 /// The media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request was refused, as RFC 9457 has it. `type` is left out: the title says it all.
+/// Problem document (RFC 9457) of a rejected request, without `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// The HTTP status in words.
+    /// Name of the HTTP status.
     #[schema(example = "Not Found")]
     title: String,
     /// The HTTP status.
     #[schema(example = 404, minimum = 400, maximum = 599)]
     status: u16,
-    /// What is wrong.
+    /// Error message.
     #[schema(example = "there is no block `pbf`")]
     detail: String,
-    /// What to do, one line each.
+    /// Help, one line per element.
     #[schema(example = json!(["did you mean `pfb`?"]))]
     help: Vec<String>,
-    /// Everything that is wrong with a flowgraph or a change, as `fxgraph validate` tells it.
+    /// All diagnostics of a flowgraph or a change, as in `fxgraph validate --json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     diagnostics: Vec<serde_json::Value>,

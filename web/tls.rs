@@ -32,7 +32,7 @@ pub enum TlsError {
         path: PathBuf,
         /// Certificate or key.
         what: &'static str,
-        /// What is wrong.
+        /// Error message.
         said: pem::Error,
     },
     /// They do not belong together, or are of a sort that is not known.

@@ -12,13 +12,13 @@ const BUSY: f64 = 0.9;
 /// A block that waits for room for more of the time is held up by those behind it.
 const HELD_UP: f64 = 0.1;
 
-/// What limits the flowgraph, by the last second.
+/// Bottleneck of the flowgraph in the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Limit {
-    /// Name of the block that limits it; `null` if that is what the sources give.
+    /// Name of the block that is the bottleneck; `null` if the sources are.
     #[schema(example = "f[0].pfb")]
     pub block: Option<String>,
-    /// In words.
+    /// Description.
     #[schema(example = "limited by f[0].pfb, which works 97 % of the time")]
     pub text: String,
 }

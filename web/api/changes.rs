@@ -21,28 +21,28 @@ const RETUNE: Duration = Duration::from_secs(15);
 /// Longest time that a new block gets to take its place; more would outlast the request.
 const SWAP: Duration = Duration::from_secs(20);
 
-/// What came of new values for live parameters.
+/// Result of a live update.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Retuned {
-    /// They hold for what is made of samples from this timestamp on (ADC samples since sync time).
+    /// Timestamp (ADC samples since the sync time) of the first sample with the new values.
     effective_timestamp: u64,
-    /// The timestamp that was asked for had passed.
+    /// Whether the requested timestamp had passed.
     is_late: bool,
-    /// Data from this timestamp on reflects every change so far.
+    /// Timestamp from which data reflect all changes so far.
     steady_state_timestamp: u64,
-    /// What headers of frames carry from then on, in hexadecimal.
+    /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
     config_id: String,
 }
 
-/// A value that becomes another.
+/// Change of a value.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DifferenceInfo {
     /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
     key: String,
-    /// What runs; `null` if it is not set.
+    /// Current value; `null` if not set.
     #[schema(value_type = Value)]
     from: serde_json::Value,
-    /// What will run; `null` if it will not be set.
+    /// New value; `null` if not set.
     #[schema(value_type = Value)]
     to: serde_json::Value,
 }
@@ -58,19 +58,19 @@ impl From<&Difference> for DifferenceInfo {
 pub(super) struct ChangeInfo {
     /// Name of the block.
     block: String,
-    /// What becomes different.
+    /// Differences.
     differences: Vec<DifferenceInfo>,
-    /// How it is made: nothing, seamless, held or restart.
+    /// Way of the change: nothing, seamless, held or restart.
     #[schema(example = "seamless")]
     way: &'static str,
-    /// The interruption to expect, in words.
+    /// Description of the expected interruption.
     #[schema(example = "none")]
     gap: String,
-    /// Why it takes a restart, if it does.
+    /// Reason for a restart, if needed.
     restart_because: Option<String>,
-    /// Memory that it takes for a while, in bytes by device.
+    /// Additional memory during the swap, in bytes by device.
     memory_bytes: BTreeMap<String, usize>,
-    /// Whether it is made; with `dry_run` it is not.
+    /// Whether the change is done; false with `dry_run`.
     is_made: bool,
 }
 
@@ -160,21 +160,21 @@ pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Pro
     Ok(if has_pairs { value.to_string() } else { text })
 }
 
-/// Changes live parameters of blocks, all of them or none, at one timestamp
+/// Sets live parameters of blocks, all at the same timestamp or none
 #[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
     params(("at" = Option<i64>, Query, minimum = 0,
-        description = "the timestamp, in ADC samples since sync time; without it, as soon as it can be")),
+        description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible")),
     request_body(content = HashMap<String, HashMap<String, Value>>,
-        description = "by name of block, those of its parameters that change",
+        description = "changed parameters, by name of block",
         example = json!({"f[0].postproc": {"gains": 2}})),
     responses(
-        (status = 200, description = "the blocks have taken the values", body = Retuned),
-        (status = 400, description = "the body is no JSON, or `at` no timestamp"),
-        (status = 404, description = "there is no such block"),
-        (status = 409, description = "not now; nothing has changed"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason; nothing has changed"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
+        (status = 400, description = "the body is not JSON, or `at` is not a timestamp"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the change is not possible now; nothing has changed"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn retune(
     State(app): State<App>,
@@ -199,25 +199,25 @@ pub(super) async fn retune(
     }))
 }
 
-/// Swaps a block for another form of itself: other parameters, implementation, kind
+/// Swaps a block: new parameters, implementation or kind
 #[utoipa::path(patch, path = "/blocks/{name}", tag = "blocks", operation_id = "swap_block",
     params(
-        ("name" = String, Path, description = "its name, like `f[0].pfb`", example = "source"),
-        ("dry_run" = Option<bool>, Query, description = "only says what would be done"),
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
+        ("dry_run" = Option<bool>, Query, description = "reports the effect without changing anything"),
         ("may_hold_up" = Option<bool>, Query, description =
-            "the flowgraph may wait for the new block: right for files, wrong for a telescope"),
+            "lets the flowgraph wait for the new block (for files, not for live data)"),
     ),
     request_body(content = HashMap<String, Value>,
-        description = "keys of the block that change: kind, parameters, implementation, device, on_fault",
+        description = "changed keys of the block: kind, parameters, implementation, device, on_fault",
         example = json!({"parameters": {"taps": 8}})),
     responses(
-        (status = 200, description = "it is made, or with `dry_run` could be", body = ChangeInfo),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such block"),
-        (status = 409, description = "it failed; the flowgraph goes on as before"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason; nothing has changed"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 200, description = "the change is done, or possible with `dry_run`", body = ChangeInfo),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the swap failed; the flowgraph continues unchanged"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn swap(
     State(app): State<App>,

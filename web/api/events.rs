@@ -17,20 +17,20 @@ use std::convert::Infallible;
 use std::time::UNIX_EPOCH;
 use utoipa::ToSchema;
 
-/// Something that happened.
+/// An event.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventInfo {
-    /// Counts the events of the run, from 1, without gaps.
+    /// Number of the event within the run, from 1, without gaps.
     #[schema(example = 1)]
     sequence: u64,
-    /// When, in seconds of Unix time.
+    /// Unix time in seconds.
     unix_time_seconds: f64,
-    /// Name of the block it happened to, if it did to one.
+    /// Name of the block, if the event concerns one.
     block: Option<String>,
-    /// What it was.
+    /// Kind of event.
     #[schema(example = "started")]
     kind: &'static str,
-    /// In words: the cause, the values.
+    /// Description with cause and values.
     text: String,
 }
 
@@ -50,9 +50,9 @@ impl From<Event> for EventInfo {
 /// Events in order.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventList {
-    /// Number of the last event, to ask for later ones.
+    /// Number of the last event, for the next request.
     last: u64,
-    /// Events after `since` that are forgotten: some thousand are kept.
+    /// Number of events after `since` that are no longer stored; a few thousand are.
     forgotten: u64,
     /// The events.
     events: Vec<EventInfo>,
@@ -69,10 +69,10 @@ fn number(text: &str, name: &str) -> Result<u64, Problem> {
 
 /// Events so far
 #[utoipa::path(get, path = "/events", tag = "events", operation_id = "list_events",
-    params(("since" = Option<u64>, Query, description = "number of the last event that is known")),
+    params(("since" = Option<u64>, Query, description = "number of the last event that the client knows")),
     responses(
-        (status = 200, description = "the later ones, in order", body = EventList),
-        (status = 400, description = "`since` is no number"),
+        (status = 200, description = "the later events, in order", body = EventList),
+        (status = 400, description = "`since` is not a number"),
     ))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -113,18 +113,18 @@ impl Following {
     }
 }
 
-/// Events as they happen, as server-sent events, to the end of the run
+/// Events as server-sent events, until the run ends
 #[utoipa::path(get, path = "/events/stream", tag = "events", operation_id = "follow_events",
     params(
-        ("since" = Option<u64>, Query, description = "number of the last event that is known"),
+        ("since" = Option<u64>, Query, description = "number of the last event that the client knows"),
         ("Last-Event-ID" = Option<u64>, Header,
-            description = "the same, as clients send it that connect again; counts before `since`"),
+            description = "like `since`, sent by clients that reconnect; takes precedence over `since`"),
     ),
     responses(
         (status = 200, description = "each event with its `sequence` as `id`", body = EventInfo,
             content_type = "text/event-stream"),
-        (status = 400, description = "the number is none"),
-        (status = 429, description = "too many streams are open, by all clients or by this one"),
+        (status = 400, description = "malformed number"),
+        (status = 429, description = "too many streams of events, of all clients or of this one"),
     ))]
 pub(super) async fn stream(
     State(app): State<App>,

@@ -46,17 +46,16 @@ pub(crate) const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "fxgraph", description = "Watching and controlling a running flowgraph. GET \
-        changes nothing. Errors are problem documents (RFC 9457) that say what is wrong and what \
-        to do.", license(name = "BSD-3-Clause", identifier = "BSD-3-Clause")),
+    info(title = "fxgraph", description = "Monitoring and control of a running flowgraph. GET has no side \
+        effects. Errors are problem documents (RFC 9457) with help.", license(name = "BSD-3-Clause", identifier = "BSD-3-Clause")),
     components(schemas(Problem)),
     tags(
         (name = "flowgraph", description = "the flowgraph as a whole"),
-        (name = "blocks", description = "its blocks"),
-        (name = "recorders", description = "outputs to files"),
+        (name = "blocks", description = "blocks of the flowgraph"),
+        (name = "recorders", description = "recordings of outputs"),
         (name = "kinds", description = "kinds of blocks"),
-        (name = "events", description = "what happened"),
-        (name = "metrics", description = "figures for Prometheus"),
+        (name = "events", description = "events of the run"),
+        (name = "metrics", description = "metrics for Prometheus"),
     )
 )]
 struct Description;
@@ -97,12 +96,15 @@ fn described() -> OpenApiRouter<App> {
 /// Statuses that any request may be answered with, by the layers around the handlers.
 const ANYWHERE: [(&str, &str); 7] = [
     ("401", "the token is missing or wrong"),
-    ("403", "it comes from a page of another site, or clients may not change this"),
-    ("408", "it took too long"),
-    ("413", "its body is too large"),
-    ("421", "it asks for a name that is not this machine's"),
-    ("429", "there are too many of them at once"),
-    ("503", "there are too many connections, or a block was busy"),
+    (
+        "403",
+        "the request comes from a page of another site, or clients do not have this permission",
+    ),
+    ("408", "the request took too long"),
+    ("413", "the request body is too large"),
+    ("421", "`Host` is not a name of this machine"),
+    ("429", "too many requests at once"),
+    ("503", "too many connections, or a block was busy"),
 ];
 
 /// The OpenAPI 3.1 document.

@@ -73,18 +73,18 @@ static VIEWS: [View; 10] = [
     values::VIEW,
 ];
 
-/// An axis of which one index is looked at.
+/// An axis with a selectable index.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Select {
-    /// Its name, which is also that of the parameter of the query.
+    /// Name of the axis and of the query parameter.
     #[schema(value_type = String, example = "pol")]
     pub axis: &'static str,
     /// Number of elements.
     pub len: usize,
-    /// The index that is looked at unless another one is asked for.
+    /// Default index.
     pub default: usize,
-    /// What each index stands for, where it is more than a number: antennas of a baseline (`0-2`),
-    /// polarisations of a product (`01`), or a label that the port gives.
+    /// Labels of the indices, if any: antennas of a baseline (`0-2`), polarisations of a product (`01`),
+    /// or labels of the port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
