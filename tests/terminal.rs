@@ -166,7 +166,7 @@ fn tokens_and_certificates_are_brought_along() {
     let well = events(&["--ca", &ca, "--token-file", &token]);
     assert!(well.status.success(), "{}", stderr(&well));
     let unknown = stderr(&events(&["--ca", &ca]));
-    assert!(unknown.contains("asks for a token") && unknown.contains("--token-file"), "{unknown}");
+    assert!(unknown.contains("requires a token") && unknown.contains("--token-file"), "{unknown}");
     let distrusted = stderr(&events(&["--token-file", &token]));
     assert!(distrusted.contains("with `--ca FILE`"), "{distrusted}");
     let no_certificate = stderr(&events(&["--ca", &token]));

@@ -113,12 +113,12 @@ fn what_cannot_be_answered_says_why() {
     assert_eq!(wrong.json()["help"][0], "did you mean `null_sink`?");
     assert_eq!(program.get("/api/v2").problem(404), "there is nothing at `/api/v2`");
     let wrong = program.post("/api/v1/kinds");
-    assert_eq!(wrong.problem(405), "`/api/v1/kinds` does not take `POST`");
+    assert_eq!(wrong.problem(405), "`/api/v1/kinds` does not support `POST`");
     assert_eq!(wrong.header("allow"), Some("GET,HEAD"));
     program.get("/api/v1/flowgraph/stop").problem(405);
     for number in ["x", "-1", "", "1e3", "99999999999999999999"] {
         let wrong = program.get(&format!("/api/v1/events?since={number}"));
-        assert_eq!(wrong.problem(400), "`since` is not the number of an event");
+        assert_eq!(wrong.problem(400), "`since` must be the number of an event");
     }
     program.get("/api/v1/blocks/%ff").problem(400);
     assert_eq!(program.get("/api/v1/health").json()["state"], "running", "GET changes nothing");
@@ -177,8 +177,8 @@ fn an_address_that_cannot_be_had_is_an_error_before_anything_starts() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     let expected = format!(
-        "error: nothing was started: cannot listen on {address}: another program listens there; \
-         port 0 takes any free one\n"
+        "error: nothing was started: cannot listen on {address}: the address is in use; \
+         port 0 selects a free port\n"
     );
     assert_eq!(said, expected);
     assert!(!folder.path().join("out.npy").exists());

@@ -7,7 +7,7 @@ from browser import Watched, browser, expect
 with browser() as chromium:
     watched = Watched(chromium, sys.argv[1])
     page = watched.page
-    dialog = page.get_by_role("dialog", name="This flowgraph asks for a token")
+    dialog = page.get_by_role("dialog", name="This flowgraph requires a token")
     for token in ["not-the-right-one", "f2c1a97be0d94c55"]:
         expect(dialog).to_be_visible()
         dialog.get_by_label("Token").fill(token)

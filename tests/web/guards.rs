@@ -359,7 +359,7 @@ fn a_token_guards_all_that_tells_of_the_flowgraph() {
     let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
     for path in ["/api/v1/flowgraph", "/api/v1/blocks/sink", "/api/v1/events", "/metrics"] {
         let refused = program.get(path);
-        assert_eq!(refused.problem(401), "this flowgraph asks for a token");
+        assert_eq!(refused.problem(401), "this flowgraph requires a token");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     }
     for path in ["/", "/docs/", "/api/v1/openapi.json"] {
@@ -384,7 +384,7 @@ fn other_machines_are_let_in_with_a_token_only() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("give a token that clients have to know (`--token-file`)"), "{said}");
+    assert!(said.contains("set a token with `--token-file`"), "{said}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     let larger = other.replace("  b: {kind: null_sink, input: source.pol1}\n", "")
         + "  c: {kind: null_sink, input: source.pol1}\n";
     let refused = put(&program, "", &larger);
-    assert_eq!(refused.problem(409), "not all of it can change while frames flow");
+    assert_eq!(refused.problem(409), "the update needs a restart of the flowgraph");
     let help = refused.json()["help"].clone();
     assert_eq!((&help[0], &help[1]), (&"`b`: it is taken away".into(), &"`c`: it is new".into()));
     put(&program, "", "flowgraph: tunable\nblocks: {source: {kind: nul}}").problem(422);

@@ -79,7 +79,10 @@ fn a_snapshot_is_the_frame_that_is_recorded() {
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&compared.stderr));
 
     let large = program.get(&format!("{path}?max_bytes=8191"));
-    assert_eq!(large.problem(422), "a frame of `f.output` has 8192 bytes, not 8191");
+    assert_eq!(
+        large.problem(422),
+        "a frame of `f.output` has 8192 bytes, more than `max_bytes`, 8191"
+    );
     assert_eq!(program.get(&format!("{path}?max_bytes=8192")).status, 200);
     program.get(&format!("{path}?max_bytes=all")).problem(400);
     let stream = path.replace("snapshot", "stream");
@@ -171,7 +174,7 @@ fn what_cannot_be_looked_at_is_told() {
     assert_eq!(help, "did you mean `band_pass`?");
     assert_eq!(wrong("/spectrum", 404).1, "the only view here is `band_pass`");
     let (detail, help) = wrong("/band_pass?antenna=0", 400);
-    assert_eq!(detail, "nothing called `antenna` is selected of `band_pass`");
+    assert_eq!(detail, "the view `band_pass` has no selectable axis `antenna`");
     assert_eq!(help, "the only axis here is `pol`");
     let (detail, help) = wrong("/band_pass?pol=2", 400);
     assert_eq!((&*detail, &*help), ("`pol` is out of range", "give a number from 0 to 1"));

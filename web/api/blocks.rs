@@ -1,4 +1,4 @@
-//! One block: ports, parameters, figures, faults.
+//! Blocks: ports, parameters, statistics, faults.
 
 use super::types::Carries;
 use crate::app::App;
@@ -256,7 +256,7 @@ pub(super) struct BlockPage {
     text: String,
 }
 
-/// One look at a flowgraph: its blocks with their figures.
+/// Snapshot of a flowgraph: its blocks with their statistics.
 pub(super) struct Look {
     stats: HashMap<String, BlockStats>,
     rates: Arc<HashMap<String, Rates>>,
@@ -268,12 +268,12 @@ impl Look {
         Self { stats: stats.collect(), rates: app.live.rates() }
     }
 
-    /// The figures of a block; `None` for one that came into the plan since this look.
+    /// Statistics of a block; `None` for a block added after this snapshot.
     pub fn stats(&self, block: &PlannedBlock) -> Option<&BlockStats> {
         self.stats.get(&block.name)
     }
 
-    /// Lag and name of the block that is furthest behind real time.
+    /// Lag in seconds and name of the block with the largest lag.
     pub fn lag(&self) -> Option<(f64, String)> {
         let lags = self.stats.values().filter_map(|stats| Some((stats.lag_seconds?, &stats.name)));
         let by_lag = |one: &(f64, _), other: &(f64, _)| one.0.total_cmp(&other.0);
@@ -405,7 +405,7 @@ pub(super) async fn get(
     Ok(Json(Look::at(&app).page(&app, &plan, index)))
 }
 
-/// The plan, and the index of the block called `name` in it.
+/// Returns the plan, and the index of the block called `name` in it.
 pub(super) fn find(app: &App, name: &str) -> Result<(Arc<Plan>, usize), Problem> {
     let plan = app.control.plan();
     if let Some(index) = plan.block(name) {

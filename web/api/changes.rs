@@ -1,4 +1,4 @@
-//! Changes while frames flow: live parameters at a timestamp, and blocks swapped for others.
+//! Changes while frames flow: live updates of parameters, and swaps of blocks.
 
 use super::request::{asked, beside};
 use crate::app::App;
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time that blocks get to take new values.
+/// Time limit for blocks to accept new values.
 const RETUNE: Duration = Duration::from_secs(15);
-/// Longest time that a new block gets to take its place; more would outlast the request.
+/// Time limit for a swap, below the time limit of the request.
 const SWAP: Duration = Duration::from_secs(20);
 
 /// Result of a live update.
@@ -93,7 +93,7 @@ impl ChangeInfo {
     }
 }
 
-/// The word for a way.
+/// Name of a way in the API.
 pub(super) fn way_name(way: &Way) -> &'static str {
     match way {
         Way::Nothing => "nothing",
@@ -106,7 +106,7 @@ pub(super) fn way_name(way: &Way) -> &'static str {
 impl From<Refused> for Problem {
     fn from(Refused { sources, problems }: Refused) -> Self {
         let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
-        let detail = problems.first().map_or("the change was refused", |problem| &problem.message);
+        let detail = problems.first().map_or("the change was rejected", |problem| &problem.message);
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
     }
 }
@@ -120,7 +120,7 @@ impl From<RetuneError> for Problem {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
             _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
-                .help("all parameters are as they were; `/api/v1/events` may say more"),
+                .help("no parameter has changed; see `/api/v1/events` for details"),
         }
     }
 }
@@ -131,30 +131,33 @@ impl From<SwapError> for Problem {
             return Self::busy(error.to_string());
         }
         Self::new(StatusCode::CONFLICT, with_causes(&error))
-            .help("the flowgraph goes on as before; `/api/v1/events` may say more")
+            .help("the flowgraph continues unchanged; see `/api/v1/events` for details")
     }
 }
 
-/// What the body of a request is, as its sender says, in lower case.
+/// Media type of a request's body in lower case, from its `Content-Type`.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
     media_type.trim().to_ascii_lowercase()
 }
 
-/// The body of a request as text, if it says that it is JSON.
+/// Returns the JSON body of a request as text that a YAML parser reads.
 pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
     if media_type(headers) != "application/json" {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
             .help("send `Content-Type: application/json`"));
     }
-    // Nearly all JSON is YAML, but not the other way round.
+    // Nearly all JSON is YAML, but not vice versa.
     let value = serde_json::from_slice::<serde_json::Value>(body)
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
     if !value.is_object() {
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "the body must be a JSON object",
+        ));
     }
-    // Two things that JSON has and YAML has not: tabs between tokens, and characters as pairs of escapes.
+    // Two features that YAML lacks: tabs between tokens, and characters as surrogate pairs.
     let text = String::from_utf8_lossy(body).replace('\t', " ");
     let has_pairs = text.to_ascii_lowercase().contains("\\ud");
     Ok(if has_pairs { value.to_string() } else { text })
@@ -254,12 +257,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn json_that_is_no_yaml_is_read_too() {
+    fn json_text_accepts_tabs_and_surrogate_pairs() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // What Python's `json.dumps` makes of a character beyond 16 bits, and a tab.
+        // A character beyond 16 bits as Python's `json.dumps` writes it, and a tab.
         let body = Bytes::from_static(b"{\t\"name\": \"\\ud83d\\ude00\"}");
-        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("refused"));
+        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("rejected"));
         assert_eq!(read_value(&text).unwrap().to_json(), json!({"name": "\u{1f600}"}));
     }
 }

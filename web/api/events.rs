@@ -1,4 +1,4 @@
-//! What happened: to look up, and as a stream.
+//! Events of the run, as a list and as a stream.
 
 use crate::app::App;
 use crate::guard::Peer;
@@ -58,12 +58,12 @@ pub(super) struct EventList {
     events: Vec<EventInfo>,
 }
 
-/// A number of an event.
+/// Parses the number of an event.
 fn number(text: &str, name: &str) -> Result<u64, Problem> {
-    // What a signed number of 64 bits holds, as the description says.
+    // Limited to signed 64-bit numbers, as the API description states.
     text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(|| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is not the number of an event"))
-            .help("give the `sequence` of the last event you know, 0 for all")
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` must be the number of an event"))
+            .help("give the `sequence` of the last known event, or 0 for all events")
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn list(
     }))
 }
 
-/// What a stream has still to tell.
+/// State of a stream of events.
 struct Following {
     app: App,
     last: u64,
@@ -139,7 +139,7 @@ pub(super) async fn stream(
     let Some(place) = app.streams.take(client, 1) else {
         let detail = "too many streams of events are open";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .help("close one, or ask for `/api/v1/events?since=...` now and then"));
+            .help("close one, or poll `/api/v1/events?since=...`"));
     };
     let following =
         Following { app, last, waiting: VecDeque::new(), has_ended: false, _place: place };

@@ -159,7 +159,7 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
         .blocks
         .iter()
         .flat_map(|block| block.ports.inputs.iter().enumerate().map(move |port| (block, port)));
-    // A drawing has its edges in the order of the blocks' inputs.
+    // A drawing lists its edges in the order of the blocks' inputs.
     let edges = drawing.edges.into_iter().zip(inputs).map(|(edge, (block, (input, port)))| {
         let queue = look.stats(block).and_then(|stats| stats.queues.get(input).copied());
         let rate = look.rates(block).and_then(|rates| rates.inputs.get(input).copied());
@@ -250,7 +250,7 @@ pub(super) struct Health {
 
 impl Health {
     fn of(app: &App) -> Self {
-        // A fault that ends the flowgraph may be one of the runtime, which no block counts.
+        // A fatal fault may be one of the runtime, which no block counts.
         let fatal = app.control.failures().len() as u64;
         let survived_faults = app.control.faults().saturating_sub(fatal);
         Self {

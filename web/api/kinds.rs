@@ -1,4 +1,4 @@
-//! The kinds of blocks there are.
+//! Kinds of blocks.
 
 use super::types::ImplementationInfo;
 use crate::app::App;

@@ -1,4 +1,4 @@
-//! Outputs to files, with what came before an event.
+//! Recorders, which write the frames of an output before and after a trigger.
 
 use super::changes::json_text;
 use super::output::Output;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time for a block to take up a recorder.
+/// Time limit for a block to attach a recorder.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A recorder, which keeps the newest frames of an output in memory, and its recordings.
@@ -100,7 +100,7 @@ impl From<RecordError> for Problem {
             RecordError::Request(refused) => refused.into(),
             RecordError::Tap(error) => error.into(),
             RecordError::NoFolder => with(StatusCode::CONFLICT)
-                .help("`fxgraph run --recordings DIR` says where recordings may be written"),
+                .help("start the program with `fxgraph run --recordings DIR`"),
             RecordError::Name(_) | RecordError::Refused(_) => {
                 with(StatusCode::UNPROCESSABLE_ENTITY)
             }
@@ -112,9 +112,8 @@ impl From<RecordError> for Problem {
             RecordError::Memory { .. } => {
                 with(StatusCode::SERVICE_UNAVAILABLE).help("ask for a shorter `before_seconds`")
             }
-            RecordError::Room(_) => with(StatusCode::INSUFFICIENT_STORAGE).help(
-                "delete recordings that are done with, or give `--recordings` another folder",
-            ),
+            RecordError::Room(_) => with(StatusCode::INSUFFICIENT_STORAGE)
+                .help("delete recordings, or choose another directory with `--recordings`"),
             RecordError::Files(_) => with(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
@@ -235,7 +234,7 @@ pub(super) async fn delete(
     end(app, name, Control::delete_recorder).await
 }
 
-/// Has `how` end a recorder, which may wait for the disk.
+/// Ends a recorder with `how`, which may wait for the disk.
 async fn end(
     app: App,
     name: String,

@@ -1,4 +1,4 @@
-//! Second forms of blocks on the same frames, and what is different about theirs.
+//! Shadows of blocks, and the differences of their frames.
 
 use super::changes::json_text;
 use super::request::{asked, beside};
@@ -103,7 +103,7 @@ impl From<ShadowReport> for ShadowInfo {
     }
 }
 
-/// The shadow of the block called `name`.
+/// Finds the shadow of the block called `name`.
 fn find(app: &App, name: &str) -> Result<ShadowReport, Problem> {
     super::blocks::find(app, name)?;
     let known = app.control.shadows().into_iter().find(|report| report.block == name);
@@ -235,9 +235,9 @@ pub(super) async fn first_difference(
         "block" => Pair::block_npy,
         "shadow" => Pair::shadow_npy,
         _ => {
-            let detail = format!("there is no frame of `{side}`");
+            let detail = format!("the side must be `block` or `shadow`, got `{side}`");
             return Err(Problem::new(StatusCode::NOT_FOUND, detail)
-                .help("ask for that of `block` or of `shadow`"));
+                .help("use `.../first_difference/block` or `.../first_difference/shadow`"));
         }
     };
     let sent = Sent {

@@ -1,4 +1,4 @@
-//! One frame of an output, as it runs by.
+//! Snapshot of an output: its next frame.
 
 use super::output::{MAX_BYTES, Output};
 use super::request::asked;
@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// The media type of an array, which has none of its own.
+/// Media type of .npy, which has no type of its own.
 pub(super) const NPY: &str = "application/octet-stream";
 
 /// Validity of a frame.
@@ -37,7 +37,7 @@ struct ValidityInfo {
 }
 
 impl ValidityInfo {
-    /// Summary of `counts`, one per unit of `validity`.
+    /// Summarises `counts`, one per unit of `validity`.
     fn of(counts: &[u32], validity: &ValidityType) -> Self {
         let whole = counts.iter().filter(|count| **count >= validity.full).count();
         let missing = counts.iter().filter(|count| **count == 0).count();
@@ -101,7 +101,7 @@ impl FromStr for Format {
     }
 }
 
-/// The format that the client accepts.
+/// Format according to the `Accept` header.
 fn accepted(headers: &HeaderMap) -> Format {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let mut types = accept.unwrap_or_default().split(',');
@@ -109,7 +109,7 @@ fn accepted(headers: &HeaderMap) -> Format {
     if is_npy { Format::Npy } else { Format::Json }
 }
 
-/// An array on its way to a client, which takes the room of its tap until it is there.
+/// Array being sent to a client; it keeps the place of its tap until sent.
 pub(super) struct Sent {
     pub array: Vec<u8>,
     pub _room: Room,

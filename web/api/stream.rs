@@ -1,4 +1,4 @@
-//! Frames of an output, now and then, as they are.
+//! Stream of frames of an output.
 
 use super::output::{MAX_BYTES, Output};
 use super::request::{asked, within};

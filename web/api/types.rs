@@ -1,11 +1,11 @@
-//! How ports, implementations and parameters are told.
+//! Ports and implementations in responses.
 
 use crate::views::baselines;
 use fxgraph::{Axis, PortType};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Most baselines that are named one by one.
+/// Largest number of baselines with labels.
 const MOST_BASELINES: usize = 1 << 14;
 
 /// One axis of a frame.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_of_visibilities_name_antennas_and_polarisations() {
+    fn axes_label_baselines_and_products() {
         let named = axes(&[
             Axis::new("channel", 3),
             Axis::new("baseline", 6),

@@ -1,4 +1,4 @@
-//! Another flowgraph in place of the one that runs.
+//! Replacement of the running flowgraph.
 
 use super::changes::{DifferenceInfo, media_type, way_name};
 use super::request::{asked, beside};
@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Longest time that an update takes; more would outlast the request.
+/// Time limit for an update, below the time limit of the request.
 const APPLY: Duration = Duration::from_secs(20);
-/// What a flowgraph may be sent as.
+/// Media types of a flowgraph.
 const MEDIA_TYPES: [&str; 3] = ["application/yaml", "application/x-yaml", "application/json"];
 
 /// Effect of an update on a block.
@@ -27,7 +27,7 @@ const MEDIA_TYPES: [&str; 3] = ["application/yaml", "application/x-yaml", "appli
 struct BlockUpdateInfo {
     /// Name of the block.
     block: String,
-    /// Way of the change: nothing, retune (live update), seamless or held (swap), or restart.
+    /// Way of the change: `nothing`, `retune` (live update), `seamless` or `held` (swap), or `restart`.
     #[schema(example = "retune")]
     way: &'static str,
     /// Description of the expected interruption.
@@ -92,11 +92,12 @@ impl From<NotStartable> for Problem {
     fn from(error: NotStartable) -> Self {
         let problem = Self::new(StatusCode::CONFLICT, error.to_string());
         match error {
-            NotStartable::Over => problem
-                .help("`fxgraph run --hold` is ready for another start whenever a run has ended"),
+            NotStartable::Over => {
+                problem.help("start the program with `fxgraph run --hold` to allow further starts")
+            }
             NotStartable::Draining => problem,
             NotStartable::Another => problem
-                .help("look at what runs then, and send it again")
+                .help("check the flowgraph that runs then, and send the request again")
                 .retry_after(Duration::from_secs(2)),
         }
     }
@@ -109,30 +110,34 @@ impl From<UpdateError> for Problem {
         }
         let UpdateError::Restart(reasons) = error else {
             return Self::new(StatusCode::CONFLICT, with_causes(&error))
-                .help("`/api/v1/events` may say more");
+                .help("see `/api/v1/events` for details");
         };
-        let problem = Self::new(StatusCode::CONFLICT, "not all of it can change while frames flow");
+        let problem =
+            Self::new(StatusCode::CONFLICT, "the update needs a restart of the flowgraph");
         let problem = reasons.into_iter().fold(problem, Self::help);
-        problem.help("`restart=true` drains the flowgraph and starts the other one")
+        problem.help("use `restart=true` to drain the flowgraph and start the new one")
     }
 }
 
-/// The body of a request as a flowgraph.
+/// Returns the body of a request as the text of a flowgraph.
 fn flowgraph_text(headers: &HeaderMap, body: Bytes) -> Result<String, Problem> {
     if !MEDIA_TYPES.contains(&media_type(headers).as_str()) {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is no flowgraph")
-            .help("send YAML with `Content-Type: application/yaml`, or JSON"));
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be YAML or JSON",
+        )
+        .help("send YAML with `Content-Type: application/yaml`, or JSON"));
     }
     String::from_utf8(body.into())
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is no text"))
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8 text"))
 }
 
-/// Values for parameters of the flowgraph, from a JSON object.
+/// Parses values for parameters of the flowgraph from a JSON object.
 fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
     let values: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(|_| {
-            Problem::new(StatusCode::BAD_REQUEST, "`set` cannot be read")
-                .help("give it like `set={\"channels\":64}`")
+            Problem::new(StatusCode::BAD_REQUEST, "`set` must be a JSON object")
+                .help("give a value like `set={\"channels\":64}`")
         })?;
     let setting = |(name, value): (String, serde_json::Value)| match value {
         serde_json::Value::String(text) => Setting::typed(name, text),

@@ -1,4 +1,4 @@
-//! What frames of an output look like.
+//! Views of an output.
 
 use super::output::Output;
 use super::request::{asked, within};
@@ -23,12 +23,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time between two messages.
+/// Range of the time between two messages, in seconds.
 pub(super) const EVERY_SECONDS: RangeInclusive<f64> = 0.05..=60.0;
 pub(super) const DEFAULT_EVERY_SECONDS: f64 = 0.25;
-/// Points unless it is said how many.
+/// Default number of points.
 const DEFAULT_POINTS: usize = 1024;
-/// What is asked for besides indices of axes.
+/// Query parameters other than axes.
 const OTHERS: [&str; 3] = ["every_seconds", "points", "once"];
 
 /// A view of an output.
@@ -80,7 +80,7 @@ pub(super) async fn list(
     Ok(Json(ViewList { views: views.collect() }))
 }
 
-/// The view `name` of `output`, with what it lets one select.
+/// Finds the view `name` of `output`, with its selectable axes.
 fn find(output: &Output, name: &str) -> Result<(&'static View, Vec<Select>), Problem> {
     let views = views::of(&output.port);
     let known: Vec<&str> = views.iter().map(|(view, _)| view.name).collect();
@@ -91,7 +91,7 @@ fn find(output: &Output, name: &str) -> Result<(&'static View, Vec<Select>), Pro
     views.into_iter().find(|(view, _)| view.name == name).ok_or_else(unknown)
 }
 
-/// The indices that `query` selects, or those of `selects` by themselves.
+/// Returns the indices in `query`, or the defaults in `selects`.
 fn select(
     query: &HashMap<String, String>,
     view: &View,
@@ -100,7 +100,7 @@ fn select(
     let known: Vec<&str> = selects.iter().map(|select| select.axis).collect();
     let is_known = |name: &str| OTHERS.contains(&name) || known.contains(&name);
     if let Some(unknown) = query.keys().filter(|name| !is_known(name)).min() {
-        let detail = format!("nothing called `{unknown}` is selected of `{}`", view.name);
+        let detail = format!("the view `{}` has no selectable axis `{unknown}`", view.name);
         return Err(Problem::new(StatusCode::BAD_REQUEST, detail)
             .maybe_help(suggest(unknown, "axis", &known)));
     }
@@ -165,7 +165,7 @@ pub(super) async fn get(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A tap of the output that a view is of, and what the view makes of its frames.
+/// Opens a tap of an output, and returns it with the function that computes the view.
 async fn open(
     app: &App,
     looks: (IpAddr, Look),
@@ -205,25 +205,24 @@ pub(super) async fn follow(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
     let wrong = |detail: String| {
-        Problem::new(StatusCode::BAD_REQUEST, detail).help(
-            "give `view=block/output/view`, with `?` in it percent-encoded if a query follows",
-        )
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+            .help("give `view=block/output/view`; percent-encode the `?` of a query in it")
     };
     if query.is_empty() {
-        return Err(wrong("no view is asked for".to_owned()));
+        return Err(wrong("no view is given".to_owned()));
     }
     let mut streams = Vec::new();
     for (index, (key, asked)) in query.iter().enumerate() {
         if key != "view" {
-            return Err(wrong(format!("nothing is called `{key}` here")));
+            return Err(wrong(format!("unknown query parameter `{key}`")));
         }
         let (path, own) = asked.split_once('?').unwrap_or((asked, ""));
         let &[name, port, view] = path.split('/').collect::<Vec<_>>().as_slice() else {
-            return Err(wrong(format!("`{path}` names no view")));
+            return Err(wrong(format!("expected block/output/view, got `{path}`")));
         };
         let own = format!("/?{own}").parse().ok().and_then(|uri| Query::try_from_uri(&uri).ok());
         let Some(Query(own)) = own else {
-            return Err(wrong(format!("the query of `{asked}` cannot be read")));
+            return Err(wrong(format!("invalid query in `{asked}`")));
         };
         let (watch, made) = open(&app, (client, Look::Follow), [name, port, view], &own).await?;
         streams.push(Box::pin(watch.events("view", Some(index), made)));

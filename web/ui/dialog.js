@@ -39,7 +39,7 @@ export async function askToken() {
   const input = h("input", { type: "password", autocomplete: "off", required: true, pattern: "[!-~]+", autofocus: true, id: "token" });
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" },
     h("form", { method: "dialog" },
-      h("h2", { id: "dialog-title" }, "This flowgraph asks for a token"),
+      h("h2", { id: "dialog-title" }, "This flowgraph requires a token"),
       h("p", {}, "It stands in the file that was given with ", h("code", {}, "--token-file"), "; the page keeps it until this tab is closed."),
       h("label", { for: "token" }, "Token"), input,
       h("div", { class: "actions" }, h("button", { class: "primary" }, "Show"))));

@@ -1,4 +1,4 @@
-//! What is told of a frame.
+//! Message of a view about one frame.
 
 use super::{Look, View};
 use serde::Serialize;
@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 pub(crate) enum DrawnAs {
     /// Values of each series against `x`.
     Lines,
-    /// Values of each series in `rows` of `columns`.
+    /// Values of each series, row by row.
     Matrix,
-    /// One value of each series, to be drawn against time.
+    /// One value of each series, drawn against time.
     Points,
 }
 
@@ -147,7 +147,7 @@ impl Message {
     }
 }
 
-/// `value` with 4 significant digits, if it is a number.
+/// Rounds `value` to 4 significant digits; returns `None` if not finite.
 fn rounded(value: f64) -> Option<f64> {
     let text = value.is_finite().then(|| format!("{value:.3e}"))?;
     text.parse().ok()
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_with_four_digits() {
+    fn series_rounds_to_four_digits() {
         assert_eq!(rounded(-123.456), Some(-123.5));
         assert_eq!(rounded(1.234_56e-9), Some(1.235e-9));
         assert_eq!(rounded(123_456.0), Some(123_500.0));
