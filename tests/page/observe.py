@@ -32,8 +32,8 @@ def opens_and_shows(watched):
         expect(page.locator(f'[data-figure="{figure}"]')).to_contain_text(unit)
     node(page, "f").click()
     tile = lambda name: page.locator("#panel .tiles > div").filter(has_text=name)
-    expect(tile("works").locator(".more")).to_contain_text("a frame")
-    for name in ["waits for frames", "waits for room"]:
+    expect(tile("works").locator(".more")).to_contain_text("per frame")
+    for name in ["waits for input", "waits for output"]:
         expect(tile(name)).to_contain_text("%")
     so_far = tile("frames in").locator(".more")
     before = so_far.inner_text()
@@ -62,7 +62,7 @@ def a_gain_changes_what_is_plotted(page):
     tab(page, "parameters")
     page.get_by_label("gains").fill("0.4")
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in force from timestamp")
+    expect(page.locator("#panel .said")).to_contain_text("in effect from timestamp")
     expected = before + 20 * math.log10(0.4 / 0.2)
     page.wait_for_function(
         """(expected) => {
@@ -108,7 +108,7 @@ def live_parameter_below_its_minimum_is_not_sent(page):
     seed.fill("")
     page.get_by_role("button", name="Apply").click()
     expect(problem).to_be_empty()
-    expect(page.locator("#panel .said")).to_contain_text("nothing is different")
+    expect(page.locator("#panel .said")).to_contain_text("no changes")
     assert not changes.end()
 
 
@@ -154,7 +154,7 @@ def swap_parameter_out_of_range_is_not_sent(page):
         expect(given).to_be_focused()
         given.fill(before)
     swap.click()
-    expect(page.locator("#panel .outcome")).to_have_text("Nothing is different from what runs.")
+    expect(page.locator("#panel .outcome")).to_have_text("No changes.")
     assert not changes.end()
 
 
@@ -173,7 +173,7 @@ def a_block_is_swapped(page):
     taps.fill("8")
     page.get_by_role("button", name="Try").click()
     outcome = page.locator("#panel .outcome")
-    expect(outcome).to_contain_text("It can be made.")
+    expect(outcome).to_contain_text("The swap is possible.")
     expect(outcome).to_contain_text("parameters.taps")
     taps.press("Enter")
     expect(outcome).to_contain_text("Swapped.")
@@ -181,7 +181,7 @@ def a_block_is_swapped(page):
     assert changes.end() == 2 * [("PATCH", {"parameters": {"taps": 8}})]
     # The form starts from what runs now.
     page.get_by_role("button", name="Try").click()
-    expect(outcome).to_have_text("Nothing is different from what runs.")
+    expect(outcome).to_have_text("No changes.")
 
 
 def the_request_can_be_edited(page):
@@ -212,10 +212,10 @@ def a_block_is_compared_with_its_shadow(page):
     verdict = page.locator("#panel .verdict")
     start = page.get_by_role("button", name="Start shadow")
     start.click()
-    expect(verdict).to_contain_text("bit for bit the same")
+    expect(verdict).to_contain_text("all bit-identical")
     expect(node(page, "f").locator(".marks")).to_contain_text("shadow")
     page.get_by_role("button", name="Stop shadow").click()
-    expect(page.locator("#panel .outcome")).to_contain_text("bit for bit the same")
+    expect(page.locator("#panel .outcome")).to_contain_text("all bit-identical")
     changes = Changes(page)
     threads, taps = [page.get_by_label(name, exact=True) for name in ["threads", "taps"]]
     threads.fill("-1")
@@ -274,7 +274,7 @@ def the_whole_flowgraph_is_changed(page):
     apply = page.get_by_role("button", name="Apply")
     as_it_runs = text.input_value()
     check.click()
-    expect(outcome).to_contain_text("Nothing is different")
+    expect(outcome).to_contain_text("No changes")
     expect(apply).to_be_disabled()
     text.fill(as_it_runs.replace("kind: fft", "kind: ftt"))
     check.click()
@@ -288,10 +288,10 @@ def the_whole_flowgraph_is_changed(page):
     expect(plan.filter(has_text="seamless")).to_contain_text("parameters.taps: 8 → 4")
     expect(plan.filter(has_text="retune")).to_contain_text("parameters.gains: 0.4 → 0.3")
     apply.click()
-    expect(outcome).to_contain_text("It is changed. Data are those of the other flowgraph from timestamp")
+    expect(outcome).to_contain_text("The flowgraph is updated. Data are those of the new flowgraph from timestamp")
     text.fill(as_it_runs.replace("channels: 64", "channels: 32"))
     check.click()
-    expect(page.get_by_role("button", name="Drain and start anew")).to_be_enabled()
+    expect(page.get_by_role("button", name="Drain and restart")).to_be_enabled()
 
 
 def a_fault_shows_with_its_cause(page):

@@ -15,4 +15,4 @@ with browser() as chromium:
     dialog.get_by_role("button", name="Stop").click()
     expect(page.locator('#log li[data-kind="ended"]')).to_be_visible()
     expect(page.locator("#state")).to_have_text("ended")
-    expect(page.locator("#lost")).to_contain_text("The flowgraph has ended")
+    expect(page.locator("#alarm")).to_contain_text("The flowgraph has ended")
