@@ -1,4 +1,4 @@
-//! A running flowgraph watched and changed from the terminal.
+//! Monitoring and control of a running flowgraph from the terminal.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -26,7 +26,7 @@ blocks:
   b: {kind: null_sink, input: source.pol1}
 ";
 
-/// `fxgraph` with `arguments`, speaking with `program`.
+/// `fxgraph` with `arguments`, connected to `program`.
 fn client(program: &Program, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     command.args(arguments).args(["--connect", &format!("http://{}", program.address)]);
@@ -37,14 +37,14 @@ fn ask(program: &Program, arguments: &[&str]) -> Output {
     client(program, arguments).output().unwrap()
 }
 
-/// What it wrote, if it was well.
+/// Runs a successful command and returns its stdout.
 fn told(program: &Program, arguments: &[&str]) -> String {
     let output = ask(program, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it complained about.
+/// Runs a failing command and returns its stderr.
 fn refused(program: &Program, arguments: &[&str]) -> String {
     let output = ask(program, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -64,7 +64,7 @@ fn stop(program: Program) {
 }
 
 #[test]
-fn parameters_are_set_together_or_not_at_all() {
+fn set_changes_all_parameters_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
@@ -83,7 +83,7 @@ fn parameters_are_set_together_or_not_at_all() {
 }
 
 #[test]
-fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
+fn swap_supports_dry_run_and_is_listed_in_events() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &["--files", "."]);
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
@@ -123,7 +123,7 @@ fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
 }
 
 #[test]
-fn an_abort_ends_at_once() {
+fn abort_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     told(&program, &["abort"]);
@@ -131,7 +131,7 @@ fn an_abort_ends_at_once() {
 }
 
 #[test]
-fn nothing_at_the_other_end_is_told_with_what_to_do() {
+fn missing_server_is_reported_with_help() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -148,7 +148,7 @@ fn nothing_at_the_other_end_is_told_with_what_to_do() {
 }
 
 #[test]
-fn tokens_and_certificates_are_brought_along() {
+fn client_sends_token_and_checks_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -187,7 +187,7 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
         let [Some(rate), Some(real_time)] = figures else { return false };
         (rate / expected - real_time).abs() < 1e-9
     };
-    // The first rates come after a second; edges and blocks come by two requests, between which they may be measured anew.
+    // The first rates appear after a second; edges and blocks need two requests, between which the rates may change.
     let began = Instant::now();
     let top = loop {
         let top: Value =
@@ -213,7 +213,7 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
 }
 
 #[test]
-fn top_draws_moves_and_gives_the_terminal_back() {
+fn top_draws_handles_keys_and_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let mut top = client(&program, &["top", "--every", "200ms"]);
@@ -242,7 +242,7 @@ fn top_draws_moves_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_tap_shows_figures_and_saves_what_numpy_reads() {
+fn tap_shows_statistics_and_saves_npy() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let path = folder.path().join("frame.npy");
@@ -284,7 +284,7 @@ blocks:
 ";
 
 #[test]
-fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_only_one() {
+fn tap_and_record_accept_the_block_name_of_a_single_output() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), GROUPED, &["--recordings", "kept"]);
     let look: Value = serde_json::from_str(&told(&program, &["tap", "c.f", "--json"])).unwrap();

@@ -1,4 +1,4 @@
-"""A server that wants a token gets it from the user, once; a wrong one is asked for again."""
+"""Asks the user for the token of the server once, and again after a wrong one."""
 
 import sys
 
@@ -16,7 +16,7 @@ with browser() as chromium:
     expect(page.locator(".node")).not_to_have_count(0)
     expect(page.locator("#log li").filter(has_text="started")).to_be_visible()
     expect(dialog).to_have_count(0)
-    # It is kept for this tab.
+    # The token is kept for this tab.
     page.reload()
     expect(page.locator("#state")).to_have_text("running")
     assert not watched.elsewhere, watched.elsewhere

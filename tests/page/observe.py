@@ -25,7 +25,7 @@ def opens_and_shows(watched):
     expect(page.locator("#state")).to_have_text("running")
     for name in BLOCKS:
         expect(node(page, name)).to_be_visible()
-    # What flows is told, and moves.
+    # Data rates are shown and updated.
     flows = page.locator('.edge[data-rate]:not([data-rate=""]):not([data-rate="0"])')
     expect(flows).to_have_count(len(BLOCKS) - 1)
     for figure, unit in [("real time", "%"), ("margin", "%"), ("latency", "s")]:
@@ -49,7 +49,7 @@ def is_plotted(page, view):
 
 
 def band_pass_db(page):
-    """The level of the band-pass that is plotted: the median, for the edges of the band fall off."""
+    """Level of the plotted band-pass: the median, since the edges of the band fall off."""
     values = page.evaluate("document.querySelector('.plot[data-view=band_pass]').message.series[0].values")
     return statistics.median(value for value in values if value is not None)
 
@@ -75,7 +75,7 @@ def a_gain_changes_what_is_plotted(page):
 
 
 class Changes:
-    """The changes that `page` asks for from now on, as `(method, body)`."""
+    """Changes that `page` requests from now on, as `(method, body)`."""
 
     def __init__(self, page):
         self.sent = []
@@ -128,7 +128,7 @@ def swap_form_follows_the_schema(page):
     expect(field(page, "taps").locator(".doc")).to_contain_text("Taps of the filter")
     window = page.get_by_label("window")
     assert window.locator("option").all_inner_texts() == ["default: hann", "hann", "rect"]
-    # Another kind has a form of its own, with the values of parameters that both have.
+    # Another kind has its own form, with the values of common parameters.
     page.get_by_label("kind", exact=True).select_option("f_engine")
     expect(page.get_by_label("bits")).to_have_attribute("placeholder", "8")
     expect(taps).to_have_value("16")
@@ -179,7 +179,7 @@ def a_block_is_swapped(page):
     expect(outcome).to_contain_text("Swapped.")
     expect(page.locator('#log li[data-kind="swapped"]')).to_contain_text("f")
     assert changes.end() == 2 * [("PATCH", {"parameters": {"taps": 8}})]
-    # The form starts from what runs now.
+    # The form starts from the running block.
     page.get_by_role("button", name="Try").click()
     expect(outcome).to_have_text("No changes.")
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of the page that stand in the README, of flowgraphs/13_live.yaml as it runs:
+"""Creates the screenshots of the page for the README, from a running flowgraphs/13_live.yaml:
 
     target/tests-playwright/bin/python tests/page/screenshots.py target/release/fxgraph
 """

@@ -1,4 +1,4 @@
-"""A flowgraph is stopped from its page, after a question, and the page says so when it is gone."""
+"""Stops a flowgraph from its page after a confirmation; the page reports the end."""
 
 import sys
 
