@@ -292,10 +292,10 @@ mod tests {
         let (_, table) = readme.split_once("| kind | what it is |").unwrap();
         let (table, _) = table.split_once("\n\n").unwrap();
         let mut listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
-        told.sort_unstable();
+        listed.sort_unstable();
         let registry = flowgraph::registry();
-        assert_eq!(told.len(), registry.iter().count());
-        for (kind, line) in registry.iter().zip(told) {
+        assert_eq!(listed.len(), registry.iter().count());
+        for (kind, line) in registry.iter().zip(listed) {
             let on = |device: &str| {
                 let forms = kind.implementations.iter().filter(|form| form.device == device);
                 let names: Vec<String> = forms.map(|form| format!("`{}`", form.name)).collect();

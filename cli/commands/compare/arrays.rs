@@ -32,8 +32,8 @@ impl<'a> Array<'a> {
         let cannot = |error| Failure::because(&format!("cannot read `{}`", path.display()), &error);
         let file = File::open(path).map_err(cannot)?;
         let reject = |why: String| Failure::failed(format!("`{}`: {why}", path.display()));
-        let header = Header::read(&file, 0).map_err(refuse)?;
-        let dtype = npy::dtype(&header.descr).map_err(refuse)?;
+        let header = Header::read(&file, 0).map_err(reject)?;
+        let dtype = npy::dtype(&header.descr).map_err(reject)?;
         let bytes = file.metadata().map_err(cannot)?.len();
         let array = Self { path, file, header, dtype };
         let end = array.values().and_then(|values| array.place(values));

@@ -68,7 +68,7 @@ impl Watch {
         self.elapsed_seconds = flowgraph.elapsed_seconds;
         let last = self.events.last().map_or(0, |event| event.sequence);
         let newer: Events = client.get(&format!("/api/v1/events?since={last}"))?;
-        self.events.extend(told.list);
+        self.events.extend(newer.list);
         self.events.drain(..self.events.len().saturating_sub(EVENTS));
         Ok(Look::of(flowgraph, blocks, self.events.clone()))
     }
