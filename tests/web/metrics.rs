@@ -212,12 +212,12 @@ tests:
         alertname: FxgraphGone
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'c:1'}
-            exp_annotations: {summary: 'flowgraph endless at c:1 does not answer: it has ended or is not reached'}
+            exp_annotations: {summary: 'flowgraph endless at c:1 does not respond: it has ended or is unreachable'}
       - eval_time: 15m
         alertname: FxgraphStalled
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'd:1', block: source, state: stalled}
-            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that holds them'}
+            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that delays them'}
       - eval_time: 15m
         alertname: FxgraphBehind
         exp_alerts:

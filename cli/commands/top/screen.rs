@@ -287,7 +287,7 @@ impl Screen {
             Some(why) => Line::styled(why.clone(), self.state("failed")),
             None if self.is_held => Line::raw("paused; press space to resume"),
             None => Line::raw(format!(
-                "q quit   up/down select   s sort: {}   enter events   space pause   ? help",
+                "q quit   up/down select   s sort: {}   enter events   p pause   ? help",
                 self.order.name()
             )),
         };
