@@ -78,8 +78,8 @@ impl<'a> Look<'a> {
         self.elements.picked(&self.frame.payload, &self.frame.header.validity, picks, see);
     }
 
-    /// Sums `of` over the elements along the axis `name` in at most `points` groups of equal length. Returns the sum and
-    /// the number of elements of each group, and the length of the groups.
+    /// Sums `of` over the elements along the axis `name` in at most `points` groups of equal length. Returns sum and
+    /// number of elements of each group, and the length of the groups.
     pub fn sums<T: Copy + Default + std::ops::AddAssign>(
         &self,
         name: &str,

@@ -27,7 +27,8 @@ use pairing::First;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Runs two implementations of a block on the same frames and reports how they differ; also compares recordings and arrays
+/// Runs two implementations of a block on the same frames and reports how they differ; also compares
+/// recordings and arrays
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "fxgraph compare [OPTIONS] FILE a=BLOCK b=CHANGES\n       \
