@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A value for something that has a name.
+/// A name and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     pub name: String,
@@ -24,7 +24,9 @@ impl Assignment {
 /// Reads a value in YAML, of which JSON is a part.
 pub fn parse_value(text: &str) -> Result<Value, String> {
     let value = fxgraph::flowgraph::read_value(text);
-    value.map(|value| value.to_json()).map_err(|error| format!("the value cannot be read: {error}"))
+    value
+        .map(|value| value.to_json())
+        .map_err(|error| format!("the value is not valid YAML: {error}"))
 }
 
 #[cfg(test)]
@@ -33,13 +35,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_yaml_and_names_end_at_the_first_sign() {
+    fn assignment_splits_at_first_equals_sign_and_reads_yaml() {
         let parsed = |text| Assignment::parse(text).map(|read| (read.name, read.value));
         assert_eq!(parsed("taps=8"), Ok(("taps".to_owned(), json!(8))));
         assert_eq!(parsed("x = {a: [1, 0.5]}"), Ok(("x".to_owned(), json!({"a": [1, 0.5]}))));
         assert_eq!(parsed("signals=cw(0.1, f=1)").unwrap().1, json!("cw(0.1, f=1)"));
         assert_eq!(parsed("path=").unwrap().1, json!(null));
-        // As flowgraph files have them.
+        // Same rules as in flowgraph files.
         assert_eq!(parsed("taps=010").unwrap().1, json!(10));
         assert_eq!(parsed("gain=.nan").unwrap().1, json!(".nan"));
         assert!(parsed("x={a: 1, a: 2}").is_err());

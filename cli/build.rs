@@ -1,5 +1,4 @@
-//! Notes the commit that the program is built from, which results of measurements quote, and lists the
-//! flowgraphs that the program carries.
+//! Stores the Git commit of the build, which benchmark results quote, and lists the flowgraphs inside the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +49,7 @@ fn note_commit() {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    // From a source archive there is no commit to name.
+    // A source archive has no commit.
     let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default();
     println!("cargo::rustc-env=FXGRAPH_COMMIT={commit}");
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {

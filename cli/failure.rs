@@ -1,4 +1,4 @@
-//! Why a command did not succeed, and the exit code that says so.
+//! Failure of a command, with its exit code.
 
 use crate::terminal::Terminal;
 use fxgraph::runtime;
@@ -6,21 +6,21 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-/// `EX_CONFIG` of sysexits.h: the flowgraph is wrong, nothing was started.
+/// `EX_CONFIG` of sysexits.h: the flowgraph has errors and was not started.
 const CONFIGURATION: u8 = 78;
-/// What shells give a program that SIGINT ended.
+/// Exit code that shells report for a program ended by SIGINT.
 pub const INTERRUPTED: u8 = 130;
 
-/// Why a command did not succeed.
+/// Failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// The flowgraph is wrong; the text is its diagnostics.
+    /// The flowgraph has errors; the text contains the diagnostics.
     Configuration(String),
-    /// Something went wrong, at least one thing; each text says what, where and why.
+    /// One or more errors while running.
     Failed(Vec<String>),
-    /// What went wrong is part of the results, which are out already.
+    /// The errors are part of the results, which have been written.
     Shown,
-    /// It was ended at once, before it was done.
+    /// The user interrupted the command.
     Interrupted,
     /// The results could not be written.
     Output(io::Error),
@@ -33,17 +33,17 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// One thing went wrong.
+    /// Creates a failure with one error.
     pub fn failed(what: impl Into<String>) -> Self {
         Self::Failed(vec![what.into()])
     }
 
-    /// A failure that says `what`, and the whole chain of causes in `error`.
+    /// Creates a failure with the text `what` and the chain of causes of `error`.
     pub fn because(what: &str, error: &dyn Error) -> Self {
         Self::failed(format!("{what}: {}", runtime::with_causes(error)))
     }
 
-    /// What went wrong first, in one line.
+    /// Returns the first error, in one line.
     pub fn first_line(&self) -> String {
         let text = match self {
             Self::Configuration(text) => text.clone(),
@@ -54,7 +54,7 @@ impl Failure {
         text.lines().next().unwrap_or_default().to_owned()
     }
 
-    /// Tells the user, and says what to exit with.
+    /// Prints the failure and returns the exit code.
     pub fn report(&self, terminal: &Terminal) -> ExitCode {
         match self {
             Self::Configuration(diagnostics) => {
@@ -63,7 +63,7 @@ impl Failure {
             }
             Self::Shown => ExitCode::FAILURE,
             Self::Interrupted => ExitCode::from(INTERRUPTED),
-            // Whoever read the results has seen enough: `fxgraph list | head -1`.
+            // The reader closed the pipe on purpose: `fxgraph list | head -1`.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Output(error) => {
                 terminal.error(&format!("cannot write the results: {error}"));
@@ -77,8 +77,8 @@ impl Failure {
     }
 }
 
-/// What a command that judges something ends with: its verdict, if that is bad, whatever became
-/// of the results; they may go to a pipe that nobody reads.
+/// Returns a failed verdict in preference to an error while writing the results, since the reader
+/// may have closed the pipe.
 pub fn judge(
     verdict: Result<(), Failure>,
     written: Result<(), Failure>,

@@ -1,4 +1,4 @@
-//! Loads a flowgraph file, or shows what is wrong with it.
+//! Loads a flowgraph file, or prints its diagnostics.
 
 use crate::examples;
 use crate::failure::Failure;
@@ -13,29 +13,29 @@ use std::sync::OnceLock;
 /// The file name that means standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// A flowgraph file and the parameters to change in it.
+/// A flowgraph file and values for its parameters.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
     /// Flowgraph file; `-` reads standard input, `example:NAME` is one of `fxgraph examples`
     pub file: PathBuf,
 
-    /// Changes a parameter of the flowgraph; may be given several times
+    /// Sets a parameter of the flowgraph; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub set: Vec<Setting>,
 }
 
 static KINDS: OnceLock<Registry> = OnceLock::new();
 
-/// The program has these kinds, said once at its start.
+/// Registers the kinds of blocks; called once, at the start of the program.
 pub fn use_kinds(kinds: Registry) -> Result<(), Failure> {
     if let Some(name) = kinds.duplicate() {
-        return Err(Failure::failed(format!("two kinds are called `{name}`")));
+        return Err(Failure::failed(format!("two kinds of blocks have the name `{name}`")));
     }
     KINDS.get_or_init(|| kinds);
     Ok(())
 }
 
-/// All kinds this program knows.
+/// Returns all kinds of blocks in this program.
 pub fn registry() -> Registry {
     KINDS.get_or_init(fxgraph_blocks::kinds).clone()
 }
@@ -50,12 +50,12 @@ pub fn parse_setting(text: &str) -> Result<Setting, String> {
     }
 }
 
-/// How diagnostics are written to stderr.
+/// Style of diagnostics on stderr.
 pub fn style(terminal: &Terminal) -> Style {
     if terminal.coloured_notes { Style::Coloured } else { Style::Plain }
 }
 
-/// Loads the flowgraph file at `path`, standard input for `-`, or the example of `example:NAME`.
+/// Loads the flowgraph file at `path`, standard input for `-` (read once, then reused), or the example of `example:NAME`.
 pub fn load_file(path: &Path, set: &[Setting]) -> Loaded {
     static TEXT: OnceLock<io::Result<Vec<u8>>> = OnceLock::new();
     if let Some(name) = examples::name_in(path) {
@@ -66,14 +66,14 @@ pub fn load_file(path: &Path, set: &[Setting]) -> Loaded {
     }
     let text = TEXT.get_or_init(|| {
         let mut text = Vec::new();
-        // One byte more shows that it is too long.
+        // One byte above the limit shows that the text is too long.
         let limited = io::stdin().lock().take(MAX_BYTES as u64 + 1).read_to_end(&mut text);
         limited.map(|_| text)
     });
     load_standard_input(text.as_deref(), set, &registry())
 }
 
-/// Loads a flowgraph file; too little memory for it on this machine is a problem of `severity`.
+/// Loads a flowgraph file; a lack of memory on this machine is a diagnostic of `severity`.
 pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
     let mut loaded = load_file(path, set);
     let Ok(plan) = &mut loaded.result else { return loaded };
@@ -86,7 +86,7 @@ pub fn load_here(path: &Path, set: &[Setting], severity: Severity) -> Loaded {
     loaded
 }
 
-/// The plan of a flowgraph file; warnings go to stderr. `severity` is that of a lack of memory.
+/// Returns the plan of a flowgraph file; warnings go to stderr. A lack of memory is a diagnostic of `severity`.
 pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<Plan, Failure> {
     let Loaded { sources, result, .. } = load_here(&target.file, &target.set, severity);
     let plan = result.map_err(|diagnostics| {
@@ -101,7 +101,7 @@ pub fn plan(target: &Target, severity: Severity, terminal: &Terminal) -> Result<
 #[cfg(test)]
 mod tests {
     #[test]
-    fn kinds_have_names_of_their_own() {
+    fn use_kinds_rejects_duplicate_names() {
         assert_eq!(fxgraph_blocks::kinds().duplicate(), None);
         let twice = fxgraph_blocks::kinds().with(fxgraph_blocks::kinds());
         assert!(twice.duplicate().is_some());

@@ -1,4 +1,4 @@
-//! Folders with edited kernels.
+//! Directories with edited GPU kernels.
 
 use fxgraph::DeviceName;
 use fxgraph::cuda::{Device, Program};
@@ -10,16 +10,16 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-/// How often the folder is looked at.
+/// Time between two checks of the directory.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// A folder that exists, from the command line.
+/// Parses the path of an existing directory.
 pub fn parse(text: &str) -> Result<PathBuf, String> {
     let folder = PathBuf::from(text);
-    if folder.is_dir() { Ok(folder) } else { Err("there is no such folder".to_owned()) }
+    if folder.is_dir() { Ok(folder) } else { Err("no such directory".to_owned()) }
 }
 
-/// A thread that looks at a folder until it is dropped.
+/// Thread that watches a directory until this is dropped.
 pub struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -34,8 +34,8 @@ impl Drop for Watch {
     }
 }
 
-/// Takes over what changes in `folder` for the devices of `plan`. A kernel that does not compile
-/// is reported, and the running one stays.
+/// Recompiles changed kernels in `folder` for the devices of `plan`. A kernel that does not compile
+/// is reported, and the previous one stays in use.
 pub fn watch(folder: PathBuf, plan: &Plan) -> Watch {
     let devices: Vec<Arc<Device>> = plan
         .memory()
@@ -68,12 +68,12 @@ pub fn watch(folder: PathBuf, plan: &Plan) -> Watch {
 
 fn reload(program: &Program) {
     match program.reload() {
-        Ok(()) => tracing::warn!("the kernels of {} were exchanged", program.name()),
-        Err(error) => tracing::error!("{error}\nthe kernels that ran go on"),
+        Ok(()) => tracing::warn!("replaced the kernels of {}", program.name()),
+        Err(error) => tracing::error!("{error}\nthe previous kernels stay in use"),
     }
 }
 
-/// When each source in `folder` and its subdirectories was changed last.
+/// Time of the last change of each source in `folder` and its subdirectories.
 fn times(folder: &Path) -> HashMap<String, SystemTime> {
     let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let inner = list(folder).flat_map(|entry| list(&entry.path()));

@@ -5,26 +5,26 @@
 //! use std::process::ExitCode;
 //!
 //! fn main() -> ExitCode {
-//!     // `.with(my_blocks::kinds())` adds those of another crate.
+//!     // `.with(my_blocks::kinds())` adds the kinds of another crate.
 //!     fxgraph_cli::main(fxgraph_blocks::kinds())
 //! }
 //! ```
 //!
 //! # Layout
 //! - `commands`: one file per command
-//! - `terminal`: what goes to stdout and stderr, and in which colours
-//! - `table`, `units`: how results are written
-//! - `drawing`: what is drawn with characters
-//! - `flowgraph`: loads a file or shows what is wrong with it
+//! - `terminal`: output to stdout and stderr, and its colours
+//! - `table`, `units`: formatting of results
+//! - `drawing`: drawings made of characters
+//! - `flowgraph`: loads a file or prints its diagnostics
 //! - `examples`: flowgraphs inside the program
-//! - `client`: speaking with a running flowgraph
+//! - `client`: REST client for a running flowgraph
 //! - `assignment`: `name=value` on the command line
-//! - `kernel_folder`: folders with edited kernels
-//! - `serve`: serving a running flowgraph over HTTP
-//! - `heap`: memory that goes back to the system
-//! - `tuning`: the file of measurements that kernels are cut by
-//! - `signals`: SIGINT, SIGTERM, SIGHUP and SIGXFSZ
-//! - `failure`: why a command did not succeed, and the exit code that says so
+//! - `kernel_folder`: directories with edited kernels
+//! - `serve`: options of the HTTP server
+//! - `heap`: configuration of the C library's heap
+//! - `tuning`: file with the fastest launch configurations of GPU kernels
+//! - `signals`: handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ
+//! - `failure`: failure of a command, with its exit code
 //!
 //! Stdout carries results only; progress, logs and errors go to stderr.
 
@@ -59,25 +59,25 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// When to use colours; auto is on a terminal, unless `NO_COLOR` is set
+    /// When to use colours; `auto` means on a terminal unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
 
-    /// What to log to stderr: debug, `fxgraph_blocks=trace`, or several with commas
+    /// Log filter for stderr: a level like `debug`, or `fxgraph_blocks=trace`, separated by commas
     #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
     log: String,
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 done, 1 failed while running or a test failed, 2 bad usage,
-78 the flowgraph is wrong and nothing was started, 130 stopped at once.";
+Exit status: 0 success, 1 failure while running or failed test, 2 wrong usage,
+78 errors in the flowgraph (not started), 130 interrupted.";
 
-/// All arguments and commands; the one declaration behind parser, help and completions.
+/// Returns all arguments and commands, from which clap derives parser, help and completions.
 fn command_line() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the program with these kinds of blocks: reads the command line, executes the command, and
+/// Runs the program with these kinds of blocks: parses the command line, executes the command and
 /// returns the exit status.
 #[must_use]
 pub fn main(kinds: Registry) -> ExitCode {
@@ -108,7 +108,7 @@ pub fn main(kinds: Registry) -> ExitCode {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_passes_claps_checks() {
         super::command_line().debug_assert();
     }
 }

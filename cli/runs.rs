@@ -1,5 +1,5 @@
-//! The runs of one `fxgraph run`: one, or one more after each start and each other flowgraph that is
-//! asked for.
+//! The runs of one `fxgraph run`: the first run, and one more for each start and each flowgraph requested
+//! over HTTP.
 
 use crate::commands::run::options;
 use crate::failure::Failure;
@@ -12,27 +12,27 @@ use fxgraph::flowgraph::Plan;
 use fxgraph::runtime::{Prepared, Running, with_causes};
 use std::time::{Duration, Instant};
 
-/// How often it is looked for signals.
+/// Time between two checks for signals.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Runs under one control, one after the other.
+/// Sequence of runs under one control handle.
 pub struct Runs {
     control: Control,
     signals: Signals,
     prepared: Option<Prepared>,
-    /// What ran before, for the case that what is prepared cannot be started.
+    /// The previous flowgraph, restored if `prepared` cannot be started.
     before: Option<Plan>,
-    /// What is prepared waits for its start.
+    /// Whether `prepared` waits for a start request.
     waits: bool,
-    /// There may be another run after each.
+    /// Whether another run may follow (`--hold`).
     is_held: bool,
     is_over: bool,
-    /// Time that it took to build and to start.
+    /// Time to build and start the last run.
     starting: Duration,
 }
 
 impl Runs {
-    /// Builds `plan`. With `is_held` it is started when that is asked for, each time that it has ended.
+    /// Builds `plan`. With `is_held`, every run waits for a start request.
     pub fn new(plan: Plan, is_held: bool, signals: &Signals) -> Result<Self, Failure> {
         let began = Instant::now();
         let name = plan.name.clone();
@@ -55,17 +55,17 @@ impl Runs {
         })
     }
 
-    /// The handle on whatever runs.
+    /// Control handle, the same for all runs.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Time that it took to build and to start the last run.
+    /// Returns the time to build and start the last run.
     pub fn starting(&self) -> Duration {
         self.starting
     }
 
-    /// Starts the next run, as soon as that is asked for; `None` if there is none.
+    /// Waits for the next run and starts it; returns `None` if no run follows.
     pub fn next(&mut self, terminal: &Terminal) -> Result<Option<Running>, Failure> {
         while !self.is_over {
             if self.waits {
@@ -100,8 +100,8 @@ impl Runs {
         Ok(None)
     }
 
-    /// What is prepared, or, if that was the run that has ended, the same anew; `None` if it cannot be
-    /// had now, and another start may be asked for.
+    /// Takes the prepared run, or prepares the ended run again. Returns `None` if that fails and another
+    /// start request may follow.
     fn take_prepared(&mut self, terminal: &Terminal) -> Result<Option<Prepared>, Failure> {
         if self.prepared.is_none()
             && let Err(error) = self.try_prepare(Plan::clone(&self.control.settled_plan()))?
@@ -118,8 +118,8 @@ impl Runs {
         Ok(self.prepared.take())
     }
 
-    /// Prepares what follows a run that has ended, if something does. One that is held keeps its figures
-    /// until another start is asked for.
+    /// Prepares the run that follows an ended one, if any. With `is_held`, the statistics of the ended run
+    /// stay available until the next start request.
     pub fn ended(&mut self, terminal: &Terminal) -> Result<(), Failure> {
         if self.signals.look() > 0 {
             self.is_over = true;
@@ -147,9 +147,9 @@ impl Runs {
         None
     }
 
-    /// Prepares `plan`, or, if it cannot be built, what was there before.
+    /// Prepares `plan`, or the previous flowgraph if `plan` cannot be built.
     fn go_over(&mut self, plan: Plan, terminal: &Terminal) -> Result<(), Failure> {
-        // Its sockets, files and memory are free then.
+        // Frees its sockets, files and memory for `plan`.
         if let Some(prepared) = self.prepared.take() {
             prepared.discard();
         }
@@ -171,7 +171,7 @@ impl Runs {
         self.try_prepare(plan)?.map_err(|error| Failure::because(&not_started(&name), &error))
     }
 
-    /// Prepares `plan`; the outer error is that a signal came.
+    /// Prepares `plan`; the outer error means that a signal arrived.
     fn try_prepare(&mut self, plan: Plan) -> Result<Result<(), NotPrepared>, Failure> {
         let began = Instant::now();
         let prepared = self.signals.starting(|| self.control.prepare(plan))?;
@@ -181,8 +181,9 @@ impl Runs {
 
     fn tell(&self, why: &str, terminal: &Terminal) {
         self.control.tell_not_started(why);
-        terminal
-            .note(&format!("the other flowgraph was not started, the one before is back: {why}"));
+        terminal.note(&format!(
+            "the new flowgraph was not started, the previous one is restored: {why}"
+        ));
     }
 }
 

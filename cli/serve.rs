@@ -1,4 +1,4 @@
-//! Serving a running flowgraph over HTTP: the options of `run`.
+//! Options of `run` to serve a flowgraph over HTTP.
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -9,86 +9,85 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-/// Where a flowgraph is served, and looked for, unless the user says otherwise.
+/// Default address of the server and of clients.
 pub const USUAL_ADDRESS: &str = "127.0.0.1:8080";
 
-/// Where and how to serve.
+/// Options of the HTTP server.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serve {
-    /// Serves REST and a page while the flowgraph runs, on 127.0.0.1:8080 unless an address is
-    /// given; without a host (8080) only this machine can reach it; port 0 takes any free one
+    /// Serves the REST API and a web page, by default at 127.0.0.1:8080. With a port only (8080),
+    /// the server is reachable from this machine only. Port 0 selects a free port
     #[arg(
         long, value_name = "HOST:PORT", value_parser = parse_address,
         num_args = 0..=1, default_missing_value = USUAL_ADDRESS
     )]
     listen: Option<SocketAddr>,
 
-    /// Builds and checks everything, starts when that is asked for over HTTP, and is ready to start again
-    /// after each end
+    /// Prepares the flowgraph, waits for a start request over HTTP, and can be started again after it ends
     #[arg(long, requires = "listen")]
     pub hold: bool,
 
-    /// File with a token that clients must send; needed where other machines can reach the address
+    /// File with a token that clients must send; required if other machines can reach the address
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
-    /// File with a certificate (PEM), to serve over TLS
+    /// Certificate file (PEM), to serve over TLS
     #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
     tls_cert: Option<PathBuf>,
 
-    /// File with the key of the certificate (PEM)
+    /// Private key file (PEM) of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Folder in which clients may have outputs recorded
+    /// Directory for recordings that clients request
     #[arg(long, value_name = "DIR", requires = "listen")]
     recordings: Option<PathBuf>,
 
-    /// What all files in that folder may take
+    /// Maximum total size of the recordings in that directory
     #[arg(
         long, value_name = "GB", requires = "recordings", default_value = "100",
         value_parser = parse_gigabytes
     )]
     recordings_limit: u64,
 
-    /// What recordings leave free of the folder's disk
+    /// Disk space that recordings keep free
     #[arg(
-        long, value_name = "GB", requires = "recordings", default_value = "1",
-        value_parser = parse_gigabytes
+        long, alias = "recordings-leave", value_name = "GB", requires = "recordings",
+        default_value = "1", value_parser = parse_gigabytes
     )]
-    recordings_leave: u64,
+    recordings_min_free: u64,
 
-    /// What clients may change: live parameters only, or blocks, kinds and the flowgraph too
+    /// Permission of clients: change live parameters only, or also swap blocks and replace the flowgraph
     #[arg(
         long, value_name = "live|full", requires = "listen", default_value = "full",
         value_parser = parse_permission
     )]
     control: Permission,
 
-    /// Directory below which clients may name files for blocks to read and write; files that the
-    /// flowgraph names itself are always allowed
+    /// Directory in which clients may let blocks read and write files; files named in the flowgraph
+    /// file are always allowed
     #[arg(
         long, value_name = "DIR", requires = "listen",
         conflicts_with_all = ["read_files", "write_files"]
     )]
     files: Option<PathBuf>,
 
-    /// The same for reading only
+    /// Like `--files`, for reading only
     #[arg(long, value_name = "DIR", requires = "listen")]
     read_files: Option<PathBuf>,
 
-    /// The same for writing only
+    /// Like `--files`, for writing only
     #[arg(long, value_name = "DIR", requires = "listen")]
     write_files: Option<PathBuf>,
 
-    /// Lets pages of another origin ask, like https://board.example; may be given several times
+    /// Allows requests from pages of another origin, like https://board.example; may be given several times
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     cors_origin: Vec<String>,
 }
 
 impl Serve {
-    /// The server, if one is wanted; nothing is answered yet.
+    /// Binds the server if `--listen` is given; it does not respond yet.
     pub fn bind(&self, terminal: &Terminal) -> Result<Option<Server>, Failure> {
         let Some(listen) = self.listen else { return Ok(None) };
         let refused = |error: &dyn Error| Failure::because("nothing was started", error);
@@ -98,7 +97,9 @@ impl Serve {
         let tls = files.map(|(certificate, key)| Tls::read(certificate, key)).transpose();
         let tls = tls.map_err(|error| refused(&error))?;
         if token.is_some() && tls.is_none() && !listen.ip().is_loopback() {
-            terminal.note("the token crosses the network in the clear; `--tls-cert` hides it");
+            terminal.note(
+                "the token is sent unencrypted; use `--tls-cert` and `--tls-key` to encrypt it",
+            );
         }
         let cors_origins = self.cors_origin.clone();
         let (read_files, write_files) = (
@@ -106,7 +107,7 @@ impl Serve {
             self.write_files.clone().or_else(|| self.files.clone()),
         );
         let make = |folder: &Path| fs::create_dir_all(folder);
-        // One that cannot be made cannot be used, which is said then.
+        // If this fails, binding the server reports the directory as unusable.
         let _ = write_files.as_deref().map(make);
         let permission = self.control;
         let options =
@@ -117,16 +118,16 @@ impl Serve {
 }
 
 impl Serve {
-    /// Lets clients of `control` record, if they may.
+    /// Lets clients of `control` record, if `--recordings` is given.
     pub fn allow_recordings(&self, control: &Control) -> Result<(), Failure> {
         let Some(folder) = &self.recordings else { return Ok(()) };
-        let (most_bytes, left_free_bytes) = (self.recordings_limit, self.recordings_leave);
+        let (most_bytes, left_free_bytes) = (self.recordings_limit, self.recordings_min_free);
         let allowed = control.allow_recordings(folder, most_bytes, left_free_bytes);
         allowed.map_err(|error| Failure::because("nothing was started", &error))
     }
 }
 
-/// `text` with this machine as host if it names none: `8080` and `:8080` are `127.0.0.1:8080`.
+/// Adds the loopback address to a bare port: `8080` and `:8080` become `127.0.0.1:8080`.
 pub fn with_host(text: &str) -> String {
     let port = text.strip_prefix(':').unwrap_or(text);
     match port.parse::<u16>() {
@@ -144,7 +145,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let (host, port) = text.rsplit_once(':').ok_or_else(form)?;
     let port: u16 = port.parse().map_err(|_| form())?;
     if host == "localhost" {
-        // The name stands for two addresses; all clients try this one.
+        // `localhost` has an IPv4 and an IPv6 address; all clients try the IPv4 one.
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
     if host.is_empty() || host.contains([':', '[', '/']) {
@@ -163,7 +164,7 @@ fn parse_permission(text: &str) -> Result<Permission, String> {
         .ok_or_else(|| "give `live` or `full`".to_owned())
 }
 
-/// Bytes of `text`, in GB.
+/// Parses a number of GB and returns bytes.
 fn parse_gigabytes(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(gigabytes) if (0.0..1e9).contains(&gigabytes) => Ok((gigabytes * 1e9) as u64),
@@ -177,7 +178,7 @@ mod tests {
     use super::{parse_address, parse_gigabytes};
 
     #[test]
-    fn parse_address_without_host_is_on_this_machine() {
+    fn parse_address_without_host_returns_loopback() {
         for local in ["127.0.0.1:8080", "localhost:8080", ":8080", "8080"] {
             let address = parse_address(local).map(|address| address.to_string());
             assert_eq!(address.as_deref(), Ok("127.0.0.1:8080"), "{local}");
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn gigabytes_are_numbers_that_a_disk_can_have() {
+    fn parse_gigabytes_rejects_negative_and_huge_numbers() {
         assert_eq!(parse_gigabytes("0.5"), Ok(500_000_000));
         for bad in ["-1", "NaN", "inf", "1e12", "1 GB", ""] {
             assert!(parse_gigabytes(bad).is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! Shadows of a run: second forms of blocks that a flowgraph asks for with `shadow:`.
+//! Shadows that a flowgraph requests with `shadow:`, and their results.
 
 use crate::table::{Align, Table};
 use crate::terminal::Terminal;
@@ -9,11 +9,11 @@ use fxgraph::runtime::with_causes;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Starts the shadows that the flowgraph asks for. The flowgraph runs also without one.
+/// Starts the shadows that the flowgraph requests. A shadow that cannot start is only reported.
 pub fn start(control: &Control, terminal: &Terminal) {
     for block in &control.plan().blocks {
         let Some(shadow) = &block.shadow else { continue };
-        // It was checked with the file; what it can lack now is memory, or the block.
+        // The shadow was checked with the file; only a lack of memory or a missing block can stop it.
         let started = match control.change(&block.name, &shadow.to_string()) {
             Ok(change) => control.shadow(&change, false).map_err(|error| with_causes(&error)),
             Err(refused) => Err(refused.problems.into_iter().map(|p| p.message).collect()),
@@ -24,7 +24,7 @@ pub fn start(control: &Control, terminal: &Terminal) {
     }
 }
 
-/// What the shadows showed, as a table; empty without shadows.
+/// Returns the results of the shadows as a table; empty without shadows.
 pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
     use Align::{Left, Right};
     if shadows.is_empty() {
@@ -32,16 +32,16 @@ pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
     }
     let columns = [
         ("shadow of", Left),
-        ("form", Left),
+        ("implementation", Left),
         ("compared", Right),
         ("different", Right),
         ("values different", Right),
         ("largest", Right),
         ("rms", Right),
         ("dropped", Right),
-        ("alone", Right),
+        ("unpaired", Right),
         ("time/frame", Right),
-        ("shadow's", Right),
+        ("shadow time/frame", Right),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for ShadowReport { block, kind, implementation, compared, .. } in shadows {
@@ -67,7 +67,7 @@ pub fn as_text(shadows: &[ShadowReport], terminal: &Terminal) -> String {
     format!("\n{}", table.finish())
 }
 
-/// The same for programs.
+/// Returns the results of one shadow as JSON.
 pub fn as_json(shadow: &ShadowReport) -> Value {
     let compared = &shadow.compared;
     let StreamDifference { frames, frames_different, frames_alone, values } = compared.difference;

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM, SIGHUP and SIGXFSZ.
+//! Handling of SIGINT, SIGTERM, SIGHUP and SIGXFSZ.
 
 use crate::failure::{Failure, INTERRUPTED};
 use crate::terminal::last_note;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Signals since [`count`](Signals::count), instead of dying from them; cheap to clone.
+/// Number of signals since [`count`](Signals::count), which replaces their default action; cheap to clone.
 #[derive(Clone)]
 pub struct Signals(Arc<Counts>);
 
@@ -18,12 +18,12 @@ struct Counts {
     is_starting: AtomicBool,
 }
 
-/// How often whoever waits looks.
+/// Time between two checks while waiting.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a second signal waits to be acted on.
+/// Time for the program to see a second signal before the signal ends it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Turns SIGXFSZ, which kills, into an error of the write that exceeds the limit on the size of files.
+/// Ignores SIGXFSZ, so that a write beyond the limit on the size of files returns an error.
 pub fn report_file_size_limit() -> Result<(), Failure> {
     signal_hook::flag::register(SIGXFSZ, Arc::default())
         .map(drop)
@@ -31,12 +31,12 @@ pub fn report_file_size_limit() -> Result<(), Failure> {
 }
 
 impl Signals {
-    /// Counts from now on.
+    /// Starts counting.
     ///
-    /// Who counts has to look often: a block that blocks where nothing can end it must not keep
-    /// the program from ending. So a second signal that nobody looks at, or a third one, ends it.
+    /// The caller must call [`look`](Self::look) often. A block stuck in a system call must not keep the program
+    /// alive: a second signal that the caller does not see within [`PATIENCE`], or a third one, ends the program.
     pub fn count() -> Result<Self, Failure> {
-        // `nohup` asks for a program that outlives its terminal.
+        // Under `nohup` the program must outlive its terminal.
         let hangs_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let mut signals =
             signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangs_up))
@@ -45,13 +45,13 @@ impl Signals {
         let counted = Arc::clone(&counts);
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                // A terminal that closes sends SIGHUP, and its shell sends SIGHUP again.
+                // When a terminal closes, both the kernel and the shell send SIGHUP.
                 if signal == SIGHUP && counted.came.load(Ordering::SeqCst) > 0 {
                     continue;
                 }
                 let came = counted.came.fetch_add(1, Ordering::SeqCst) + 1;
                 if counted.is_starting.load(Ordering::SeqCst) {
-                    last_note("interrupted before the flowgraph had started");
+                    last_note("interrupted before the flowgraph started");
                     signal_hook::low_level::exit(INTERRUPTED.into());
                 }
                 if came > 2 || (came == 2 && !counted.are_seen(came)) {
@@ -62,8 +62,8 @@ impl Signals {
         Ok(Self(counts))
     }
 
-    /// Builds or starts a flowgraph, of which no frame has moved yet: a signal ends the program at
-    /// once, wherever `start` may be.
+    /// Calls `start`, which builds or starts a flowgraph. No frame has moved yet, so a signal during
+    /// the call ends the program at once.
     pub fn starting<T>(&self, start: impl FnOnce() -> T) -> Result<T, Failure> {
         self.0.is_starting.store(true, Ordering::SeqCst);
         if self.look() > 0 {
@@ -74,7 +74,7 @@ impl Signals {
         Ok(started)
     }
 
-    /// Waits for `time`, or for a signal; `true` if one came.
+    /// Waits for `time` or for a signal; returns whether a signal arrived.
     pub fn wait(&self, time: Duration) -> bool {
         let began = Instant::now();
         while self.look() == 0 && began.elapsed() < time {
@@ -83,7 +83,7 @@ impl Signals {
         self.look() > 0
     }
 
-    /// How many came; the caller acts on them.
+    /// Returns the number of signals so far and marks them as seen.
     pub fn look(&self) -> usize {
         let came = self.0.came.load(Ordering::SeqCst);
         self.0.seen.fetch_max(came, Ordering::AcqRel);
@@ -104,7 +104,7 @@ impl Counts {
     }
 }
 
-/// Whether this process was started with `signal` ignored, as the system has it.
+/// Whether `signal` is ignored in this process, according to `/proc/self/status`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

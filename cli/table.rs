@@ -4,7 +4,7 @@ use crate::terminal::{Paint, paint};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use std::io::stdout;
 
-/// A table being filled.
+/// A table under construction.
 pub struct Table {
     rows: comfy_table::Table,
     columns: Vec<Align>,
@@ -12,12 +12,12 @@ pub struct Table {
     headings: Vec<&'static str>,
 }
 
-/// To which side a column's cells go.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -27,12 +27,12 @@ pub fn width() -> Option<u16> {
 }
 
 impl Table {
-    /// A table with these columns.
+    /// Creates a table with these columns.
     pub fn new(coloured: bool, columns: &[(&'static str, Align)]) -> Self {
         let mut rows = comfy_table::Table::new();
         rows.load_preset(presets::NOTHING);
         rows.set_content_arrangement(ContentArrangement::Disabled);
-        // In a pipe every row is one line; on a terminal long texts wrap inside their column.
+        // In a pipe every row is one line; on a terminal long texts wrap within their column.
         if let Some(width) = width() {
             rows.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
@@ -46,7 +46,7 @@ impl Table {
         self.rows.add_row(cells.into_iter().collect::<Vec<_>>());
     }
 
-    /// The table, each line ended, nothing behind the last column's text.
+    /// Returns the table as lines without trailing spaces.
     pub fn finish(mut self) -> String {
         self.rows.set_header(self.headings);
         for (index, align) in self.columns.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Table {
         let mut text = String::new();
         for (index, line) in self.rows.lines().enumerate() {
             let line = line.trim_end();
-            // Painted as a whole line, so that no escape code takes part in the widths.
+            // The line is painted as a whole, so that escape codes do not change column widths.
             let heading = index == 0;
             text.push_str(&if heading {
                 paint(self.coloured, Paint::Bold, line)
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right_and_lines_end_with_their_text() {
+    fn table_aligns_numbers_right_and_trims_lines() {
         let mut table = Table::new(false, &[("block", Align::Left), ("frames", Align::Right)]);
         table.row(["a".to_owned(), "12".to_owned()]);
         table.row(["longer".to_owned(), "3".to_owned()]);

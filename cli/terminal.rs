@@ -1,4 +1,4 @@
-//! What goes to stdout and stderr, and in which colours.
+//! Output to stdout and stderr, and its colours.
 
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -19,7 +19,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// What the command line asks for, before it is parsed: usage errors have colours too.
+    /// Reads `--color` before the command line is parsed, for the colours of usage errors.
     pub fn before_parsing(arguments: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = arguments.collect();
         let says = |word: &str| {
@@ -38,29 +38,29 @@ impl Color {
             Self::Always => true,
             Self::Never => false,
             Self::Auto => {
-                let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-                is_terminal && !refused && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+                let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                is_terminal && !no_color && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
             }
         }
     }
 }
 
-/// How a piece of text stands out.
+/// Emphasis of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Paint {
     /// Headings and names.
     Bold,
-    /// What matters less.
+    /// Less important text.
     Dim,
-    /// What went well.
+    /// Success.
     Good,
-    /// What the user should know.
+    /// Warnings.
     Warning,
-    /// What went wrong.
+    /// Errors.
     Bad,
 }
 
-/// `text` painted, or as it is if `coloured` is not set.
+/// Returns `text` with escape codes for `paint`, or unchanged unless `coloured`.
 pub fn paint(coloured: bool, paint: Paint, text: &str) -> String {
     let code = match paint {
         Paint::Bold => "1",
@@ -81,14 +81,14 @@ static PROGRESS: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// The program's stdout and stderr.
 pub struct Terminal {
-    /// Results may have colours.
+    /// Whether results have colours.
     pub coloured_results: bool,
-    /// Errors, notes and progress may have colours.
+    /// Whether errors, notes and progress have colours.
     pub coloured_notes: bool,
 }
 
 impl Terminal {
-    /// The program's own stdout and stderr.
+    /// Uses the program's stdout and stderr.
     pub fn new(color: Color) -> Self {
         Self {
             coloured_results: color.on(io::stdout().is_terminal()),
@@ -96,10 +96,11 @@ impl Terminal {
         }
     }
 
-    /// Logs what `filter` lets through to stderr. Called once, before any flowgraph is built.
+    /// Starts logging to stderr with `filter`. Called once, before any flowgraph is built.
     pub fn start_logging(&self, filter: &str) -> Result<(), Failure> {
-        let filter = EnvFilter::try_new(filter)
-            .map_err(|error| Failure::because(&format!("cannot use `--log {filter}`"), &error))?;
+        let filter = EnvFilter::try_new(filter).map_err(|error| {
+            Failure::because(&format!("invalid filter `--log {filter}`"), &error)
+        })?;
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(self.coloured_notes)
@@ -109,7 +110,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Writes results, all of them or an error.
+    /// Writes all of `text` to stdout.
     pub fn results(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -119,34 +120,34 @@ impl Terminal {
         Ok(stdout.flush()?)
     }
 
-    /// Results that a program reads.
+    /// Writes results as JSON.
     pub fn json(&self, value: &serde_json::Value) -> Result<(), Failure> {
         self.results(&format!("{value:#}\n"))
     }
 
-    /// `text` as a part of the results.
+    /// Returns `text`, a part of the results, with `how` applied.
     pub fn paint(&self, how: Paint, text: &str) -> String {
         paint(self.coloured_results, how, text)
     }
 
-    /// A line to the user that is no result. Losing it is no reason to stop.
+    /// Writes a line to stderr; a failed write is ignored.
     pub fn note(&self, text: &str) {
         let _ = writeln!(AboveProgress, "{text}");
     }
 
-    /// An error that is no diagnostic of a file.
+    /// Writes an error that is not a diagnostic of a file.
     pub fn error(&self, text: &str) {
         let word = paint(self.coloured_notes, Paint::Bad, "error");
         self.note(&format!("{word}: {text}"));
     }
 
-    /// What the user should know although it stops nothing.
+    /// Writes a warning.
     pub fn warning(&self, text: &str) {
         let word = paint(self.coloured_notes, Paint::Warning, "warning");
         self.note(&format!("{word}: {text}"));
     }
 
-    /// A progress line, if stderr is a terminal.
+    /// Shows a progress line if stderr is a terminal.
     pub fn progress(&self) -> Option<ProgressLine> {
         if !io::stderr().is_terminal() {
             return None;
@@ -157,7 +158,7 @@ impl Terminal {
     }
 }
 
-/// The last line to the user of a program that ends at once: the progress line goes.
+/// Removes the progress line and writes a last line, for a program that ends at once.
 pub fn last_note(text: &str) {
     if let Some(bar) = PROGRESS.lock().unwrap_or_else(PoisonError::into_inner).take() {
         bar.finish_and_clear();
@@ -165,7 +166,7 @@ pub fn last_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A line on stderr that changes; gone when dropped.
+/// Progress line on stderr, removed when dropped.
 pub struct ProgressLine(pub ProgressBar);
 
 impl ProgressLine {
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_known_before_the_command_line_is_parsed() {
+    fn before_parsing_reads_color_in_both_spellings() {
         let said = |words: &[&str]| Color::before_parsing(words.iter().map(OsString::from));
         assert_eq!(said(&["fxgraph", "--color", "never", "list"]), Color::Never);
         assert_eq!(said(&["fxgraph", "list", "--color=always"]), Color::Always);

@@ -1,4 +1,4 @@
-//! The file of measurements that kernels are cut by.
+//! File with the fastest launch configurations of GPU kernels.
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -7,8 +7,8 @@ use fxgraph::runtime::with_causes;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The measurements in the user's own file, if there is one. A file that cannot be read only costs
-/// speed: the kernels run with their default launch configurations.
+/// Reads the user's default tuning file, if present. If the file cannot be read, the kernels run
+/// with their default launch configurations, which only costs speed.
 pub fn usual(terminal: &Terminal) -> Arc<Tuning> {
     match Tuning::default_path().map(|path| Tuning::read(&path)) {
         Some(Ok(Some(tuning))) => Arc::new(tuning),
@@ -21,7 +21,7 @@ pub fn usual(terminal: &Terminal) -> Arc<Tuning> {
     }
 }
 
-/// The file at `path`, which has to be there.
+/// Reads the tuning file at `path`; returns an error if there is none.
 pub fn read(path: &Path) -> Result<Arc<Tuning>, Failure> {
     let tuning =
         Tuning::read(path).map_err(|error| Failure::because("nothing was started", &error))?;

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers and durations in a readable form.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub fn scaled(value: f64, unit: &str) -> String {
         return "-".to_owned();
     }
     let prefixes = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    // 999.95 would be written as 1000.0 of the smaller prefix.
+    // Without the factor, 999.95 would become 1000.0 with the smaller prefix.
     match prefixes.iter().find(|(step, _)| value.abs() >= step * 0.9995) {
         Some((step, prefix)) => format!("{} {prefix}{unit}", three_digits(value / step)),
         None if value.fract() == 0.0 => format!("{value} {unit}"),
@@ -26,7 +26,7 @@ pub fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
-/// `value` with three significant digits, whole where it is large.
+/// `value` with three significant digits, as an integer from 100 on.
 pub fn three_digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -40,10 +40,10 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Some 30 years: additions to a moment never overflow.
+/// About 30 years, so that adding a duration to an `Instant` never overflows.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
-/// A time for a person to give: `10s`, `1.5m`, `2h`, `200ms`; a bare number is seconds.
+/// Parses a duration like `10s`, `1.5m`, `2h` or `200ms`; a bare number is in seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -53,13 +53,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit `{unit}`; known are ms, s, m and h")),
+        _ => return Err(format!("unknown unit `{unit}`; use ms, s, m or h")),
     };
     let value: f64 = number.trim().parse().map_err(|_| "give it like 10s, 1.5m or 200ms")?;
     Duration::try_from_secs_f64(value * scale)
         .ok()
         .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
-        .ok_or_else(|| "it must be more than zero, and something one can wait for".to_owned())
+        .ok_or_else(|| "the time must be above 0 and at most 10^9 s".to_owned())
 }
 
 /// `0.8 s`, `12 s`, `3:05`, `1:02:03`.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_three_digits() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!(bytes(0.0), "0 B");
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(bytes(999_960.0), "1.00 MB");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_with_their_unit() {
+    fn parse_duration_reads_units() {
         assert_eq!(parse_duration("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("200ms"), Ok(Duration::from_millis(200)));
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_make_no_sense_are_refused() {
+    fn parse_duration_rejects_zero_negative_and_non_finite_times() {
         for text in ["", "s", "10 fortnights", "-1s", "0s", "1e400s", "nan", "inf", "1e30h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn elapsed_time_grows_its_fields() {
+    fn elapsed_adds_minutes_and_hours_when_needed() {
         assert_eq!(elapsed(Duration::from_millis(1234)), "1.2 s");
         assert_eq!(elapsed(Duration::from_secs(59)), "59 s");
         assert_eq!(elapsed(Duration::from_secs(185)), "3:05");

@@ -1,4 +1,4 @@
-//! Follows `blocks/README.md` literally, in a copy of the repository.
+//! Executes the steps of `blocks/README.md` literally, in a copy of the repository.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -40,7 +40,7 @@ fn mirror(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_newcomer_can_follow_the_page_literally() {
+fn steps_of_the_page_work_literally() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let target = cargo::build_directory();
     let folder = target.join("block_in_ten_minutes");
@@ -63,7 +63,7 @@ fn a_newcomer_can_follow_the_page_literally() {
         }
         assert_eq!(info, "sh");
         let mut bash = cargo::command("bash", &folder);
-        // The default, as for a newcomer: the block is added to a crate that is compiled already.
+        // The default, as for a new user: the block is added to a compiled crate.
         bash.env_remove("CARGO_INCREMENTAL");
         let output = bash.args(["-euc", body]).output().unwrap();
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! The program as users and scripts meet it: exit codes, what goes to stdout, signals.
+//! The program as used by people and scripts: exit codes, stdout, stderr and signals.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -46,7 +46,7 @@ fn generated() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_generated_flowgraph_validates_runs_and_passes_its_test() {
+fn generated_flowgraph_validates_runs_and_passes_its_test() {
     let folder = generated();
     let validated = run(&["validate", "demo.yaml"], folder.path());
     assert_eq!(stdout(&validated), "ok demo.yaml\n");
@@ -63,7 +63,7 @@ fn a_generated_flowgraph_validates_runs_and_passes_its_test() {
 }
 
 #[test]
-fn a_test_that_does_not_hold_says_what_was_seen_and_fails() {
+fn failing_test_reports_expected_and_actual_values() {
     let folder = generated();
     let path = folder.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -75,7 +75,7 @@ fn a_test_that_does_not_hold_says_what_was_seen_and_fails() {
 }
 
 #[test]
-fn a_wrong_flowgraph_exits_with_78_and_says_so_on_stderr_only() {
+fn invalid_flowgraph_exits_with_78_and_writes_to_stderr_only() {
     let folder = generated();
     for command in ["validate", "run", "plan", "graph", "test"] {
         let output = run(&[command, "missing.yaml"], folder.path());
@@ -96,7 +96,7 @@ fn bad_usage_exits_with_2() {
 }
 
 #[test]
-fn every_command_that_reads_a_flowgraph_writes_its_result() {
+fn plan_and_graph_write_their_results() {
     let folder = generated();
     let plan = run(&["plan", "demo.yaml", "--json"], folder.path());
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
@@ -109,7 +109,7 @@ fn every_command_that_reads_a_flowgraph_writes_its_result() {
 }
 
 #[test]
-fn kinds_and_codes_are_told_and_near_misses_are_named() {
+fn list_and_explain_suggest_near_misses() {
     let folder = tempfile::tempdir().unwrap();
     assert!(stdout(&run(&["list"], folder.path())).contains("null_source"));
     assert!(stdout(&run(&["list", "null_source"], folder.path())).contains("samples_per_frame"));
@@ -122,14 +122,14 @@ fn kinds_and_codes_are_told_and_near_misses_are_named() {
 }
 
 #[test]
-fn colours_come_when_asked_for_only() {
+fn piped_output_has_colours_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!stdout(&run(&["list"], folder.path())).contains('\x1b'));
     assert!(stdout(&run(&["list", "--color", "always"], folder.path())).contains('\x1b'));
 }
 
 #[test]
-fn a_pipe_that_is_closed_early_is_no_error() {
+fn pipe_closed_early_is_not_an_error() {
     let mut child = fxgraph()
         .args(["completions", "zsh"])
         .stdout(Stdio::piped())
@@ -143,7 +143,7 @@ fn a_pipe_that_is_closed_early_is_no_error() {
     assert_eq!(said, "");
 }
 
-/// Runs `fxgraph` with a stdout that nobody reads; exit code and stderr.
+/// Runs `fxgraph` with a closed stdout; returns exit code and stderr.
 fn unread(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
     let mut command = fxgraph();
     let (stdout, stderr) = (Stdio::piped(), Stdio::piped());
@@ -155,7 +155,7 @@ fn unread(arguments: &[&str], folder: &Path) -> (Option<i32>, String) {
     (child.wait().unwrap().code(), said)
 }
 
-/// A flowgraph whose last block fails while it runs.
+/// Flowgraph whose last block fails while it runs.
 fn failing(folder: &Path) {
     let text = "flowgraph: failing
 blocks:
@@ -170,7 +170,7 @@ blocks:
 }
 
 #[test]
-fn a_verdict_counts_even_if_nobody_reads_the_results() {
+fn verdict_sets_exit_code_even_with_closed_stdout() {
     let folder = generated();
     let path = folder.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -192,7 +192,7 @@ fn a_verdict_counts_even_if_nobody_reads_the_results() {
 }
 
 #[test]
-fn results_that_cannot_be_written_do_not_hide_why_the_run_failed() {
+fn full_stdout_does_not_hide_the_fault_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     failing(folder.path());
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -213,7 +213,7 @@ fn pipe(folder: &Path) {
 }
 
 #[test]
-fn a_pipe_is_no_flowgraph() {
+fn validate_rejects_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     pipe(folder.path());
     let output = run(&["validate", "pipe"], folder.path());
@@ -222,7 +222,7 @@ fn a_pipe_is_no_flowgraph() {
 }
 
 #[test]
-fn file_source_of_a_pipe_is_refused_at_once() {
+fn file_source_rejects_a_pipe_at_once() {
     let folder = tempfile::tempdir().unwrap();
     pipe(folder.path());
     let text = "flowgraph: piped
@@ -247,7 +247,7 @@ fn validate_reads_standard_input() {
         let mut command = fxgraph();
         let command = command.args(arguments).current_dir(folder.path()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // A program that has read enough may close its end.
+        // The program may close the pipe after reading enough.
         let _ = child.stdin.take().unwrap().write_all(text);
         child.wait_with_output().unwrap()
     };
@@ -269,7 +269,7 @@ fn validate_reads_standard_input() {
 
 #[test]
 fn signal_during_a_long_start_ends_the_program() {
-    // Opening a pipe waits for whoever writes to it.
+    // Opening a pipe waits for a writer.
     let text = "flowgraph: stuck
 blocks:
   source: {kind: spead_source, parameters: {stream: digitiser, pcap: pipe, adc_sample_rate_hz: 1.0e+6}}
@@ -282,11 +282,11 @@ blocks:
     program.signal("-INT");
     let output = program.end();
     assert_eq!(output.status.code(), Some(130));
-    assert_eq!(stderr(&output), "interrupted before the flowgraph had started\n");
+    assert_eq!(stderr(&output), "interrupted before the flowgraph started\n");
 }
 
 #[test]
-fn tests_that_never_end_fail_after_the_timeout() {
+fn endless_test_fails_after_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}tests:\n  - {{name: to the end, expect: [{{tap: source, frames: 1}}]}}\n"
@@ -294,15 +294,15 @@ fn tests_that_never_end_fail_after_the_timeout() {
     std::fs::write(folder.path().join("endless.yaml"), text).unwrap();
     let output = run(&["test", "endless.yaml", "--timeout", "300ms"], folder.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(stdout(&output).contains("not over after 0.3 s (`--timeout`)"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("no end after 0.3 s (`--timeout`)"), "{}", stdout(&output));
 }
 
 #[test]
-fn nothing_to_test_is_an_error() {
+fn test_without_matching_tests_is_an_error() {
     let folder = generated();
     let output = run(&["test", "demo.yaml", "--only", "zzz"], folder.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no test has a name that contains `zzz`"));
+    assert!(stderr(&output).contains("no test name contains `zzz`"));
     std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
     let output = run(&["test", "endless.yaml"], folder.path());
     assert_eq!(output.status.code(), Some(1));
@@ -330,20 +330,20 @@ tests:
 ";
 
 #[test]
-fn tests_give_parameters_without_default_and_compare_every_frame() {
+fn tests_set_required_parameters_and_compare_every_frame() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("several.yaml"), SEVERAL).unwrap();
     let output = run(&["test", "several.yaml"], folder.path());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stdout(&output);
     assert!(said.contains("ok as long"), "{said}");
-    assert!(said.contains("saw 30 frames where `a[1]` carries 3"), "{said}");
+    assert!(said.contains("saw 30 frames, `a[1]` has 3"), "{said}");
     let output = run(&["test", "several.yaml", "--set", "lens=[2, 2]"], folder.path());
     assert!(stdout(&output).ends_with("2 passed, 0 failed\n"), "{}", stderr(&output));
 }
 
 #[test]
-fn a_companion_that_is_not_there_is_seen_before_anything_starts() {
+fn missing_alongside_flowgraph_is_reported_before_the_start() {
     let folder = generated();
     let path = folder.path().join("demo.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -372,7 +372,7 @@ fn too_little_memory_is_an_error_of_run_and_a_warning_of_validate() {
 }
 
 #[test]
-fn two_sinks_on_one_file_are_refused() {
+fn two_sinks_with_the_same_file_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}  a: {{kind: file_sink, input: source, parameters: {{path: a.npy}}}}\n  \
@@ -385,7 +385,7 @@ fn two_sinks_on_one_file_are_refused() {
 }
 
 #[test]
-fn a_signal_drains_and_the_results_are_still_written() {
+fn signal_drains_the_flowgraph_and_results_are_written() {
     let folder = tempfile::tempdir().unwrap();
     for signal in ["-INT", "-TERM", "-HUP"] {
         let program = Program::running(folder.path(), ENDLESS, &[]);
@@ -394,11 +394,11 @@ fn a_signal_drains_and_the_results_are_still_written() {
         assert!(output.status.success(), "{}", stderr(&output));
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let made = &result["blocks"][0]["frames_out"];
-        assert_eq!(made, &result["blocks"][1]["frames_in"], "what was queued arrives");
+        assert_eq!(made, &result["blocks"][1]["frames_in"], "queued frames arrive");
     }
 }
 
-/// Its frames take minutes to send.
+/// Flowgraph whose frames take minutes to send.
 const SLOW: &str = "flowgraph: slow
 blocks:
   source:
@@ -444,7 +444,7 @@ blocks:
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let expected = "error: `out` failed: cannot write large.npy: the file exceeds the limit on the size of files (`ulimit -f`)\n";
     assert_eq!(stderr(&output), expected);
-    // An archive is put together by a library that writes what it has to say itself.
+    // A library writes the archive, with its own error message.
     std::fs::write(folder.path().join("archive.yaml"), text.replace("large.npy", "large.npz"))
         .unwrap();
     let mut command = Command::new("bash");
@@ -473,7 +473,7 @@ blocks:
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_what_is_queued() {
+fn second_signal_aborts_without_draining() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SLOW, &[]);
     program.signal("-INT");
@@ -486,7 +486,7 @@ fn a_second_signal_does_not_wait_for_what_is_queued() {
 }
 
 #[test]
-fn the_duration_ends_a_run() {
+fn duration_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("endless.yaml"), ENDLESS).unwrap();
     let output = run(&["run", "endless.yaml", "--duration", "200ms"], folder.path());
@@ -495,7 +495,7 @@ fn the_duration_ends_a_run() {
 }
 
 #[test]
-fn the_schema_accepts_every_flowgraph_here_and_refuses_unknown_keys() {
+fn schema_accepts_every_flowgraph_and_rejects_unknown_keys() {
     let folder = tempfile::tempdir().unwrap();
     let mut values: Vec<(String, serde_json::Value)> = Vec::new();
     let flowgraphs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs");
@@ -512,7 +512,7 @@ fn the_schema_accepts_every_flowgraph_here_and_refuses_unknown_keys() {
     std::fs::write(folder.path().join("values.json"), values).unwrap();
     let schema = run(&["schema"], folder.path()).stdout;
     std::fs::write(folder.path().join("schema.json"), schema).unwrap();
-    // Names of values that the schema refuses.
+    // Prints the names of values that the schema rejects.
     let script = "import json, jsonschema
 schema = json.load(open('schema.json'))
 kind = jsonschema.validators.validator_for(schema)
@@ -528,7 +528,7 @@ for name, value in json.load(open('values.json')):
 }
 
 #[test]
-fn the_help_reads_as_it_should() {
+fn help_matches_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let mut text = stdout(&run(&["--help"], folder.path()));
     for command in [
@@ -560,10 +560,10 @@ fn the_help_reads_as_it_should() {
 }
 
 #[test]
-fn kinds_and_a_plan_read_as_they_should() {
+fn list_and_plan_match_snapshots() {
     let folder = generated();
     let list = stdout(&run(&["list"], folder.path()));
-    // The form of the table; which kinds there are is not a matter of this test.
+    // The layout of the table; the set of kinds may change.
     let shown = ["kind ", "antenna_stack ", "fft ", "null_source ", "pfb ", "spead_sink "];
     let is_shown = |line: &&str| shown.iter().any(|word| line.starts_with(word));
     let list = list.lines().filter(is_shown).collect::<Vec<_>>().join("\n");
@@ -575,7 +575,7 @@ fn kinds_and_a_plan_read_as_they_should() {
 }
 
 #[test]
-fn what_a_form_for_a_gpu_cannot_do_is_refused_at_the_line() {
+fn unsupported_gpu_implementations_are_rejected_with_their_line() {
     let folder = tempfile::tempdir().unwrap();
     let text = include_str!("refused_forms.yaml");
     std::fs::write(folder.path().join("forms.yaml"), text).unwrap();
@@ -593,7 +593,7 @@ fn what_a_form_for_a_gpu_cannot_do_is_refused_at_the_line() {
 }
 
 #[test]
-fn default_tuning_file_that_cannot_be_read_is_a_warning() {
+fn unreadable_default_tuning_file_is_a_warning() {
     let folder = generated();
     let configuration = folder.path().join("fxgraph");
     std::fs::create_dir(&configuration).unwrap();
@@ -618,7 +618,7 @@ fn default_tuning_file_that_cannot_be_read_is_a_warning() {
 }
 
 #[test]
-fn nothing_is_tuned_without_a_gpu_and_tuning_files_are_checked() {
+fn tune_without_gpu_writes_nothing_and_run_checks_tuning_files() {
     let folder = generated();
     let tuned = run(&["tune", "demo.yaml", "--tuning", "tuning.json"], folder.path());
     assert_eq!(tuned.status.code(), Some(0), "{}", stderr(&tuned));

@@ -1,4 +1,4 @@
-//! What the program writes to disk, read as users read it.
+//! Files written by the program, read with NumPy.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/python.rs"]
@@ -31,7 +31,7 @@ fn numpy(script: &str, file: &Path) -> String {
 const SHAPE: &str = "import sys, numpy; print(*numpy.load(sys.argv[1], mmap_mode='r').shape)";
 
 #[test]
-fn numpy_reads_the_recordings_of_the_array_and_finds_what_must_be_in_them() {
+fn recordings_of_the_array_have_the_expected_content_in_numpy() {
     let folder = tempfile::tempdir().unwrap();
     let flowgraph = root().join("flowgraphs/04_array.yaml");
     let flowgraph = flowgraph.to_str().unwrap();
@@ -68,7 +68,7 @@ fn numpy_reads_every_width_of_complex_floats() {
     }
 }
 
-const HALVES: &str = "flowgraph: halves
+const HALF_PRECISION: &str = "flowgraph: half_precision
 blocks:
   source:
     kind: null_source
@@ -84,7 +84,7 @@ blocks:
   visibilities: {kind: file_sink, input: x, parameters: {path: visibilities.npy}}
 ";
 
-/// Says how many dumps there are, and whether each product is that of the recorded voltages.
+/// Prints the shape of the dumps, and whether each product agrees with the recorded voltages.
 const VISIBILITIES: &str = "
 import sys, numpy
 voltages = numpy.load(sys.argv[1]).astype('f8') @ [1, 1j]
@@ -103,10 +103,10 @@ print(dumps.dtype, dumps.shape, worst < 1e-5)
 ";
 
 #[test]
-fn visibilities_of_halves_agree_with_numpy() {
+fn visibilities_of_half_precision_voltages_agree_with_numpy() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("halves.yaml"), HALVES).unwrap();
-    let output = fxgraph(&["run", "halves.yaml"], folder.path()).output().unwrap();
+    std::fs::write(folder.path().join("half_precision.yaml"), HALF_PRECISION).unwrap();
+    let output = fxgraph(&["run", "half_precision.yaml"], folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let seen = numpy(VISIBILITIES, &folder.path().join("voltages.npy"));
     assert_eq!(seen, "complex64 (3, 3, 15, 4) True");
@@ -153,7 +153,7 @@ blocks:
 ";
 
 #[test]
-fn a_full_disk_ends_the_run_with_its_file_named_and_the_others_readable() {
+fn full_disk_ends_the_run_and_other_files_stay_readable() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("b.npy")).unwrap();
@@ -166,7 +166,7 @@ fn a_full_disk_ends_the_run_with_its_file_named_and_the_others_readable() {
 }
 
 #[test]
-fn a_recording_is_readable_while_it_grows_and_after_the_program_was_killed() {
+fn recording_is_readable_while_it_grows_and_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("two.yaml"), TWO_SINKS).unwrap();
     let arguments = ["run", "--quiet", "two.yaml", "--set", "frames=100000000"];

@@ -42,7 +42,7 @@ fn succeeds(command: &mut Command) -> String {
 }
 
 #[test]
-fn intensities_are_numpys() {
+fn frb_intensities_agree_with_numpy() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("frb.yaml"), FLOWGRAPH).unwrap();
     let mut run = Command::new(env!("CARGO_BIN_EXE_fxgraph"));

@@ -1,4 +1,4 @@
-//! The GPU kernels go through the real compiler, for GPUs old and new; no GPU is needed.
+//! Compilation of all GPU kernels with NVRTC for several architectures; needs no GPU.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 #[path = "support/python.rs"]
@@ -39,7 +39,7 @@ fn every_kernel_compiles_for_every_architecture() {
 }
 
 #[test]
-fn an_error_in_a_kernel_points_at_file_and_line() {
+fn kernel_error_names_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let broken =
         "// one\nextern \"C\" __global__ void matrix_peak(int *sums) { *sums = nothing; }\n";

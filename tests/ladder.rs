@@ -40,7 +40,7 @@ fn every_flowgraph_passes_its_own_tests() {
         fxgraph().args(["test", "--timeout", "10m"]).args(flowgraphs()).current_dir(folder.path()),
     );
     assert!(said.contains(" 0 failed"), "{said}");
-    assert!(!folder.path().join("out").exists(), "tests leave the user's recordings alone");
+    assert!(!folder.path().join("out").exists(), "tests do not write to the user's directory");
     for file in flowgraphs() {
         let name = format!("{}\n  ok ", file.display());
         assert!(said.contains(&name), "{} has no test\n{said}", file.display());
@@ -48,7 +48,7 @@ fn every_flowgraph_passes_its_own_tests() {
 }
 
 #[test]
-fn first_light_ends_with_the_fringes_and_a_file() {
+fn first_light_reports_fringes_and_writes_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let flowgraph = root().join("flowgraphs/01_first_light.yaml");
     let said = succeeds(fxgraph().arg("run").arg(flowgraph).current_dir(folder.path()));
@@ -57,7 +57,7 @@ fn first_light_ends_with_the_fringes_and_a_file() {
 }
 
 #[test]
-fn the_readme_shows_the_graph_as_the_program_draws_it() {
+fn readme_shows_the_graph_as_drawn_by_the_program() {
     let mut draw = fxgraph();
     draw.args(["graph", "flowgraphs/01_first_light.yaml", "--set", "antennas=2"]);
     let drawn = succeeds(draw.current_dir(root()));
@@ -66,7 +66,7 @@ fn the_readme_shows_the_graph_as_the_program_draws_it() {
 }
 
 #[test]
-fn the_readme_shows_an_error_as_the_program_writes_it() {
+fn readme_shows_an_error_as_written_by_the_program() {
     let folder = tempfile::tempdir().unwrap();
     for part in ["flowgraphs", "flowgraphs/include"] {
         fs::create_dir(folder.path().join(part)).unwrap();
@@ -92,8 +92,8 @@ fn the_readme_shows_an_error_as_the_program_writes_it() {
 }
 
 #[test]
-fn an_array_of_several_processes_makes_visibilities_over_loopback_multicast() {
-    // Groups are the same in every run: the port tells runs at the same time apart.
+fn array_of_several_processes_correlates_over_loopback_multicast() {
+    // All runs use the same groups; the port separates simultaneous runs.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut listener = Command::new(python::python());
     listener.arg(root().join("tests/peers/array_listener.py")).arg(&port);

@@ -1,4 +1,4 @@
-//! Memory of a process whose blocks are swapped again and again: what the plan says, for ever.
+//! Memory of a process with many swaps: it stays within the plan.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../cli/heap.rs"]
@@ -25,7 +25,7 @@ blocks:
 ";
 
 const SWAPS: usize = 10_000;
-/// On a machine that is busy with other things there are fewer swaps.
+/// Time limit; on a busy machine there are fewer swaps.
 const LIMIT: Duration = Duration::from_mins(1);
 const FEWEST: usize = 30;
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -39,7 +39,7 @@ fn resident_bytes() -> usize {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn process_that_swaps_blocks_for_ever_keeps_to_the_memory_of_its_plan() {
+fn process_with_many_swaps_stays_within_the_planned_memory() {
     heap::configure();
     let registry = || fxgraph_blocks::kinds();
     let plan = load_text("swapped.yaml", FLOWGRAPH, &[], &registry()).result.unwrap();
@@ -57,7 +57,7 @@ fn process_that_swaps_blocks_for_ever_keeps_to_the_memory_of_its_plan() {
         let change = change.unwrap_or_else(|refused| panic!("{:?}", refused.problems));
         match control.swap(&change, Duration::from_mins(1), true) {
             Ok(()) => swaps += 1,
-            // On a busy machine the new block may be too late.
+            // On a busy machine the candidate may be too late.
             Err(error) => assert!(began.elapsed() < PATIENCE, "{error} after {swaps} swaps"),
         }
         most = most.max(resident_bytes());
@@ -65,7 +65,7 @@ fn process_that_swaps_blocks_for_ever_keeps_to_the_memory_of_its_plan() {
             early = resident_bytes();
         }
     }
-    // Frames that were lent go home as they are read.
+    // Lent frames return to their pool when they are read.
     let is_near = |bytes: usize| bytes.abs_diff(planned) * 10 <= planned * 3;
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_near(resident_bytes()) && Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! Crates outside the workspace, built elsewhere against this checkout: those in `examples`, and the one that
-//! `fxgraph generate block --crate` writes.
+//! Crates outside the workspace, built against this checkout: those in `examples`, and the one created by
+//! `fxgraph generate block --crate`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -32,7 +32,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs `command`, and returns what it said.
+/// Runs `command`, and returns its output.
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -72,14 +72,14 @@ fn generated_crate_passes_its_tests_and_runs() {
     assert!(run(&["run", "flowgraphs/my_gain.yaml"]).contains("samples_above_one"));
 }
 
-/// One of `examples` in a directory of its own, and its program.
+/// Copy of one of `examples`, with its program.
 struct Example {
     home: TempDir,
     program: &'static str,
 }
 
 impl Example {
-    /// `tests` are those that it must have passed.
+    /// Builds the example `name`; `tests` is the expected result of its tests.
     fn built(name: &str, program: &'static str, tests: &str) -> Self {
         let root = root();
         let home = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ impl Example {
         let manifest = fs::read_to_string(home.path().join("Cargo.toml")).unwrap();
         let manifest = manifest.replace("../..", root.to_str().unwrap());
         fs::write(home.path().join("Cargo.toml"), manifest).unwrap();
-        // The same versions of everything, which are compiled once for all crates outside the workspace.
+        // The same dependency versions, so that they are compiled once for all crates outside the workspace.
         fs::copy(root.join("Cargo.lock"), home.path().join("Cargo.lock")).unwrap();
         assert!(said(&mut cargo(home.path(), &["test", "-q"])).contains(tests));
         said(&mut cargo(home.path(), &["build", "-q"]));
@@ -100,7 +100,7 @@ impl Example {
         program
     }
 
-    /// What the program says to these arguments.
+    /// Returns the output of the program with these arguments.
     fn said(&self, arguments: &[&str]) -> String {
         said(&mut self.run(arguments))
     }
@@ -122,7 +122,7 @@ impl Example {
     }
 }
 
-/// A flowgraph that runs.
+/// A running flowgraph.
 struct Observation<'a> {
     example: &'a Example,
     running: Child,
@@ -131,7 +131,7 @@ struct Observation<'a> {
 }
 
 impl Observation<'_> {
-    /// What a command says of it.
+    /// Returns the output of a client command for it.
     fn said(&self, arguments: &[&str]) -> String {
         said(self.example.run(arguments).args(["--connect", &self.address]))
     }
@@ -144,7 +144,7 @@ impl Observation<'_> {
 }
 
 #[test]
-fn block_of_another_crate_has_every_command() {
+fn block_of_another_crate_works_with_every_command() {
     let example = Example::built("spectral_kurtosis", "fxgraph-sk", "3 passed");
     const FLOWGRAPH: &str = "flowgraphs/spectral_kurtosis.yaml";
 

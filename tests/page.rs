@@ -1,4 +1,4 @@
-//! The page of a running flowgraph in a browser, as users meet it: Debian's Chromium, driven by Playwright.
+//! The web page of a running flowgraph, in Debian's Chromium driven by Playwright.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -11,7 +11,7 @@ use http::Program;
 use std::path::Path;
 use std::process::Command;
 
-/// One antenna's F-engine, in real time; polarisation 1 ends on a full disk.
+/// F-engine of one antenna in real time; polarisation 1 is written to a full disk.
 const FLOWGRAPH: &str = "flowgraph: bench
 doc: One antenna in real time.
 blocks:
@@ -25,7 +25,7 @@ blocks:
   disk: {kind: file_sink, input: source.pol1, on_fault: skip, parameters: {path: full.npy}}
 ";
 
-/// Runs the part `part` of `tests/page/` against `program`; all of its output is shown if it fails.
+/// Runs the script `part` of `tests/page/` against `program`; shows its output if it fails.
 fn browse(program: &Program, part: &str, folder: &Path) {
     let python = python::environment("tests-playwright", "tests/playwright.txt").unwrap();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page");
@@ -41,9 +41,9 @@ fn browse(program: &Program, part: &str, folder: &Path) {
 }
 
 #[test]
-fn the_page_shows_a_flowgraph_and_changes_it() {
+fn page_shows_and_changes_a_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
-    // Every write to it fails, as on a disk that is full.
+    // Every write fails, as on a full disk.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
     let program = Program::start(folder.path(), FLOWGRAPH, &["--recordings", "recordings"]);
     browse(&program, "observe", folder.path());
@@ -56,7 +56,7 @@ fn the_page_shows_a_flowgraph_and_changes_it() {
 }
 
 #[test]
-fn the_page_starts_what_is_held() {
+fn page_starts_a_held_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
     let program = Program::start(folder.path(), FLOWGRAPH, &["--hold"]);
@@ -64,7 +64,7 @@ fn the_page_starts_what_is_held() {
 }
 
 #[test]
-fn page_where_clients_may_change_live_parameters_only_offers_no_more() {
+fn page_with_live_control_offers_live_parameters_only() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
     let shadowed = FLOWGRAPH.replace("kind: pfb,", "kind: pfb, shadow: {parameters: {taps: 8}},");
@@ -73,7 +73,7 @@ fn page_where_clients_may_change_live_parameters_only_offers_no_more() {
 }
 
 #[test]
-fn the_page_asks_for_the_token() {
+fn page_asks_for_the_token() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.npy")).unwrap();
     std::fs::write(folder.path().join("token"), "f2c1a97be0d94c55").unwrap();

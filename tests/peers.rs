@@ -1,5 +1,5 @@
-//! Whole engines against real peers: spead2 sends to and receives from the program, and NumPy
-//! says what has to come out.
+//! Complete engines against real peers: spead2 sends to and receives from the program, and NumPy
+//! computes the expected output.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/python.rs"]
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::Command;
 
 fn free_ports<const N: usize>() -> [u16; N] {
-    // All held at once, so that they differ.
+    // All bound at once, so that the ports differ.
     let sockets = [(); N].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
     sockets.map(|socket| socket.local_addr().expect("bound").port())
 }
 
-/// Runs `peer` with its own arguments, and the flowgraph with these settings as its opposite.
+/// Runs `peer` with its arguments, connected to the flowgraph with these settings.
 fn run(peer: &str, arguments: &[String], flowgraph: &str, settings: &[(&str, String)]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut command = Command::new(python::python());
@@ -49,27 +49,27 @@ fn f_engine(arguments: &[&str]) {
 }
 
 #[test]
-fn an_f_engine_between_spead2_agrees_with_numpy() {
+fn f_engine_agrees_with_numpy() {
     f_engine(&[]);
 }
 
 #[test]
-fn with_one_percent_of_the_heaps_lost_exactly_the_affected_output_is_missing() {
+fn f_engine_with_missing_heaps_flags_exactly_the_affected_output() {
     f_engine(&["--lose", "0.01", "--heaps", "1600"]);
 }
 
 #[test]
-fn whole_and_broken_delays_that_change_agree_with_numpy() {
+fn f_engine_with_changing_delays_agrees_with_numpy() {
     f_engine(&["--delays", "tracking"]);
 }
 
 #[test]
-fn the_longest_delays_agree_with_numpy_in_unzipped_transforms() {
+fn f_engine_with_longest_delays_and_unzip_agrees_with_numpy() {
     f_engine(&["--delays", "far", "--unzip", "4"]);
 }
 
 #[test]
-fn four_bits_in_the_k_major_layout_agree_with_numpy() {
+fn f_engine_with_four_bits_in_k_major_layout_agrees_with_numpy() {
     f_engine(&["--delays", "tracking", "--bits", "4", "--layout", "k_major", "--unzip", "2"]);
 }
 
@@ -82,7 +82,7 @@ fn x_engine(arguments: &[&str]) {
         ("substreams", "4".to_owned()),
         ("substream", "1".to_owned()),
         ("spectra_per_heap", "32".to_owned()),
-        // Frames are short here: room for all of them, should this machine be busy.
+        // The frames are short; the window covers all of them in case the machine is busy.
         ("window", "32".to_owned()),
         ("in", input),
         ("visibilities", visibilities),
@@ -96,27 +96,27 @@ fn x_engine(arguments: &[&str]) {
 }
 
 #[test]
-fn visibilities_and_beams_between_spead2_agree_with_numpy() {
+fn x_engine_agrees_with_numpy() {
     x_engine(&[]);
 }
 
 #[test]
-fn dumps_of_one_heap_and_k_major_voltages_do_as_well() {
+fn x_engine_with_one_heap_per_dump_in_k_major_layout_agrees_with_numpy() {
     x_engine(&["--heaps-per-dump", "1", "--layout", "k_major"]);
 }
 
 #[test]
-fn longer_dumps_of_four_bit_voltages_do_as_well() {
+fn x_engine_with_four_bit_voltages_agrees_with_numpy() {
     x_engine(&["--heaps-per-dump", "6", "--four-bit"]);
 }
 
 #[test]
-fn four_bit_voltages_in_the_k_major_layout_do_as_well() {
+fn x_engine_with_four_bits_in_k_major_layout_agrees_with_numpy() {
     x_engine(&["--heaps-per-dump", "12", "--four-bit", "--layout", "k_major"]);
 }
 
 #[test]
-fn x_engine_of_narrowband_streams_agrees_with_numpy() {
+fn x_engine_with_narrowband_streams_agrees_with_numpy() {
     x_engine(&["--decimation", "8"]);
 }
 

@@ -1,4 +1,4 @@
-//! Streams recorded while they run, and played again.
+//! Recordings of running streams, and their playback.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/http.rs"]
@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Runs the program; what it wrote to standard output.
+/// Runs the program and returns its standard output.
 fn fxgraph(arguments: &[&str], folder: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     let output = command.args(arguments).current_dir(folder).output().unwrap();
@@ -26,7 +26,7 @@ fn fxgraph(arguments: &[&str], folder: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Frames, first and last timestamp of a recording, which is the same stream as `other`.
+/// Frames, first and last timestamp of a recording; checks that it equals the stream in `other`.
 fn replayed(folder: &Path, file: &str, other: Option<&str>) -> Vec<u64> {
     let script = root().join("tests/peers/replayed.py");
     let mut command = Command::new(python::python());
@@ -36,7 +36,7 @@ fn replayed(folder: &Path, file: &str, other: Option<&str>) -> Vec<u64> {
     text.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// The arrays and archives in a folder whose names begin like this.
+/// Names of the arrays and archives in a directory that start with `prefix`.
 fn named(folder: &Path, prefix: &str) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let names = names.map(|name| name.into_string().unwrap());
@@ -52,7 +52,7 @@ blocks:
 ";
 
 #[test]
-fn an_edge_of_the_array_is_played_bit_for_bit_and_correlates_to_the_same_dumps() {
+fn recorded_edge_plays_bit_identical_and_correlates_to_the_same_dumps() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let flowgraphs = root().join("flowgraphs");
@@ -70,7 +70,7 @@ fn an_edge_of_the_array_is_played_bit_for_bit_and_correlates_to_the_same_dumps()
     fxgraph(&["run", "-q", "array.yaml", "--set", "dumps=2", "--set", "channels=128"], folder);
     let [file] = &named(&folder.join("out"), "band_")[..] else { panic!("one recording") };
     let file = format!("out/{file}");
-    // What it is is known before anything runs, from the file alone.
+    // The type of the recording is read from the file alone, before the run.
     fs::remove_file(folder.join(format!("{file}.json"))).unwrap();
     fs::write(folder.join("replay.yaml"), REPLAY.replace("FILE", &file)).unwrap();
     fxgraph(&["validate", "replay.yaml"], folder);
@@ -92,7 +92,7 @@ blocks:
 ";
 
 #[test]
-fn a_fault_that_ends_the_run_is_recorded_with_what_came_before_it() {
+fn fatal_fault_triggers_a_recording_of_earlier_frames() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let whole = "flowgraph: whole\nblocks:\n  source: {kind: null_source, parameters: {dtype: i16, \
@@ -114,7 +114,7 @@ fn a_fault_that_ends_the_run_is_recorded_with_what_came_before_it() {
     assert!(!output.status.success() && said.contains("frame 150 of damaged.npy"), "{said}");
     let [file] = &named(folder, "fault_")[..] else { panic!("one recording: {said}") };
     let [frames, first, last] = replayed(folder, file, None)[..] else { panic!("three numbers") };
-    // A hundred frames a second; what the recorder had yet to take when it came is there as well.
+    // 100 frames per second; frames still queued for the recorder at the fault are included.
     assert_eq!(last, 149 * 64);
     assert!(frames >= 10 && first <= 140 * 64, "{frames} from {first}");
 }
@@ -150,7 +150,7 @@ fn recording(program: &Program, name: &str) -> Value {
 }
 
 #[test]
-fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
+fn outputs_are_recorded_over_rest_without_drops_in_the_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &["--recordings", "kept"]);
     let record = "/api/v1/blocks/source/outputs/output/recordings";
@@ -184,9 +184,9 @@ fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
     let path = made["path"].as_str().unwrap();
     assert!(path.ends_with("kept/r.npz"), "{path}");
     let frames = made["frames"].as_u64().unwrap();
-    // 0.6 ms at 1.712 GS/s, and the parts of frames at both ends; a busy machine may lose some.
-    let lost = made["frames_lost"].as_u64().unwrap();
-    assert!((16..=18).contains(&(frames + lost)), "{made}");
+    // 0.6 ms at 1.712 GS/s, and the partial frames at both ends; a busy machine may drop some.
+    let dropped = made["frames_lost"].as_u64().unwrap();
+    assert!((16..=18).contains(&(frames + dropped)), "{made}");
     recording(&program, "black_box");
     let kept = folder.path().join(path);
     let shown = fs::metadata(&kept).unwrap();
@@ -214,7 +214,7 @@ fn outputs_are_recorded_over_rest_and_the_flowgraph_loses_nothing() {
     assert!(replayed_with_gaps(folder.path(), file) > 0);
 }
 
-/// Frames of a recording whose disk may have been too slow.
+/// Number of frames of a recording, which may have gaps if the disk was too slow.
 fn replayed_with_gaps(folder: &Path, file: &str) -> u64 {
     let text = format!(
         "flowgraph: check\nblocks:\n  source: {{kind: file_source, parameters: {{path: {file}}}}}\n  \
@@ -227,7 +227,7 @@ fn replayed_with_gaps(folder: &Path, file: &str) -> u64 {
 }
 
 #[test]
-fn nothing_is_recorded_where_nobody_said_where() {
+fn recording_without_a_directory_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), ENDLESS, &[]);
     let record = "/api/v1/blocks/source/outputs/output/recordings";

@@ -1,5 +1,5 @@
-//! spead2 as the other end of our streams: what it sends we receive exactly, what we send it
-//! decodes exactly, with our descriptors.
+//! SPEAD interoperability with spead2: its heaps are received exactly, and it decodes our heaps
+//! exactly, with our descriptors.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "support/python.rs"]
@@ -29,7 +29,7 @@ fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The peer's samples, computed on our side.
+/// Computes the samples that the peer sends.
 fn sample(index: u64) -> i64 {
     ((index.wrapping_mul(2_654_435_761) >> 7) % 1023).cast_signed() - 511
 }
@@ -44,8 +44,8 @@ fn unpacked(packed: &[u8], index: usize) -> i64 {
 }
 
 #[test]
-fn digitiser_heaps_of_spead2_arrive_exactly_with_the_lost_ones_marked() {
-    // One packet per heap as digitisers send, and heaps cut into several packets.
+fn digitiser_heaps_of_spead2_arrive_exactly_with_missing_ones_flagged() {
+    // One packet per heap, like digitisers, and several packets per heap.
     for packet in [9000, 1500] {
         let ports = [free_port(), free_port()];
         let parameters: SpeadSource = serde_json::from_value(json!({
@@ -98,7 +98,7 @@ fn digitiser_heaps_of_spead2_arrive_exactly_with_the_lost_ones_marked() {
     }
 }
 
-/// spead2 listening at `addresses`, each on its own; the lines it will print.
+/// Starts spead2 receivers at `addresses`; returns the process and its output lines.
 fn receiver_at(addresses: &[String]) -> (Child, impl Iterator<Item = Value> + use<>) {
     let mut receiver =
         peer().arg("receive").args(addresses).stdout(Stdio::piped()).spawn().unwrap();
@@ -107,8 +107,8 @@ fn receiver_at(addresses: &[String]) -> (Child, impl Iterator<Item = Value> + us
     (receiver, lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()))
 }
 
-/// Runs a sink on `frames` frames and gives what spead2 received at `destinations`; `at` of a heap
-/// is the number of the destination.
+/// Runs a sink on `frames` frames and returns the heaps that spead2 received at `destinations`; `at`
+/// of a heap is the index of the destination.
 fn received(
     parameters: Value,
     input: PortType,
@@ -275,7 +275,7 @@ fn visibilities_with_flags_and_beams_are_decoded_exactly() {
     assert_eq!(seen, [(0, 0), (0, 1), (1, 0), (1, 1)]);
 }
 
-/// Lets `harness` work for a while, its input not ended.
+/// Runs `harness` for `time` without ending its input.
 fn work(harness: &mut Harness, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -285,7 +285,7 @@ fn work(harness: &mut Harness, time: Duration) {
 }
 
 #[test]
-fn descriptors_come_first_and_again_so_that_a_late_receiver_understands() {
+fn descriptors_are_repeated_for_late_receivers() {
     let address = format!("239.255.18.9:{}", free_port());
     let parameters: SpeadSink = serde_json::from_value(json!({
         "stream": "x_engine", "destinations": [address], "interface": "127.0.0.1", "rate": 0,
@@ -312,7 +312,7 @@ fn descriptors_come_first_and_again_so_that_a_late_receiver_understands() {
     Harness::block_on(harness.start()).unwrap();
     send(&mut harness, 1);
     let (mut late, late_heaps) = listen();
-    // Longer than descriptors are apart.
+    // Longer than the interval of descriptors.
     work(&mut harness, Duration::from_millis(200));
     send(&mut harness, 2);
     harness.end(0);
@@ -337,13 +337,13 @@ fn descriptors_come_first_and_again_so_that_a_late_receiver_understands() {
 }
 
 #[test]
-fn a_slow_stream_never_leaves_faster_than_its_rate_allows() {
+fn sink_never_exceeds_the_rate_of_a_slow_stream() {
     let address = format!("127.0.0.1:{}", free_port());
     let parameters: SpeadSink = serde_json::from_value(json!({
         "stream": "f_engine", "destinations": [address], "packet_payload_bytes": 64,
     }))
     .unwrap();
-    // 64 packets for each tenth of a second of signal; up to 32 go in one call of the system.
+    // 64 packets per 0.1 s of signal; up to 32 packets per system call.
     let axes = [("heap", 1), ("channel", 16), ("spectrum", 64), ("pol", 2)];
     let validity = ValidityType::flags(vec![Axis::new("heap", 1)]);
     let input = port(Dtype::Ci8, &axes, 100_000, validity);
@@ -362,7 +362,7 @@ fn a_slow_stream_never_leaves_faster_than_its_rate_allows() {
     };
     for _ in 0..40 {
         work(&mut harness, Duration::from_millis(5));
-        // Asked before the clock, so that a delay in between only raises the bound.
+        // Read before the clock, so that a delay in between only raises the bound.
         let packets = sent();
         let seconds = start.elapsed().as_secs_f64();
         assert!(packets <= 1.1 * 640.0 * seconds + 32.0, "{packets} after {seconds} s");

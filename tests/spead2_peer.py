@@ -1,4 +1,4 @@
-"""The other end of a SPEAD stream, played by spead2: an oracle for what we send and receive.
+"""spead2 as the other end of a SPEAD stream: a reference for sending and receiving.
 
 `send` sends digitiser heaps with known samples; `receive` prints every heap as one line of JSON.
 """
@@ -18,7 +18,7 @@ BITS = 10
 
 
 def samples(heap):
-    """Samples of heap number `heap`: a function that the other side knows too."""
+    """Samples of heap `heap`: a function that the test also implements."""
     index = np.arange(heap * SAMPLES, (heap + 1) * SAMPLES, dtype=np.uint64)
     return ((index * np.uint64(2654435761)) >> np.uint64(7)).astype(np.int64) % 1023 - 511
 
@@ -58,7 +58,7 @@ def send(args):
 
 
 def listen(address):
-    """A stream of what comes to one address only."""
+    """A receive stream bound to one address."""
     config = spead2.recv.StreamConfig(max_heaps=64, stop_on_stop_item=False)
     stream = spead2.recv.Stream(spead2.ThreadPool(), config, spead2.recv.RingStreamConfig(heaps=4096))
     host, port = address.split(":")
@@ -67,7 +67,7 @@ def listen(address):
 
 
 def print_heaps(at, stream, lock):
-    """Prints the heaps of one address, number `at`, up to its stop heap."""
+    """Prints the heaps received at one address, with index `at`, up to the stop heap."""
     group = spead2.ItemGroup()
     for heap in stream:
         updated = group.update(heap)

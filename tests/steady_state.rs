@@ -1,8 +1,8 @@
-//! Once its first frames are through, the example of a kind allocates nothing but the `Arc` of each frame that
-//! a block pushes. This program counts all allocations, those within each block's `work` apart.
+//! In steady state, the example of a kind allocates only one `Arc` per frame that a block pushes. This program
+//! counts all allocations, and separately those within each block's `work`.
 //!
-//! On a machine with a GPU the forms for it are held to the same, and what the layer over CUDA
-//! counts stands still besides. There the program runs by itself, without a toolchain.
+//! On a machine with a GPU the GPU implementations must satisfy the same rule, and the counters of the CUDA layer
+//! must not change. There the program runs by itself, without a toolchain.
 #![allow(unsafe_code, clippy::unwrap_used)] // an allocator
 
 use fxgraph::examples::Example;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The system's allocator, with a count.
+/// The system's allocator, with counters.
 struct Counting;
 
 static ALL: AtomicU64 = AtomicU64::new(0);
@@ -27,11 +27,11 @@ thread_local! {
 
 fn count() {
     ALL.fetch_add(1, Ordering::Relaxed);
-    // A thread that ends may allocate when it has no such variable any more.
+    // A thread may allocate after its thread-local variables have been dropped.
     let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: the system's allocator does it all; counting allocates nothing.
+// SAFETY: all calls go to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -57,22 +57,22 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Frames that each sink reads while others count.
+/// Frames that each sink reads while allocations are counted.
 const FRAMES: u64 = 400;
-/// So often frames are counted until nothing else was seen: at first some buffers of the pools have
-/// not been in use yet, whose tables grow then.
+/// Maximum number of attempts: at first, some pool buffers are used for the first time, and their tables
+/// grow.
 const ATTEMPTS: usize = 20;
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What was seen of a block.
+/// Counters of a block.
 #[derive(Default)]
 struct Seen {
     calls: AtomicU64,
-    /// Within its `work`.
+    /// Allocations within its `work`.
     allocations: AtomicU64,
 }
 
-/// A block that is watched.
+/// A block with counters.
 struct Watched {
     block: Box<dyn Block>,
     seen: Arc<Seen>,
@@ -99,14 +99,14 @@ impl Block for Watched {
         self.block.finish()
     }
 
-    /// Such a block is not counted: its futures are allocated.
+    /// An async block is not counted, since its futures are allocated.
     fn awaits(&mut self) -> Option<&mut dyn AsyncBlock> {
         self.block.awaits()
     }
 }
 
-/// Puts a watch on every block, and each on a thread of its own: FutureSDR's queue of blocks that
-/// are to run, which those share that have none, allocates for itself now and then.
+/// Adds counters to every block, and gives each its own thread: FutureSDR's run queue, which blocks on
+/// shared threads use, sometimes allocates.
 fn watch(assembly: &mut Assembly) -> Vec<Arc<Seen>> {
     let watch = |part: &mut runtime::Part| {
         let seen = Arc::<Seen>::default();
@@ -118,7 +118,7 @@ fn watch(assembly: &mut Assembly) -> Vec<Arc<Seen>> {
     assembly.parts.iter_mut().map(watch).collect()
 }
 
-/// Stands in the place of a block that is taken out.
+/// Placeholder for a block that is taken out.
 struct Nobody;
 
 impl Block for Nobody {
@@ -127,11 +127,11 @@ impl Block for Nobody {
     }
 }
 
-/// Where a run stands.
+/// Counters of a run.
 struct Counts {
-    /// For each block: allocations within its `work`, calls of it, new frames that it pushed.
+    /// For each block: allocations within `work`, calls of `work`, and new frames pushed.
     blocks: Vec<[u64; 3]>,
-    /// Allocations of all threads but this one.
+    /// Allocations of all other threads.
     elsewhere: u64,
     cuda: cuda::Calls,
 }
@@ -152,8 +152,7 @@ impl Counts {
         }
     }
 
-    /// What was allocated without a reason since `before`: by the blocks that did, and by the
-    /// runtime.
+    /// Describes the excess allocations since `before`, of blocks and of the runtime.
     fn excess(&self, before: &Self, plan: &Plan) -> Vec<String> {
         let mut all = Vec::new();
         let (mut known, mut calls) = (0, 0);
@@ -166,7 +165,7 @@ impl Counts {
             known += grown[0];
             calls += grown[1];
         }
-        // What blocks do while they are being counted is not counted with all others at the same moment.
+        // The counters of different blocks are not read at the same time.
         let runtime = (self.elsewhere - before.elsewhere).cast_signed() - known;
         if runtime > plan.blocks.len() as i64 * 4 {
             all.push(format!("{runtime} by the runtime in {calls} calls"));
@@ -175,7 +174,7 @@ impl Counts {
     }
 }
 
-/// Runs an example until nothing is allocated in it. The answer is whether its stream ended before.
+/// Runs an example until nothing is allocated. Returns whether its stream ended before.
 fn hold(example: &Example, plan: &Plan) -> bool {
     let mut assembly = plan.build().unwrap();
     let seen = watch(&mut assembly);
@@ -211,10 +210,10 @@ fn hold(example: &Example, plan: &Plan) -> bool {
     is_endless
 }
 
-// One test: what runs beside it would be counted.
+// A single test, since allocations of concurrent tests would be counted.
 #[test]
-fn nothing_is_allocated_once_frames_flow() {
-    // Where the example of `file_source` finds its file.
+fn steady_state_allocates_nothing() {
+    // Directory with the file for the example of `file_source`.
     let folder = tempfile::tempdir().unwrap();
     std::env::set_current_dir(folder.path()).unwrap();
     std::fs::write("samples.dat", vec![0; 1 << 20]).unwrap();
@@ -240,7 +239,7 @@ fn nothing_is_allocated_once_frames_flow() {
         }
         not_counted.dedup();
         if device == DeviceName::Cpu {
-            // They write files, use the network, or play a file that ends.
+            // These write files, use the network, or play a finite file.
             let (files, network) = (
                 ["file_sink", "file_source", "image_sink", "recorder"],
                 ["spead_sink", "spead_source"],

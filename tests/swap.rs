@@ -1,5 +1,4 @@
-//! Blocks of a telescope's signal chain swapped while it runs: what comes out is, bit by bit, what comes out
-//! without.
+//! Swaps of blocks in a running signal chain: the visibilities are bit-identical to those without swaps.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use fxgraph::control::Way;
@@ -35,8 +34,8 @@ fn registry() -> Registry {
 
 const DUMPS: usize = 120;
 
-/// Runs the ladder's first flowgraph with `dumps` dumps, changed by `change` on the way; what the
-/// correlator put out.
+/// Runs the first flowgraph of the ladder, with `change` applied during the run. Returns the output of the
+/// correlator.
 fn run(folder: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let set = [
@@ -64,14 +63,14 @@ fn run(folder: &Path, change: impl FnOnce(&Control)) -> Vec<Row> {
 }
 
 #[test]
-fn a_signal_chain_whose_blocks_are_swapped_makes_the_same_visibilities() {
+fn swaps_do_not_change_visibilities() {
     let folder = tempfile::tempdir().unwrap();
     let undisturbed = run(folder.path(), |_| {});
     assert_eq!(undisturbed.len(), DUMPS);
     let mut swapped = 0;
     let disturbed = run(folder.path(), |control| {
-        // Blocks with a filter's history, without, with sums under way; two rounds, so that a block that
-        // came is swapped too.
+        // Blocks with filter history, without state, and with partial sums; two rounds, so that a candidate is
+        // swapped too.
         for (policy, threads) in [("skip", 2), ("stop", 1)] {
             for (block, text) in [
                 ("f[1].pfb", format!("parameters: {{threads: {threads}}}")),
@@ -85,7 +84,7 @@ fn a_signal_chain_whose_blocks_are_swapped_makes_the_same_visibilities() {
                     Err(refused) => panic!("{block}: {:?}", refused.problems),
                 };
                 assert_eq!(change.way, Way::Seamless);
-                // A simulation: it may wait for a block that has to catch up.
+                // A simulation may wait for a block that has to catch up.
                 let made = control.swap(&change, Duration::from_mins(1), true);
                 assert!(made.is_ok(), "{block}: {}", made.unwrap_err());
                 swapped += 1;

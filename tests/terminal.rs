@@ -1,4 +1,4 @@
-//! A running flowgraph watched and changed from the terminal.
+//! Monitoring and control of a running flowgraph from the terminal.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -26,7 +26,7 @@ blocks:
   b: {kind: null_sink, input: source.pol1}
 ";
 
-/// `fxgraph` with `arguments`, speaking with `program`.
+/// `fxgraph` with `arguments`, connected to `program`.
 fn client(program: &Program, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     command.args(arguments).args(["--connect", &format!("http://{}", program.address)]);
@@ -37,14 +37,14 @@ fn ask(program: &Program, arguments: &[&str]) -> Output {
     client(program, arguments).output().unwrap()
 }
 
-/// What it wrote, if it was well.
+/// Runs a successful command and returns its stdout.
 fn told(program: &Program, arguments: &[&str]) -> String {
     let output = ask(program, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it complained about.
+/// Runs a failing command and returns its stderr.
 fn refused(program: &Program, arguments: &[&str]) -> String {
     let output = ask(program, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -64,12 +64,12 @@ fn stop(program: Program) {
 }
 
 #[test]
-fn parameters_are_set_together_or_not_at_all() {
+fn set_changes_all_parameters_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let at = 1_u64 << 40;
     let said = told(&program, &["set", "source.signals=cw(0.3, 2000)", "--at", &at.to_string()]);
-    assert!(said.starts_with(&format!("in force from timestamp {at}, config ")), "{said}");
+    assert!(said.starts_with(&format!("in effect from timestamp {at}, config ")), "{said}");
     let signals = || program.get("/api/v1/blocks/source").json()["parameters"]["signals"].clone();
     assert_eq!(signals(), "cw(0.3, 2000)");
     let said = refused(&program, &["set", "source.signals=cw(0.4, 1)", "a.gain=2"]);
@@ -83,15 +83,18 @@ fn parameters_are_set_together_or_not_at_all() {
 }
 
 #[test]
-fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
+fn swap_supports_dry_run_and_is_listed_in_events() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &["--files", "."]);
     let kind = || program.get("/api/v1/blocks/a").json()["kind"].clone();
     let sink = ["swap", "a", "path=a.npy", "kind=file_sink"];
     let said = told(&program, &[&sink[..], &["--dry-run"]].concat());
-    assert!(said.contains("kind") && said.contains("would be made: held"), "{said}");
+    assert!(
+        said.contains("kind") && said.contains("would swap; ") && said.contains("(held)"),
+        "{said}"
+    );
     assert_eq!(kind(), "null_sink");
-    assert!(told(&program, &sink).contains("\nmade: held; interruption: none"), "{said}");
+    assert!(told(&program, &sink).contains("\nswapped; "), "{said}");
     assert_eq!(kind(), "file_sink");
     assert!(
         refused(&program, &["swap", "a", "kind=x", "--kind", "y"])
@@ -120,7 +123,7 @@ fn a_swap_is_shown_before_it_is_made_and_is_among_the_events() {
 }
 
 #[test]
-fn an_abort_ends_at_once() {
+fn abort_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     told(&program, &["abort"]);
@@ -128,7 +131,7 @@ fn an_abort_ends_at_once() {
 }
 
 #[test]
-fn nothing_at_the_other_end_is_told_with_what_to_do() {
+fn missing_server_is_reported_with_help() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -137,15 +140,15 @@ fn nothing_at_the_other_end_is_told_with_what_to_do() {
         let output = client.args([command, "--connect", &url]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let expected = format!(
-            "error: no flowgraph answers at {url}: connection refused\n   = help: `fxgraph run FILE \
-             --listen` starts a flowgraph that answers\n"
+            "error: no flowgraph answers at {url}: connection refused\n   = help: start a flowgraph \
+             with `fxgraph run FILE --listen`\n"
         );
         assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
     }
 }
 
 #[test]
-fn tokens_and_certificates_are_brought_along() {
+fn client_sends_token_and_checks_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -163,11 +166,11 @@ fn tokens_and_certificates_are_brought_along() {
     let well = events(&["--ca", &ca, "--token-file", &token]);
     assert!(well.status.success(), "{}", stderr(&well));
     let unknown = stderr(&events(&["--ca", &ca]));
-    assert!(unknown.contains("asks for a token") && unknown.contains("--token-file"), "{unknown}");
+    assert!(unknown.contains("requires a token") && unknown.contains("--token-file"), "{unknown}");
     let distrusted = stderr(&events(&["--token-file", &token]));
-    assert!(distrusted.contains("`--ca FILE` trusts"), "{distrusted}");
+    assert!(distrusted.contains("with `--ca FILE`"), "{distrusted}");
     let no_certificate = stderr(&events(&["--ca", &token]));
-    assert!(no_certificate.contains("holds no certificate"), "{no_certificate}");
+    assert!(no_certificate.contains("contains no certificate"), "{no_certificate}");
     let mut stop = Command::new(env!("CARGO_BIN_EXE_fxgraph"));
     stop.args(["stop", "--connect", &url, "--ca", &ca, "--token-file", &token]);
     assert!(stop.status().unwrap().success());
@@ -184,7 +187,7 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
         let [Some(rate), Some(real_time)] = figures else { return false };
         (rate / expected - real_time).abs() < 1e-9
     };
-    // The first rates come after a second; edges and blocks come by two requests, between which they may be measured anew.
+    // The first rates appear after a second; edges and blocks need two requests, between which the rates may change.
     let began = Instant::now();
     let top = loop {
         let top: Value =
@@ -210,7 +213,7 @@ fn top_prints_one_table_for_pipes_and_json_for_programs() {
 }
 
 #[test]
-fn top_draws_moves_and_gives_the_terminal_back() {
+fn top_draws_handles_keys_and_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let mut top = client(&program, &["top", "--every", "200ms"]);
@@ -222,9 +225,9 @@ fn top_draws_moves_and_gives_the_terminal_back() {
     }
     assert!(!pty.has_colours(), "NO_COLOR");
     pty.type_keys("?");
-    pty.until(|screen| screen.contains("hold the picture"));
+    pty.until(|screen| screen.contains("pause or resume"));
     pty.type_keys("x");
-    pty.until(|screen| !screen.contains("hold the picture"));
+    pty.until(|screen| !screen.contains("pause or resume"));
     pty.type_keys("s");
     pty.until(|screen| screen.contains("s sort: busy"));
     pty.resize(40, 120);
@@ -239,7 +242,7 @@ fn top_draws_moves_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_tap_shows_figures_and_saves_what_numpy_reads() {
+fn tap_shows_statistics_and_saves_npy() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), SIGNAL, &[]);
     let path = folder.path().join("frame.npy");
@@ -259,7 +262,7 @@ fn a_tap_shows_figures_and_saves_what_numpy_reads() {
     assert!(text.contains("i10p [sample 4096]") && text.contains("rms "), "{text}");
     assert!(refused(&program, &["tap", "source"]).contains("name one: source.pol0, source.pol1"));
     assert!(refused(&program, &["tap", "source.pol2"]).contains("has no output `pol2`"));
-    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds it"));
+    assert!(refused(&program, &["tap", "a"]).contains("name the block that feeds this one"));
     assert!(refused(&program, &["tap", "sorce"]).contains("did you mean `source`?"));
     stop(program);
 }
@@ -281,7 +284,7 @@ blocks:
 ";
 
 #[test]
-fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_only_one() {
+fn tap_and_record_accept_the_block_name_of_a_single_output() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), GROUPED, &["--recordings", "kept"]);
     let look: Value = serde_json::from_str(&told(&program, &["tap", "c.f", "--json"])).unwrap();
@@ -295,7 +298,7 @@ fn an_output_is_tapped_and_recorded_by_the_name_of_its_block_alone_if_it_is_the_
         ("tap", "c.source", "name one: c.source.pol0, c.source.pol1"),
         ("record", "c.source", "name one: c.source.pol0, c.source.pol1"),
         ("record", "c.f.outptu", "did you mean `output`?"),
-        ("record", "sink", "name the block that feeds it"),
+        ("record", "sink", "name the block that feeds this one"),
         ("record", "c.g", "did you mean `c.f`?"),
     ] {
         let said = refused(&program, &[command, name]);

@@ -1,4 +1,4 @@
-//! A running flowgraph over HTTP, as clients meet it.
+//! A running flowgraph over HTTP.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -35,7 +35,7 @@ blocks:
   sink: {kind: null_sink, input: source}
 ";
 
-/// Stops the program over HTTP; its results.
+/// Stops the program over HTTP, and returns its results.
 fn stop(program: Program) -> serde_json::Value {
     let answer = program.post("/api/v1/flowgraph/stop");
     assert_eq!(answer.status, 202);
@@ -45,7 +45,7 @@ fn stop(program: Program) -> serde_json::Value {
 }
 
 #[test]
-fn a_running_flowgraph_is_told_and_stopped() {
+fn running_flowgraph_is_described_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), ENDLESS, &["--set", "len=4096"]);
     // The first rates come after a second.
@@ -67,7 +67,7 @@ fn a_running_flowgraph_is_told_and_stopped() {
     assert!(flowgraph["deadline_margin_fraction"].as_f64().unwrap() < 1.0);
     let rate = edge["frames_per_second"].as_f64().unwrap();
     assert!(rate > 0.0);
-    // The last digit of a number may be lost on its way through text.
+    // The conversion to text may change the last digit.
     let frame_bytes = edge["bytes_per_second"].as_f64().unwrap() / rate;
     assert!((frame_bytes - 4096.0).abs() < 1e-6, "{frame_bytes}");
 
@@ -105,7 +105,7 @@ fn a_running_flowgraph_is_told_and_stopped() {
 }
 
 #[test]
-fn what_cannot_be_answered_says_why() {
+fn invalid_requests_are_answered_with_problems() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let wrong = program.get("/api/v1/blocks/sinc");
@@ -115,12 +115,12 @@ fn what_cannot_be_answered_says_why() {
     assert_eq!(wrong.json()["help"][0], "did you mean `null_sink`?");
     assert_eq!(program.get("/api/v2").problem(404), "there is nothing at `/api/v2`");
     let wrong = program.post("/api/v1/kinds");
-    assert_eq!(wrong.problem(405), "`/api/v1/kinds` does not take `POST`");
+    assert_eq!(wrong.problem(405), "`/api/v1/kinds` does not support `POST`");
     assert_eq!(wrong.header("allow"), Some("GET,HEAD"));
     program.get("/api/v1/flowgraph/stop").problem(405);
     for number in ["x", "-1", "", "1e3", "99999999999999999999"] {
         let wrong = program.get(&format!("/api/v1/events?since={number}"));
-        assert_eq!(wrong.problem(400), "`since` is not the number of an event");
+        assert_eq!(wrong.problem(400), "`since` must be the number of an event");
     }
     program.get("/api/v1/blocks/%ff").problem(400);
     assert_eq!(program.get("/api/v1/health").json()["state"], "running", "GET changes nothing");
@@ -145,7 +145,7 @@ fn events_are_listed_and_followed_to_the_end() {
     assert_eq!(events["events"][0]["kind"], "started");
     assert_eq!(program.get("/api/v1/events?since=1").json()["events"], serde_json::json!([]));
     stop(program);
-    // The stream begins behind the event that its client knows, and ends with the run.
+    // The stream starts after the last event that the client knows, and ends with the run.
     let told: Vec<String> = lines.collect();
     let ids: Vec<&str> = told.iter().filter_map(|line| line.strip_prefix("id: ")).collect();
     assert_eq!(ids, ["2", "3"]);
@@ -155,7 +155,7 @@ fn events_are_listed_and_followed_to_the_end() {
 }
 
 #[test]
-fn an_abort_shows_in_the_exit_status() {
+fn abort_sets_the_exit_status() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), ENDLESS, &[]);
     assert_eq!(program.post("/api/v1/flowgraph/abort").status, 202);
@@ -163,7 +163,7 @@ fn an_abort_shows_in_the_exit_status() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_an_error_before_anything_starts() {
+fn address_in_use_is_an_error_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
         "{ENDLESS}  file: {{kind: file_sink, input: source, parameters: {{path: out.npy}}}}\n"
@@ -179,8 +179,8 @@ fn an_address_that_cannot_be_had_is_an_error_before_anything_starts() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     let expected = format!(
-        "error: nothing was started: cannot listen on {address}: another program listens there; \
-         port 0 takes any free one\n"
+        "error: nothing was started: cannot listen on {address}: the address is in use; \
+         port 0 selects a free port\n"
     );
     assert_eq!(said, expected);
     assert!(!folder.path().join("out.npy").exists());
@@ -202,7 +202,7 @@ blocks:
 ";
 
 #[test]
-fn live_parameters_change_at_a_timestamp_or_not_at_all() {
+fn live_parameters_change_at_a_timestamp_all_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TUNABLE, &[]);
     let signals = r#"{"source": {"signals": "cw(0.3, 2000)"}}"#;
@@ -230,7 +230,7 @@ fn live_parameters_change_at_a_timestamp_or_not_at_all() {
 }
 
 #[test]
-fn a_block_is_swapped_and_what_would_be_done_is_said_before() {
+fn block_is_swapped_after_a_dry_run() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/sink";

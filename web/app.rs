@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! State shared by all handlers.
 
 use crate::live::Live;
 use crate::problem::Problem;
@@ -13,24 +13,24 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Streams of events that are open at once; each holds a connection for as long as the client likes.
+/// Maximum number of open streams of events; each keeps a connection until the client closes it.
 const STREAMS: usize = 16;
-/// Changes that wait for their turn at once, and how long each does.
+/// Maximum number of waiting changes, and how long each may wait.
 const CHANGES: usize = 32;
 const TURN: Duration = Duration::from_secs(8);
 
-/// What clients may change.
+/// Permission of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Permission {
-    /// Live parameters; they may also start and stop the flowgraph, and record.
+    /// Change live parameters, start and stop the flowgraph, and record.
     Live,
-    /// Blocks, their kinds and the whole flowgraph too.
+    /// Also swap blocks and replace the flowgraph.
     #[default]
     Full,
 }
 
 impl Permission {
-    /// The word for it.
+    /// Name in options and responses: `live` or `full`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Permission {
     }
 }
 
-/// What all handlers share; cheap to clone.
+/// State shared by all handlers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App {
     pub control: Control,
@@ -67,29 +67,28 @@ impl App {
         }
     }
 
-    /// Refuses what clients may do with full permission only.
+    /// Returns an error unless clients have full permission.
     pub fn allow_full(&self) -> Result<(), Problem> {
         if self.permission == Permission::Full {
             return Ok(());
         }
         let detail = "clients may change live parameters only";
         Err(Problem::new(StatusCode::FORBIDDEN, detail)
-            .help("`fxgraph run --control full` lets them change blocks and the flowgraph"))
+            .help("start the program with `fxgraph run --control full` to allow other changes"))
     }
 }
 
-/// The turn of one client to change something, for as long as it is kept.
+/// Exclusive right of one client to make a change, until dropped.
 pub(crate) struct Turn {
     _share: Share,
     _turn: OwnedSemaphorePermit,
 }
 
 impl App {
-    /// Waits until it is the turn of a change that `client` asks for: first come, first served. Whoever waits holds no
-    /// thread.
+    /// Waits until `client` may make a change; requests are served in order of arrival. Waiting blocks no thread.
     pub async fn turn(&self, client: IpAddr) -> Result<Turn, Problem> {
         let busy =
-            || Problem::busy("other changes are being made, and this one had no turn in time");
+            || Problem::busy("other changes are in progress, and this one had no turn in time");
         let share = self.changes.take(client, 1).ok_or_else(busy)?;
         let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
@@ -97,12 +96,12 @@ impl App {
     }
 }
 
-/// Events so far by kind, also of those that the run's log has forgotten.
+/// Number of events by kind, including those no longer stored in the run's log.
 #[derive(Default)]
 pub(crate) struct EventCounts(Mutex<(u64, BTreeMap<&'static str, u64>)>);
 
 impl EventCounts {
-    /// The counts, with what happened since they were asked for last.
+    /// Returns the counts, after adding the events since the last call.
     pub fn counts(&self, control: &Control) -> BTreeMap<&'static str, u64> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for event in control.events_since(counted.0) {

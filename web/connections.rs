@@ -1,8 +1,8 @@
-//! Connections: how many there may be, and which one ends to make room for another.
+//! Limits on connections, and the choice of a connection to end for a new one.
 //!
-//! A connection is new until it makes a request that is let in (with the token, where there is one). New
-//! connections never keep others out: where there are too many, the client with the most of them loses the oldest one
-//! that has sent nothing, or the oldest one if all have. Connections that are known have places of their own.
+//! A connection is new until one of its requests is admitted (with the token, if there is one). New connections never
+//! keep others out: at the limit, the server ends a connection of the client with the most new connections, the oldest
+//! silent one, or the oldest one if all have sent something. Known connections have a limit of their own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// New connections at once, and those of one client.
+/// Maximum number of new connections, and of new connections of one client.
 const NEW: usize = 96;
 const NEW_OF_CLIENT: usize = 64;
-/// Known connections at once.
+/// Maximum number of known connections.
 const KNOWN: usize = 128;
 
 /// All connections.
@@ -32,21 +32,21 @@ struct Table {
 struct New {
     client: IpAddr,
     end: Arc<Notify>,
-    /// To see whether it has sent something, before anybody has read it.
+    /// Handle to check for received bytes before the server reads them.
     stream: Option<TcpStream>,
 }
 
 impl New {
-    /// Whether the client has sent something, and waits for an answer.
+    /// Whether the client has sent something.
     fn has_sent(&self) -> bool {
-        // Its socket does not block.
+        // The socket is non-blocking.
         self.stream
             .as_ref()
             .is_some_and(|stream| stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0))
     }
 }
 
-/// One connection; it is counted until it is dropped.
+/// One connection, counted until dropped.
 pub(crate) struct Connection {
     all: Arc<Connections>,
     number: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     is_known: AtomicBool,
 }
 
-/// The client behind an address: an IPv6 client has all addresses of its network.
+/// Returns the client of an address: for IPv6, its /64 network.
 pub(crate) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -69,8 +69,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection of `client` that begins; another one may have to end for it. `stream` is a non-blocking
-    /// handle on its socket; without it, it counts as one that has sent nothing.
+    /// Counts a new connection of `client`; another one may have to end for it. `stream` is a non-blocking handle on
+    /// its socket; without `stream` the connection counts as silent.
     pub fn begin(self: &Arc<Self>, client: IpAddr, stream: Option<TcpStream>) -> Connection {
         let mut table = self.table();
         if let Some(number) = table.surplus(client)
@@ -86,7 +86,7 @@ impl Connections {
 }
 
 impl Table {
-    /// The new connection that ends for another one of `client`.
+    /// Returns the new connection that must end for another one of `client`.
     fn surplus(&self, client: IpAddr) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         self.new.values().for_each(|new| *counts.entry(new.client).or_default() += 1);
@@ -104,7 +104,7 @@ impl Table {
 }
 
 impl Connection {
-    /// Notes that a request of this connection was let in; `false` if there is no room for it.
+    /// Marks the connection as known; returns `false` if the limit of known connections is reached.
     pub fn is_admitted(&self) -> bool {
         if self.is_known.load(Ordering::Relaxed) {
             return true;
@@ -118,7 +118,7 @@ impl Connection {
         true
     }
 
-    /// Returns when this connection has to end for another one.
+    /// Waits until this connection must end for another one.
     pub async fn ended(&self) {
         self.end.notified().await;
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn new_connections_beyond_the_limit_end_the_oldest_of_the_largest_client() {
+    fn new_connection_beyond_the_limit_ends_the_oldest_of_the_largest_client() {
         let all = Arc::new(Connections::default());
         let [large, small] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
         let one = all.begin(small, None);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_with_a_request_outlive_those_without() {
+    fn silent_connection_ends_before_one_with_a_request() {
         let all = Arc::new(Connections::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || {
@@ -181,7 +181,7 @@ mod tests {
         let silent: Vec<_> = (0..NEW_OF_CLIENT).map(|_| connect()).collect();
         assert!(!has_ended(&first), "it has sent a request");
         assert!(has_ended(&second) && has_ended(&silent[0].1) && !has_ended(&silent[1].1));
-        // None is kept for ever: where all have sent something, the oldest one ends.
+        // If all have sent something, the oldest one ends.
         let senders = silent[1..].iter().map(|(sender, _)| sender);
         senders.for_each(|mut sender| sender.write_all(b"G").unwrap());
         let _next = connect();
@@ -194,7 +194,7 @@ mod tests {
         let client = IpAddr::from([127, 0, 0, 1]);
         let known: Vec<_> = (0..KNOWN).map(|_| all.begin(client, None)).collect();
         assert!(known[KNOWN - 1].is_admitted() && known[KNOWN - 1].is_admitted());
-        assert!(!known[0].is_admitted(), "it had to end");
+        assert!(!known[0].is_admitted(), "it had ended");
         let flood: Vec<_> = (0..1000).map(|_| all.begin(client, None)).collect();
         assert!(!has_ended(&known[KNOWN - 1]) && flood[999].is_admitted());
         drop((known, flood));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_one_network_are_one() {
+    fn client_groups_ipv6_addresses_by_network() {
         let of = |text: &str| client(text.parse().unwrap());
         assert_eq!(of("2001:db8::1"), of("2001:db8::2:1"));
         assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));

@@ -1,35 +1,35 @@
-//! What to watch of a flowgraph, made from its plan: alert rules for Prometheus, a dashboard for Grafana.
+//! Prometheus alert rules and a Grafana dashboard for a flowgraph, generated from its plan.
 
 use crate::metrics::{self, Family};
 use fxgraph::DeviceName;
 use fxgraph::flowgraph::Plan;
 use serde_json::{Value, json};
 
-/// Share of the expected rate below which a block has fallen behind: jitter of a scrape is less.
+/// Fraction of the expected rate below which a block has fallen behind; above the jitter of scrapes.
 const BEHIND: f64 = 0.98;
 
-/// Frames per second from which on a rate over a minute says something.
+/// Smallest frame rate in frames per second for which a rate over a minute is meaningful.
 const MEASURABLE: f64 = 0.2;
 
-/// Labels by which Prometheus tells processes apart.
+/// Labels that identify a process in Prometheus.
 const PROCESS: &str = "job, instance";
 
 /// An alert.
 struct Alert {
     name: &'static str,
     query: String,
-    /// How long it has to hold.
+    /// Time for which the condition must hold.
     lasting: &'static str,
     severity: &'static str,
     summary: String,
 }
 
-/// A label as PromQL writes it.
+/// Quotes a label value for PromQL.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// The queries about one flowgraph, in all processes or in some.
+/// Queries about one flowgraph, in all processes or in selected ones.
 struct Queries {
     /// Conditions on the labels.
     of: String,
@@ -40,22 +40,22 @@ impl Queries {
         Self { of: format!("flowgraph={}", quoted(&plan.name)) }
     }
 
-    /// The queries about the processes that a user of the dashboard has chosen.
+    /// Queries about the processes selected in the dashboard.
     fn of_chosen(plan: &Plan) -> Self {
         Self { of: format!("flowgraph={},instance=~\"$instance\"", quoted(&plan.name)) }
     }
 
-    /// The family, with conditions on its labels.
+    /// Selects a family, with conditions on its labels.
     fn select(&self, family: Family, conditions: &str) -> String {
         format!("{}{{{}{conditions}}}", family.name, self.of)
     }
 
-    /// How fast a counter grows, per second.
+    /// Rate of a counter per second.
     fn rate(&self, family: Family, conditions: &str) -> String {
         format!("rate({}[1m])", self.select(family, conditions))
     }
 
-    /// Frames per second of each block: a source takes none, and is measured by what it pushes.
+    /// Frames per second of each block, measured at its inputs, or for a source at its outputs.
     fn frames(&self) -> String {
         let inputs = self.rate(metrics::INPUT_FRAMES, "");
         let outputs = self.rate(metrics::OUTPUT_FRAMES, "");
@@ -74,7 +74,7 @@ impl Alert {
         Self { name, query, lasting, severity, summary: summary.into() }
     }
 
-    /// As Prometheus has it.
+    /// Returns the alert in Prometheus' format.
     fn json(self, flowgraph: &str) -> Value {
         let labels = json!({"severity": self.severity, "flowgraph": flowgraph});
         json!({
@@ -87,8 +87,7 @@ impl Alert {
     }
 }
 
-/// Alerts about a flowgraph, whatever its size: each query finds the processes and the blocks that its
-/// alert is about.
+/// Alerts about a flowgraph of any size: each query finds the processes and blocks concerned.
 fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
     let select = |family, conditions| queries.select(family, conditions);
     let grown = |family| format!("increase({}[5m]) > 0", select(family, ""));
@@ -96,7 +95,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
     let known = format!("last_over_time({info}[1d])");
     let delay = format!("fxgraph_pace_delay_seconds{{{}}}", queries.of);
     [
-        // Each process that was there within a day, and the flowgraph if none was.
+        // Each process seen within a day, and the flowgraph if there was none.
         Alert::new(
             "FxgraphGone",
             format!(
@@ -105,7 +104,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
             "1m",
             "critical",
             format!(
-                "flowgraph {name} at {{{{ $labels.instance }}}} does not answer: it has ended or is not reached"
+                "flowgraph {name} at {{{{ $labels.instance }}}} does not respond: it has ended or is unreachable"
             ),
         ),
         Alert::new(
@@ -122,21 +121,21 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
             grown(metrics::FAULTS),
             "0s",
             "warning",
-            "{{ $labels.block }} at {{ $labels.instance }} failed; its cause is among the events",
+            "{{ $labels.block }} at {{ $labels.instance }} failed; see the cause in the events",
         ),
         Alert::new(
             "FxgraphDataLost",
             grown(metrics::LOSSES),
             "0s",
             "warning",
-            "{{ $labels.block }} at {{ $labels.instance }} loses data; its counters name the cause",
+            "data are missing or dropped at {{ $labels.block }} of {{ $labels.instance }}; its counters name the cause",
         ),
         Alert::new(
             "FxgraphBusy",
             format!("{} > 0.9", queries.rate(metrics::BUSY, "")),
             "5m",
             "warning",
-            "{{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next limit",
+            "{{ $labels.block }} at {{ $labels.instance }} works more than 90 % of the time: it is the next bottleneck",
         ),
         Alert::new(
             "FxgraphNoMargin",
@@ -144,7 +143,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
             "5m",
             "warning",
             format!(
-                "flowgraph {name} at {{{{ $labels.instance }}}} has less than 10 % of real time to spare"
+                "flowgraph {name} at {{{{ $labels.instance }}}} has less than 10 % headroom to real time"
             ),
         ),
         Alert::new(
@@ -152,7 +151,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
             format!("{} == 1", select(metrics::BLOCK_STATE, ",state=\"stalled\"")),
             "30s",
             "critical",
-            "no frames pass {{ $labels.block }} at {{ $labels.instance }}: its event `stalled` names the block that holds them",
+            "no frames pass {{ $labels.block }} at {{ $labels.instance }}: its event `stalled` names the block that delays them",
         ),
         Alert::new(
             "FxgraphBehind",
@@ -184,7 +183,7 @@ fn alerts(queries: &Queries, name: &str) -> [Alert; 10] {
     ]
 }
 
-/// Alert rules for Prometheus, as its rule files have them. Their number does not depend on the flowgraph.
+/// Returns alert rules in the format of Prometheus' rule files. Their number does not depend on the flowgraph.
 #[must_use]
 pub fn rules(plan: &Plan) -> Value {
     let all = alerts(&Queries::of(plan), &plan.name).into_iter();
@@ -192,7 +191,7 @@ pub fn rules(plan: &Plan) -> Value {
     json!({"groups": [{"name": format!("fxgraph {}", plan.name), "rules": rules}]})
 }
 
-/// A dashboard for Grafana, to import.
+/// Returns a Grafana dashboard for import.
 #[must_use]
 pub fn grafana(plan: &Plan) -> Value {
     let panels = panels(plan);
@@ -225,7 +224,7 @@ pub fn grafana(plan: &Plan) -> Value {
     })
 }
 
-/// The pictures of a dashboard.
+/// Panels of a dashboard.
 fn panels(plan: &Plan) -> Vec<Panel> {
     let queries = Queries::of_chosen(plan);
     let of_block = "{{instance}} {{block}}";
@@ -261,16 +260,21 @@ fn panels(plan: &Plan) -> Vec<Panel> {
         Panel::series("Bytes per second", &bytes, of_block, "Bps"),
         Panel::series("Busy", &queries.rate(metrics::BUSY, ""), of_block, "percentunit"),
         Panel::series(
-            "Waiting for room",
+            "Waiting for output queues",
             &queries.rate(metrics::ROOM_WAIT, ""),
             of_block,
             "percentunit",
         ),
-        Panel::series("Latency of sinks, 99 %", &latency, of_block, "s"),
+        Panel::series("Latency of sinks, 99th percentile", &latency, of_block, "s"),
         Panel::series("Age of the newest sample", &queries.select(metrics::AGE, ""), of_block, "s"),
         Panel::series("Behind real time", &queries.select(metrics::BLOCK_LAG, ""), of_block, "s"),
         Panel::series("Queues", &fill, "{{instance}} {{block}} {{input}}", "percentunit"),
-        Panel::series("Losses per second", &queries.rate(metrics::LOSSES, ""), of_block, "none"),
+        Panel::series(
+            "Missing and dropped data per second",
+            &queries.rate(metrics::LOSSES, ""),
+            of_block,
+            "none",
+        ),
         Panel::series("Faults", &queries.select(metrics::FAULTS, ""), of_block, "none"),
         Panel::series(
             "Events per second",
@@ -291,7 +295,7 @@ fn panels(plan: &Plan) -> Vec<Panel> {
     panels
 }
 
-/// One picture of a dashboard.
+/// One panel of a dashboard.
 struct Panel {
     title: &'static str,
     query: String,
@@ -309,7 +313,7 @@ impl Panel {
         Self { is_stat: false, ..Self::stat(title, query, legend, unit) }
     }
 
-    /// Numbers stand in one row above the curves, which stand in two columns; a row is 24 wide.
+    /// Returns the panel as JSON: single numbers in one row, curves below in two columns; a row is 24 wide.
     fn json(&self, index: usize, stats: usize) -> Value {
         let place = if self.is_stat {
             json!({"x": index * 24 / stats, "y": 0, "w": 24 / stats, "h": 4})

@@ -1,7 +1,7 @@
 //! Metrics in Prometheus' text format, family by family.
 //!
-//! A scrape of a large flowgraph has tens of thousands of lines. Values are read where they are counted, so that no
-//! registry and no vector of metrics is filled at each scrape: families go straight to the encoder.
+//! A scrape of a large flowgraph has tens of thousands of lines. Families go straight to the encoder, without a
+//! registry or a vector of metrics.
 
 use fxgraph::runtime::{LATENCY_BOUNDS_SECONDS, Latencies};
 use prometheus::TextEncoder;
@@ -15,12 +15,12 @@ use std::collections::HashSet;
 pub(crate) struct Labels(Vec<LabelPair>);
 
 impl Labels {
-    /// These labels; each name is one that Prometheus takes.
+    /// Creates labels; each name must be valid in Prometheus.
     pub fn new<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self(labels.into_iter().map(pair).collect())
     }
 
-    /// These labels and `label`.
+    /// Returns these labels with `label` added.
     pub fn and(&self, label: Option<(&str, &str)>) -> Self {
         Self(self.0.iter().cloned().chain(label.map(pair)).collect())
     }
@@ -33,14 +33,14 @@ fn pair((name, value): (&str, &str)) -> LabelPair {
     pair
 }
 
-/// What labels a metric.
+/// Labels of a metric.
 pub(crate) trait Labelled {
-    /// Labels of a block, in place of those of the flowgraph.
+    /// Labels of a block, which replace those of the flowgraph.
     fn block(&self) -> Option<&Labels> {
         None
     }
 
-    /// Values of the other labels of the family, in their order.
+    /// Values of the other labels of the family, in order.
     fn values(&self) -> impl Iterator<Item = &str>;
 }
 
@@ -54,7 +54,7 @@ impl Labelled for &Labels {
     }
 }
 
-/// Labels of a block, and the value of one more.
+/// Labels of a block, and the value of one more label.
 impl Labelled for (&Labels, &str) {
     fn block(&self) -> Option<&Labels> {
         Some(self.0)
@@ -71,7 +71,7 @@ impl<T: AsRef<str>, const COUNT: usize> Labelled for [T; COUNT] {
     }
 }
 
-/// Name of a family, its help, and the names of the labels that its metrics have beside those of the block or the flowgraph.
+/// Name and help of a family, and the names of its own labels, in addition to those of the block or the flowgraph.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub name: &'a str,
@@ -79,10 +79,10 @@ pub(crate) struct Head<'a> {
     pub labels: &'a [&'a str],
 }
 
-/// One scrape.
+/// Response to one scrape.
 pub(crate) struct Page {
     text: String,
-    /// Labels of metrics that are not about a block.
+    /// Labels of metrics about the whole flowgraph.
     flowgraph: Labels,
     families: HashSet<String>,
 }
@@ -120,7 +120,7 @@ impl Page {
         });
     }
 
-    /// Latencies as a histogram, for each block.
+    /// Writes latencies as a histogram for each block.
     pub fn histogram<'a, 'h>(
         &mut self,
         head: impl Into<Head<'h>>,
@@ -131,8 +131,8 @@ impl Page {
         });
     }
 
-    /// Writes a family, unless it has no metrics or its name is taken: counters of two blocks can have one name
-    /// and differ.
+    /// Writes a family, unless it has no metrics or its name is taken: a counter and a gauge of two blocks may have
+    /// the same name.
     fn family<L: Labelled, V>(
         &mut self,
         head: Head,
@@ -153,7 +153,7 @@ impl Page {
             return;
         }
         if !self.families.insert(head.name.to_owned()) {
-            tracing::debug!("the metric {} is left out: its name is taken", head.name);
+            tracing::debug!("skipping the metric {}: its name is taken", head.name);
             return;
         }
         let mut family = MetricFamily::default();
@@ -162,7 +162,7 @@ impl Page {
         family.set_field_type(kind);
         family.set_metric(metrics);
         if let Err(error) = TextEncoder::new().encode_utf8(&[family], &mut self.text) {
-            tracing::debug!("the metric {} is left out: {error}", head.name);
+            tracing::debug!("skipping the metric {}: {error}", head.name);
         }
     }
 }
@@ -206,7 +206,7 @@ b{block=\"f[0].pfb\",kind=\"pfb\"} 0\n";
     }
 
     #[test]
-    fn page_leaves_out_empty_and_doubled_families() {
+    fn page_skips_empty_and_duplicate_families() {
         let mut page = Page::new(Labels::default());
         page.gauge(HEAD, std::iter::empty::<([&str; 1], f64)>());
         page.gauge(HEAD, [(["first"], 1.0)].into_iter());

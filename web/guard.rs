@@ -1,4 +1,4 @@
-//! Who may ask, and how often.
+//! Admission of requests: rate, host, origin and token.
 
 use crate::connections::Connection;
 use crate::problem::Problem;
@@ -16,19 +16,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use subtle::ConstantTimeEq;
 
-/// Requests per second of one client, and how many of them may come at once.
+/// Limit on the requests per second of one client, and on the size of a burst.
 const RATE_HZ: f64 = 100.0;
 const BURST: f64 = 200.0;
-/// Clients whose requests are counted; beyond that the ones that rest are forgotten.
+/// Maximum number of clients with counted requests; beyond it, idle clients are removed.
 const CLIENTS: usize = 1024;
-/// A shorter token can be guessed.
+/// Minimum length of a token; a shorter one can be guessed.
 const TOKEN_BYTES: usize = 16;
-/// A larger file is another one.
+/// Maximum size of a token file in bytes.
 const TOKEN_FILE_BYTES: u64 = 4096;
-/// Paths of the API, which no page of another site asks for without saying where it comes from.
+/// Paths of the API, for which requests from pages of other sites must have an `Origin`.
 const API: [&str; 2] = ["/api/", "/metrics"];
 
-/// A word that clients have to know.
+/// Secret token that clients must send.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -38,20 +38,20 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why a file gives no token.
+/// Error of a token file.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the token file `{}`: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Its token is none.
-    #[error("`{}` holds no token: give one line of {TOKEN_BYTES} or more visible characters, like \
-             `openssl rand -hex 32` writes", path.display())]
+    /// The file contains no valid token.
+    #[error("`{}` contains no valid token: write one line of {TOKEN_BYTES} or more visible characters, like \
+             the output of `openssl rand -hex 32`", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
@@ -59,7 +59,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The token in the file at `path`.
+    /// Reads the token in the file at `path`.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let bytes = read_regular(path, TOKEN_FILE_BYTES)
             .map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
@@ -71,13 +71,13 @@ impl Token {
         Ok(Self(word.to_owned()))
     }
 
-    /// Whether a request brings it.
+    /// Whether a request contains the token.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let brought = headers
             .get(header::AUTHORIZATION)
             .and_then(|value| value.as_bytes().split_at_checked("bearer ".len()))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
-        // How long it takes says nothing about how much of it is right.
+        // A comparison in constant time reveals nothing about the token.
         brought.is_some_and(|(_, word)| bool::from(word.ct_eq(self.0.as_bytes())))
     }
 }
@@ -86,17 +86,17 @@ impl Token {
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub IpAddr);
 
-/// Who may ask.
+/// Rules of admission.
 pub(crate) struct Guard {
-    /// It listens where only this machine can reach it.
+    /// Whether the server listens on a loopback address.
     pub is_local: bool,
     pub token: Option<Token>,
-    /// Pages of these origins may ask too.
+    /// Origins whose pages may send requests.
     pub origins: Vec<HeaderValue>,
     pub rates: Rates,
 }
 
-/// Lets a request through, or says why not: for all requests.
+/// Layer for all requests: admits a request or returns an error.
 pub(crate) async fn admit(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -104,12 +104,12 @@ pub(crate) async fn admit(
 ) -> Result<Response, Response> {
     let headers = request.headers();
     let has_token = guard.token.as_ref().is_none_or(|token| token.is_in(headers));
-    // Who has the token has requests of its own, however many others ask without it from the same address.
+    // Clients with the token have a separate limit, independent of requests without it from the same address.
     if let Some(Peer(client)) = request.extensions().get()
         && !guard.rates.admit((*client, has_token), Instant::now())
     {
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests at once")
-            .help(format!("up to {RATE_HZ} each second are answered"));
+            .help(format!("send at most {RATE_HZ} requests per second"));
         return Err(([(header::RETRY_AFTER, "1")], problem).into_response());
     }
     guard.check(headers, request.uri()).map_err(IntoResponse::into_response)?;
@@ -122,14 +122,14 @@ pub(crate) async fn admit(
     Ok(next.run(request).await)
 }
 
-/// Lets a request with the token through: for all that tells of the flowgraph or changes it.
+/// Layer for all requests that read or change the flowgraph: requires the token.
 pub(crate) async fn ask_token(
     State(guard): State<Arc<Guard>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Response> {
     if guard.token.as_ref().is_some_and(|token| !token.is_in(request.headers())) {
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "this flowgraph asks for a token")
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "this flowgraph requires a token")
             .help("send it as `Authorization: Bearer TOKEN`");
         return Err(([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response());
     }
@@ -137,8 +137,8 @@ pub(crate) async fn ask_token(
 }
 
 impl Guard {
-    /// Browsers send requests for any page that they show. A page of another origin may not ask; and a
-    /// name that was made to lead here (DNS rebinding) is none that a server on this machine has.
+    /// Checks `Host` and `Origin`. Browsers send requests on behalf of any page that they show: pages of other origins
+    /// are rejected, and so are host names rebound to this machine (DNS rebinding).
     fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let bad = |detail: &str| Err(Problem::new(StatusCode::BAD_REQUEST, detail));
         if headers.get_all(header::HOST).iter().count() > 1 {
@@ -151,9 +151,9 @@ impl Guard {
         }
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         if self.is_local && !host.is_some_and(is_this_machine) {
-            let detail = format!("`{}` is no name of this machine", host.unwrap_or_default());
+            let detail = format!("`{}` is not a name of this machine", host.unwrap_or_default());
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
-                .help("ask for localhost or 127.0.0.1"));
+                .help("use localhost or 127.0.0.1"));
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return from_this_site(headers, uri) };
         let asked = origin.to_str().unwrap_or_default();
@@ -161,13 +161,16 @@ impl Guard {
         if (of_origin.is_some() && of_origin == host) || self.origins.contains(origin) {
             return Ok(());
         }
-        Err(Problem::new(StatusCode::FORBIDDEN, format!("pages of `{asked}` may not ask"))
-            .help(format!("`--cors-origin {asked}` lets them")))
+        Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!("requests from pages of `{asked}` are not allowed"),
+        )
+        .help(format!("start the program with `--cors-origin {asked}` to allow them")))
     }
 }
 
-/// Browsers send no `Origin` with what a page embeds, such as an image, but say whether the page is of another site.
-/// A user who follows a link there gets a page.
+/// Checks `Sec-Fetch-Site`, which browsers send for embedded resources such as images, in place of `Origin`. Links
+/// from other sites to pages are allowed.
 fn from_this_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     let word = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap_or("?"));
     if matches!(word("sec-fetch-site"), "" | "same-origin" | "none") {
@@ -177,11 +180,14 @@ fn from_this_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
     if is_link && !API.iter().any(|start| uri.path().starts_with(start)) {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, "pages of other sites may not embed this")
-        .help("pages that `--cors-origin` names may ask by `fetch`"))
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "pages of other sites may not embed resources of this server",
+    )
+    .help("allow the page's origin with `--cors-origin`, and use `fetch`"))
 }
 
-/// Whether `host`, with a port or without, is a name that only this machine can have.
+/// Whether `host`, with or without a port, is `localhost` or a loopback address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -192,7 +198,7 @@ fn is_this_machine(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Requests that each client may still make, with the token and without: they grow back with time.
+/// Remaining requests of each client, with and without the token; refilled with time.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(IpAddr, bool), (f64, Instant)>>);
 
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_made_to_lead_here_are_refused() {
+    fn check_rejects_rebound_host_names() {
         for host in ["localhost:80", "LOCALHOST", "127.0.0.1:8080", "127.8.9.1", "[::1]:8", "[::1]"]
         {
             assert_eq!(
@@ -255,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_are_refused_unless_they_are_asked_for() {
+    fn check_rejects_origins_that_are_not_allowed() {
         let check = |origin| {
             guard(true).check(
                 &headers(&[("host", "localhost:80"), ("origin", origin)]),
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_pages_of_other_sites_embed_are_refused() {
+    fn check_rejects_requests_embedded_in_other_sites() {
         let check = |path: &'static str, more: &[(&'static str, &str)]| {
             let all = [&[("host", "localhost:80")], more].concat();
             guard(true).check(&headers(&all), &Uri::from_static(path)).is_ok()
@@ -296,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_name_two_hosts_are_refused() {
+    fn check_rejects_two_hosts() {
         let check = |names: &[&str], target: &'static str| {
             let mut all = HeaderMap::new();
             for name in names {
@@ -310,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_whole_or_not_at_all() {
+    fn token_must_match_completely() {
         let token = Token("0123456789abcdef".to_owned());
         let with = |value| token.is_in(&headers(&[("authorization", value)]));
         assert!(with("Bearer 0123456789abcdef") && with("bearer 0123456789abcdef"));
@@ -323,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn short_tokens_and_files_without_one_are_refused() {
+    fn token_read_rejects_short_tokens_and_special_files() {
         let folder = tempfile::tempdir().unwrap();
         let read = |text: &str| {
             let path = folder.path().join("token");
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_cannot_take_the_others_share() {
+    fn rate_limit_is_separate_for_each_client() {
         let rates = Rates::default();
         let one = (IpAddr::from(Ipv4Addr::LOCALHOST), false);
         let other = (Ipv6Addr::LOCALHOST.into(), false);

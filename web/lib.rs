@@ -1,24 +1,24 @@
-//! HTTP for a running flowgraph: REST, events, metrics, and pages that show them.
+//! HTTP server for a running flowgraph: REST, events, metrics and a web page.
 //!
-//! A [`Server`] is bound before the flowgraph starts, so that a port in use is an error while nothing
-//! runs yet; it then serves a [`Control`](fxgraph::Control) on threads of its own until the
-//! [`Serving`] is dropped. What it does wrong, or what is done to it, never reaches the data path: it
-//! reads figures that are plain shared state, and its threads have a lower priority than the blocks'.
+//! A [`Server`] is bound before the flowgraph starts, so that a port in use is reported before anything runs.
+//! It then serves a [`Control`](fxgraph::Control) on its own threads until the [`Serving`] is dropped. Errors
+//! of the server and load from clients never reach the data path: the server reads shared statistics, and its
+//! threads have a lower priority than those of the blocks.
 //!
 //! # Layout
-//! - [`server`]: the socket, and what serves a connection
-//! - `connections`: how many connections there may be, and which one ends for another
+//! - [`server`]: sockets and connections
+//! - `connections`: limits on connections
 //! - `parser_errors`: errors of the HTTP parser as problem documents
-//! - `api`: what stands under `/api/v1`, with its OpenAPI document
-//! - `live`: rates between two looks at the figures
-//! - `taps`: frames that run by, for clients that come and go
-//! - `views`: what a frame looks like, in a few thousand numbers
-//! - `verdict`: what limits the flowgraph, and what it has to spare
+//! - `api`: handlers under `/api/v1`, and the OpenAPI description
+//! - `live`: rates over the last second
+//! - `taps`: frames for clients
+//! - `views`: reduction of a frame to a few thousand numbers
+//! - `verdict`: bottleneck and headroom of the flowgraph
 //! - `problem`: errors as RFC 9457 problem documents
-//! - `metrics`, `exposition`: figures for Prometheus, and how they are encoded
-//! - [`dashboard`]: what to watch of a flowgraph, for Prometheus and Grafana
-//! - [`guard`], [`tls`]: who may ask, how often, and unheard by others
-//! - `pages`: the page at `/` and the one to try the API; `manual`: the manual at `/docs/`
+//! - `metrics`, `exposition`: metrics for Prometheus, and their encoding
+//! - [`dashboard`]: alert rules for Prometheus, dashboard for Grafana
+//! - [`guard`], [`tls`]: admission of requests, and encryption
+//! - `pages`: the web page at `/`, and Swagger UI at `/docs/api/`; `manual`: the manual at `/docs/`
 
 mod api;
 mod app;

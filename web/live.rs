@@ -1,5 +1,5 @@
-//! Rates between two looks at the figures, taken by the server itself once a second: clients that
-//! ask at different times see the same.
+//! Rates over the last second, computed by the server once a second, so that all clients see the same
+//! rates.
 
 use crate::app::EventCounts;
 use fxgraph::Control;
@@ -10,32 +10,32 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use utoipa::ToSchema;
 
-/// Time between two looks.
+/// Time between two samples of the statistics.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a block does now: means over the last second.
+/// Rates of a block, as means over the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Rates {
-    /// Frames it takes per second, all inputs together.
+    /// Input frames per second, all inputs together.
     pub frames_in_per_second: f64,
-    /// Frames it pushes per second, all outputs together.
+    /// Output frames per second, all outputs together.
     pub frames_out_per_second: f64,
-    /// Payload bytes it takes per second.
+    /// Input payload bytes per second.
     pub bytes_in_per_second: f64,
-    /// Payload bytes it pushes per second.
+    /// Output payload bytes per second.
     pub bytes_out_per_second: f64,
-    /// Share of the time it works; 1 says that it is the limit.
+    /// Fraction of the time spent working; near 1 for the bottleneck.
     pub busy_fraction: f64,
-    /// Share of the time its GPU works on its frames.
+    /// Fraction of the time that the GPU works on frames of the block.
     pub device_busy_fraction: f64,
-    /// Share of the time it waits for frames; a source: for what it makes them of.
+    /// Fraction of the time spent waiting for input frames; for a source, for external data.
     pub input_wait_fraction: f64,
-    /// Share of the time it waits for room behind it; near 1 says that it is held up by the others.
+    /// Fraction of the time spent waiting for space in output queues; near 1 if later blocks are too slow.
     pub room_wait_fraction: f64,
-    /// Frames per second that each input takes.
+    /// Frames per second at each input.
     #[serde(skip)]
     pub inputs: Vec<f64>,
-    /// Most frames that waited before each input.
+    /// Maximum number of queued frames at each input.
     #[serde(skip)]
     pub input_peaks: Vec<usize>,
 }
@@ -47,7 +47,7 @@ impl Rates {
         seconds: f64,
         input_peaks: Vec<usize>,
     ) -> Self {
-        // A block that was exchanged counts from zero again.
+        // A swapped block counts from zero again.
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let share =
             |before: Duration, now: Duration| now.saturating_sub(before).as_secs_f64() / seconds;
@@ -69,17 +69,17 @@ impl Rates {
 
 type ByBlock = Arc<HashMap<String, Rates>>;
 
-/// The rates of all blocks.
+/// Rates of all blocks.
 #[derive(Default)]
 pub(crate) struct Live(RwLock<ByBlock>);
 
 impl Live {
-    /// The rates by name of block; empty until two looks were taken while frames move.
+    /// Rates by name of block; empty until two samples were taken while frames flow.
     pub fn rates(&self) -> ByBlock {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at `control` for ever; at its events too, before any are forgotten.
+    /// Samples `control` once a second, and counts its events before the log drops them.
     pub async fn watch(&self, control: &Control, events: &EventCounts) {
         let look = || (Instant::now(), control.stats(), control.elapsed());
         let mut before = look();
@@ -88,7 +88,7 @@ impl Live {
             events.counts(control);
             let now = look();
             let seconds = (now.0 - before.0).as_secs_f64();
-            // While a flowgraph starts, nothing that flows can be measured.
+            // No rates while a flowgraph starts.
             let measured = before.1.iter().filter(|_| !before.2.is_zero());
             let known: HashMap<&str, &BlockStats> =
                 measured.map(|stats| (stats.name.as_str(), stats)).collect();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_differences_over_time_and_never_negative() {
+    fn rates_are_differences_per_second_and_never_negative() {
         let rates = Rates::between(&stats(100), &stats(300), 2.0, vec![3]);
         let expected = Rates {
             frames_in_per_second: 100.0,

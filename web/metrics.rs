@@ -1,6 +1,6 @@
-//! Figures for Prometheus, in its text format.
+//! Metrics in Prometheus' text format.
 //!
-//! Every scrape reads the figures anew: they are counted by the runtime and by the blocks, not here.
+//! Every scrape reads the current values; the runtime and the blocks count them, not this module.
 
 use crate::app::App;
 use crate::exposition::{Head, Labels, Page};
@@ -14,13 +14,13 @@ use fxgraph::runtime::{BlockStats, RunState, State as BlockState};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A family of figures. Names are `fxgraph_<noun>_<unit>`, counters end in `_total`; each carries the
-/// label `flowgraph` too.
+/// A metric family. Names are `fxgraph_<noun>_<unit>`, counters end in `_total`; each metric also has the
+/// label `flowgraph`.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// Its name at `/metrics`.
     pub name: &'static str,
-    /// What it means, and what to do about it.
+    /// Meaning, and advice.
     help: &'static str,
     labels: &'static [&'static str],
 }
@@ -47,13 +47,13 @@ pub fn metric_families() -> &'static [Family] {
 
 impl From<Family> for Head<'static> {
     fn from(Family { name, help, labels }: Family) -> Self {
-        // A row brings those of its block along.
+        // A row provides the labels of its block.
         Self { name, help, labels: labels.strip_prefix(BLOCK).unwrap_or(labels) }
     }
 }
 
 const BLOCK: &[&str] = &["block", "kind", "device"];
-/// Values of the labels of a family that has none.
+/// Label values of a family without labels.
 const NONE: [&str; 0] = [];
 
 macro_rules! families {
@@ -65,63 +65,63 @@ macro_rules! families {
 
 families! {
     INFO "fxgraph_flowgraph_info" &["version", "config_id", "config_hash"],
-        "What runs: always 1, the labels say it. Another config_id means that a block was changed.";
+        "Always 1; the labels identify the program and the configuration. A change of config_id means that a block was changed.";
     STATE "fxgraph_flowgraph_state" &["state"],
-        "1 for the state that the flowgraph is in. failed: a block's fault ended it, see its event.";
+        "1 for the current state of the flowgraph. failed: a fault of a block ended it, see its event.";
     ELAPSED "fxgraph_flowgraph_elapsed_seconds" &[],
-        "Time since frames began to move. If it falls, the flowgraph was started anew.";
+        "Time since the first frame. If it decreases, the flowgraph was started again.";
     MEMORY "fxgraph_process_resident_memory_bytes" &[],
-        "Memory of the process. It stands still while frames flow: if it grows, report it.";
+        "Resident memory of the process. Constant while frames flow: if it grows, report a bug.";
     EVENTS "fxgraph_events_total" &["kind"],
-        "Events by kind. What they were is at /api/v1/events.";
+        "Number of events by kind. The events are at /api/v1/events.";
     BLOCK_STATE "fxgraph_block_state" &["block", "kind", "device", "state"],
-        "1 for the state that the block is in. failed: its cause is at /api/v1/blocks/{name}. stalled: no frame passes it.";
+        "1 for the current state of the block. failed: the cause is at /api/v1/blocks/{name}. stalled: no frame passes.";
     FAULTS "fxgraph_block_faults_total" BLOCK,
-        "Times that the block failed, also those that it survived. If it grows, look at the cause.";
+        "Number of faults of the block, including those that it survived. If it grows, see the cause in the events.";
     RESTARTS "fxgraph_block_restarts_total" BLOCK,
-        "Times that the block was built anew after a fault. If it grows, look at the cause.";
+        "Number of restarts of the block after a fault. If it grows, see the cause in the events.";
     WORKS "fxgraph_block_works_total" BLOCK,
-        "Calls of the block. Many more than frames mean that it is woken for nothing.";
+        "Number of calls of the block. Many more calls than frames mean needless wake-ups.";
     INPUT_FRAMES "fxgraph_block_input_frames_total" BLOCK,
-        "Frames that the block took, all inputs together. If it stands still, look upstream.";
+        "Input frames of the block, all inputs together. If it does not grow, look upstream.";
     OUTPUT_FRAMES "fxgraph_block_output_frames_total" BLOCK,
-        "Frames that the block pushed, all outputs together. If it stands still, look at its queues.";
+        "Output frames of the block, all outputs together. If it does not grow, look at its queues.";
     INPUT_BYTES "fxgraph_block_input_bytes_total" BLOCK,
-        "Payload bytes of the frames that the block took.";
+        "Payload bytes of the block's input frames.";
     OUTPUT_BYTES "fxgraph_block_output_bytes_total" BLOCK,
-        "Payload bytes of the frames that the block pushed.";
+        "Payload bytes of the block's output frames.";
     EXPECTED "fxgraph_block_expected_rate_hertz" BLOCK,
-        "Frames per second that the block has to take (a source: push) to keep up with the telescope.";
+        "Input frames per second (for a source: output frames) required to keep up with the telescope.";
     BUSY "fxgraph_block_busy_seconds_total" BLOCK,
-        "Time that the block worked. More than 0.9 s each second: it limits the flowgraph.";
+        "Time that the block spent working. Above 0.9 s per second, the block is the bottleneck.";
     INPUT_WAIT "fxgraph_block_input_wait_seconds_total" BLOCK,
-        "Time that the block waited for frames, a source for what it makes them of. Normal where others limit.";
+        "Time that the block waited for input frames (a source: for external data). Normal if another block is the bottleneck.";
     ROOM_WAIT "fxgraph_block_room_wait_seconds_total" BLOCK,
-        "Time that the block waited for room behind it. If it grows, a block downstream is too slow.";
+        "Time that the block waited for space in output queues. If it grows, a block downstream is too slow.";
     AGE "fxgraph_block_sample_age_seconds" BLOCK,
-        "Age of the newest sample that the block has put out (a sink: taken). If it grows, it falls behind.";
+        "Age of the newest output sample of the block (a sink: input sample). If it grows, the block falls behind.";
     BLOCK_LAG "fxgraph_block_lag_seconds" BLOCK,
-        "Time by which the newest sample that came through the block is behind real time. If it grows, the block or one before it is too slow.";
+        "Delay of the block's newest sample relative to real time. If it grows, the block or one upstream is too slow.";
     LAG "fxgraph_flowgraph_lag_seconds" &[],
-        "Lag of the block that is furthest behind real time. If it stays above 2 s, see which block's lag grows.";
+        "Largest lag of a block behind real time. If it stays above 2 s, find the block whose lag grows.";
     LATENCY "fxgraph_sink_latency_seconds" BLOCK,
-        "Time from the source's push of a frame's newest sample until the sink is done with the frame.";
+        "Time from the output of a frame's newest sample by the source until the sink has processed the frame.";
     MARGIN "fxgraph_flowgraph_deadline_margin_ratio" &[],
-        "Share of signal time that the slowest block has to spare. Below 0.1 data will soon be lost.";
+        "Headroom of the slowest block, as a fraction of signal time. Below 0.1, data will soon be dropped.";
     LIMIT "fxgraph_flowgraph_limit_info" &["block"],
-        "1 for the block that limits the flowgraph, none while the sources do. To be faster, begin there.";
+        "1 for the block that is the bottleneck; no metric while the sources are. To gain speed, optimise this block first.";
     DEVICE_BUSY "fxgraph_block_device_busy_seconds_total" BLOCK,
-        "Time that a GPU worked on the block's frames. All blocks of one GPU have one second each second.";
+        "Time that a GPU worked on the block's frames. All blocks on one GPU share one second per second.";
     DEVICE_JOB "fxgraph_block_device_job_seconds" &["block", "kind", "device", "percentile"],
-        "Time of a GPU's jobs for the block, a frame or a part of it, since the block came. Far apart: others crowd it out.";
+        "GPU time per job of the block (a frame or a part of one), since the block was created. Distant percentiles: other work competes for the GPU.";
     LOSSES "fxgraph_block_losses_total" BLOCK,
-        "Lost data, all causes together, each in its own unit. If it grows, see the block's counters.";
+        "Missing and dropped data, all causes together, each in its own unit. If it grows, see the block's counters.";
     QUEUE "fxgraph_queue_frames" &["block", "kind", "device", "input"],
-        "Frames that wait before an input. If it is full all the time, the block is too slow.";
+        "Frames in the queue of an input. If the queue is always full, the block is too slow.";
     QUEUE_PEAK "fxgraph_queue_peak_frames" &["block", "kind", "device", "input"],
-        "Most frames that waited before an input in the last second. At capacity now and then: no reserve.";
+        "Maximum number of frames in the queue of an input in the last second. If it reaches the capacity, there is no reserve.";
     QUEUE_CAPACITY "fxgraph_queue_capacity_frames" &["block", "kind", "device", "input"],
-        "Frames that the queue before an input holds at most.";
+        "Capacity of the queue of an input, in frames.";
 }
 
 const RUN_STATES: [RunState; 6] = [
@@ -140,24 +140,24 @@ const BLOCK_STATES: [BlockState; 5] = [
     BlockState::Failed,
 ];
 
-/// How a counter is read from a block's figures.
+/// Function that reads a counter from a block's statistics.
 type Figure = fn(&BlockStats) -> f64;
 
-/// What several blocks count under one name.
+/// Counters of several blocks with the same name.
 #[derive(Default)]
 struct Counted<'a> {
     help: &'static str,
     rows: Vec<(&'a Labels, f64)>,
 }
 
-/// What several blocks measure under one name.
+/// Gauges of several blocks with the same name.
 #[derive(Default)]
 struct Measured {
     help: &'static str,
     rows: Vec<(Labels, f64)>,
 }
 
-/// A block with its figures and its labels.
+/// A block with its statistics and labels.
 struct Row<'a> {
     block: &'a PlannedBlock,
     stats: &'a BlockStats,
@@ -181,15 +181,15 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Figures of the flowgraph for Prometheus
+/// Metrics of the flowgraph for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "metrics", operation_id = "get_metrics",
-    responses((status = 200, description = "Prometheus' text format", body = String,
+    responses((status = 200, description = "metrics in Prometheus' text format", body = String,
         content_type = "text/plain; version=0.0.4")))]
 pub(crate) async fn get(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text(&app))
 }
 
-/// All figures now.
+/// Returns all metrics with their current values.
 fn text(app: &App) -> String {
     let (plan, stats) = (app.control.plan(), app.control.stats());
     let stats: HashMap<&str, &BlockStats> =
@@ -258,7 +258,7 @@ fn blocks(page: &mut Page, rows: &[Row]) {
     page.gauge(DEVICE_JOB, percentiles);
 }
 
-/// How far behind, how late, and what there is to spare.
+/// Writes lag, latency and headroom.
 fn times(page: &mut Page, app: &App, plan: &Plan, rows: &[Row]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let ages =
@@ -279,8 +279,8 @@ fn times(page: &mut Page, app: &App, plan: &Plan, rows: &[Row]) {
     page.gauge(LIMIT, limit.iter().map(|block| ([&**block], 1.0)));
 }
 
-/// Age at Unix time `now` of the newest sample that came through a block, in seconds: by the stream's sync
-/// time, without one by the time of the source's earliest sample.
+/// Age in seconds, at Unix time `now`, of the newest sample of a block: relative to the stream's sync time, or
+/// without one to the time of the source's first sample.
 pub(crate) fn sample_age(block: &PlannedBlock, stats: &BlockStats, now: f64) -> Option<f64> {
     let clock = block.ports.outputs.first().or(block.ports.inputs.first())?.clock;
     let sync = Some(clock.sync_time_seconds).filter(|sync| *sync > 0.0).or(stats.time_zero)?;
@@ -304,7 +304,7 @@ fn queues(page: &mut Page, app: &App, rows: &[Row]) {
     page.gauge(QUEUE_CAPACITY, all().map(|(labels, queue)| (labels, queue.depth as f64)));
 }
 
-/// What blocks count themselves: a family for each name, with the help of the first block that has it.
+/// Writes the blocks' own counters: a family for each name, with the help of the first block that has it.
 fn counters(page: &mut Page, rows: &[Row]) {
     let mut families: BTreeMap<&str, Counted> = BTreeMap::new();
     for row in rows {
@@ -322,7 +322,7 @@ fn counters(page: &mut Page, rows: &[Row]) {
     }
 }
 
-/// What blocks measure themselves: a family for each name, with the help of the first block that has it.
+/// Writes the blocks' own gauges: a family for each name, with the help of the first block that has it.
 fn gauges(page: &mut Page, rows: &[Row]) {
     let mut families: BTreeMap<&str, Measured> = BTreeMap::new();
     for row in rows {
@@ -343,15 +343,15 @@ fn gauges(page: &mut Page, rows: &[Row]) {
     }
 }
 
-/// Frames per second that `block` has to take, all inputs together, to keep up with the telescope; a
-/// source has to push them.
+/// Input frames per second of `block`, all inputs together, that keep up with the telescope; for a
+/// source, output frames.
 pub(crate) fn expected_rate_hertz(block: &PlannedBlock) -> f64 {
     let ports =
         if block.ports.inputs.is_empty() { &block.ports.outputs } else { &block.ports.inputs };
     ports.iter().map(|port| port.clock.frames_per_second()).sum()
 }
 
-/// Memory of this process, where the system tells it.
+/// Resident memory of this process in bytes, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_the_rules_and_help_says_something() {
+    fn metric_names_have_units_and_help_texts_are_sentences() {
         for Family { name, help, labels } in FAMILIES {
             assert!(name.starts_with("fxgraph_"), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_memory() {
+    fn resident_bytes_are_positive() {
         assert!(resident_bytes().is_none_or(|bytes| bytes > 1 << 20));
     }
 }

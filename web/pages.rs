@@ -1,4 +1,4 @@
-//! The page at `/`, and the one at `/docs/api/` to try the API; both work without a network.
+//! The web page at `/`, and Swagger UI at `/docs/api/`; both work without a network.
 
 use crate::api;
 use axum::Router;
@@ -10,17 +10,17 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
-/// The same for Swagger UI, which sets styles of its own.
+/// Policy for Swagger UI, which uses inline styles.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
-/// Path and text of each file that the page is made of, by their paths in `web/ui`.
+/// URL path and text of files, given by their paths in `web/ui`.
 macro_rules! files {
     ($($path:literal,)*) => {
         [$((concat!("/", $path), include_str!(concat!("ui/", $path)))),*]
     };
 }
 
-/// The files of the page; a test holds them to the folder.
+/// Files of the page; a test compares them with the directory.
 const FILES: [(&str, &str); 45] = files![
     "api.js",
     "block.js",
@@ -69,7 +69,7 @@ const FILES: [(&str, &str); 45] = files![
     "whole.js",
 ];
 
-/// Libraries of others that the page uses, as they came, with their licences.
+/// Third-party libraries of the page, unmodified, with their licences.
 const VENDORED: [(&str, &str); 3] = files![
     "vendor/uPlot-1.6.32/LICENSE",
     "vendor/uPlot-1.6.32/uPlot.esm.js",
@@ -102,7 +102,7 @@ fn headers(path: &str) -> [(HeaderName, &'static str); 3] {
     [
         (header::CONTENT_TYPE, media_type),
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        // Another version of the program may answer at this address next time.
+        // The next response at this address may come from another version of the program.
         (header::CACHE_CONTROL, "no-cache"),
     ]
 }
@@ -114,7 +114,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn every_file_of_the_page_is_served() {
+    fn every_file_in_ui_is_served() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
         let mut folders = vec![root.clone()];
         let mut there = BTreeSet::new();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn vendored_libraries_have_a_licence_that_is_allowed() {
+    fn vendored_libraries_have_an_allowed_licence() {
         let allowed = include_str!("../deny.toml");
         let licences = VENDORED.iter().filter(|(path, _)| path.ends_with("/LICENSE"));
         for (path, text) in licences.clone() {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_else() {
+    fn page_contains_no_urls_of_other_servers() {
         for (path, text) in FILES {
             let strange = text
                 .lines()

@@ -1,5 +1,5 @@
-//! Errors of the HTTP parser as problem documents. The parser answers them itself, with a bare head; here the head
-//! is recognised on its way to the client and a problem document goes out in its place.
+//! Errors of the HTTP parser as problem documents. The parser sends a response without a body itself; this module
+//! recognises that response on its way to the client and replaces it by a problem document.
 
 use crate::problem::{MEDIA_TYPE, Problem};
 use axum::http::StatusCode;
@@ -8,15 +8,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Longest head that the parser answers with.
+/// Longest response of the parser.
 const BARE_BYTES: usize = 160;
-/// Longest write in several parts that is looked through.
+/// Longest vectored write that is searched for such a response.
 const LOOKED_AT_BYTES: usize = 4096;
 
-/// A connection whose client gets problem documents.
+/// Connection that replaces the parser's responses.
 pub(crate) struct Explained<S> {
     stream: S,
-    /// What goes out before anything else.
+    /// Bytes to send before anything else.
     waiting: Vec<u8>,
     sent: usize,
 }
@@ -27,7 +27,7 @@ impl<S> Explained<S> {
     }
 }
 
-/// The status of the bare head that `bytes` end with, and where that begins.
+/// Finds a response of the parser at the end of `bytes`: its offset and status.
 fn bare_head(bytes: &[u8]) -> Option<(usize, StatusCode)> {
     if !bytes.ends_with(b"\r\n\r\n") {
         return None;
@@ -48,7 +48,7 @@ fn bare_head(bytes: &[u8]) -> Option<(usize, StatusCode)> {
     (is_bare && known.contains(&status)).then_some((at, status))
 }
 
-/// The whole answer for a request that the parser refuses.
+/// Returns the response to a request that the parser rejects.
 fn answer(status: StatusCode) -> Vec<u8> {
     let detail = match status {
         StatusCode::URI_TOO_LONG => "the request target is too long",
@@ -67,7 +67,7 @@ fn answer(status: StatusCode) -> Vec<u8> {
 }
 
 impl<S: AsyncWrite + Unpin> Explained<S> {
-    /// Sends what waits.
+    /// Sends the waiting bytes.
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.waiting.len() {
             let rest = &self.waiting[self.sent..];
@@ -104,7 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
         };
         self.waiting = [&bytes[..at], &answer(status)].concat();
-        // What does not go out now goes out with the next call.
+        // The remaining bytes are sent by the next call.
         if let Poll::Ready(Err(error)) = self.poll_waiting(cx) {
             return Poll::Ready(Err(error));
         }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bare_heads_of_the_parser_are_replaced() {
+    fn bare_head_matches_responses_of_the_parser_only() {
         let bare = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\ndate: Mon, 23 Nov 2026 01:00:00 GMT\r\n\r\n";
         assert_eq!(bare_head(bare.as_bytes()), Some((0, StatusCode::BAD_REQUEST)));
         let after = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok{bare}");

@@ -11,22 +11,22 @@ use utoipa::ToSchema;
 /// The media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request was refused, as RFC 9457 has it. `type` is left out: the title says it all.
+/// Problem document (RFC 9457) of a rejected request, without `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// The HTTP status in words.
+    /// Name of the HTTP status.
     #[schema(example = "Not Found")]
     title: String,
     /// The HTTP status.
     #[schema(example = 404, minimum = 400, maximum = 599)]
     status: u16,
-    /// What is wrong.
+    /// Error message.
     #[schema(example = "there is no block `pbf`")]
     detail: String,
-    /// What to do, one line each.
+    /// Help, one line per element.
     #[schema(example = json!(["did you mean `pfb`?"]))]
     help: Vec<String>,
-    /// Everything that is wrong with a flowgraph or a change, as `fxgraph validate` tells it.
+    /// All diagnostics of a flowgraph or a change, as in `fxgraph validate --json`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     diagnostics: Vec<serde_json::Value>,
@@ -47,10 +47,10 @@ impl Problem {
         }
     }
 
-    /// Others come first; the same request may do better in a moment.
+    /// The server is busy; the same request may succeed later.
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-            .help("nothing has changed: send it again")
+            .help("nothing has changed; send the request again")
             .retry_after(Duration::from_secs(2))
     }
 
@@ -89,7 +89,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Makes a problem document of every error that is none yet: those of the layers around the handlers.
+/// Converts errors of the layers around the handlers to problem documents.
 pub(crate) async fn explain(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
@@ -101,14 +101,14 @@ pub(crate) async fn explain(request: Request, next: Next) -> Response {
     let allow = response.headers().get(header::ALLOW).cloned();
     let detail = match status {
         StatusCode::NOT_FOUND => format!("there is nothing at `{path}`"),
-        StatusCode::METHOD_NOT_ALLOWED => format!("`{path}` does not take `{method}`"),
+        StatusCode::METHOD_NOT_ALLOWED => format!("`{path}` does not support `{method}`"),
         StatusCode::REQUEST_TIMEOUT => "the request took too long".to_owned(),
         StatusCode::PAYLOAD_TOO_LARGE => "the body is too large".to_owned(),
-        _ => format!("`{method} {path}` cannot be read"),
+        _ => format!("malformed request `{method} {path}`"),
     };
     let problem = Problem::new(status, detail);
     let problem = match &allow {
-        Some(allow) => problem.help(format!("it takes {}", allow.to_str().unwrap_or_default())),
+        Some(allow) => problem.help(format!("use {}", allow.to_str().unwrap_or_default())),
         None if status == StatusCode::NOT_FOUND => problem.help("see all paths at `/docs/api/`"),
         None => problem,
     };

@@ -1,4 +1,4 @@
-//! The socket, connections and their limits.
+//! Sockets, connections and their limits.
 
 use crate::api;
 use crate::app::{App, Permission};
@@ -45,85 +45,81 @@ use tower_http::timeout::TimeoutLayer;
 
 /// Threads that serve requests.
 const THREADS: usize = 2;
-/// Priority of these threads, as `nice` has it: blocks come first where cores are scarce.
+/// Niceness of these threads, so that blocks come first when cores are scarce.
 const NICENESS: i32 = 10;
-/// Time for the head of a request, and for the next request on a connection that is kept.
+/// Time limit for the head of a request, and for the next request on a kept connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time in which a client has to take some of what is sent to it.
+/// Time limit for a client to accept sent bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that answers under way get at the end of the run.
+/// Time to finish responses at the end of the run.
 const GRACE: Duration = Duration::from_millis(500);
 /// Largest head of a request, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 
 /// Largest body of a request, in bytes.
 const BODY_BYTES: usize = 1024 * 1024;
-/// Time for a request, its body included; a stream of events is answered when it begins.
+/// Time limit for a request with its body; a stream of events counts as answered when it begins.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How to serve.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; port 0 takes any free one.
+    /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// What clients have to know.
+    /// Token that clients must send.
     pub token: Option<Token>,
     /// Certificate and key, to serve over TLS.
     pub tls: Option<Tls>,
-    /// Origins whose pages may ask: `https://board.example`.
+    /// Origins whose pages may send requests: `https://board.example`.
     pub cors_origins: Vec<String>,
-    /// What clients may change.
+    /// Permission of clients.
     pub permission: Permission,
-    /// Directory below which clients may name files to read.
+    /// Directory in which clients may name files to read.
     pub read_files: Option<PathBuf>,
-    /// Directory below which clients may name files to write.
+    /// Directory in which clients may name files to write.
     pub write_files: Option<PathBuf>,
 }
 
-/// Why nothing is served.
+/// Error while starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address cannot be had.
+    /// The address cannot be used.
     #[error("cannot listen on {address}: {}", reason(.said))]
     Address {
-        /// Where to listen.
+        /// Address to listen on.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         said: io::Error,
     },
-    /// Anyone could stop the flowgraph.
-    #[error(
-        "other machines can reach {0}: give a token that clients have to know (`--token-file`)"
-    )]
+    /// Other machines can reach the server, and no token is set.
+    #[error("other machines can reach {0}: set a token with `--token-file`")]
     Open(SocketAddr),
-    /// An origin is none.
-    #[error("`{0}` is no origin of pages: give it like https://board.example")]
+    /// An origin is malformed.
+    #[error("invalid origin `{0}`: give an origin like https://board.example")]
     Origin(String),
     /// A directory for files of clients cannot be used.
     #[error("clients cannot use files below `{}`: {said}", path.display())]
     Files {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         said: io::Error,
     },
-    /// The system gave no threads.
-    #[error("no threads to serve requests")]
+    /// The system cannot create threads.
+    #[error("cannot create threads to serve requests")]
     Threads(#[source] io::Error),
 }
 
 fn reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program listens there; port 0 takes any free one".to_owned()
-        }
+        io::ErrorKind::AddrInUse => "the address is in use; port 0 selects a free port".to_owned(),
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         io::ErrorKind::PermissionDenied => "ports below 1024 need privileges".to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// A socket that listens; clients that connect wait until it serves.
+/// Listening socket; clients that connect wait until it serves.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
@@ -134,14 +130,14 @@ pub struct Server {
     files: ClientFiles,
 }
 
-/// Files below `directory`.
+/// Opens the directory for files of clients.
 fn files(directory: &Path) -> Result<Files, BindError> {
     let below = directory.canonicalize().and_then(|directory| Files::below(&directory));
     below.map_err(|said| BindError::Files { path: directory.to_owned(), said })
 }
 
 impl Server {
-    /// Takes the address.
+    /// Binds the address.
     pub fn bind(options: Options) -> Result<Self, BindError> {
         let is_local = options.listen.ip().is_loopback();
         if !is_local && options.token.is_none() {
@@ -168,14 +164,14 @@ impl Server {
         Ok(Self { runtime, listener, address, guard, tls, permission, files })
     }
 
-    /// Where it is found: `http://127.0.0.1:8080`.
+    /// URL of the server: `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Serves `control` until the result is dropped. From now on its changes may name only the files that clients may.
+    /// Serves `control` until the result is dropped. From now on, changes may name only files that clients may use.
     pub fn serve(self, control: Control) -> io::Result<Serving> {
         let Self { runtime, listener, guard, tls, permission, files, .. } = self;
         control.limit_files(files)?;
@@ -187,22 +183,22 @@ impl Server {
         let (done, ended) = mpsc::sync_channel(1);
         runtime.spawn(async move {
             accept(listener, acceptor, router, stopped).await;
-            // Nobody waits for it any more if the grace is over.
+            // The receiver is gone if the grace period is over.
             let _ = done.send(());
         });
         Ok(Serving { runtime: Some(runtime), stop: Some(stop), ended })
     }
 }
 
-/// Lowers the priority of the thread that calls; on other systems it would be that of the process.
+/// Lowers the priority of the calling thread; on other systems than Linux this would affect the process.
 fn yield_to_blocks() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        tracing::debug!("the threads that serve requests keep their priority: {error}");
+        tracing::debug!("cannot lower the priority of the server's threads: {error}");
     }
 }
 
-/// A server at work. Dropping it lets answers under way come to their end, for a moment, and ends it.
+/// A running server. Dropping it ends the server, after a short time to finish responses.
 pub struct Serving {
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
@@ -212,7 +208,7 @@ pub struct Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // Clients that take longer are cut off.
+        // Slower clients are disconnected.
         let _ = self.ended.recv_timeout(GRACE);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -227,7 +223,7 @@ fn origin(text: String) -> Result<HeaderValue, BindError> {
     is_origin.then(|| HeaderValue::from_str(&text).ok()).flatten().ok_or(BindError::Origin(text))
 }
 
-/// Everything that is served, behind the guard.
+/// Router of everything served, behind the guard.
 fn router(app: App, guard: Guard) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(guard.origins.clone())
@@ -242,12 +238,12 @@ fn router(app: App, guard: Guard) -> Router {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // Pages of other sites cannot embed what is served here.
+    // Pages of other sites cannot embed these resources.
     let keep_here = SetResponseHeaderLayer::overriding(
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("same-origin"),
     );
-    // The last layer is the first that a request meets.
+    // The layer added last is the first that a request passes.
     api::router(app)
         .layer(from_fn_with_state(Arc::clone(&guard), guard::ask_token))
         .merge(api::description_router())
@@ -262,7 +258,7 @@ fn router(app: App, guard: Guard) -> Router {
         .layer(keep_here)
 }
 
-/// Accepts connections until `stopped`, then waits for the answers under way.
+/// Accepts connections until `stopped`, then waits for unfinished responses.
 async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -293,13 +289,13 @@ async fn accept(
                         () = connection.ended() => {}
                     }
                 });
-                // Or a queue of connections would be accepted in one go, and those that have sent a request would
-                // have to end for the ones behind them before they are read.
+                // Otherwise a burst of connections would be accepted at once, and connections with a request would
+                // end for later ones before their request is read.
                 tokio::task::yield_now().await;
             }
-            // Out of files, or the client is gone already: the next one may do better.
+            // Out of file descriptors, or the client is gone: the next connection may succeed.
             Err(error) => {
-                tracing::debug!("a connection was not accepted: {error}");
+                tracing::debug!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -308,8 +304,8 @@ async fn accept(
     graceful.shutdown().await;
 }
 
-/// Everything that is served, to one connection: its requests say whose they are. A layer on the router would do the
-/// same, but costs a copy of every route; a client that connects again and again must not cost that.
+/// Router for one connection, which adds the client to its requests. A layer on the router would do the same, but
+/// copies every route for each connection.
 #[derive(Clone)]
 struct OfConnection {
     router: TowerToHyperService<Router>,
@@ -343,8 +339,8 @@ async fn greet(
     let Some(tls) = tls else { return converse(stream, service, watcher).await };
     match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, service, watcher).await,
-        Ok(Err(error)) => tracing::debug!("a client did not agree on TLS: {error}"),
-        Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+        Ok(Err(error)) => tracing::debug!("TLS handshake failed: {error}"),
+        Err(_) => tracing::debug!("TLS handshake timed out"),
     }
 }
 

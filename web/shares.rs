@@ -1,18 +1,18 @@
-//! What clients share: none takes all of it while others may come.
+//! Fair shares of limited places among clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places of which each client gets a share. A client may hold as much as it leaves to others: half of it if it is
-/// alone, a third if another one does the same.
+/// Places shared by clients. A client may take as many places as it leaves free: half of all if it is alone, a third
+/// if another client does the same.
 #[derive(Clone)]
 pub(crate) struct Shares {
     places: usize,
     held: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// Places of one client, given back when it is dropped.
+/// Places of one client, returned on drop.
 pub(crate) struct Share {
     shares: Shares,
     client: IpAddr,
@@ -28,7 +28,7 @@ impl Shares {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `count` places for `client`: for its first ones all that is free is enough.
+    /// Takes `count` places for `client`; its first request may take all that is free.
     pub fn take(&self, client: IpAddr, count: usize) -> Option<Share> {
         let mut held = self.held();
         let free = self.places - held.values().sum::<usize>();

@@ -1,11 +1,11 @@
-//! Taps for clients: how many there are, what memory they take, and who waits for their frames.
+//! Taps for clients: limits on their number and memory, and threads that copy their frames.
 //!
-//! Those who follow an output hold a place for as long as they like: each client gets a [share](crate::shares). Those
-//! who want one frame wait for a place, those of each client one behind the other, so that neither followers nor
-//! another client's requests keep them out.
+//! Clients that follow an output keep a place until they disconnect, and each client gets a [share](crate::shares) of
+//! these places. Requests for one frame wait for a place, the requests of one client one after the other, so that
+//! neither followers nor other clients keep them out.
 //!
-//! Each client has a tap of its own, whose queue holds the newest frame alone: a client that reads slowly, or not at
-//! all, misses frames. While nothing comes by, no thread waits. A client that is gone takes its tap with it.
+//! Each client has its own tap, whose queue keeps only the newest frame: a slow client misses frames. Waiting for
+//! frames blocks no thread. A tap ends when its client disconnects.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -25,41 +25,40 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Taps at once: of clients that follow an output, and of those that want one frame.
+/// Maximum number of taps: for clients that follow an output, and for requests of one frame.
 pub(crate) const TAPS: usize = FOLLOWERS + SNAPSHOTS;
 const FOLLOWERS: usize = 24;
 const SNAPSHOTS: usize = 8;
-/// Those of one client that want one frame.
+/// Maximum number of simultaneous requests for one frame per client.
 const SNAPSHOTS_OF_CLIENT: usize = 3;
-/// How long those who want one frame wait for a place.
+/// Time limit to wait for a place for one frame.
 const WAIT: Duration = Duration::from_secs(8);
-/// Memory that the frames of all taps of either sort may take, in KiB.
+/// Memory limit for the frames of all taps of each kind, in KiB.
 const MEMORY_KIB: usize = 1 << 19;
-/// Frames that each takes memory for: one that waits, one that arrives, one that is read, its copy, and what is
-/// made of it.
+/// Frames in memory per tap: one queued, one arriving, one being read, its copy, and the response made of it.
 const FRAMES: usize = 5;
-/// Copies and views that are made at once; others wait, and their frames get newer meanwhile.
+/// Maximum number of copies and views computed at once; others wait, and get newer frames.
 const WORKERS: usize = 2;
-/// Time for a block to answer, and for the first frame to come by; more would outlast the request.
+/// Time limit for a block to respond and for the first frame, below the time limit of the request.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Why a client looks at an output.
+/// Purpose of a tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// For one frame.
+    /// One frame.
     Once,
-    /// For as long as it likes.
+    /// A stream of frames.
     Follow,
 }
 
-/// Room for taps; cheap to clone.
+/// Places for taps; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Taps {
     followers: Shares,
     followers_kib: Shares,
     snapshots: Arc<Semaphore>,
     snapshots_kib: Arc<Semaphore>,
-    /// Places for one frame that each client has.
+    /// Places of each client for requests of one frame.
     of_clients: Arc<Mutex<HashMap<IpAddr, Weak<Semaphore>>>>,
     workers: Arc<Semaphore>,
 }
@@ -78,39 +77,38 @@ impl Default for Taps {
     }
 }
 
-/// A place among the taps, given back when it is dropped.
+/// A place for a tap, returned on drop.
 pub(crate) struct Room {
     _shares: Vec<Share>,
     _permits: Vec<OwnedSemaphorePermit>,
-    /// What the permits of the client are of.
+    /// Semaphore of the client's permit.
     _client: Option<Arc<Semaphore>>,
 }
 
 impl Taps {
-    /// Room for a tap of `client` whose frames have `bytes` bytes.
+    /// Takes a place for a tap of `client` with frames of `bytes` bytes.
     pub async fn room(&self, client: IpAddr, look: Look, bytes: usize) -> Result<Room, Problem> {
         let kib = bytes.saturating_mul(FRAMES).div_ceil(1024);
         if kib > MEMORY_KIB {
-            let detail = format!("frames of {bytes} bytes are too large to be looked at");
+            let detail = format!("frames of {bytes} bytes are too large for a tap");
             let most = MEMORY_KIB / FRAMES * 1024;
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).help(format!(
-                "{most} bytes are the most; look at an output with smaller frames"
-            )));
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+                .help(format!("the limit is {most} bytes; choose an output with smaller frames")));
         }
         match look {
             Look::Follow => self.share(client, kib).ok_or_else(|| {
-                let detail = "too many outputs are being followed";
+                let detail = "too many streams of outputs are open";
                 let help = format!(
-                    "{FOLLOWERS} at once by all clients, with {} MiB of frames, and half of what is free \
-                     by one",
+                    "the limit is {FOLLOWERS} streams of all clients with {} MiB of frames, and half of the free \
+                     places for one client",
                     MEMORY_KIB / 1024
                 );
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).help(help).retry_after(WAIT)
             }),
             Look::Once => timeout(WAIT, self.turn(client, kib)).await.unwrap_or_else(|_| {
-                let detail = "too many frames are being asked for";
+                let detail = "too many requests for frames";
                 let help =
-                    format!("{SNAPSHOTS} at once by all clients, {SNAPSHOTS_OF_CLIENT} by one");
+                    format!("the limit is {SNAPSHOTS} of all clients, {SNAPSHOTS_OF_CLIENT} of one client");
                 Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
                     .help(help)
                     .retry_after(WAIT))
@@ -133,7 +131,7 @@ impl Taps {
             clients.insert(client, Arc::downgrade(&own));
             own
         };
-        // First among the client's own: nobody else waits for them.
+        // The client's own limit first, so that its waiting requests do not delay other clients.
         let first = Arc::clone(&own).acquire_owned().await.map_err(over)?;
         let place = Arc::clone(&self.snapshots).acquire_owned().await.map_err(over)?;
         let memory = Arc::clone(&self.snapshots_kib).acquire_many_owned(kib as u32);
@@ -159,15 +157,15 @@ impl From<TapError> for Problem {
 
 /// The tap of one client.
 pub(crate) struct Watch {
-    // Ended before its room is given to another one.
+    // Declared first: the tap ends before its place is returned.
     tap: Tap,
     room: Room,
     workers: Arc<Semaphore>,
 }
 
 impl Watch {
-    /// A tap of `client` of `output`, `block.port`, whose frames have `bytes` bytes; with one frame out of `every` at most, and a
-    /// pause of `pause` between two of them at least.
+    /// Opens a tap of `client` at `output` (`block.port`) with frames of `bytes` bytes. It takes at most one frame in
+    /// `every`, and waits at least `pause` between two frames.
     pub async fn open(
         app: &App,
         (client, look): (IpAddr, Look),
@@ -184,7 +182,7 @@ impl Watch {
         spawn_blocking(open).await.map_err(over)?
     }
 
-    /// What `made` makes of the next frame, on a thread that may take its time; `None` at the end of the output.
+    /// Applies `made` to the next frame on a worker thread; returns `None` at the end of the output.
     async fn next<T: Send + 'static>(
         mut self,
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
@@ -197,7 +195,7 @@ impl Watch {
             let work = move || {
                 let taken = match self.tap.next(Duration::ZERO)? {
                     Tapped::Frame(frame) => Some(Some(made(self.tap.port(), frame))),
-                    // Frames come from another block than before.
+                    // The block was swapped, and frames come from the new block.
                     Tapped::Nothing => None,
                     Tapped::Ended => Some(None),
                 };
@@ -212,7 +210,7 @@ impl Watch {
         }
     }
 
-    /// What `made` makes of the first frame, which has to come by in time; with the room of the tap, which has ended.
+    /// Applies `made` to the first frame, and ends the tap. Returns the result with the place of the tap.
     pub async fn first<T: Send + 'static>(
         self,
         made: impl Fn(&PortType, TapFrame) -> T + Clone + Send + 'static,
@@ -226,15 +224,15 @@ impl Watch {
             Ok(Err(problem)) => Err(problem),
             Err(_) => {
                 let seconds = LIMIT.as_secs();
-                let detail = format!("no frame came from `{output}` within {seconds} s");
+                let detail = format!("no frame from `{output}` within {seconds} s");
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-                    .help("`/api/v1/flowgraph` shows the state of the blocks and what flows"))
+                    .help("see `/api/v1/flowgraph` for the state of the blocks and the data rates"))
             }
         }
     }
 
-    /// What `made` makes of frame after frame, as server-sent events called `name`, to the end of the output. An event
-    /// called `problem` says why there are no more, if the output did not end. With `index` all of them carry it.
+    /// Applies `made` to every frame and returns the results as server-sent events `name`, until the output ends. An
+    /// event `problem` reports why the stream ends early. `index`, if given, is added to all events.
     pub fn events<T: Serialize + 'static>(
         self,
         name: &'static str,
@@ -260,7 +258,7 @@ impl Watch {
     }
 }
 
-/// Something of one of several streams.
+/// Event of one of several streams, with the index of the stream.
 #[derive(Serialize)]
 struct Indexed<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,9 +267,9 @@ struct Indexed<T> {
     told: T,
 }
 
-/// The run has ended, and with it the threads that wait for blocks.
+/// Error for a run that has ended, and with it the threads that wait for blocks.
 fn over<E>(_: E) -> Problem {
-    Problem::new(StatusCode::CONFLICT, "the run ended meanwhile")
+    Problem::new(StatusCode::CONFLICT, "the run has ended")
 }
 
 #[cfg(test)]
@@ -280,7 +278,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn snapshots_find_room_beside_a_client_that_follows_and_asks_for_all() {
+    fn snapshots_get_places_despite_a_client_with_many_requests() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let taps = Taps::default();
@@ -295,7 +293,7 @@ mod tests {
                 taken.push(taps.room(hog, Look::Once, 1024).await.unwrap());
             }
             let waits = timeout(Duration::from_millis(20), taps.room(hog, Look::Once, 1024)).await;
-            assert!(waits.is_err(), "it waits for one of its own");
+            assert!(waits.is_err(), "it waits for its own requests");
             for number in 2..4 {
                 let other = Ipv4Addr::new(10, 0, 0, number).into();
                 taken.push(taps.room(other, Look::Once, 1024).await.unwrap());

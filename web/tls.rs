@@ -1,4 +1,4 @@
-//! TLS: a certificate and its key.
+//! TLS certificate and private key.
 
 use fxgraph::files::read_regular;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 
-/// A larger file holds no certificate chain.
+/// Maximum size of a PEM file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A certificate with its key, to prove to clients who serves.
+/// Certificate chain with its private key.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
@@ -22,20 +22,20 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why files give no certificate.
+/// Error of certificate or key files.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is no PEM file of what is looked for.
-    #[error("`{}` holds no {what} in PEM: {}", path.display(), reason(.said))]
+    /// A file contains no PEM item of the expected type.
+    #[error("`{}` contains no {what} in PEM: {}", path.display(), reason(.said))]
     File {
         /// The file.
         path: PathBuf,
-        /// Certificate or key.
+        /// Expected type: certificate or private key.
         what: &'static str,
-        /// What is wrong.
+        /// Error message.
         said: pem::Error,
     },
-    /// They do not belong together, or are of a sort that is not known.
+    /// Certificate and key do not match, or are of an unknown type.
     #[error("the certificate and its key cannot be used: {0}")]
     Unusable(rustls::Error),
 }
@@ -43,22 +43,22 @@ pub enum TlsError {
 fn reason(error: &pem::Error) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => "there is none in it".to_owned(),
-        _ => "it is damaged".to_owned(),
+        pem::Error::NoItemsFound => "none found".to_owned(),
+        _ => "the file is damaged".to_owned(),
     }
 }
 
 impl Tls {
-    /// The certificate chain in the file `certificate` with the private key in the file `key`.
+    /// Reads the certificate chain in the file `certificate` and the private key in the file `key`.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let wrong = |path: &Path, what, said| TlsError::File { path: path.to_owned(), what, said };
-        let refused = |said| wrong(certificate, "certificate", said);
+        let rejected = |said| wrong(certificate, "certificate", said);
         let read = |path: &Path| read_regular(path, MAX_BYTES).map_err(pem::Error::Io);
-        let pem = read(certificate).map_err(refused)?;
+        let pem = read(certificate).map_err(rejected)?;
         let chain = CertificateDer::pem_slice_iter(&pem);
-        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+        let chain = chain.collect::<Result<Vec<_>, _>>().map_err(rejected)?;
         if chain.is_empty() {
-            return Err(refused(pem::Error::NoItemsFound));
+            return Err(rejected(pem::Error::NoItemsFound));
         }
         let pem = read(key).map_err(|said| wrong(key, "private key", said))?;
         let key =
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_without_a_certificate_or_with_another_key_are_refused() {
+    fn read_rejects_files_without_certificate_or_with_another_key() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -99,11 +99,8 @@ mod tests {
         assert!(Tls::read(&certificate, &key).is_ok());
         let said =
             |certificate: &Path, key: &Path| Tls::read(certificate, key).unwrap_err().to_string();
-        assert!(said(&empty, &key).ends_with("holds no certificate in PEM: there is none in it"));
-        assert!(
-            said(&certificate, &empty)
-                .ends_with("holds no private key in PEM: there is none in it")
-        );
+        assert!(said(&empty, &key).ends_with("contains no certificate in PEM: none found"));
+        assert!(said(&certificate, &empty).ends_with("contains no private key in PEM: none found"));
         assert!(
             said(&certificate, &others).starts_with("the certificate and its key cannot be used")
         );

@@ -1,4 +1,4 @@
-//! What limits a flowgraph, and what it has to spare.
+//! Bottleneck and headroom of a flowgraph.
 
 use crate::live::Rates;
 use crate::metrics::expected_rate_hertz;
@@ -7,33 +7,33 @@ use serde::Serialize;
 use std::collections::HashMap;
 use utoipa::ToSchema;
 
-/// A block that works more of the time is the limit.
+/// Fraction of the time above which a working block is the bottleneck.
 const BUSY: f64 = 0.9;
-/// A block that waits for room for more of the time is held up by those behind it.
+/// Fraction of the time above which waiting for output queues means that later blocks are slower.
 const HELD_UP: f64 = 0.1;
 
-/// What limits the flowgraph, by the last second.
+/// Bottleneck of the flowgraph in the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Limit {
-    /// Name of the block that limits it; `null` if that is what the sources give.
+    /// Name of the block that is the bottleneck; `null` if the sources are.
     #[schema(example = "f[0].pfb")]
     pub block: Option<String>,
-    /// In words.
+    /// Description.
     #[schema(example = "limited by f[0].pfb, which works 97 % of the time")]
     pub text: String,
 }
 
-/// What is known of a block.
+/// Measurements of a block.
 pub(crate) struct Known<'a> {
     name: &'a str,
-    /// Frames that the queues before it hold.
+    /// Capacity of each of its input queues in frames.
     queue: usize,
-    /// Share of real time that it does: 1 keeps up with the telescope.
+    /// Rate as a fraction of real time: 1 keeps up with the telescope.
     real_time: f64,
     rates: &'a Rates,
 }
 
-/// What is known of all blocks; empty until there are rates.
+/// Returns the measurements of all blocks; empty until there are rates.
 pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, Rates>) -> Vec<Known<'a>> {
     let known = |block: &'a PlannedBlock| {
         let rates = rates.get(&block.name)?;
@@ -47,13 +47,13 @@ pub(crate) fn known<'a>(plan: &'a Plan, rates: &'a HashMap<String, Rates>) -> Ve
 }
 
 impl Known<'_> {
-    /// Share of the time that the block or its device works.
+    /// Fraction of the time that the block or its device works.
     fn busy(&self) -> f64 {
         self.rates.busy_fraction.max(self.rates.device_busy_fraction)
     }
 
-    /// Whether frames wait before it while there is room behind it. Who has an input that is not full
-    /// waits for that one, however full the others are.
+    /// Whether its input queues are full and its output queues are not. A block with one input queue that is not full
+    /// waits for that input, even if the others are full.
     fn holds_up(&self) -> bool {
         let peaks = &self.rates.input_peaks;
         let is_full = !peaks.is_empty() && peaks.iter().all(|peak| *peak >= self.queue);
@@ -61,8 +61,8 @@ impl Known<'_> {
     }
 }
 
-/// The block that limits the flowgraph: the one that works nearly all of the time, or the one before which
-/// frames wait and behind which there is room. `None` until there are rates.
+/// Returns the bottleneck: the block that works nearly all of the time, or the one with full input queues and free
+/// output queues. `None` until there are rates.
 pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     let by_work = |one: &&Known, other: &&Known| one.busy().total_cmp(&other.busy());
     let busiest = blocks.iter().max_by(by_work)?;
@@ -76,12 +76,14 @@ pub(crate) fn limit(blocks: &[Known]) -> Option<Limit> {
     }
     let held = blocks.iter().filter(|block| block.holds_up()).max_by(by_work);
     Some(match held {
-        Some(block) => of(block, ": frames wait before it, not behind it".to_owned()),
-        None => Limit { block: None, text: "limited by what the sources give".to_owned() },
+        Some(block) => {
+            of(block, ": its input queues are full, its output queues are not".to_owned())
+        }
+        None => Limit { block: None, text: "limited by the sources".to_owned() },
     })
 }
 
-/// Share of signal time that the slowest block has to spare: below zero it cannot keep up with the
+/// Headroom of the slowest block as a fraction of signal time; negative if it cannot keep up with the
 /// telescope. `None` until there are rates.
 pub(crate) fn deadline_margin(blocks: &[Known]) -> Option<f64> {
     let moving = blocks.iter().filter(|block| block.real_time > 0.0);
@@ -103,25 +105,25 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_works_all_the_time_or_has_full_queues_before_it_only() {
+    fn limit_is_the_busiest_block_or_the_one_with_full_inputs_only() {
         let limited =
             |rates: [Rates; 3]| limit(&at_half_rate(&rates)).and_then(|limit| limit.block);
         let idle = || rates(0.1, 0.0, 1);
         assert_eq!(limited([idle(), idle(), idle()]), None);
         assert_eq!(limited([idle(), rates(0.95, 0.0, 4), idle()]).as_deref(), Some("f"));
-        // The queue before `f` is full because that before `o` is.
+        // The input queue of `f` is full because that of `o` is.
         let held_up = rates(0.5, 0.7, 4);
         assert_eq!(limited([idle(), held_up, rates(0.4, 0.0, 4)]).as_deref(), Some("o"));
-        // One of its inputs is full because nothing comes to the other.
+        // One of its inputs is full because no frames arrive at the other.
         let waits = Rates { input_peaks: vec![4, 1], ..idle() };
         assert_eq!(limited([idle(), idle(), waits]), None);
         assert_eq!(limit(&[]), None);
     }
 
     #[test]
-    fn the_margin_is_that_of_the_slowest_block() {
+    fn deadline_margin_is_that_of_the_slowest_block() {
         let rates = [0.1, 0.4, 0.2].map(|busy| rates(busy, 0.0, 0));
-        // At half of real time it works 0.4 of the time: 0.8 of it at full rate.
+        // At half of real time the block works 0.4 of the time, so 0.8 at full rate.
         let margin = deadline_margin(&at_half_rate(&rates)).unwrap_or_default();
         assert!((margin - 0.2).abs() < 1e-9, "{margin}");
         assert_eq!(deadline_margin(&[]), None);

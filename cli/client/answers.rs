@@ -1,4 +1,4 @@
-//! What a flowgraph answers, as far as the terminal shows it.
+//! Responses of the REST API, limited to the fields that the terminal shows.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,22 +10,22 @@ pub struct Flowgraph {
     pub state: String,
     pub elapsed_seconds: f64,
     pub config_id: String,
-    /// Nothing in the first second.
+    /// `None` in the first second.
     #[serde(default)]
     pub limited_by: Option<Limit>,
-    /// Nothing before the first frame.
+    /// `None` before the first frame.
     #[serde(default)]
     pub lag_seconds: Option<f64>,
-    /// Name of the block that lags most.
+    /// Name of the block with the largest lag.
     #[serde(default)]
     pub lag_block: Option<String>,
     pub graph: Graph,
 }
 
-/// What limits a flowgraph.
+/// Bottleneck of a flowgraph.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Limit {
-    /// In words.
+    /// Description for people.
     pub text: String,
 }
 
@@ -39,13 +39,13 @@ pub struct Edge {
     pub from: String,
     pub to: String,
     pub expected_frames_per_second: f64,
-    /// Nothing in the first second.
+    /// `None` in the first second.
     pub frames_per_second: Option<f64>,
     pub queued_frames: usize,
     pub queue_frames: usize,
 }
 
-/// One of `GET /api/v1/blocks`
+/// One element of `GET /api/v1/blocks`
 #[derive(Clone, Debug, Deserialize)]
 pub struct Block {
     pub name: String,
@@ -53,10 +53,10 @@ pub struct Block {
     pub device: String,
     pub state: String,
     pub totals: Totals,
-    /// Nothing before the first frame.
+    /// `None` before the first frame.
     #[serde(default)]
     pub lag_seconds: Option<f64>,
-    /// Nothing in the first second.
+    /// `None` in the first second.
     pub rates: Option<Rates>,
 }
 
@@ -64,7 +64,7 @@ pub struct Block {
 pub struct Totals {
     pub losses: u64,
     pub faults: u64,
-    /// Nothing on the processor.
+    /// `None` for a block on the CPU.
     pub device_busy_seconds: Option<f64>,
 }
 
@@ -78,7 +78,7 @@ pub struct Rates {
     pub device_busy_fraction: f64,
 }
 
-/// `GET /api/v1/health`, and what a stop is answered with
+/// `GET /api/v1/health`, and the response to a stop or an abort
 #[derive(Debug, Deserialize)]
 pub struct Health {
     pub state: String,
@@ -126,7 +126,7 @@ pub struct Difference {
 }
 
 impl Event {
-    /// Hours, minutes, seconds and milliseconds in UTC.
+    /// Returns the UTC time of day as `HH:MM:SS.mmm`.
     pub fn time_of_day(&self) -> String {
         let milliseconds = (self.unix_time_seconds * 1e3) as u64;
         let seconds = milliseconds / 1000;
@@ -139,7 +139,7 @@ impl Event {
         )
     }
 
-    /// Whether something went wrong.
+    /// Whether the event reports a fault, missing or dropped data, or a failed change.
     pub fn is_bad(&self) -> bool {
         let bad = [
             "aborted",
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_day_is_told_to_the_millisecond() {
+    fn time_of_day_has_milliseconds() {
         let event = |unix_time_seconds| Event {
             sequence: 1,
             unix_time_seconds,

@@ -1,10 +1,10 @@
-//! A running flowgraph at the other end of a connection: REST, as its page uses it.
+//! REST client for a running flowgraph, with the API that the web page uses.
 //!
 //! # Layout
-//! - [`answers`]: what it answers
-//! - [`output`]: an output, by the name that a user gives it
+//! - [`answers`]: responses
+//! - [`output`]: look-up of an output by the name that the user gives
 //! - [`stream`]: server-sent events
-//! - `problem`: what it says instead when it cannot
+//! - `problem`: error responses
 
 pub mod answers;
 pub mod output;
@@ -25,46 +25,46 @@ use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error};
 
-/// Time to reach the other end.
+/// Time to connect to the server.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Time for the head of an answer; the server gives up on a request after 30 s.
+/// Time to wait for response headers.
 const ANSWER: Duration = Duration::from_secs(35);
-/// Largest answer that is no array.
+/// Largest JSON response.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What to do where the two ends do not agree on TLS.
+/// Help for a failed TLS handshake.
 const TLS_HELP: [&str; 2] = [
-    "`--ca FILE` trusts the certificates in a file",
-    "a flowgraph without `--tls-cert` is at http://..., not https://...",
+    "trust a certificate file with `--ca FILE`",
+    "use http://... for a flowgraph that runs without `--tls-cert`",
 ];
 
-/// Which flowgraph to speak with.
+/// Options that select the flowgraph to connect to.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub struct Connection {
-    /// Where the flowgraph is served (`fxgraph run FILE --listen`)
+    /// Address of the running flowgraph (`fxgraph run FILE --listen`)
     #[arg(long, value_name = "URL", env = "FXGRAPH_CONNECT", default_value_t = format!("http://{USUAL_ADDRESS}"))]
     connect: String,
 
-    /// File with the token that it asks for
+    /// File with the token for that flowgraph
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// File with the certificates (PEM) to trust, instead of the system's
+    /// File with the certificates (PEM) to trust, in place of the system's
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
-/// A client of one flowgraph.
+/// REST client of one flowgraph.
 pub struct Client {
     agent: Agent,
-    /// `http://127.0.0.1:8080`, nothing behind it.
+    /// Base URL without a trailing slash: `http://127.0.0.1:8080`.
     url: String,
     token: Option<String>,
 }
 
 impl Connection {
-    /// A client; nothing is asked yet.
+    /// Creates a client without connecting.
     pub fn client(&self) -> Result<Client, Failure> {
         let url = match self.connect.trim_end_matches('/') {
             url if url.contains("://") => url.to_owned(),
@@ -76,8 +76,8 @@ impl Connection {
             is_known && has_place && matches!(uri.path(), "" | "/")
         };
         if !url.parse().is_ok_and(is_url) {
-            let what = format!("`--connect {}` is no place of a flowgraph", self.connect);
-            let help = "give it like localhost:8080 or https://host:8080";
+            let what = format!("`--connect` must be a URL without a path, got `{}`", self.connect);
+            let help = "give `localhost:8080` or `https://host:8080`";
             return Err(Failure::failed(with_help(&what, [help])));
         }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
@@ -93,7 +93,7 @@ impl Connection {
             .build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // A token goes where the user sends it, and nowhere else.
+            // A redirect or a proxy would pass the token to another server.
             .max_redirects(0)
             .proxy(None)
             .timeout_connect(Some(CONNECT))
@@ -110,7 +110,7 @@ fn read_token(path: &Path) -> Result<String, Failure> {
     })?;
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::failed(format!("`{}` holds no token", path.display())));
+        return Err(Failure::failed(format!("`{}` contains no token", path.display())));
     }
     Ok(token.to_owned())
 }
@@ -124,29 +124,29 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
         .filter_map(|item| if let PemItem::Certificate(one) = item { Some(one) } else { None })
         .collect();
     if certificates.is_empty() {
-        return Err(Failure::failed(format!("`{}` holds no certificate (PEM)", path.display())));
+        return Err(Failure::failed(format!("`{}` contains no certificate (PEM)", path.display())));
     }
     Ok(certificates)
 }
 
-/// What the system trusts, as far as it can be read.
+/// Certificates that the system trusts; unreadable ones are skipped.
 fn of_the_system() -> Vec<Certificate<'static>> {
     let certificates = rustls_native_certs::load_native_certs().certs;
     certificates.iter().map(|one| Certificate::from_der(one).to_owned()).collect()
 }
 
 impl Client {
-    /// Where the flowgraph is served.
+    /// Base URL of the flowgraph.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What stands at `path`.
+    /// Returns the JSON response to `GET` of `path`.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         read(self.answer(Method::GET, path, None)?, path)
     }
 
-    /// What the flowgraph answers to `method` at `path`, with `body` or without one.
+    /// Sends `method` to `path`, with an optional JSON body, and returns the JSON response.
     pub fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -156,14 +156,14 @@ impl Client {
         read(self.answer(method, path, body)?, path)
     }
 
-    /// The bytes at `path`, as many as there are, and their headers.
+    /// Returns headers and body of `GET` of `path`, without a size limit.
     pub fn bytes(&self, path: &str) -> Result<(HeaderMap, Vec<u8>), Failure> {
         let (head, mut body) = self.answer(Method::GET, path, None)?.into_parts();
         let bytes = body.with_config().limit(u64::MAX).read_to_vec();
         Ok((head.headers, bytes.map_err(|error| self.lost(&error))?))
     }
 
-    /// The events that are sent at `path`, as they come.
+    /// Follows the stream of server-sent events at `path`.
     pub fn follow(&self, path: &str) -> Result<Stream, Failure> {
         let answer = self.answer(Method::GET, path, None)?;
         Ok(Stream::new(answer.into_body().into_with_config().limit(u64::MAX).reader()))
@@ -200,18 +200,18 @@ impl Client {
     }
 
     fn lost(&self, error: &Error) -> Failure {
-        Failure::because(&format!("the connection to {} was lost", self.url), error)
+        Failure::because(&format!("the connection to {} broke", self.url), error)
     }
 
-    /// No answer came.
+    /// Describes a request without a response.
     fn unanswered(&self, error: &Error) -> Failure {
         let is_untrusted = |error: &io::Error| matches!(error.get_ref(), Some(inner) if inner.is::<rustls::Error>());
         let help = match error {
             Error::Io(error) if is_untrusted(error) => TLS_HELP,
             Error::Tls(_) | Error::Rustls(_) => TLS_HELP,
             Error::Io(_) | Error::ConnectionFailed | Error::HostNotFound | Error::Timeout(_) => [
-                "`fxgraph run FILE --listen` starts a flowgraph that answers",
-                "`--connect URL` says where another one is",
+                "start a flowgraph with `fxgraph run FILE --listen`",
+                "connect to another address with `--connect URL`",
             ],
             _ => return self.lost(error),
         };
@@ -226,19 +226,22 @@ impl Client {
 
 fn read<T: DeserializeOwned>(mut answer: Response<Body>, path: &str) -> Result<T, Failure> {
     let body = answer.body_mut().with_config().limit(MOST_BYTES).read_to_vec();
-    let body = body.map_err(|error| Failure::because("the answer broke off", &error))?;
+    let body = body.map_err(|error| Failure::because("the response is incomplete", &error))?;
     serde_json::from_slice(&body).map_err(|_| {
-        let what = format!("the answer at `{path}` cannot be read");
-        Failure::failed(with_help(&what, ["is it served by an `fxgraph` of this version?"]))
+        let what = format!("unexpected response at `{path}`");
+        Failure::failed(with_help(
+            &what,
+            ["run the server and this program in the same version of fxgraph"],
+        ))
     })
 }
 
-/// What an event `problem` of a stream says.
+/// Reads an event `problem` of a stream.
 pub fn problem_of(data: &str) -> Failure {
     problem::failure(StatusCode::OK, data.as_bytes())
 }
 
-/// An error with what to do about it, as diagnostics are written.
+/// Formats an error with its help, like a diagnostic.
 pub fn with_help<'a>(what: &str, help: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = what.to_owned();
     for line in help {
@@ -247,7 +250,7 @@ pub fn with_help<'a>(what: &str, help: impl IntoIterator<Item = &'a str>) -> Str
     text
 }
 
-/// `name` as a part of a path: names of blocks have brackets and dots.
+/// Percent-encodes `name` as one segment of a path: block names contain brackets.
 pub fn in_path(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_flowgraphs_are_urls_without_a_path() {
+    fn connect_accepts_urls_without_a_path_only() {
         for good in ["http://127.0.0.1:8080", "https://host", "http://[::1]:80/", "host:80", "8080"]
         {
             assert!(client(good).is_ok(), "{good}");
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_their_letters_in_paths() {
+    fn in_path_encodes_brackets_and_keeps_dots() {
         assert_eq!(in_path("f[0].pfb"), "f%5B0%5D.pfb");
         assert_eq!(in_path("x.output>cpu"), "x.output%3Ecpu");
     }

@@ -1,4 +1,4 @@
-//! An output of a running flowgraph, by the name that a user gives it.
+//! Look-up of an output of a running flowgraph by the name that the user gives.
 
 use super::{Client, in_path, with_help};
 use crate::failure::Failure;
@@ -10,11 +10,11 @@ use std::fmt;
 pub struct Output {
     block: String,
     port: String,
-    /// What it carries.
+    /// Type of its frames.
     pub carries: Carries,
 }
 
-/// What an output carries, as far as the terminal needs it.
+/// Type of an output's frames, limited to the fields that the terminal needs.
 #[derive(Clone, Deserialize)]
 pub struct Carries {
     pub text: String,
@@ -27,13 +27,13 @@ pub struct Axis {
     pub len: usize,
 }
 
-/// One of `GET /api/v1/blocks`.
+/// One element of `GET /api/v1/blocks`.
 #[derive(Deserialize)]
 struct Named {
     name: String,
 }
 
-/// As much of `GET /api/v1/blocks/{name}` as is needed here.
+/// The outputs in `GET /api/v1/blocks/{name}`.
 #[derive(Deserialize)]
 struct Block {
     outputs: Vec<Port>,
@@ -46,11 +46,11 @@ struct Port {
 }
 
 impl Output {
-    /// The output that `text` names: `block.port`, or `block` if it has only one.
+    /// Finds the output `block.port`, or `block` if the block has one output.
     pub fn find(client: &Client, text: &str) -> Result<Self, Failure> {
         let blocks: Vec<Named> = client.get("/api/v1/blocks")?;
         let is_block = |name: &str| blocks.iter().any(|block| block.name == name);
-        // Names of blocks have dots too.
+        // Block names contain dots too.
         let (name, port) = match text.rsplit_once('.') {
             Some((name, port)) if !is_block(text) && is_block(name) => (name, Some(port)),
             _ => (text, None),
@@ -64,7 +64,7 @@ impl Output {
         let known: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
         let found = match (port, &outputs[..]) {
             (_, []) => {
-                let help = "name the block that feeds it".to_owned();
+                let help = "name the block that feeds this one".to_owned();
                 return refuse(&format!("`{name}` has no outputs"), Some(help));
             }
             (None, [only]) => only,
@@ -84,7 +84,7 @@ impl Output {
         Ok(Self { block: name.to_owned(), port, carries })
     }
 
-    /// Where REST has it.
+    /// Path of the output in the REST API.
     pub fn path(&self) -> String {
         format!("/api/v1/blocks/{}/outputs/{}", in_path(&self.block), in_path(&self.port))
     }

@@ -1,17 +1,17 @@
-//! Problem documents (RFC 9457) as the errors that they are.
+//! Problem documents (RFC 9457) as errors of the terminal.
 
 use super::with_help;
 use crate::failure::Failure;
 use serde::Deserialize;
 use ureq::http::StatusCode;
 
-/// Why a request was refused.
+/// Problem document of a rejected request.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
     #[serde(default)]
     help: Vec<String>,
-    /// All that is wrong with a change.
+    /// All diagnostics of a change.
     #[serde(default)]
     diagnostics: Vec<Diagnostic>,
 }
@@ -24,14 +24,17 @@ struct Diagnostic {
     help: Vec<String>,
 }
 
-/// What an answer of this status that is no success says.
+/// Converts an error response to a failure.
 pub(super) fn failure(status: StatusCode, body: &[u8]) -> Failure {
     let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-        let help = "`--connect` leads to a server that is no flowgraph of this version";
-        return Failure::failed(with_help(&format!("the answer is {status}"), [help]));
+        let help = "check `--connect`: the server is not fxgraph, or of another version";
+        return Failure::failed(with_help(
+            &format!("the server responded with status {status}"),
+            [help],
+        ));
     };
     if status == StatusCode::UNAUTHORIZED {
-        let help = "give `--token-file FILE`, the file that `fxgraph run` was given";
+        let help = "give the token file of `fxgraph run` with `--token-file FILE`";
         return Failure::failed(with_help(&problem.detail, [help]));
     }
     if problem.diagnostics.is_empty() {
@@ -59,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_diagnostic_of_a_refused_change_is_told_with_its_help() {
+    fn failure_lists_every_diagnostic_with_its_help() {
         let one = json!({"code": "E0106", "message": "`pfb` has no parameter `tap`",
             "place": {"line": 1}, "help": ["did you mean `taps`?"]});
         let two = json!({"code": "E0107", "message": "`taps` is too small", "help": []});
@@ -72,7 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_problem_document_is_still_told() {
-        assert!(said(502, json!("<html>"))[0].starts_with("the answer is 502 Bad Gateway"));
+    fn failure_without_problem_document_names_the_status() {
+        assert!(
+            said(502, json!("<html>"))[0]
+                .starts_with("the server responded with status 502 Bad Gateway")
+        );
     }
 }

@@ -1,29 +1,29 @@
-//! Server-sent events, out of the bytes of an answer.
+//! Parser of server-sent events.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// An event.
+/// A server-sent event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// What it is; `message` unless it says so.
+    /// Its type; `message` if the server names none.
     pub event: String,
     pub data: String,
 }
 
-/// Events as they are sent, up to the end of the answer.
+/// Iterator over the events of a response, to its end.
 pub struct Stream {
     reader: BufReader<Box<dyn Read + Send>>,
 }
 
 impl Stream {
-    /// The events in `reader`.
+    /// Reads events from `reader`.
     pub fn new(reader: impl Read + Send + 'static) -> Self {
         Self { reader: BufReader::new(Box::new(reader)) }
     }
 }
 
 impl Iterator for Stream {
-    /// An event; an error once the connection is lost.
+    /// An event, or an error if the connection breaks.
     type Item = io::Result<Sent>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -37,7 +37,7 @@ impl Iterator for Stream {
             }
             let line = line.trim_end_matches(['\n', '\r']);
             if line.is_empty() {
-                // Comments keep the connection alive and are no events.
+                // Comments only keep the connection alive.
                 if !data.is_empty() {
                     return Some(Ok(Sent { event, data }));
                 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_a_name_and_data_and_comments_are_none() {
+    fn stream_returns_complete_events_and_skips_comments() {
         let text = ": hello\n\nid: 1\nevent: view\ndata: {\"a\":\ndata: 1}\n\n:\n\ndata:2\r\n\r\ndata: cut";
         let told: Vec<Sent> = Stream::new(text.as_bytes()).map(Result::unwrap).collect();
         let sent =

@@ -9,13 +9,13 @@ use crate::terminal::Terminal;
     after_help = "Example: fxgraph completions bash > ~/.local/share/bash-completion/completions/fxgraph"
 )]
 pub struct Completions {
-    /// The shell
+    /// Shell to complete for
     shell: clap_complete::Shell,
 }
 
 impl Completions {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
-        // Into memory first: the generator panics on a pipe that is closed early.
+        // Into memory first: the generator panics if the reader closes the pipe.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::command_line(), "fxgraph", &mut script);
         terminal.results(&String::from_utf8_lossy(&script))

@@ -6,17 +6,17 @@ use crate::terminal::Terminal;
 use fxgraph::diagnostic::Severity;
 use fxgraph_web::dashboard;
 
-/// Writes what to watch of a flowgraph that serves `/metrics`: a dashboard, or alert rules
+/// Writes a Grafana dashboard or Prometheus alert rules for a flowgraph
 #[derive(Debug, clap::Args)]
 pub struct Dashboard {
     #[command(flatten)]
     target: Target,
 
-    /// Writes a dashboard for Grafana (JSON), as without this flag
+    /// Writes a Grafana dashboard (JSON); the default
     #[arg(long, conflicts_with = "rules")]
     grafana: bool,
 
-    /// Writes alert rules for Prometheus (YAML)
+    /// Writes Prometheus alert rules (YAML)
     #[arg(long)]
     rules: bool,
 }
@@ -28,7 +28,7 @@ impl Dashboard {
             return terminal.json(&dashboard::grafana(&plan));
         }
         let text = serde_yaml::to_string(&dashboard::rules(&plan))
-            .map_err(|error| Failure::because("the rules cannot be written", &error))?;
+            .map_err(|error| Failure::because("cannot convert the rules to YAML", &error))?;
         terminal.results(&text)
     }
 }

@@ -6,14 +6,14 @@ use crate::failure::Failure;
 use crate::terminal::{Paint, Terminal};
 use serde_json::Value;
 
-/// Shows what happened to a running flowgraph: faults, swaps, lost data
+/// Lists events of a running flowgraph: faults, swaps, missing data
 #[derive(Debug, clap::Args)]
 pub struct Events {
-    /// Goes on with what happens, to the end of the run
+    /// Continues with new events, until the run ends
     #[arg(long, short)]
     follow: bool,
 
-    /// Leaves out the events up to this one
+    /// Shows only events after this sequence number
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     since: u64,
 
@@ -29,17 +29,17 @@ impl Events {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let client = self.connection.client()?;
         if self.follow {
-            for told in client.follow(&format!("/api/v1/events/stream?since={}", self.since))? {
-                let told =
-                    told.map_err(|error| Failure::because("the events broke off", &error))?;
-                self.show(serde_json::from_str(&told.data).unwrap_or(Value::Null), terminal)?;
+            for sent in client.follow(&format!("/api/v1/events/stream?since={}", self.since))? {
+                let sent =
+                    sent.map_err(|error| Failure::because("the stream of events broke", &error))?;
+                self.show(serde_json::from_str(&sent.data).unwrap_or(Value::Null), terminal)?;
             }
             return Ok(());
         }
         let path = format!("/api/v1/events?since={}", self.since);
         let answer: Value = client.get(&path)?;
         if let Some(forgotten) = answer["forgotten"].as_u64().filter(|count| *count > 0) {
-            terminal.note(&format!("{forgotten} earlier events are forgotten"));
+            terminal.note(&format!("{forgotten} earlier events are no longer stored"));
         }
         let events = answer["events"].as_array().cloned().unwrap_or_default();
         events.into_iter().try_for_each(|event| self.show(event, terminal))
@@ -50,7 +50,7 @@ impl Events {
             return terminal.results(&event.to_string());
         }
         let event: Event = serde_json::from_value(event)
-            .map_err(|error| Failure::because("an event cannot be read", &error))?;
+            .map_err(|error| Failure::because("unexpected event", &error))?;
         terminal.results(&line(&event, terminal))
     }
 }

@@ -7,7 +7,7 @@ use fxgraph::diagnostic::{all_explanations, explain, nearest};
 /// Explains an error code, or lists all of them
 #[derive(Debug, clap::Args)]
 pub struct Explain {
-    /// The code, like E0203; 203 will do
+    /// Error code, like E0203 or 203
     code: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl Explain {
             let near = nearest(&code, all_explanations().map(|(known, _)| known));
             let help = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             Err(Failure::failed(format!(
-                "there is no error code `{code}`{help} (`fxgraph explain` lists them)"
+                "unknown error code `{code}`{help} (`fxgraph explain` lists all codes)"
             )))
         }
     }

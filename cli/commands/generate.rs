@@ -6,7 +6,7 @@ use crate::terminal::Terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes the beginning of a block or a flowgraph
+/// Creates a skeleton block or flowgraph
 #[derive(Debug, clap::Args)]
 pub struct Generate {
     #[command(subcommand)]
@@ -15,31 +15,31 @@ pub struct Generate {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// A block that compiles, with a test that passes: a directory, and a line in its family's mod.rs
+    /// Creates a block that compiles, with a passing test: a directory, and a line in the family's mod.rs
     Block {
-        /// Its kind: lower case letters, digits and underscores
+        /// Name of the kind: lower-case letters, digits and underscores
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// The family to add it to: a directory of `blocks/`
+        /// Family to add the block to: a directory of `blocks/`
         #[arg(long, value_name = "DIR", default_value = "blocks/util", conflicts_with = "alone")]
         into: PathBuf,
 
-        /// Writes a crate of its own to this directory, with a program that has its kind and all of fxgraph's
+        /// Creates a separate crate in this directory, with a program that has this kind and all of fxgraph's
         #[arg(long = "crate", value_name = "DIR")]
         alone: Option<PathBuf>,
 
-        /// The checkout of fxgraph that the crate uses
+        /// Checkout of fxgraph that the crate uses
         #[arg(long, value_name = "DIR", default_value = ".", requires = "alone")]
         fxgraph: PathBuf,
     },
-    /// A flowgraph that runs, with a test
+    /// Creates a flowgraph that runs, with a test
     Flowgraph {
-        /// Its name: lower case letters, digits and underscores
+        /// Name of the flowgraph: lower-case letters, digits and underscores
         #[arg(value_parser = parse_name)]
         name: String,
 
-        /// The directory to write it to [default: flowgraphs if there is one, else this directory]
+        /// Directory to write the flowgraph to [default: flowgraphs if it exists, else the current directory]
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
 
@@ -49,7 +49,7 @@ enum What {
     },
 }
 
-/// The templates are Rust code that compiles: these names in them stand for the block's own.
+/// Placeholder names in the templates, which are Rust code that compiles.
 const KIND: &str = "my_block";
 const TYPE: &str = "MyBlock";
 
@@ -60,7 +60,7 @@ const BLOCK: [(&str, &str); 4] = [
     ("cpu.rs", include_str!("../templates/block/cpu.rs")),
 ];
 
-/// A crate of its own. `FXGRAPH` stands for the checkout.
+/// Files of a separate crate. `FXGRAPH` is the placeholder for the checkout.
 const CRATE: [(&str, &str); 10] = [
     ("Cargo.toml", include_str!("../templates/crate/Cargo.toml")),
     ("README.md", include_str!("../templates/crate/README.md")),
@@ -92,12 +92,12 @@ impl Generate {
     }
 }
 
-/// A name that can be a Rust module, a key in YAML and a file.
+/// Parses a name that is valid as a Rust module, a YAML key and a file name.
 fn parse_name(text: &str) -> Result<String, String> {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !starts || !text.chars().all(fits) || text.ends_with('_') || text.contains("__") {
-        let form = "use lower case letters, digits and single underscores, a letter first";
+        let form = "use lower-case letters, digits and single underscores, starting with a letter";
         return Err(form.to_owned());
     }
     const WORDS: &[&str] = &[
@@ -108,12 +108,12 @@ fn parse_name(text: &str) -> Result<String, String> {
         "where", "while", "yield",
     ];
     if WORDS.contains(&text) {
-        return Err(format!("`{text}` is a word of the Rust language or of the crate"));
+        return Err(format!("`{text}` is reserved by Rust or by the crate"));
     }
     Ok(text.to_owned())
 }
 
-/// `band_limiter` as a type: `BandLimiter`.
+/// Returns the type name of a kind: `band_limiter` becomes `BandLimiter`.
 fn type_name(name: &str) -> String {
     let words = name.split('_').map(|word| {
         let (first, rest) = word.split_at(1);
@@ -128,14 +128,14 @@ fn block(name: &str, into: &Path, terminal: &mut Terminal) -> Result<(), Failure
         Failure::because(&format!("`{}` is not a family of blocks", into.display()), &error)
     })?;
     if let Some(reason) = clash(name, &old, into) {
-        return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
+        return Err(Failure::failed(format!("invalid name `{name}`: {reason}")));
     }
     let new = register(&old, name).ok_or_else(|| {
-        Failure::failed(format!("`{}` has a module `{name}` already", library.display()))
+        Failure::failed(format!("`{}` already has a module `{name}`", library.display()))
     })?;
     let folder = into.join(name);
     if folder.exists() {
-        return Err(Failure::failed(format!("`{}` exists already", folder.display())));
+        return Err(Failure::failed(format!("`{}` already exists", folder.display())));
     }
     let failed = |path: &Path| {
         let what = format!("cannot write `{}`", path.display());
@@ -170,15 +170,15 @@ fn own_crate(
     let checkout = fxgraph.canonicalize().ok().filter(|_| fxgraph.join("cli/templates").exists());
     let Some(checkout) = checkout else {
         let text = format!("`{}` is not a checkout of fxgraph", fxgraph.display());
-        return Err(Failure::failed(format!("{text}: name one with --fxgraph DIR")));
+        return Err(Failure::failed(format!("{text}; give its path with `--fxgraph DIR`")));
     };
     if let Some(reason) =
         clash(name, "use fxgraph_blocks::kinds;\nuse fxgraph_cli::main;\n", directory)
     {
-        return Err(Failure::failed(format!("`{name}` cannot be a block: {reason}")));
+        return Err(Failure::failed(format!("invalid name `{name}`: {reason}")));
     }
     if directory.exists() {
-        return Err(Failure::failed(format!("`{}` exists already", directory.display())));
+        return Err(Failure::failed(format!("`{}` already exists", directory.display())));
     }
     let checkout = checkout.display().to_string();
     let mut written = String::new();
@@ -190,7 +190,7 @@ fn own_crate(
         fs::write(&path, text.replace("FXGRAPH", &checkout)).map_err(failed(&path))?;
         written.push_str(&format!("wrote {}\n", path.display()));
     }
-    // The versions of other crates that fxgraph is tested with.
+    // The dependency versions that fxgraph is tested with.
     let own_lock = directory.join("Cargo.lock");
     fs::copy(&lock, &own_lock).map_err(failed(&own_lock))?;
     terminal.results(&format!("{written}wrote {}\n", own_lock.display()))?;
@@ -198,33 +198,33 @@ fn own_crate(
     Ok(())
 }
 
-/// Words of `text` that may be names.
+/// Splits `text` into identifiers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Why a block of this name would not compile beside what is in `library` and in its own files.
+/// Returns the reason why a block of this name would not compile with `library` and with its own files.
 fn clash(name: &str, library: &str, into: &Path) -> Option<String> {
     let is_module = |line: &str| {
         let mut words = words(line).skip_while(|word| ["pub", "crate", "super"].contains(word));
         words.next() == Some("mod") && words.next() == Some(name)
     };
     if library.lines().any(is_module) || into.join(format!("{name}.rs")).exists() {
-        return Some(format!("the crate has a module `{name}` already"));
+        return Some(format!("the crate already has a module `{name}`"));
     }
     let kind = type_name(name);
     let is_code = |(file, _): &&(&str, &str)| Path::new(file).extension() == Some("rs".as_ref());
     let code = || BLOCK.iter().chain(&CRATE).filter(is_code).map(|(_, text)| *text);
     if code().flat_map(words).any(|word| word == kind) {
-        return Some(format!("a block uses another `{kind}`, which its type would hide"));
+        return Some(format!("its type would hide `{kind}`, which blocks use"));
     }
-    // As in `use fxgraph::Block`: a module of that name would be found first.
+    // As in `use fxgraph::Block`: a module of the same name would shadow the crate.
     let is_crate = ["std", "core", "alloc"].contains(&name)
         || code().chain([library]).any(|text| text.contains(&format!("use {name}::")));
     is_crate.then(|| format!("`{name}` is a crate that blocks use"))
 }
 
-/// `library` with the line that makes `name` known, at its place in the alphabet; `None` if it is known already.
+/// Inserts `pub mod name` into `library` in alphabetical order; returns `None` if present.
 fn register(library: &str, name: &str) -> Option<String> {
     let module = format!("pub mod {name};");
     let mut lines: Vec<&str> = library.lines().collect();
@@ -233,7 +233,7 @@ fn register(library: &str, name: &str) -> Option<String> {
     }
     let is_module = |line: &&str| line.starts_with("pub mod ");
     let after = lines.iter().rposition(|line| is_module(line) && *line < module.as_str());
-    // Before all others, or at the end of a family without any.
+    // Before all modules, or at the end of a family without modules.
     let first = || lines.iter().position(is_module).unwrap_or(lines.len());
     lines.insert(after.map_or_else(first, |at| at + 1), &module);
     Some(lines.join("\n") + "\n")
@@ -261,7 +261,7 @@ fn flowgraph(
         path.exists() && fs::read_to_string(path).ok().as_ref() != Some(text)
     };
     if let Some((path, _)) = files.iter().find(is_there) {
-        return Err(Failure::failed(format!("`{}` exists already", path.display())));
+        return Err(Failure::failed(format!("`{}` already exists", path.display())));
     }
     for (path, text) in &files {
         let what = format!("cannot write `{}`", path.display());
@@ -281,7 +281,7 @@ mod tests {
     const EMPTY: &str = "//! Blocks.\n\n";
 
     #[test]
-    fn blocks_are_registered_in_alphabetical_order() {
+    fn register_keeps_alphabetical_order() {
         let mut library = EMPTY.to_owned();
         for name in ["fft", "band_limiter", "pfb"] {
             library = register(&library, name).unwrap();
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_registered_once() {
+    fn register_rejects_a_second_registration() {
         let library = register(EMPTY, "fft").unwrap();
         assert_eq!(register(&library, "fft"), None);
     }
 
     #[test]
-    fn names_whose_block_would_not_compile_are_refused() {
+    fn clash_rejects_names_that_would_not_compile() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("layout.rs"), "").unwrap();
         let library = "pub(crate) mod axes;\nmod simd;\nuse fxgraph::KindEntry;\n";
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_modules_are_refused() {
+    fn parse_name_rejects_names_that_cannot_be_modules() {
         for name in ["", "9tails", "Fft", "a-b", "a__b", "a_", "../etc", "fn", "lib", "é"] {
             assert!(parse_name(name).is_err(), "{name}");
         }

@@ -12,7 +12,7 @@ pub struct Graph {
     #[command(flatten)]
     target: Target,
 
-    /// The language of the drawing
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
 }

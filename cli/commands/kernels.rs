@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Compiles every GPU kernel at several parameter sets; needs NVRTC, but no GPU
+/// Compiles every GPU kernel with several sets of parameters; needs NVRTC, but no GPU
 #[derive(Debug, clap::Args)]
 pub struct Kernels {
-    /// Architecture to compile for; may be given several times
+    /// GPU architecture to compile for; may be given several times
     #[arg(long, value_name = "ARCH", default_values_t = [
         "sm_80".to_owned(), "sm_90a".to_owned(), "sm_120".to_owned(),
     ])]
@@ -23,7 +23,7 @@ pub struct Kernels {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Folder with edited sources, which replace those of the same name
+    /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
     #[arg(long = "kernels", value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -39,13 +39,13 @@ struct Job {
     architecture: String,
 }
 
-/// What the compiler says of one kernel.
+/// Resources of one kernel, from the compiler's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Usage {
     kernel: String,
     registers: usize,
     stack_bytes: usize,
-    /// Stored and loaded.
+    /// Spill stores and loads.
     spill_bytes: usize,
 }
 
@@ -124,7 +124,7 @@ impl Kernels {
             .collect();
         let compiled = compile(&edited(&job.program.source), &headers, &job.architecture, &defines)
             .map_err(|error| error.to_string())?;
-        // Such a kernel does what it should, several times slower than it could.
+        // The kernel is correct but several times slower than possible.
         match compiled.log.lines().find(|line| line.contains("Potential Performance Loss")) {
             Some(line) => Err(line.to_owned()),
             None => Ok(usage(&compiled.log)),
@@ -198,7 +198,7 @@ fn as_json(job: &Job, result: &Result<Vec<Usage>, String>) -> serde_json::Value 
     value
 }
 
-/// Reads what `ptxas` says with `-v`.
+/// Parses the output of `ptxas -v`.
 fn usage(log: &str) -> Vec<Usage> {
     let mut kernels: Vec<Usage> = Vec::new();
     for line in log.lines() {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compilers_figures_are_read() {
+    fn usage_parses_ptxas_log() {
         let log = "ptxas info    : 0 bytes gmem\n\
             ptxas info    : Compiling entry function 'f' for 'sm_90a'\n\
             ptxas info    : Function properties for f\n\

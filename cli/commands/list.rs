@@ -8,10 +8,10 @@ use fxgraph::diagnostic::suggest;
 use fxgraph::{KindEntry, Registry};
 use serde_json::{Value, json};
 
-/// Lists the kinds of blocks, or shows one: its page, ports and parameters
+/// Lists the kinds of blocks, or shows page, ports and parameters of one kind
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// The kind to show
+    /// Kind to show
     kind: Option<String>,
 
     /// Writes JSON
@@ -49,7 +49,7 @@ fn overview(registry: &Registry, terminal: &Terminal) -> String {
         ("kind", Align::Left),
         ("inputs", Align::Left),
         ("outputs", Align::Left),
-        ("what it does", Align::Left),
+        ("summary", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for kind in registry.iter() {
@@ -86,7 +86,7 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
         return text;
     }
     let live = parameters.iter().any(|parameter| parameter.is_live);
-    let live = if live { " (live ones may change while the block runs)" } else { "" };
+    let live = if live { " (live: can change while the block runs)" } else { "" };
     text.push_str(&format!("parameters{live}:\n"));
     for parameter in parameters {
         let default = match &parameter.default {
@@ -105,19 +105,19 @@ fn page(kind: &KindEntry, terminal: &Terminal) -> String {
     text
 }
 
-/// One parameter as users see it.
+/// Documentation of one parameter.
 struct Parameter {
-    /// With dots for nested ones.
+    /// Name, with dots for nested parameters.
     name: String,
     sort: String,
     is_required: bool,
-    /// It may change while the block runs.
+    /// Whether it can change while the block runs.
     is_live: bool,
     default: Option<Value>,
     doc: String,
 }
 
-/// All parameters a schema describes, those of nested objects behind their parent.
+/// Collects all parameters of a schema; parameters of nested objects follow their parent.
 fn parameters(schema: &Value) -> Vec<Parameter> {
     let mut found = Vec::new();
     collect(schema, schema, "", 0, &mut found);
@@ -125,7 +125,7 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
 }
 
 fn collect(root: &Value, object: &Value, prefix: &str, depth: usize, found: &mut Vec<Parameter>) {
-    // Deeper nesting than this is told by the text of the parameter; a schema may refer to itself.
+    // Deeper levels are documented in the text of the parameter; a schema may refer to itself.
     if depth > 3 {
         return;
     }
@@ -156,7 +156,7 @@ fn collect(root: &Value, object: &Value, prefix: &str, depth: usize, found: &mut
     }
 }
 
-/// What `$ref` points at, or the schema itself; `Option<T>` is seen through too.
+/// Resolves `$ref` and `Option<T>` to the schema of the value.
 fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let target =
         schema["$ref"].as_str().and_then(|path| root.pointer(path.trim_start_matches('#')));
@@ -181,7 +181,7 @@ fn sort(root: &Value, schema: &Value) -> String {
         return value.to_string();
     }
     if let Some(forms) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
-        // Words with a text of their own come one by one, the others in one list.
+        // Documented words are separate `const` entries, the others are in one list.
         let constants: Option<Vec<Vec<Value>>> = forms
             .iter()
             .map(|form| match form.get("const") {
@@ -221,7 +221,7 @@ fn sort(root: &Value, schema: &Value) -> String {
     }
 }
 
-/// ` >= 1`, ` <= 65536`, as far as the schema says so; the limits of machine integers say nothing.
+/// Range in the schema, like ` >= 1` or ` <= 65536`, without the limits of machine integers.
 fn range(schema: &Value) -> String {
     let mut text = String::new();
     if let Some(least) = schema["minimum"].as_f64().filter(|v| *v > -128.0) {
@@ -278,7 +278,7 @@ mod tests {
     #[derive(JsonSchema)]
     #[allow(dead_code)]
     struct Outer {
-        /// How many.
+        /// Number of taps.
         #[schemars(range(min = 1, max = 64))]
         taps: usize,
         #[serde(default)]
@@ -287,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_tells_each_kind_and_its_forms() {
+    fn readme_lists_each_kind_with_its_implementations() {
         let readme = include_str!("../../README.md");
         let (_, table) = readme.split_once("| kind | what it is |").unwrap();
         let (table, _) = table.split_once("\n\n").unwrap();
-        let mut told: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
-        told.sort_unstable();
+        let mut listed: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
+        listed.sort_unstable();
         let registry = flowgraph::registry();
-        assert_eq!(told.len(), registry.iter().count());
-        for (kind, line) in registry.iter().zip(told) {
+        assert_eq!(listed.len(), registry.iter().count());
+        for (kind, line) in registry.iter().zip(listed) {
             let on = |device: &str| {
                 let forms = kind.implementations.iter().filter(|form| form.device == device);
                 let names: Vec<String> = forms.map(|form| format!("`{}`", form.name)).collect();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_told_with_type_default_and_nesting() {
+    fn parameters_include_types_and_nested_objects() {
         let schema = schemars::schema_for!(Outer).to_value();
         let all = parameters(&schema);
         let told: Vec<String> =

@@ -29,7 +29,7 @@ mod validate;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// What to do.
+/// A command with its options.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Run(run::Run),
@@ -61,7 +61,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Executes the command.
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         match self {
             Self::Run(command) => command.execute(terminal),

@@ -10,7 +10,7 @@ use fxgraph::diagnostic::Severity;
 use fxgraph::flowgraph::{Memory, PlannedBlock, Thread};
 use serde_json::{Value, json};
 
-/// Shows what a flowgraph will need, without running it: memory, GB/s, operations/s, sockets
+/// Shows the resources of a flowgraph without running it: memory, data rates, operations/s, sockets
 #[derive(Debug, clap::Args)]
 pub struct Plan {
     #[command(flatten)]
@@ -48,7 +48,7 @@ fn thread(thread: Thread) -> String {
     }
 }
 
-/// One row of the table of edges, as names and what the port carries.
+/// One row of the table of edges.
 struct EdgeRow<'a> {
     from: String,
     to: String,
@@ -70,7 +70,7 @@ fn edges(plan: &fxgraph::flowgraph::Plan) -> impl Iterator<Item = EdgeRow<'_>> {
     })
 }
 
-/// What the flowgraph is for, and its parameters.
+/// Description of the flowgraph, and its parameters.
 fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
     let mut text = String::new();
     if let Some(doc) = &plan.doc {
@@ -83,7 +83,7 @@ fn about(plan: &fxgraph::flowgraph::Plan, terminal: &Terminal) -> String {
         ("parameter", Align::Left),
         ("value", Align::Left),
         ("from", Align::Left),
-        ("for", Align::Left),
+        ("description", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for parameter in &plan.parameters {
@@ -107,7 +107,7 @@ fn as_text(plan: &fxgraph::flowgraph::Plan, memory: &Memory, terminal: &Terminal
     let operations: f64 = plan.blocks.iter().map(operations_per_second).sum();
     format!(
         "{} {}\n\n{}{}\n{}\n{}\nmemory {}, {} operations/s at full rate\n\
-         of the memory, {} is the program itself; swapping a block needs up to {} more\n",
+         including {} for the program itself; swapping a block needs up to {} more\n",
         terminal.paint(Paint::Bold, &plan.name),
         terminal.paint(Paint::Dim, &format!("configuration {hash}")),
         about(plan, terminal),
@@ -193,7 +193,7 @@ fn pools_table(plan: &fxgraph::flowgraph::Plan, memory: &Memory, coloured: bool)
     table.finish()
 }
 
-/// All that the process takes on `device`.
+/// Bytes of the process on `device`.
 fn bytes_on(memory: &Memory, device: DeviceName) -> usize {
     if device == DeviceName::Cpu { memory.host_bytes() } else { memory.bytes_on(device) }
 }

@@ -9,33 +9,33 @@ use crate::terminal::Terminal;
 use serde_json::{Map, Value};
 use ureq::http::Method;
 
-/// Records an output of a running flowgraph around a request or an event; lists recorders without one
+/// Records an output of a running flowgraph, before and after a trigger; without an output, lists the recorders
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples: fxgraph record 'f[0].pfb' after_seconds=10\n          \
                   fxgraph record 'digitiser[0].pol0' before_seconds=2 after_seconds=1 'trigger={events: {}}'\n          \
                   fxgraph record --trigger 1")]
 pub struct Record {
-    /// The output; the port may be left out if there is one
+    /// Output to record; the port is optional if the block has one output
     #[arg(value_name = "BLOCK[.PORT]")]
     output: Option<String>,
 
-    /// Parameters of the kind `recorder`, in YAML; `path` is the name of a file
+    /// Parameters of the kind `recorder`, in YAML; `path` must be a file name
     #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 
-    /// Has a recorder write what came shortly before, and what comes after
+    /// Triggers a recorder: writes the frames before and after the trigger
     #[arg(long, value_name = "RECORDER", conflicts_with = "output")]
     trigger: Option<String>,
 
-    /// Timestamp at which it happened, in ADC samples since sync time; now unless given
+    /// Timestamp of the trigger, in ADC samples since the sync time (default: now)
     #[arg(long, value_name = "TIMESTAMP", requires = "trigger")]
     at: Option<u64>,
 
-    /// Ends a recorder; what it is recording is closed
+    /// Stops a recorder and closes its files
     #[arg(long, value_name = "RECORDER", conflicts_with_all = ["output", "trigger"])]
     stop: Option<String>,
 
-    /// Ends a recorder, and removes its files
+    /// Deletes a recorder and its files
     #[arg(long, value_name = "RECORDER", conflicts_with_all = ["output", "trigger", "stop"])]
     delete: Option<String>,
 
@@ -87,7 +87,7 @@ fn as_text(recorders: &[Value], terminal: &Terminal) -> String {
         ("state", Align::Left),
         ("in memory", Align::Right),
         ("written", Align::Right),
-        ("lost", Align::Right),
+        ("dropped", Align::Right),
         ("newest recording", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);

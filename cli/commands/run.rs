@@ -23,27 +23,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs a flowgraph until its sources end, `--duration` expires, or SIGINT, SIGTERM or SIGHUP comes
+/// Runs a flowgraph until its sources end, `--duration` expires, or it receives SIGINT, SIGTERM or SIGHUP
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first SIGINT, SIGTERM or SIGHUP lets what is queued flow to its end; a \
-                  second one, or any before the flowgraph has started, stops at once, with exit \
-                  status 130."
+    after_help = "The first SIGINT, SIGTERM or SIGHUP drains the flowgraph: sources stop and queued \
+                  frames are processed. A second signal, or one before the flowgraph has started, \
+                  stops at once with exit status 130."
 )]
 pub struct Run {
     #[command(flatten)]
     target: Target,
 
-    /// Stops this long after the start, like 10s, 5m or 200ms
+    /// Time after which to stop, like 10s, 5m or 200ms
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
 
-    /// Folder with edited GPU kernels, which replace those of the same file name; a file that is
-    /// changed there while the flowgraph runs is taken over if it compiles
+    /// Directory with edited GPU kernels, which replace the built-in ones of the same file name; a file
+    /// changed during the run replaces its kernels if it compiles
     #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
     kernels: Option<PathBuf>,
 
-    /// File of measurements that `fxgraph tune` wrote
+    /// Tuning file written by `fxgraph tune`
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
 
@@ -55,12 +55,12 @@ pub struct Run {
     #[arg(long, short)]
     quiet: bool,
 
-    // Last: its heading holds for what comes after it.
+    // Last, since its heading applies to all following options.
     #[command(flatten)]
     serve: Serve,
 }
 
-/// How often progress is shown and signals are looked for.
+/// Time between two updates of progress and checks for signals.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Run {
@@ -142,21 +142,21 @@ fn building(plan: &Plan) -> impl Fn() -> String + Clone + use<> {
     }
 }
 
-/// What is left of a run.
+/// A run that has ended.
 struct Ran {
     report: Report,
-    /// What ran in the end.
+    /// Plan at the end of the run.
     plan: Arc<Plan>,
     starting: Duration,
     shadows: Vec<ShadowReport>,
 }
 
-/// How the runs of this program go.
+/// Runtime options of `plan`.
 pub fn options(plan: &Plan) -> Options {
     Options { config_id: plan.config_id(), ..Options::default() }
 }
 
-/// Returns when the run has ended; tells of what happens after event `told`.
+/// Reports events after number `told`, until the run has ended.
 fn watch(
     control: &Control,
     told: &mut u64,
@@ -171,7 +171,7 @@ fn watch(
     let mut tell = || {
         for event in control.events_since(*told) {
             *told = event.sequence;
-            // Faults that the run does not survive are told with the results.
+            // Fatal faults are reported with the results.
             match (event.kind, event.block) {
                 (EventKind::Skipped | EventKind::Restarted, Some(block)) => {
                     terminal.note(&format!("`{block}` {}; {}", event.text, event.kind.name()));
@@ -205,17 +205,17 @@ fn watch(
         if let Some(line) = progress {
             let now = totals(&control.stats());
             line.show(progress_text(start.elapsed(), duration, last, now));
-            // Rates over a second: shorter looks nervous.
+            // Rates over a second: shorter ones flicker.
             if last.0.elapsed() >= Duration::from_secs(1) {
                 last = (Instant::now(), now);
             }
         }
     }
-    // What happened since the last look.
+    // Events since the last check.
     tell();
 }
 
-/// Frames and bytes that went into blocks, and what was lost.
+/// Frames and bytes consumed by blocks, and drops.
 type Totals = (u64, u64, u64);
 
 fn totals(stats: &[BlockStats]) -> Totals {
@@ -243,18 +243,18 @@ fn progress_text(
     )
 }
 
-/// What one block did, worked out.
+/// Results of one block.
 struct Row<'a> {
     stats: &'a BlockStats,
     frames: u64,
-    /// ADC samples of signal time, of one port.
+    /// Signal time of one port, in ADC samples.
     samples: f64,
-    /// Larger of what it took and what it pushed, per second.
+    /// Larger of the input and the output rate.
     bytes_per_second: f64,
     busy: f64,
-    /// The same of the GPU that the block runs on.
+    /// Fraction of the time that the GPU was busy with the block.
     device_busy: Option<f64>,
-    /// Signal time per time.
+    /// Signal time divided by elapsed time.
     real_time: f64,
 }
 
@@ -264,7 +264,7 @@ fn rows<'a>(plan: &Plan, report: &'a Report) -> Vec<Row<'a>> {
     let row = |stats: &'a BlockStats| {
         let planned = by_name.get(&*stats.name).map(|index| &plan.blocks[*index]);
         let ports = planned.map(|planned| &planned.ports);
-        // A source is measured by what it makes, the others by what they take.
+        // A source is measured at its outputs, other blocks at their inputs.
         let (frames, ports) = match ports {
             Some(ports) if ports.inputs.is_empty() => (stats.frames_out, &ports.outputs[..]),
             Some(ports) => (stats.frames_in, &ports.inputs[..]),
@@ -348,13 +348,13 @@ fn as_text(plan: &Plan, report: &Report, starting: Duration, terminal: &Terminal
     text
 }
 
-/// Counters that are not zero, by block and cause.
+/// Table of the non-zero counters of each block.
 fn counters(report: &Report, terminal: &Terminal) -> String {
     let columns = [
-        ("counted by", Align::Left),
-        ("what", Align::Left),
-        ("count", Align::Right),
-        ("meaning", Align::Left),
+        ("block", Align::Left),
+        ("counter", Align::Left),
+        ("value", Align::Right),
+        ("description", Align::Left),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);
     let mut any = false;
@@ -366,7 +366,7 @@ fn counters(report: &Report, terminal: &Terminal) -> String {
                 block.name.clone(),
                 "faults".to_owned(),
                 block.faults.to_string(),
-                format!("Times that it failed, {} restarts; last it {last}", block.restarts),
+                format!("faults of the block, {} restarts; at last it {last}", block.restarts),
             ]);
         }
         for named in block.counters.iter().filter(|named| named.counter.get() > 0) {

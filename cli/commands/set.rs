@@ -8,19 +8,19 @@ use crate::terminal::Terminal;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
-/// Changes live parameters of a running flowgraph: all of them or none, from one timestamp on
+/// Sets live parameters of a running flowgraph, all at the same timestamp or none
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples: fxgraph set 'f[0].postproc.gains=0.4' 'f[1].postproc.gains=0.4'\n          \
                   fxgraph set 'source.signals=cw(0.1, 1e8)' --at 8000000000"
 )]
 pub struct Set {
-    /// Parameters with their new values, in YAML
+    /// Parameters and their new values, in YAML
     #[arg(required = true, value_name = "BLOCK.PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 
-    /// Timestamp from which the values hold, in ADC samples since sync time; as soon as it can be
-    /// unless given
+    /// Timestamp from which the values apply, in ADC samples since the sync time (default: the earliest
+    /// possible)
     #[arg(long, value_name = "TIMESTAMP")]
     at: Option<u64>,
 
@@ -45,15 +45,15 @@ impl Set {
             return terminal.json(&answer);
         }
         let retuned: Retuned = serde_json::from_value(answer)
-            .map_err(|error| Failure::because("the answer cannot be read", &error))?;
+            .map_err(|error| Failure::because("unexpected response", &error))?;
         if retuned.is_late {
-            terminal.note("the timestamp that was asked for had passed");
+            terminal.note("the requested timestamp had passed");
         }
         let from = match retuned.effective_timestamp {
             0 => "the first sample on".to_owned(),
             at => format!("timestamp {at}"),
         };
-        terminal.results(&format!("in force from {from}, config {}", retuned.config_id))
+        terminal.results(&format!("in effect from {from}, config {}", retuned.config_id))
     }
 }
 
@@ -62,8 +62,8 @@ fn by_block(parameters: &[Assignment]) -> Result<Value, Failure> {
     let mut blocks: Map<String, Value> = Map::new();
     for Assignment { name, value } in parameters {
         let Some((block, parameter)) = name.rsplit_once('.') else {
-            let help = format!("give it as {name}.PARAMETER=VALUE; `fxgraph top` lists the blocks");
-            let what = format!("`{name}` names no parameter of a block");
+            let help = format!("give {name}.PARAMETER=VALUE; `fxgraph top` lists the blocks");
+            let what = format!("expected BLOCK.PARAMETER, got `{name}`");
             return Err(Failure::failed(with_help(&what, [help.as_str()])));
         };
         let entry = blocks.entry(block).or_insert_with(|| json!({}));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_gathered_by_block() {
+    fn by_block_groups_parameters_and_rejects_duplicates() {
         let expected = json!({"f[0].pfb": {"a": 1, "b": [2]}, "x": {"a": "hello"}});
         assert_eq!(body(&["f[0].pfb.a=1", "x.a=hello", "f[0].pfb.b=[2]"]).unwrap(), expected);
         assert!(body(&["gain=1"]).is_err());

@@ -6,14 +6,14 @@ use crate::failure::Failure;
 use crate::terminal::Terminal;
 use ureq::http::Method;
 
-/// Ends a running flowgraph: its sources finish, what is queued flows to its end
+/// Stops a running flowgraph: its sources stop, and queued frames are processed
 #[derive(Debug, clap::Args)]
 pub struct Stop {
     #[command(flatten)]
     connection: Connection,
 }
 
-/// Ends a running flowgraph at once: what is queued is dropped
+/// Stops a running flowgraph at once: queued frames are dropped
 #[derive(Debug, clap::Args)]
 pub struct Abort {
     #[command(flatten)]

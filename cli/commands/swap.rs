@@ -21,13 +21,13 @@ pub struct Swap {
     #[command(flatten)]
     form: Form,
 
-    /// Says what would be done, and does not do it
+    /// Checks the swap and reports its effect without doing it
     #[arg(long)]
     dry_run: bool,
 
-    /// The flowgraph may wait for the new block: right for files, wrong for a telescope
-    #[arg(long)]
-    may_hold_up: bool,
+    /// Lets the flowgraph wait for the new block (for files, not for live data)
+    #[arg(long, alias = "may-hold-up")]
+    allow_stall: bool,
 
     /// Writes the answer as JSON
     #[arg(long)]
@@ -37,35 +37,35 @@ pub struct Swap {
     connection: Connection,
 }
 
-/// Keys of a block's entry beside `parameters` that may change; no kind has a parameter of such a name.
+/// Keys of a block, other than `parameters`, that may change; no kind has a parameter of the same name.
 const OWN_KEYS: [&str; 4] = ["kind", "implementation", "device", "on_fault"];
 
-/// A block, and what of it changes.
+/// A block and the changes to it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Form {
-    /// The block
+    /// Block to replace
     pub block: String,
 
-    /// Parameters that change, in YAML; an empty value (`taps=`) restores the default. The names
+    /// Changed parameters, in YAML; an empty value (`taps=`) restores the default. The names
     /// kind, implementation, device and on_fault are keys of the block itself
     #[arg(value_name = "PARAMETER=VALUE", value_parser = Assignment::parse)]
     parameters: Vec<Assignment>,
 
-    /// Another kind with the same ports
+    /// New kind, with the same ports
     #[arg(long)]
     kind: Option<String>,
 
-    /// Another form of the kind
+    /// New implementation
     #[arg(long)]
     implementation: Option<String>,
 
-    /// Another device
+    /// New device
     #[arg(long)]
     device: Option<String>,
 }
 
 impl Form {
-    /// The keys of the block's entry that change.
+    /// Returns the changed keys of the block.
     fn entry(&self) -> Result<Value, Failure> {
         let (mut entry, mut parameters) = (Map::new(), Map::new());
         let words = [
@@ -99,36 +99,38 @@ impl Swap {
             "/api/v1/blocks/{}?dry_run={}&may_hold_up={}",
             in_path(&self.form.block),
             self.dry_run,
-            self.may_hold_up
+            self.allow_stall
         );
         let answer: Value = client.send(Method::PATCH, &path, Some(&self.form.entry()?))?;
         if self.json {
             return terminal.json(&answer);
         }
         let change: Change = serde_json::from_value(answer)
-            .map_err(|error| Failure::because("the answer cannot be read", &error))?;
+            .map_err(|error| Failure::because("unexpected response", &error))?;
         terminal.results(&as_text(&change, self.dry_run, terminal))
     }
 }
 
 fn as_text(change: &Change, is_dry: bool, terminal: &Terminal) -> String {
-    let columns = [("changes", Align::Left), ("from", Align::Left), ("to", Align::Left)];
+    let columns = [("change", Align::Left), ("from", Align::Left), ("to", Align::Left)];
     let mut table = Table::new(terminal.coloured_results, &columns);
     for difference in &change.differences {
         table.row([difference.key.clone(), difference.from.to_string(), difference.to.to_string()]);
     }
     let mut text = if change.differences.is_empty() {
-        "nothing is different\n".to_owned()
+        "no differences\n".to_owned()
     } else {
         format!("{}\n", table.finish())
     };
-    let done = if is_dry { "would be made" } else { "made" };
+    let done = if is_dry { "would swap" } else { "swapped" };
     text += &match &change.restart_because {
-        Some(why) => format!("it takes a restart: {why}\n"),
-        None => format!("{done}: {}; interruption: {}\n", change.way, change.gap),
+        Some(why) => format!("needs a restart: {why}\n"),
+        None if change.way == "nothing" => String::new(),
+        None if change.way == "seamless" => format!("{done} without interruption (seamless)\n"),
+        None => format!("{done}; interruption: {} ({})\n", change.gap, change.way),
     };
     for (device, bytes) in &change.memory_bytes {
-        text += &format!("memory on {device} for a while: {}\n", units::bytes(*bytes as f64));
+        text += &format!("memory on {device} during the swap: {}\n", units::bytes(*bytes as f64));
     }
     text
 }

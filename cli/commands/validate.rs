@@ -15,7 +15,7 @@ pub struct Validate {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// Changes a parameter in each of them; may be given several times
+    /// Sets a parameter in each flowgraph; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     set: Vec<Setting>,
 

@@ -1,4 +1,4 @@
-"""A server that wants a token gets it from the user, once; a wrong one is asked for again."""
+"""Asks the user for the token of the server once, and again after a wrong one."""
 
 import sys
 
@@ -7,7 +7,7 @@ from browser import Watched, browser, expect
 with browser() as chromium:
     watched = Watched(chromium, sys.argv[1])
     page = watched.page
-    dialog = page.get_by_role("dialog", name="This flowgraph asks for a token")
+    dialog = page.get_by_role("dialog", name="This flowgraph requires a token")
     for token in ["not-the-right-one", "f2c1a97be0d94c55"]:
         expect(dialog).to_be_visible()
         dialog.get_by_label("Token").fill(token)
@@ -16,7 +16,7 @@ with browser() as chromium:
     expect(page.locator(".node")).not_to_have_count(0)
     expect(page.locator("#log li").filter(has_text="started")).to_be_visible()
     expect(dialog).to_have_count(0)
-    # It is kept for this tab.
+    # The token is kept for this tab.
     page.reload()
     expect(page.locator("#state")).to_have_text("running")
     assert not watched.elsewhere, watched.elsewhere

@@ -1,4 +1,4 @@
-"""A browser, and the page of a flowgraph in it."""
+"""A browser with the page of a flowgraph."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ def browser():
 
 
 class Watched:
-    """A page with what it said on its console, what it threw, and whom it asked besides its own server."""
+    """A page with its console messages, errors, and requests to other servers."""
 
     def __init__(self, chromium, address, **options):
         self.context = chromium.new_context(viewport={"width": 1280, "height": 800}, **options)

@@ -1,4 +1,4 @@
-"""A flowgraph that is held is started from its page, again and again."""
+"""Starts a held flowgraph from its page, repeatedly."""
 
 import sys
 

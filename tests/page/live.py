@@ -1,4 +1,4 @@
-"""Where clients may change live parameters only, the page offers no more, and says why."""
+"""With live control the page offers live parameters only, and shows the reason."""
 
 import sys
 
@@ -18,11 +18,11 @@ with browser() as chromium:
     tab("parameters").click()
     page.get_by_label("gains").fill("0.4")
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in force from timestamp")
+    expect(page.locator("#panel .said")).to_contain_text("in effect from timestamp")
     tab("parameters").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", selected=True)).to_have_text("record")
-    # Clients see a shadow that the flowgraph has, and cannot end it.
+    # Clients see a shadow of the flowgraph, but cannot end it.
     page.locator(".node[data-names='[\"f\"]']").click()
     expect(tab("swap")).to_be_disabled()
     tab("shadow").click()

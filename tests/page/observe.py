@@ -25,15 +25,15 @@ def opens_and_shows(watched):
     expect(page.locator("#state")).to_have_text("running")
     for name in BLOCKS:
         expect(node(page, name)).to_be_visible()
-    # What flows is told, and moves.
+    # Data rates are shown and updated.
     flows = page.locator('.edge[data-rate]:not([data-rate=""]):not([data-rate="0"])')
     expect(flows).to_have_count(len(BLOCKS) - 1)
     for figure, unit in [("real time", "%"), ("margin", "%"), ("latency", "s")]:
         expect(page.locator(f'[data-figure="{figure}"]')).to_contain_text(unit)
     node(page, "f").click()
     tile = lambda name: page.locator("#panel .tiles > div").filter(has_text=name)
-    expect(tile("works").locator(".more")).to_contain_text("a frame")
-    for name in ["waits for frames", "waits for room"]:
+    expect(tile("works").locator(".more")).to_contain_text("per frame")
+    for name in ["waits for input", "waits for output"]:
         expect(tile(name)).to_contain_text("%")
     so_far = tile("frames in").locator(".more")
     before = so_far.inner_text()
@@ -49,7 +49,7 @@ def is_plotted(page, view):
 
 
 def band_pass_db(page):
-    """The level of the band-pass that is plotted: the median, for the edges of the band fall off."""
+    """Level of the plotted band-pass: the median, since the edges of the band fall off."""
     values = page.evaluate("document.querySelector('.plot[data-view=band_pass]').message.series[0].values")
     return statistics.median(value for value in values if value is not None)
 
@@ -62,7 +62,7 @@ def a_gain_changes_what_is_plotted(page):
     tab(page, "parameters")
     page.get_by_label("gains").fill("0.4")
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in force from timestamp")
+    expect(page.locator("#panel .said")).to_contain_text("in effect from timestamp")
     expected = before + 20 * math.log10(0.4 / 0.2)
     page.wait_for_function(
         """(expected) => {
@@ -75,7 +75,7 @@ def a_gain_changes_what_is_plotted(page):
 
 
 class Changes:
-    """The changes that `page` asks for from now on, as `(method, body)`."""
+    """Changes that `page` requests from now on, as `(method, body)`."""
 
     def __init__(self, page):
         self.sent = []
@@ -108,7 +108,7 @@ def live_parameter_below_its_minimum_is_not_sent(page):
     seed.fill("")
     page.get_by_role("button", name="Apply").click()
     expect(problem).to_be_empty()
-    expect(page.locator("#panel .said")).to_contain_text("nothing is different")
+    expect(page.locator("#panel .said")).to_contain_text("no changes")
     assert not changes.end()
 
 
@@ -128,7 +128,7 @@ def swap_form_follows_the_schema(page):
     expect(field(page, "taps").locator(".doc")).to_contain_text("Taps of the filter")
     window = page.get_by_label("window")
     assert window.locator("option").all_inner_texts() == ["default: hann", "hann", "rect"]
-    # Another kind has a form of its own, with the values of parameters that both have.
+    # Another kind has its own form, with the values of common parameters.
     page.get_by_label("kind", exact=True).select_option("f_engine")
     expect(page.get_by_label("bits")).to_have_attribute("placeholder", "8")
     expect(taps).to_have_value("16")
@@ -154,7 +154,7 @@ def swap_parameter_out_of_range_is_not_sent(page):
         expect(given).to_be_focused()
         given.fill(before)
     swap.click()
-    expect(page.locator("#panel .outcome")).to_have_text("Nothing is different from what runs.")
+    expect(page.locator("#panel .outcome")).to_have_text("No changes.")
     assert not changes.end()
 
 
@@ -173,15 +173,15 @@ def a_block_is_swapped(page):
     taps.fill("8")
     page.get_by_role("button", name="Try").click()
     outcome = page.locator("#panel .outcome")
-    expect(outcome).to_contain_text("It can be made.")
+    expect(outcome).to_contain_text("The swap is possible.")
     expect(outcome).to_contain_text("parameters.taps")
     taps.press("Enter")
     expect(outcome).to_contain_text("Swapped.")
     expect(page.locator('#log li[data-kind="swapped"]')).to_contain_text("f")
     assert changes.end() == 2 * [("PATCH", {"parameters": {"taps": 8}})]
-    # The form starts from what runs now.
+    # The form starts from the running block.
     page.get_by_role("button", name="Try").click()
-    expect(outcome).to_have_text("Nothing is different from what runs.")
+    expect(outcome).to_have_text("No changes.")
 
 
 def the_request_can_be_edited(page):
@@ -212,10 +212,10 @@ def a_block_is_compared_with_its_shadow(page):
     verdict = page.locator("#panel .verdict")
     start = page.get_by_role("button", name="Start shadow")
     start.click()
-    expect(verdict).to_contain_text("bit for bit the same")
+    expect(verdict).to_contain_text("all bit-identical")
     expect(node(page, "f").locator(".marks")).to_contain_text("shadow")
     page.get_by_role("button", name="Stop shadow").click()
-    expect(page.locator("#panel .outcome")).to_contain_text("bit for bit the same")
+    expect(page.locator("#panel .outcome")).to_contain_text("all bit-identical")
     changes = Changes(page)
     threads, taps = [page.get_by_label(name, exact=True) for name in ["threads", "taps"]]
     threads.fill("-1")
@@ -274,7 +274,7 @@ def the_whole_flowgraph_is_changed(page):
     apply = page.get_by_role("button", name="Apply")
     as_it_runs = text.input_value()
     check.click()
-    expect(outcome).to_contain_text("Nothing is different")
+    expect(outcome).to_contain_text("No changes")
     expect(apply).to_be_disabled()
     text.fill(as_it_runs.replace("kind: fft", "kind: ftt"))
     check.click()
@@ -288,10 +288,10 @@ def the_whole_flowgraph_is_changed(page):
     expect(plan.filter(has_text="seamless")).to_contain_text("parameters.taps: 8 → 4")
     expect(plan.filter(has_text="retune")).to_contain_text("parameters.gains: 0.4 → 0.3")
     apply.click()
-    expect(outcome).to_contain_text("It is changed. Data are those of the other flowgraph from timestamp")
+    expect(outcome).to_contain_text("The flowgraph is updated. Data are those of the new flowgraph from timestamp")
     text.fill(as_it_runs.replace("channels: 64", "channels: 32"))
     check.click()
-    expect(page.get_by_role("button", name="Drain and start anew")).to_be_enabled()
+    expect(page.get_by_role("button", name="Drain and restart")).to_be_enabled()
 
 
 def a_fault_shows_with_its_cause(page):

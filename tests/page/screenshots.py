@@ -1,4 +1,4 @@
-"""Makes the pictures of the page that stand in the README, of flowgraphs/13_live.yaml as it runs:
+"""Creates the screenshots of the page for the README, from a running flowgraphs/13_live.yaml:
 
     target/tests-playwright/bin/python tests/page/screenshots.py target/release/fxgraph
 """
@@ -41,7 +41,7 @@ def change(chromium, address):
     page.get_by_label("all 4 replicas").check()
     page.wait_for_timeout(LOOK_MS / 2)
     page.get_by_role("button", name="Apply").click()
-    expect(page.locator("#panel .said")).to_contain_text("in force")
+    expect(page.locator("#panel .said")).to_contain_text("in effect")
     page.wait_for_timeout(LOOK_MS / 2)
     picture(page, "change")
     page.context.close()

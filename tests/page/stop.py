@@ -1,4 +1,4 @@
-"""A flowgraph is stopped from its page, after a question, and the page says so when it is gone."""
+"""Stops a flowgraph from its page after a confirmation; the page reports the end."""
 
 import sys
 
@@ -15,4 +15,4 @@ with browser() as chromium:
     dialog.get_by_role("button", name="Stop").click()
     expect(page.locator('#log li[data-kind="ended"]')).to_be_visible()
     expect(page.locator("#state")).to_have_text("ended")
-    expect(page.locator("#lost")).to_contain_text("The flowgraph has ended")
+    expect(page.locator("#alarm")).to_contain_text("The flowgraph has ended")

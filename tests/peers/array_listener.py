@@ -1,4 +1,4 @@
-"""spead2 listens to the visibilities of the array that runs as several processes, and checks them.
+"""Receives the visibilities of the array in several processes with spead2, and checks them.
 
 usage: array_listener.py PORT COMMAND ...
 
@@ -41,7 +41,7 @@ def receive(stream, dumps, frequencies):
 
 
 def late_seconds(antenna):
-    """When the source reaches an antenna of include/array.yaml."""
+    """Time at which the signal of the source reaches an antenna of include/array.yaml."""
     place = [[0, 0, 0], [12.5, 3, 0], [-7, 21, 0.5], [30, -18, 0.2]][antenna]
     azimuth, elevation = np.radians([37, 62])
     towards = [np.sin(azimuth) * np.cos(elevation), np.cos(azimuth) * np.cos(elevation), np.sin(elevation)]
@@ -49,7 +49,7 @@ def late_seconds(antenna):
 
 
 def is_whole(dump, first_channel):
-    """Whether all baselines have what 1024 spectra of the simulated array add up to."""
+    """Whether all baselines agree with the sum over 1024 spectra of the simulated array."""
     hz = (first_channel + np.arange(CHANNELS)) * RATE_HZ / 2 / (2 * CHANNELS)
     for a2 in range(ANTENNAS):
         for a1 in range(a2 + 1):
@@ -74,12 +74,12 @@ ended = subprocess.run(command).returncode
 assert ended == 0, f"exit {ended}"
 for i, (thread, (dumps, frequencies)) in enumerate(zip(threads, halves)):
     thread.join(5)
-    assert not thread.is_alive(), f"X-engine {i} did not say that it stops"
+    assert not thread.is_alive(), f"X-engine {i} sent no stop heap"
     assert frequencies == {i * CHANNELS}, frequencies
     times = sorted(dumps)
     assert len(times) >= 3, times
     assert all(t % (SPECTRA * 4 * CHANNELS) == 0 for t in times), times
     whole = sum(is_whole(dump, i * CHANNELS) for dump in dumps.values())
     print(f"half {i}: {len(times)} dumps, {whole} of them whole")
-    # Not the last one, and on a busy machine others may lack a packet.
+    # Except the last one; on a busy machine others may miss a packet.
     assert whole >= len(times) // 2 >= 1

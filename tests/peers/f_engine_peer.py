@@ -1,4 +1,4 @@
-"""spead2 sends digitiser heaps to an F-engine and checks what comes back against NumPy.
+"""Sends digitiser heaps to an F-engine with spead2 and checks its output against NumPy.
 
 usage: f_engine_peer.py POL0_PORT POL1_PORT OUT_PORT [options] --command COMMAND ...
 
@@ -53,7 +53,7 @@ def digitiser_heap(timestamp, pol, packed):
 
 
 def send(ports, signals, first, kept, order):
-    """Sends the heaps that are `kept` in `order`, polarisations in turn, paced."""
+    """Sends the `kept` heaps in `order`, alternating polarisations, at a limited rate."""
     pool = spead2.ThreadPool()
     streams = [
         spead2.send.UdpStream(
@@ -77,7 +77,7 @@ def send(ports, signals, first, kept, order):
 
 
 def listen(host, port):
-    """A stream of what comes to one address only."""
+    """A receive stream bound to one address."""
     config = spead2.recv.StreamConfig(max_heaps=64)
     stream = spead2.recv.Stream(spead2.ThreadPool(), config, spead2.recv.RingStreamConfig(heaps=4096))
     stream.add_udp_reader(port, max_size=9200, buffer_size=4 << 20, bind_hostname=host)
@@ -85,7 +85,7 @@ def listen(host, port):
 
 
 def receive(stream):
-    """Every F heap: {(timestamp, first channel): integers as described}, and the items seen."""
+    """All F-engine heaps: {(timestamp, first channel): integers}, and the items received."""
     group = spead2.ItemGroup()
     heaps = {}
     for heap in stream:
@@ -100,13 +100,13 @@ def receive(stream):
 
 
 def models(case, first, n):
-    """The delay pieces of each polarisation; times as `first` and the middle of the run have it."""
+    """Delay pieces of each polarisation, at `first` and at the middle of the run."""
     middle = first + n // 2
     # 79.53 us at this rate.
     most = 136_155.0
     return {
         "none": [[], []],
-        # A rate that carries the delay over the next half, and a new model in the middle.
+        # A rate that moves the delay across the next half sample, and a new model in the middle.
         "tracking": [
             [{"start_samples": first, "delay_samples": 7.4995, "rate": 2.5e-9, "phase_radians": 1.1,
               "phase_rate_radians_per_second": 49.0}],
@@ -143,7 +143,7 @@ def main():
     order = np.arange(args.heaps)
     for i in range(4, args.heaps - 4, 7):  # swaps of neighbours: out of order
         order[[i, i + 1]] = order[[i + 1, i]]
-    # Neither always the same nibble nor always clamped.
+    # Neither constant nor always clamped.
     gain, limit = (0.25, 127) if args.bits == 8 else (0.04, 7)
     delays = models(args.delays, first, n)
     settings = {"gain": gain, "delays": json.dumps(delays), "output_bits": args.bits, "layout": args.layout,
@@ -163,7 +163,7 @@ def main():
         heaps.update(mine)
     check("the flowgraph ends by itself with success", engine.wait(60) == 0, f"exit {engine.returncode}")
 
-    # What must come: heaps whose spectra all lie in samples that were sent.
+    # Expected: heaps whose spectra use only sent samples.
     present = np.repeat(kept, HEAP_SAMPLES, axis=1)
     exact = {}
     for t0 in range(first, first + n, HEAP_STEP):

@@ -1,4 +1,4 @@
-"""The FRB beamformer in double precision with NumPy, written from its page, against recordings of its input and output.
+"""The FRB beamformer in double precision with NumPy, implemented from its page, compared with recordings of its input and output.
 
 usage: frb.py INPUT.npy OUTPUT.npy   (the flowgraph is that of tests/frb.rs)
 """

@@ -1,6 +1,6 @@
-"""Converts recorded samples down in double precision and compares with what the program recorded.
+"""Down-converts recorded samples in double precision and compares with the program's recording.
 
-Usage: narrowband.py FOLDER CENTRE_HZ RATE_HZ SUBSAMPLING TAPS
+Usage: narrowband.py DIRECTORY CENTRE_HZ RATE_HZ SUBSAMPLING TAPS
 """
 
 import pathlib
@@ -25,7 +25,7 @@ def low_pass():
 
 
 def oscillator(times):
-    """exp(-2 pi i f t), whole turns taken off in integers."""
+    """exp(-2 pi i f t), with whole turns removed in integer arithmetic."""
     turns = np.array([centre * int(t) % rate for t in times]) / rate
     return np.exp(-2j * np.pi * turns)
 
@@ -45,7 +45,7 @@ error = np.abs(output[valid] - expected)
 # Heaps of 256 samples whose last window ends within the samples.
 heaps = (len(samples) - taps - 255 * subsampling) // (256 * subsampling) + 1
 assert len(first) == 256 * heaps, (len(first), heaps)
-# Two equiripple filters agree where they have to, but not between the bands, where nothing is asked of them and white
+# Two equiripple filters agree in the pass and stop bands, but not in the transition band, where they are unconstrained and white
 # noise is as strong as elsewhere.
 relative = np.sqrt(np.mean(error**2) / np.mean(np.abs(expected) ** 2))
 assert relative < 2e-3, relative

@@ -1,6 +1,6 @@
-"""Reads what the array flowgraph recorded, as a user would, and checks what must be true of it.
+"""Reads the recordings of the array flowgraph, as a user would, and checks their properties.
 
-Usage: recordings.py FOLDER CHANNELS DUMPS
+Usage: recordings.py DIRECTORY CHANNELS DUMPS
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The FX chain in double precision with NumPy, written from the definitions, independent of fxgraph."""
+"""The FX chain in double precision with NumPy, implemented from the definitions, independent of fxgraph."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def pfb_weights(channels, taps, w_cutoff=1.0):
 
 
 class Delay:
-    """The delay model of one polarisation, of pieces as they stand in a flowgraph.
+    """Delay model of one polarisation, from the pieces in a flowgraph.
 
     Within a piece the delay in samples is d0 + rate (t - t0) and the phase in radians phi0 +
     phase_rate (t - t0) / f_s; before the first piece both are 0.

@@ -1,4 +1,4 @@
-"""Reads recordings as a user would: checksums, and that two of them are the same stream.
+"""Reads recordings as a user would: checks checksums, and that two recordings contain the same stream.
 
 Usage: replayed.py FILE.npz [OTHER.npz]
 """

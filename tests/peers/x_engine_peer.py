@@ -1,4 +1,4 @@
-"""spead2 sends F-engine heaps to an X-engine and beamformer and checks what they send against NumPy.
+"""Sends F-engine heaps to an X-engine and beamformer with spead2 and checks their output against NumPy.
 
 usage: x_engine_peer.py IN_PORT VISIBILITIES_PORT BEAM_X_PORT BEAM_Y_PORT [options] --command COMMAND ...
 """
@@ -21,7 +21,7 @@ FIRST_CHANNEL = 64
 BAND_CHANNELS = 256
 SPECTRA_PER_HEAP = 32
 HEAPS = 24
-# Heaps before the first whole dump, by antenna 0 first, and after the last whole one.
+# Heaps before the first complete dump, sent first by antenna 0, and after the last complete one.
 BEFORE = 3
 AFTER = 1
 FLAVOUR = spead2.Flavour(4, 64, 48, 0)
@@ -58,7 +58,7 @@ def feng_heap(timestamp, antenna, data):
 
 
 def on_the_wire(data, layout, four_bit):
-    """int8 [channel][spectrum][pol][2] as its heap has it."""
+    """int8 [channel][spectrum][pol][2] in the layout of a heap."""
     if layout == "k_major":
         data = data.transpose(0, 2, 1, 3)
     if four_bit:
@@ -68,7 +68,7 @@ def on_the_wire(data, layout, four_bit):
 
 
 def listen(port):
-    """A stream of what comes to one address only."""
+    """A receive stream bound to one address."""
     ring = spead2.recv.RingStreamConfig(heaps=1024)
     stream = spead2.recv.Stream(spead2.ThreadPool(), spead2.recv.StreamConfig(max_heaps=64), ring)
     stream.add_udp_reader(port, max_size=9200, buffer_size=4 << 20, bind_hostname="127.0.0.1")
@@ -94,14 +94,14 @@ def main():
     parser.add_argument("--heaps-per-dump", type=int, default=4)
     parser.add_argument("--layout", default="standard")
     parser.add_argument("--four-bit", action="store_true")
-    parser.add_argument("--decimation", type=int, default=1, help="of the narrow band, 1 for the wide band")
+    parser.add_argument("--decimation", type=int, default=1, help="decimation of the narrow band, 1 for the wide band")
     parser.add_argument("--partial-dumps", default="flag")
     parser.add_argument("--command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     rng = np.random.default_rng(3)
     per_dump = args.heaps_per_dump
     step = 2 * args.decimation * BAND_CHANNELS * SPECTRA_PER_HEAP
-    # Number of heap 0, in a dump of its own if that is longer than a heap.
+    # Number of heap 0, in a separate dump if dumps are longer than a heap.
     first_number = 10**9 // (step * HEAPS) * HEAPS - BEFORE
     first = first_number * step
     all_heaps = BEFORE + HEAPS + AFTER
@@ -112,7 +112,7 @@ def main():
     kept[:2, 1:] = False
     kept[BEFORE + 4 : BEFORE + 8, 1] = False
     kept[BEFORE + 9, 2] = False
-    # A step of all antennas.
+    # Time step common to all antennas.
     kept[BEFORE + 13] = False
 
     settings = {"decimation": args.decimation, "centre_hz": CENTRE_HZ, "partial_dumps": args.partial_dumps,
@@ -124,7 +124,7 @@ def main():
     time.sleep(1.5)
     check("the flowgraph runs", engine.poll() is None)
 
-    # One sender per antenna, as in an array; each says at the end that it stops.
+    # One sender per antenna, as in an array; each sends a stop heap at the end.
     config = spead2.send.StreamConfig(max_packet_size=8264, rate=20e6, max_heaps=8)
     destination = [("127.0.0.1", args.ports[0])]
     senders = [spead2.send.UdpStream(spead2.ThreadPool(), destination, config) for _ in range(ANTENNAS)]
@@ -156,7 +156,7 @@ def main():
                 want += reference.correlate(batch)
                 batches += np.outer(kept[h], kept[h])
         least = {"flag": per_dump, "send": 1, "scale": (per_dump + 1) // 2}[args.partial_dumps]
-        # A dump that began before the stream is never there.
+        # A dump that started before the stream is never sent.
         is_sent = batches.max() >= least and number * per_dump >= first_number
         t = number * per_dump * step
         check(f"dump {number} is sent if any baseline is good enough", (t in visibilities) == is_sent, f"{is_sent}")
@@ -195,7 +195,7 @@ def main():
             worst = max(worst, int(difference.max()))
             off += int((difference > 0).sum())
             total += difference.size
-        # What differs by 1 before it is scaled differs by more after it.
+        # A difference of 1 before scaling is larger after scaling.
         check(f"{name} differs by 1 at most", worst <= (2 if is_scaled else 1), f"{worst}")
         check(f"{name} differs seldom", off <= total / 1000, f"{off} of {total}")
 

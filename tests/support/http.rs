@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// Noise through a filter bank, at a steady rate.
+/// Noise through a filter bank, at a constant rate.
 pub const FILTERED: &str = "flowgraph: filtered
 blocks:
   source:
@@ -28,7 +28,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs `flowgraph`, written to a file in `folder`, with `arguments` more.
+    /// Runs `flowgraph`, written to a file in `folder`, with additional `arguments`.
     pub fn start(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
         std::fs::write(folder.join("flowgraph.yaml"), flowgraph).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
@@ -50,7 +50,7 @@ impl Program {
         Self { child, address: address.parse().unwrap(), stderr }
     }
 
-    /// The same, once its frames move.
+    /// Like [`Self::start`], and waits until the flowgraph runs.
     pub fn running(folder: &Path, flowgraph: &str, arguments: &[&str]) -> Self {
         let program = Self::start(folder, flowgraph, arguments);
         program.wait("running");
@@ -64,13 +64,13 @@ impl Program {
         }
     }
 
-    /// Sends it `signal`, like `-INT`.
+    /// Sends `signal`, like `-INT`, to the program.
     pub fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    /// Waits for its end; what it wrote.
+    /// Waits for the end of the program, and returns its output.
     pub fn end(mut self) -> Output {
         let mut output = Output {
             status: std::process::ExitStatus::default(),
@@ -94,13 +94,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended already, unless a test failed.
+        // The program has ended, unless a test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -109,7 +109,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A header, if it is there.
+    /// Value of a header, if present.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -119,7 +119,7 @@ impl Response {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// A problem document of this status; its detail.
+    /// Checks for a problem document with this status, and returns its detail.
     pub fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
@@ -128,14 +128,14 @@ impl Response {
     }
 }
 
-/// A connection with limits, so that no test waits for ever.
+/// Opens a connection with time limits.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     stream
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request on its own connection.
 pub fn request(
     address: SocketAddr,
     method: &str,
@@ -155,15 +155,15 @@ pub fn request(
         head += &format!("Content-Length: {}\r\n", body.len());
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-    // The answer may come before all of the body is taken.
+    // The response may arrive before all of the body is sent.
     let _ = stream.write_all(body);
     read(stream)
 }
 
-/// Reads an answer up to the end of the connection.
+/// Reads a response until the connection ends.
 pub fn read(mut stream: impl Read) -> Response {
     let mut bytes = Vec::new();
-    // A server that does not want the rest of a body resets the connection behind its answer.
+    // A server that ignores the rest of a body resets the connection after its response.
     if let Err(error) = stream.read_to_end(&mut bytes) {
         assert!(!bytes.is_empty(), "{error}");
     }

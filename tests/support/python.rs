@@ -1,11 +1,11 @@
-//! A Python of our own: a virtual environment with pinned packages, made when first needed.
+//! Python virtual environments with pinned packages, created when first needed.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The interpreter of the tests' environment.
-#[allow(dead_code)] // the benchmark includes this file too, and has an environment of its own
+#[allow(dead_code)] // the benchmark includes this file too, and has its own environment
 pub fn python() -> PathBuf {
     environment("tests-python", "tests/requirements.txt").unwrap()
 }
@@ -19,8 +19,8 @@ pub fn nvrtc() -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// The interpreter of the environment `name` with what the file `requirements` (of the repository)
-/// lists. Made under `target`, reused if it is of the same requirements.
+/// Returns the interpreter of the environment `name` with the packages in the file `requirements` of the
+/// repository. Created under `target`, and reused if the requirements are the same.
 pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let root = root.canonicalize().map_err(|error| error.to_string())?;
@@ -31,7 +31,7 @@ pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     std::fs::create_dir_all(&target).map_err(said)?;
     let environment = target.join(name);
-    // Several programs may get here at once.
+    // Several programs may call this at the same time.
     let lock = File::create(target.join(format!("{name}.lock"))).map_err(said)?;
     lock.lock().map_err(said)?;
     let done = environment.join("made-of");

@@ -1,4 +1,4 @@
-//! Two forms of a block, or two recordings, held against each other.
+//! Tests of `fxgraph compare`.
 
 use crate::http::{FILTERED, Program};
 use crate::{python, refused, stderr, stop, told};
@@ -13,7 +13,7 @@ fn compare(folder: &Path, arguments: &[&str]) -> Output {
     command.arg("compare").args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// Compares with forms of blocks of the ladder's first flowgraph, small.
+/// Compares implementations of blocks in the first flowgraph of the ladder, at a small size.
 fn first_light(folder: &Path, arguments: &[&str]) -> Output {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowgraphs/01_first_light.yaml");
     let dumps = format!("dumps={DUMPS}");
@@ -26,7 +26,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn every_frame_of_a_file_goes_through_both_forms() {
+fn compare_processes_every_frame_with_both_implementations() {
     let folder = tempfile::tempdir().unwrap();
     let threads = "b={parameters: {threads: 2}}";
     let output = first_light(folder.path(), &["a=x", threads, "--max-error", "0", "--json"]);
@@ -53,7 +53,7 @@ print(apart.size, np.count_nonzero(apart), apart.max(), np.sqrt(np.mean(apart **
 ";
 
 #[test]
-fn the_first_frames_that_differ_are_saved_and_differ_as_is_said() {
+fn compare_saves_the_first_differing_frames() {
     let folder = tempfile::tempdir().unwrap();
     let (block, gains) = ("a=f[0].postproc", "b={parameters: {gains: 0.9}}");
     let stop = ["--stop-at-first-difference", "--save", "first", "--json", "--max-error", "0.5"];
@@ -79,7 +79,7 @@ fn the_first_frames_that_differ_are_saved_and_differ_as_is_said() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_before_anything_runs() {
+fn compare_rejects_invalid_arguments_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], code: i32, word: &str| {
         let output = first_light(folder.path(), arguments);
@@ -103,7 +103,7 @@ blocks:
 ";
 
 #[test]
-fn recordings_are_compared_by_their_times() {
+fn compare_matches_recordings_by_timestamp() {
     let folder = tempfile::tempdir().unwrap();
     let record = |name: &str, signals: &str| {
         let text = RECORDED.replace("cw(0.5, 1000)", signals).replace("${name}", name);
@@ -131,7 +131,7 @@ fn recordings_are_compared_by_their_times() {
     assert!(stderr(&missing).contains("cannot read c.npz: there is no such file"));
 }
 
-/// Two arrays of one shape, which differ in one value, and one that stands in another order.
+/// Two arrays of the same shape, which differ in one value, and one in Fortran order.
 const ARRAYS: &str = "
 import numpy as np
 a = np.arange(6.0).reshape(2, 3)
@@ -142,7 +142,7 @@ for name, array in {'a': a, 'b': b, 'turned': np.asfortranarray(a)}.items():
 ";
 
 #[test]
-fn arrays_of_numpy_are_compared_value_by_value() {
+fn compare_checks_numpy_arrays_value_by_value() {
     let folder = tempfile::tempdir().unwrap();
     let mut numpy = Command::new(python::python());
     assert!(numpy.args(["-c", ARRAYS]).current_dir(folder.path()).status().unwrap().success());
@@ -173,7 +173,7 @@ fn arrays_of_numpy_are_compared_value_by_value() {
 }
 
 #[test]
-fn a_running_block_gets_a_shadow_that_is_gone_again() {
+fn compare_with_a_running_block_removes_its_shadow() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), FILTERED, &[]);
     let has_shadow = || program.get("/api/v1/shadows").json() != serde_json::json!([]);
@@ -192,7 +192,7 @@ fn a_running_block_gets_a_shadow_that_is_gone_again() {
     let differs = ["compare", "a=f", "b={parameters: {taps: 8}}", "--save", saved];
     let said = told(&program, &[&differs[..], &["--stop-at-first-difference"]].concat());
     assert!(said.contains("first difference in the frame of timestamp"), "{said}");
-    assert!(said.contains("it ended early: a frame differs"), "{said}");
+    assert!(said.contains("ended early: a frame differs"), "{said}");
     assert!(!has_shadow());
     let array = |side: &str| std::fs::read(Path::new(saved).join(side)).unwrap();
     let (a, b) = (array("a.npy"), array("b.npy"));

@@ -1,4 +1,4 @@
-//! A program on a pseudo terminal, and what it shows there.
+//! A program on a pseudo terminal, with its screen.
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// A program on a terminal of its own.
+/// A program on its own pseudo terminal.
 pub struct Pty {
     child: Child,
     master: File,
@@ -19,7 +19,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// Runs `command` on a terminal of `rows` and `columns`.
+    /// Runs `command` on a terminal with `rows` and `columns`.
     pub fn start(command: &mut Command, rows: u16, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -27,7 +27,7 @@ impl Pty {
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         set_size(&master, rows, columns);
-        // So the terminal is the program's own, and tells it when its size changes.
+        // Makes it the program's controlling terminal, which signals changes of size.
         let mut session = Command::new("setsid");
         session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
         session.env("TERM", "xterm-256color");
@@ -44,7 +44,7 @@ impl Pty {
         let (tell, written) = mpsc::channel();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error says that nobody has the terminal open any more.
+            // An error means that the terminal is closed.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 if tell.send(bytes[..count].to_vec()).is_err() {
                     return;
@@ -55,7 +55,7 @@ impl Pty {
         Self { child, master, written, screen, raw: Vec::new() }
     }
 
-    /// Waits until the screen shows what is `wanted`; the screen.
+    /// Waits until the screen satisfies `wanted`, and returns the screen.
     pub fn until(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
@@ -90,12 +90,12 @@ impl Pty {
         })
     }
 
-    /// Whether the program still has the screen to itself.
+    /// Whether the program uses the alternate screen.
     pub fn is_alternate(&self) -> bool {
         self.screen.screen().alternate_screen()
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the end of the program, and returns the exit code.
     pub fn end(&mut self) -> Option<i32> {
         let code = self.child.wait().unwrap().code();
         while let Ok(bytes) = self.written.recv_timeout(Duration::from_secs(1)) {
@@ -107,7 +107,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // It has ended already, unless a test failed.
+        // The program has ended, unless a test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,10 +1,10 @@
-//! A fault in a running flowgraph, as those see it who watch, and what becomes of it.
+//! Faults in a running flowgraph: events, metrics, and recovery.
 
 use super::http::Program;
 use super::{patch, stop};
 use std::time::Duration;
 
-/// A signal chain with a place for faults.
+/// Signal chain with a `fault_injector`.
 fn drilled(policy: &str) -> String {
     format!(
         "flowgraph: drilled
@@ -26,7 +26,7 @@ fn inject(program: &Program, fault: &str) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// Waits for an event; its text.
+/// Waits for an event, and returns its text.
 fn told(program: &Program, kind: &str) -> String {
     loop {
         let events = program.get("/api/v1/events").json();
@@ -51,7 +51,7 @@ fn sink_frames(program: &Program) -> u64 {
     program.get("/api/v1/blocks/sink").json()["totals"]["frames_in"].as_u64().unwrap()
 }
 
-/// Waits until frames come to the end of the chain that were not there before.
+/// Waits until new frames arrive at the end of the chain.
 fn flow(program: &Program) {
     let before = sink_frames(program);
     while sink_frames(program) < before + 5 {
@@ -60,7 +60,7 @@ fn flow(program: &Program) {
 }
 
 #[test]
-fn a_fault_that_is_survived_shows_with_its_cause() {
+fn survived_fault_is_reported_with_its_cause() {
     for (policy, fault, event, verb) in [
         ("restart", "error", "restarted", "failed"),
         ("restart", "panic", "restarted", "panicked"),
@@ -91,7 +91,7 @@ fn a_fault_that_is_survived_shows_with_its_cause() {
 }
 
 #[test]
-fn patch_right_after_a_survived_fault_is_carried_out_at_its_timestamp() {
+fn patch_after_a_survived_fault_applies_at_its_timestamp() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), &drilled("restart"), &[]);
     let restarted = || {
@@ -101,7 +101,7 @@ fn patch_right_after_a_survived_fault_is_carried_out_at_its_timestamp() {
         told.map(|event| event["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let mut passed = 0;
-    // It survives as many faults within a minute.
+    // The block survives this many faults within a minute.
     for round in 0..5 {
         let answer = patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "error"}}"#);
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -109,7 +109,7 @@ fn patch_right_after_a_survived_fault_is_carried_out_at_its_timestamp() {
         assert!(round == 0 || at > passed, "{at} is not after the fault at {passed}");
         let mut told = restarted();
         while told.len() <= round {
-            // A client that asks without a pause is refused.
+            // The server limits the rate of requests.
             std::thread::sleep(Duration::from_millis(20));
             told = restarted();
         }
@@ -120,9 +120,9 @@ fn patch_right_after_a_survived_fault_is_carried_out_at_its_timestamp() {
 }
 
 #[test]
-fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
+fn fatal_fault_ends_the_flowgraph_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
-    // Held, it can still be asked when it has ended.
+    // With `--hold` the server still responds after the end.
     let program = Program::start(folder.path(), &drilled("stop"), &["--hold"]);
     let start = || assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
     start();
@@ -138,7 +138,7 @@ fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
     assert_eq!(program.get("/api/v1/blocks/f").json()["state"], "finished", "it drained");
     let failed = "fxgraph_flowgraph_state{flowgraph=\"drilled\",state=\"failed\"} 1";
     assert!(program.get("/metrics").body.contains(failed));
-    // Well again, it would start anew.
+    // A live update is rejected after the end of the run.
     patch(&program, "/api/v1/blocks", r#"{"drill": {"fault": "none"}}"#).problem(409);
     program.signal("-INT");
     let output = program.end();
@@ -148,7 +148,7 @@ fn a_fault_that_is_not_survived_ends_the_flowgraph_with_its_cause() {
 }
 
 #[test]
-fn a_stall_shows_where_it_is_and_passes() {
+fn stall_is_reported_at_its_block_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), &drilled("stop"), &[]);
     inject(&program, "stall");
@@ -157,6 +157,6 @@ fn a_stall_shows_where_it_is_and_passes() {
         std::thread::sleep(Duration::from_millis(10));
     }
     flow(&program);
-    assert!(figure(&program, "fxgraph_block_faults_total").abs() < 1e-9, "it is no fault");
+    assert!(figure(&program, "fxgraph_block_faults_total").abs() < 1e-9, "a stall is not a fault");
     stop(program);
 }

@@ -1,4 +1,4 @@
-//! Who is let in, and what clients cannot do.
+//! Admission of requests, and limits of clients.
 
 use super::http::{self, FILTERED, Program, Response, connect};
 use super::{ENDLESS, TUNABLE, python, stop};
@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn slow_clients_are_shown_the_door_and_others_are_answered() {
+fn slow_clients_are_disconnected_and_others_served() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
-    // More than there are places for, each with a head that never ends.
+    // More connections than the limit, each with an unfinished head.
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(program.address)).collect();
     for stream in &mut slow {
         stream.write_all(b"GET /api/v1/health HTTP/1.1\r\nHost: local").unwrap();
     }
     assert_eq!(program.get("/api/v1/health").json()["state"], "running");
     let mut said = Vec::new();
-    // The connection ends without an answer, or with one that says that it took too long.
+    // The connection ends without a response, or with a timeout.
     slow[0].read_to_end(&mut said).unwrap();
     assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 408"), "{said:?}");
     stop(program);
@@ -37,7 +37,7 @@ impl Drop for Ending<'_> {
 }
 
 #[test]
-fn idle_connections_keep_no_client_with_a_token_out() {
+fn idle_connections_do_not_block_clients_with_a_token() {
     let folder = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
     fs::write(folder.path().join("token"), token).unwrap();
@@ -48,7 +48,7 @@ fn idle_connections_keep_no_client_with_a_token_out() {
     let typical = std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // Never a byte, and a new one for each that the server ends.
+                // Silent connections, reopened whenever the server ends one.
                 let mut idle = std::collections::VecDeque::new();
                 while !stop.load(Ordering::Relaxed) {
                     idle.extend(TcpStream::connect(address));
@@ -66,14 +66,14 @@ fn idle_connections_keep_no_client_with_a_token_out() {
             assert_eq!(answer.status, 200, "{answer:?}");
             began.elapsed()
         };
-        // Also if a request fails: the scope waits for its threads.
+        // Set even if a request fails, since the scope waits for its threads.
         let ending = Ending(&stop);
         let mut times: Vec<Duration> = (0..40).map(ask).collect();
         drop(ending);
         times.sort();
         times[20]
     });
-    // Behind the idle ones it would be the time that the server waits for a request's head, or more.
+    // Queued behind idle connections, it would take at least the time limit for a request's head.
     assert!(typical < Duration::from_secs(5), "{typical:?}");
     let mut silent = connect(program.address);
     assert_eq!(silent.read(&mut [0]).unwrap(), 0, "a connection without a byte ends");
@@ -82,7 +82,7 @@ fn idle_connections_keep_no_client_with_a_token_out() {
 }
 
 #[test]
-fn requests_without_the_token_use_up_no_requests_of_others() {
+fn requests_without_token_do_not_use_the_limit_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
     fs::write(folder.path().join("token"), token).unwrap();
@@ -104,7 +104,7 @@ fn requests_without_the_token_use_up_no_requests_of_others() {
 }
 
 #[test]
-fn requests_of_other_sites_and_malformed_ones_are_answered_with_problems() {
+fn malformed_and_cross_site_requests_are_answered_with_problems() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/source/outputs/output/stream";
@@ -132,12 +132,12 @@ fn requests_of_other_sites_and_malformed_ones_are_answered_with_problems() {
         (400, "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n".to_owned()),
         (414, format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n")),
         (431, format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {long}\r\n\r\n")),
-        // Behind a good one, on the same connection.
+        // After a valid request on the same connection.
         (400, "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP\r\n\r\n".to_owned()),
     ];
     for (status, text) in raw {
         let mut stream = connect(program.address);
-        // The answer may come before all of it is taken.
+        // The response may arrive before the whole request is sent.
         let _ = stream.write_all(text.as_bytes());
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);
@@ -145,14 +145,14 @@ fn requests_of_other_sites_and_malformed_ones_are_answered_with_problems() {
         let start = &text[..text.len().min(60)];
         let last = said.rfind("HTTP/1.1 ").unwrap_or_else(|| panic!("{start}: no answer"));
         let answer: Response = http::read(&said.as_bytes()[last..]);
-        // Long targets are refused as a head that is too long, or by themselves.
+        // A long target is rejected as such, or as part of a head that is too long.
         let status = if status == 414 && answer.status == 431 { 431 } else { status };
         answer.problem(status);
     }
     stop(program);
 }
 
-/// A change of the block `sink`.
+/// Sends a change of the block `sink`.
 fn patch(program: &Program, query: &str, change: &serde_json::Value) -> Response {
     let json = [("Content-Type", "application/json")];
     let path = format!("/api/v1/blocks/sink{query}");
@@ -165,14 +165,14 @@ fn put(program: &Program, query: &str, flowgraph: &str) -> Response {
     http::request(program.address, "PUT", &path, &yaml, flowgraph.as_bytes())
 }
 
-/// A file that the author has written beside a sink without one.
+/// Flowgraph in which the author names a file, with another sink without a file.
 fn authored() -> String {
     FILTERED.to_owned()
         + "  kept: {kind: file_sink, input: source.pol1, parameters: {path: \"../own/kept_{timestamp}.npy\", max_frames: 2}}\n"
 }
 
 #[test]
-fn files_of_clients_are_refused_unless_a_directory_is_allowed() {
+fn client_files_are_rejected_without_an_allowed_directory() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir(&home).unwrap();
@@ -218,7 +218,7 @@ fn files_of_clients_are_refused_unless_a_directory_is_allowed() {
         assert!(!said.body.contains(secret) && !said.body.contains("root:"), "{said:?}");
     }
     assert!(!home.join("x.npy").exists() && !folder.path().join("x.npy").exists());
-    // What the author has written may be sent back.
+    // Files named by the author may be sent back.
     let running = program.get("/api/v1/flowgraph").json()["resolved_yaml"].clone();
     assert_eq!(put(&program, "", running.as_str().unwrap()).status, 200);
     assert_eq!(put(&program, "?dry_run=true", &authored()).status, 200);
@@ -227,7 +227,7 @@ fn files_of_clients_are_refused_unless_a_directory_is_allowed() {
 }
 
 #[test]
-fn files_of_clients_are_written_and_read_below_their_directory() {
+fn client_files_are_limited_to_their_directory() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir_all(home.join("files")).unwrap();
@@ -258,7 +258,7 @@ fn files_of_clients_are_written_and_read_below_their_directory() {
 }
 
 #[test]
-fn a_link_that_leads_out_later_leads_no_block_out() {
+fn link_changed_later_cannot_leave_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let outside = folder.path().join("outside");
@@ -289,7 +289,7 @@ fn a_link_that_leads_out_later_leads_no_block_out() {
 }
 
 #[test]
-fn reading_and_writing_are_allowed_apart() {
+fn reading_and_writing_are_allowed_separately() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), &authored(), &["--read-files", "."]);
     let sink = serde_json::json!({"kind": "file_sink", "parameters": {"path": "a.npy"}});
@@ -319,7 +319,7 @@ fn clients_with_live_control_change_live_parameters_only() {
 }
 
 #[test]
-fn other_names_other_origins_and_floods_are_refused() {
+fn other_hosts_other_origins_and_floods_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let origin = "https://board.example";
     let program = Program::running(folder.path(), ENDLESS, &["--cors-origin", origin]);
@@ -332,8 +332,8 @@ fn other_names_other_origins_and_floods_are_refused() {
     let allowed = ask("OPTIONS", &preflight, b"");
     assert_eq!(allowed.header("access-control-allow-origin"), Some(origin));
     ask("POST", &[], &vec![b' '; 2 << 20]).problem(413);
-    assert_eq!(program.get("/api/v1/health").json()["state"], "running", "nothing came through");
-    // All at once on one connection: several times what is answered in a second.
+    assert_eq!(program.get("/api/v1/health").json()["state"], "running", "no request was executed");
+    // A burst on one connection, several times the limit per second.
     let mut flood = connect(program.address);
     let one = "GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n";
     let sender = flood.try_clone().unwrap();
@@ -352,14 +352,14 @@ fn other_names_other_origins_and_floods_are_refused() {
 }
 
 #[test]
-fn a_token_guards_all_that_tells_of_the_flowgraph() {
+fn token_is_required_for_everything_about_the_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     let token = "f2c1a97be0d94c55";
     fs::write(folder.path().join("token"), token).unwrap();
     let program = Program::start(folder.path(), ENDLESS, &["--token-file", "token"]);
     for path in ["/api/v1/flowgraph", "/api/v1/blocks/sink", "/api/v1/events", "/metrics"] {
         let refused = program.get(path);
-        assert_eq!(refused.problem(401), "this flowgraph asks for a token");
+        assert_eq!(refused.problem(401), "this flowgraph requires a token");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
     }
     for path in ["/", "/docs/", "/docs/api/", "/api/v1/openapi.json"] {
@@ -374,7 +374,7 @@ fn a_token_guards_all_that_tells_of_the_flowgraph() {
 }
 
 #[test]
-fn other_machines_are_let_in_with_a_token_only() {
+fn listening_for_other_machines_requires_a_token() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_fxgraph"))
@@ -384,11 +384,11 @@ fn other_machines_are_let_in_with_a_token_only() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("give a token that clients have to know (`--token-file`)"), "{said}");
+    assert!(said.contains("set a token with `--token-file`"), "{said}");
 }
 
 #[test]
-fn clients_of_a_served_certificate_speak_tls() {
+fn server_with_certificate_speaks_tls_only() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
@@ -403,7 +403,7 @@ fn clients_of_a_served_certificate_speak_tls() {
         .unwrap();
     let said = String::from_utf8_lossy(&fetched.stdout).into_owned();
     assert!(said.contains("\"faults\":0"), "{said}{}", String::from_utf8_lossy(&fetched.stderr));
-    // Plain HTTP gets no answer.
+    // Plain HTTP gets no response.
     let mut plain = connect(program.address);
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -413,7 +413,7 @@ fn clients_of_a_served_certificate_speak_tls() {
     assert!(program.end().status.success());
 }
 
-/// Asks over TLS, and believes the certificate in cert.pem only.
+/// Sends a request over TLS, trusting only the certificate in cert.pem.
 const FETCH: &str = "
 import ssl, sys, urllib.request
 trust = ssl.create_default_context(cafile='cert.pem')
@@ -422,9 +422,9 @@ print(urllib.request.urlopen(url, context=trust).read().decode())
 ";
 
 #[test]
-fn no_request_however_formed_fails_here_or_costs_a_frame() {
+fn fuzzed_requests_cause_no_server_errors_and_no_drops() {
     let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    // Free when it was asked for; nobody else here takes fixed ports.
+    // A free port; other tests use no fixed ports.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let program = Program::running(folder.path(), &RECEIVER.replace("ADDRESS", &free), &[]);
     let sender = Program::start(other.path(), &SENDER.replace("ADDRESS", &free), &[]);
@@ -435,14 +435,14 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     while received() == 0 {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Meanwhile others never come to the end of their requests, or never read.
+    // Meanwhile, other clients never finish their requests, or never read.
     let mut slow: Vec<TcpStream> = (0..40).map(|_| connect(program.address)).collect();
     for (index, stream) in slow.iter_mut().enumerate() {
         let path = if index < 8 { "/api/v1/events/stream" } else { "/metrics" };
         let end = if index < 20 { "\r\n\r\n" } else { "" };
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost{end}").unwrap();
     }
-    // Views of one frame, not of all that come.
+    // Views of one frame, not streams.
     let view = "GET /api/v1/blocks/{name}/outputs/{port}/views/{view}";
     let once =
         format!("[[operations]]\ninclude-name = \"{view}\"\nparameters = {{ once = true }}\n");
@@ -450,10 +450,10 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     let python = python::environment("tests-schemathesis", "tests/schemathesis.txt").unwrap();
     let output = Command::new(python.with_file_name("schemathesis"))
         .args(["run", &format!("http://{}/api/v1/openapi.json", program.address)])
-        // These end the run, or do not end before it.
+        // These requests end the run, or last until its end.
         .args(["--exclude-path-regex", "/(stop|abort|stream|v1/views)$"])
         .args(["--max-examples=10", "--request-timeout=30", "--rate-limit=50/s", "--no-color"])
-        // What is right by its form may name blocks that there are not.
+        // Valid requests may name unknown blocks.
         .args(["--generation-deterministic", "--exclude-checks=positive_data_acceptance"])
         .current_dir(folder.path())
         .output()
@@ -476,7 +476,7 @@ fn no_request_however_formed_fails_here_or_costs_a_frame() {
     assert_eq!(result["failures"], serde_json::json!([]));
 }
 
-/// A stream on the network at a steady rate, whose heaps tell the receiver what it has missed.
+/// SPEAD stream at a constant rate, in which the receiver detects missing heaps.
 const SENDER: &str = "flowgraph: sender
 blocks:
   digitiser:

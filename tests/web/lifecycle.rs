@@ -1,4 +1,4 @@
-//! Starts, stops and other flowgraphs over HTTP.
+//! Start, stop and replacement of flowgraphs over HTTP.
 
 use super::TUNABLE;
 use super::http::{self, Program, Response};
@@ -21,7 +21,7 @@ fn interrupt(program: Program) {
 }
 
 #[test]
-fn a_flowgraph_that_is_held_starts_again_and_again() {
+fn held_flowgraph_starts_repeatedly() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), TUNABLE, &["--hold"]);
     assert_eq!(state(&program), "prepared");
@@ -29,7 +29,11 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
     for run in 1..=2 {
         assert_eq!(program.post("/api/v1/flowgraph/start").status, 202);
         program.wait("running");
-        assert_eq!(program.post("/api/v1/flowgraph/start").status, 202, "nothing more to do");
+        assert_eq!(
+            program.post("/api/v1/flowgraph/start").status,
+            202,
+            "no effect on a running flowgraph"
+        );
         assert_eq!(program.post("/api/v1/flowgraph/stop").status, 202);
         let ended = || {
             let events = program.get("/api/v1/events").json();
@@ -45,7 +49,7 @@ fn a_flowgraph_that_is_held_starts_again_and_again() {
 }
 
 #[test]
-fn another_flowgraph_takes_over_live_or_after_a_restart() {
+fn flowgraph_is_replaced_live_or_with_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TUNABLE, &["--files", "."]);
     let other = format!("# Louder.\n{}", TUNABLE.replace("cw(0.1, 1000)", "cw(0.2, 1000)"));
@@ -62,7 +66,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     let larger = other.replace("  b: {kind: null_sink, input: source.pol1}\n", "")
         + "  c: {kind: null_sink, input: source.pol1}\n";
     let refused = put(&program, "", &larger);
-    assert_eq!(refused.problem(409), "not all of it can change while frames flow");
+    assert_eq!(refused.problem(409), "the update needs a restart of the flowgraph");
     let help = refused.json()["help"].clone();
     assert_eq!((&help[0], &help[1]), (&"`b`: it is taken away".into(), &"`c`: it is new".into()));
     put(&program, "", "flowgraph: tunable\nblocks: {source: {kind: nul}}").problem(422);
@@ -79,7 +83,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
     program.wait("running");
     assert_eq!(program.get("/api/v1/flowgraph").json()["written_yaml"], larger);
 
-    // What is right and cannot be had when it comes to it, a file in a file: the one before is back.
+    // A valid flowgraph that cannot start (a file below a file): the previous one is restored.
     let flawed = format!(
         "{larger}  d: {{kind: file_sink, input: source.pol1, parameters: {{path: flowgraph.yaml/d.npy}}}}\n"
     );
@@ -94,7 +98,7 @@ fn another_flowgraph_takes_over_live_or_after_a_restart() {
 }
 
 #[test]
-fn simultaneous_restarts_are_answered_truthfully() {
+fn simultaneous_restarts_are_answered_correctly() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TUNABLE, &[]);
     let text =
@@ -114,7 +118,7 @@ fn simultaneous_restarts_are_answered_truthfully() {
             assert!(answer.header("retry-after").is_some(), "{answer:?}");
         }
     }
-    // Each that was accepted has run in the end, and no other.
+    // Every accepted flowgraph has run in the end, and no other.
     let started = || {
         let events = program.get("/api/v1/events").json();
         let events = events["events"].as_array().unwrap().clone();

@@ -1,4 +1,4 @@
-//! Metrics of a running flowgraph, as Prometheus takes them.
+//! Metrics, alert rules and dashboard, checked with Prometheus.
 
 use super::http::{self, Program};
 use super::{ENDLESS, stop};
@@ -17,7 +17,7 @@ fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) 
     for line in answer.body.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, help) = help.split_once(' ').unwrap();
-            assert!(help.len() > 20, "{name} says nothing: {help}");
+            assert!(help.len() > 20, "the help of {name} is too short: {help}");
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
             assert!(name.starts_with("fxgraph_"), "{name}");
@@ -33,13 +33,13 @@ fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) 
 }
 
 #[test]
-fn counters_only_grow_and_promtool_finds_no_fault() {
+fn counters_never_decrease_and_promtool_accepts_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let (mut before, _) = scrape(&program);
     let is_counter = |name: &str, types: &HashMap<String, String>| {
         let family = name.split('{').next().unwrap();
-        // All numbers of a histogram are counters too.
+        // All samples of a histogram are counters too.
         types.get(family).is_none_or(|kind| kind == "counter")
     };
     let taken = before.keys().find(|name| {
@@ -49,7 +49,7 @@ fn counters_only_grow_and_promtool_finds_no_fault() {
     let first = before[&taken];
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(20));
-        // Gauges that need a second of rates come later than the first scrape.
+        // Gauges based on rates appear after the first scrape.
         let (now, types) = scrape(&program);
         for (name, value) in before.iter().filter(|(name, _)| is_counter(name, &types)) {
             assert!(now[name] >= *value, "{name} fell from {value} to {}", now[name]);
@@ -71,7 +71,7 @@ fn counters_only_grow_and_promtool_finds_no_fault() {
 
 const PROMETHEUS: &str = "Debian's package `prometheus` is installed, as .ci/run does";
 
-/// A Prometheus that scrapes `target` each second; ended when dropped.
+/// A Prometheus server that scrapes `target` every second; killed on drop.
 struct Prometheus(Child, SocketAddr);
 
 impl Prometheus {
@@ -81,7 +81,7 @@ impl Prometheus {
              static_configs: [{{targets: ['{target}']}}]\n"
         );
         std::fs::write(folder.join("prometheus.yml"), config).unwrap();
-        // Free when it was asked for; nobody else here takes fixed ports.
+        // A free port; other tests use no fixed ports.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let child = Command::new("prometheus")
             .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=error"])
@@ -92,7 +92,7 @@ impl Prometheus {
         Self(child, free)
     }
 
-    /// The value that `query` has, once it has one.
+    /// Waits for a value of `query` and returns it.
     fn value(&self, query: &str) -> f64 {
         for _ in 0..600 {
             std::thread::sleep(Duration::from_millis(100));
@@ -119,7 +119,7 @@ impl Drop for Prometheus {
 }
 
 #[test]
-fn a_real_prometheus_scrapes_a_running_flowgraph() {
+fn prometheus_scrapes_a_running_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let prometheus = Prometheus::start(folder.path(), program.address);
@@ -133,7 +133,7 @@ fn a_real_prometheus_scrapes_a_running_flowgraph() {
 }
 
 #[test]
-fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
+fn dashboard_writes_rules_that_promtool_accepts() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let write = |flag: &str| {
@@ -150,7 +150,7 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
     let output = promtool.output().expect(PROMETHEUS);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("SUCCESS: 10 rules found"), "{said}");
-    // A flowgraph of more blocks needs no more rules.
+    // The number of rules does not depend on the number of blocks.
     let sinks = (0..20).map(|n| format!("  more{n}: {{kind: null_sink, input: source}}\n"));
     let larger = ENDLESS.to_owned() + &sinks.collect::<String>();
     std::fs::write(folder.path().join("flowgraph.yaml"), larger).unwrap();
@@ -159,7 +159,7 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
     let dashboard: serde_json::Value = serde_json::from_str(&write("--grafana")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.iter().any(|panel| panel["title"] == "Share of real time"));
-    // Every query is about figures that there are, now or at other times.
+    // Every query uses existing metrics, some of which are not always present.
     const NOW_AND_THEN: [&str; 5] = [
         "fxgraph_block_lag_seconds",
         "fxgraph_block_sample_age_seconds",
@@ -182,8 +182,8 @@ fn what_to_watch_of_a_flowgraph_is_written_and_promtool_takes_it() {
     stop(program);
 }
 
-/// What Prometheus would see of four processes of one flowgraph, of which the third one dies after ten
-/// minutes and the fourth one stalls, lags and sends late.
+/// Metrics of four processes of one flowgraph: the third one dies after ten minutes, the fourth one stalls,
+/// lags and sends late.
 const FOUR_PROCESSES: &str = r#"
 rule_files: [rules.yaml]
 evaluation_interval: 15s
@@ -212,12 +212,12 @@ tests:
         alertname: FxgraphGone
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'c:1'}
-            exp_annotations: {summary: 'flowgraph endless at c:1 does not answer: it has ended or is not reached'}
+            exp_annotations: {summary: 'flowgraph endless at c:1 does not respond: it has ended or is unreachable'}
       - eval_time: 15m
         alertname: FxgraphStalled
         exp_alerts:
           - exp_labels: {severity: critical, flowgraph: endless, job: f, instance: 'd:1', block: source, state: stalled}
-            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that holds them'}
+            exp_annotations: {summary: 'no frames pass source at d:1: its event `stalled` names the block that delays them'}
       - eval_time: 15m
         alertname: FxgraphBehind
         exp_alerts:
@@ -236,7 +236,7 @@ tests:
 "#;
 
 #[test]
-fn alerts_name_the_process_that_died_or_is_late() {
+fn alerts_name_dead_and_lagging_processes() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));

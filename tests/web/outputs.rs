@@ -1,4 +1,4 @@
-//! What clients see of the frames of an output: snapshots, streams, views.
+//! Frames of an output for clients: snapshots, streams and views.
 
 use super::http::{Program, connect};
 use super::{ENDLESS, patch, python, stop};
@@ -16,7 +16,7 @@ fn follow(program: &Program, path: &str) -> impl Iterator<Item = Value> + use<> 
     lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
 }
 
-/// A connection on which a stream was asked for.
+/// Opens a connection and requests a stream.
 fn ask(program: &Program, path: &str) -> TcpStream {
     let mut stream = connect(program.address);
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -33,7 +33,7 @@ blocks:
   file: {kind: file_sink, input: f, parameters: {path: out.npy}}
 ";
 
-/// Takes frames, as each way of asking has it, and waits until they are in the recording.
+/// Requests frames in every format, and waits until they are in the recording.
 const COMPARE: &str = "
 import base64, io, json, sys, time, urllib.request, numpy
 def compare(array, sequence, timestamp):
@@ -56,7 +56,7 @@ print(all((b['sequence'] - a['sequence']) % 2 == 0 for a, b in zip(frames, frame
 ";
 
 #[test]
-fn a_snapshot_is_the_frame_that_is_recorded() {
+fn snapshots_equal_the_recorded_frames() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), RECORDED, &[]);
     let path = "/api/v1/blocks/f/outputs/output/snapshot";
@@ -79,7 +79,10 @@ fn a_snapshot_is_the_frame_that_is_recorded() {
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&compared.stderr));
 
     let large = program.get(&format!("{path}?max_bytes=8191"));
-    assert_eq!(large.problem(422), "a frame of `f.output` has 8192 bytes, not 8191");
+    assert_eq!(
+        large.problem(422),
+        "a frame of `f.output` has 8192 bytes, more than `max_bytes`, 8191"
+    );
     assert_eq!(program.get(&format!("{path}?max_bytes=8192")).status, 200);
     program.get(&format!("{path}?max_bytes=all")).problem(400);
     let stream = path.replace("snapshot", "stream");
@@ -95,7 +98,7 @@ fn a_snapshot_is_the_frame_that_is_recorded() {
     assert_eq!(result["blocks"][1]["frames_out"], result["blocks"][3]["frames_in"]);
 }
 
-/// A tone of half of full scale in bin 100 of 512.
+/// Half-scale tone in bin 100 of 512.
 const TONE: &str = "flowgraph: tone
 blocks:
   source:
@@ -107,7 +110,7 @@ blocks:
   b: {kind: null_sink, input: f}
 ";
 
-/// Where the first series of a message has its largest value, and that value.
+/// Position and value of the maximum of the first series of a message.
 fn peak(message: &Value) -> (usize, f64) {
     let values = message["series"][0]["values"].as_array().unwrap().iter().map(Value::as_f64);
     let known = values.enumerate().filter_map(|(place, value)| Some((place, value?)));
@@ -115,7 +118,7 @@ fn peak(message: &Value) -> (usize, f64) {
 }
 
 #[test]
-fn a_view_follows_what_is_changed() {
+fn view_shows_a_live_update() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TONE, &[]);
     let path = "/api/v1/blocks/source/outputs/pol0/views";
@@ -159,7 +162,7 @@ fn a_view_follows_what_is_changed() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn invalid_view_requests_are_rejected_with_help() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TONE, &[]);
     let wrong = |of: &str, status: u16| {
@@ -171,7 +174,7 @@ fn what_cannot_be_looked_at_is_told() {
     assert_eq!(help, "did you mean `band_pass`?");
     assert_eq!(wrong("/spectrum", 404).1, "the only view here is `band_pass`");
     let (detail, help) = wrong("/band_pass?antenna=0", 400);
-    assert_eq!(detail, "nothing called `antenna` is selected of `band_pass`");
+    assert_eq!(detail, "the view `band_pass` has no selectable axis `antenna`");
     assert_eq!(help, "the only axis here is `pol`");
     let (detail, help) = wrong("/band_pass?pol=2", 400);
     assert_eq!((&*detail, &*help), ("`pol` is out of range", "give a number from 0 to 1"));
@@ -188,13 +191,13 @@ fn what_cannot_be_looked_at_is_told() {
 }
 
 #[test]
-fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
+fn slow_and_vanished_clients_cause_no_drops() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let path = "/api/v1/blocks/source/outputs/output";
     let spectrum = format!("{path}/views/spectrum?every_seconds=0.05");
     let stream = format!("{path}/stream?every_seconds=0.05");
-    // Some never read, two read as fast as they can, and one at a time comes and goes.
+    // Some clients never read, two read as fast as possible, and one at a time connects and disconnects.
     let mut slow: Vec<TcpStream> = (0..2).map(|_| ask(&program, &stream)).collect();
     slow.extend((0..2).map(|_| ask(&program, &spectrum)));
     let mut fast = [follow(&program, &spectrum), follow(&program, &stream)];
@@ -212,10 +215,10 @@ fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
             *last = sequence;
         }
         let now = taken();
-        assert!(now > before, "the flowgraph stands still");
+        assert!(now > before, "the flowgraph makes no progress");
         before = now;
     }
-    // A client that follows as much as it can has its share, and leaves room for single frames.
+    // A client with many streams is limited to its share, and single frames remain available.
     let status = |stream: &mut TcpStream| -> String {
         let mut line = [0; 12];
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -243,7 +246,7 @@ fn slow_and_vanished_clients_of_a_flowgraph_at_full_rate_cost_no_frame() {
 }
 
 #[test]
-fn several_views_come_as_one_stream() {
+fn several_views_share_one_stream() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), TONE, &[]);
     let wanted =

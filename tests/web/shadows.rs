@@ -16,7 +16,7 @@ print(a.dtype, a.shape == b.shape == (1, 64, 32), (a != b).any(), then == other 
 ";
 
 #[test]
-fn a_shadow_comes_compares_and_goes() {
+fn shadow_starts_compares_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), FILTERED, &[]);
     let path = "/api/v1/blocks/f/shadow";

@@ -1,4 +1,4 @@
-//! One block: ports, parameters, figures, faults.
+//! Blocks: ports, parameters, statistics, faults.
 
 use super::types::Carries;
 use crate::app::App;
@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
-/// Why a block failed.
+/// A fault of a block.
 #[derive(Clone, Serialize, ToSchema)]
 pub(super) struct Fault {
     /// Name of the block.
     block: String,
-    /// What went wrong, and what caused it.
+    /// Cause of the fault.
     cause: String,
-    /// Whether the block panicked, which is a fault of the program and not of its input.
+    /// Whether the block panicked, which is a bug in the program.
     is_panic: bool,
 }
 
@@ -39,129 +39,128 @@ impl From<Failure> for Fault {
     }
 }
 
-/// What a block did since the start.
+/// Totals of a block since the start.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Totals {
-    /// Frames it took, all inputs together.
+    /// Input frames, all inputs together.
     frames_in: u64,
-    /// Frames it pushed, all outputs together.
+    /// Output frames, all outputs together.
     frames_out: u64,
-    /// Payload bytes it took.
+    /// Input payload bytes.
     bytes_in: u64,
-    /// Payload bytes it pushed.
+    /// Output payload bytes.
     bytes_out: u64,
-    /// How often it was called.
+    /// Number of calls of `work`.
     works: u64,
-    /// Time it spent working.
+    /// Time spent working.
     busy_seconds: f64,
-    /// Time it waited for frames; a source: for what it makes them of.
+    /// Time spent waiting for input frames; for a source, for external data.
     input_wait_seconds: f64,
-    /// Time it waited for room behind it.
+    /// Time spent waiting for space in output queues.
     room_wait_seconds: f64,
-    /// Time that its GPU spent on its frames; `null` on the processor.
+    /// GPU time spent on frames of the block; `null` for a block on the CPU.
     device_busy_seconds: Option<f64>,
-    /// Lost data, all causes together, each in its own unit.
+    /// Missing and dropped data, all causes together, each in its own unit.
     losses: u64,
-    /// Times that it failed, also those that it survived.
+    /// Number of faults, including those that the block survived.
     faults: u64,
-    /// Times that it was built anew after a fault.
+    /// Number of restarts after a fault.
     restarts: u64,
 }
 
-/// A block in short.
+/// Summary of a block.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BlockSummary {
-    /// Its name in the flowgraph.
+    /// Name in the flowgraph.
     #[schema(example = "f[0].pfb")]
     name: String,
-    /// Its kind.
+    /// Kind.
     #[schema(example = "pfb")]
     kind: &'static str,
-    /// Where it runs.
+    /// Device.
     #[schema(example = "cpu")]
     device: String,
-    /// The form of the kind that runs.
+    /// Implementation.
     #[schema(example = "cpu")]
     implementation: &'static str,
-    /// Where it is in its life: starting, running, stalled (no frame passes it), finished or failed.
+    /// State: starting, running, stalled (no frame passes), finished or failed.
     #[schema(example = "running")]
     state: &'static str,
-    /// What it does after a fault: stop, skip or restart.
+    /// Policy after a fault: stop, skip or restart.
     #[schema(example = "stop")]
     on_fault: &'static str,
-    /// Why it failed last, if it did.
+    /// The last fault, if any.
     fault: Option<Fault>,
-    /// What it did since the start.
+    /// Totals since the start.
     totals: Totals,
-    /// What it does now; `null` in the first second.
+    /// Rates over the last second; `null` in the first second.
     rates: Option<Rates>,
-    /// Time by which the newest sample that came through it is behind real time; `null` before the first one and
-    /// after the end.
+    /// Delay of the newest sample relative to real time; `null` before the first sample and after the end.
     lag_seconds: Option<f64>,
-    /// How long frames were under way from the sources, for a sink.
+    /// Latency from the sources, for a sink.
     latency: Option<LatencyInfo>,
 }
 
 /// An input with its queue.
 #[derive(Serialize, ToSchema)]
 struct InputInfo {
-    /// Its name.
+    /// Name.
     name: String,
-    /// The output that feeds it.
+    /// The connected output.
     #[schema(example = "source.output")]
     from: String,
-    /// What it carries.
+    /// Type of the frames.
     carries: Carries,
-    /// Frames that wait in front of it.
+    /// Number of queued frames.
     queued_frames: usize,
-    /// Most frames that waited there in the last second; `null` in the first one.
+    /// Maximum number of queued frames in the last second; `null` in the first second.
     queue_peak_frames: Option<usize>,
-    /// Frames that its queue holds at most.
+    /// Capacity of the queue in frames.
     queue_frames: usize,
-    /// Frames it takes per second; `null` in the first second.
+    /// Input frames per second; `null` in the first second.
     frames_per_second: Option<f64>,
 }
 
 /// An output with its readers.
 #[derive(Serialize, ToSchema)]
 struct OutputInfo {
-    /// Its name.
+    /// Name.
     name: String,
     /// The inputs that read it.
     to: Vec<String>,
-    /// What it carries.
+    /// Type of the frames.
     carries: Carries,
 }
 
-/// Something a block counts.
+/// A counter of a block.
 #[derive(Serialize, ToSchema)]
 struct CounterInfo {
-    /// What is counted.
+    /// Name of the counter.
     #[schema(example = "heaps_missing")]
     name: &'static str,
-    /// The count.
+    /// Value.
     count: u64,
-    /// Whether it counts lost data.
+    /// Whether it counts missing or dropped data.
     is_loss: bool,
-    /// What it means, and what to do when it grows.
+    /// Meaning, and advice for a growing value.
     help: &'static str,
 }
 
-/// A value that a block measures.
+/// A gauge of a block.
 #[derive(Serialize, ToSchema)]
 struct GaugeInfo {
-    /// Quantity and unit.
+    /// Name, with the unit as suffix.
     #[schema(example = "digitiser_level_dbfs")]
     name: &'static str,
-    /// Name of the label that tells gauges of one name apart; `null` if there is one gauge.
+    /// Name of the label that distinguishes gauges of the same name; `null` for a single gauge.
     #[schema(example = "input")]
     label: Option<&'static str>,
     /// Value of the label.
     #[schema(example = "0")]
     label_value: Option<String>,
-    /// The value; `null` while it is unknown.
+    /// Value; `null` while unknown.
     value: Option<f64>,
-    /// What it measures, and what to do about it.
+    /// Meaning, and advice.
     help: &'static str,
 }
 
@@ -178,14 +177,14 @@ impl From<&NamedGauge> for GaugeInfo {
     }
 }
 
-/// How long frames were under way.
+/// Latency of frames from the source to a sink.
 #[derive(Serialize, ToSchema)]
 struct LatencyInfo {
-    /// Frames that were measured.
+    /// Number of frames measured.
     frames: u64,
-    /// Mean over all of them; `null` without any.
+    /// Mean latency; `null` before the first frame.
     mean_seconds: Option<f64>,
-    /// Time within which 99 % of them came, as the bound of a class; `null` if it is beyond the last one.
+    /// Upper bound of the histogram bin with the 99th percentile; `null` if beyond the last bin.
     within_seconds: Option<f64>,
 }
 
@@ -207,14 +206,14 @@ impl LatencyInfo {
     }
 }
 
-/// How long a GPU worked on the jobs of a block, each a frame or a part of one.
+/// GPU times of the jobs of a block; a job is a frame or a part of one.
 #[derive(Serialize, ToSchema)]
 struct DeviceJobsInfo {
-    /// Jobs since the block came.
+    /// Number of jobs since the block was created.
     jobs: u64,
-    /// Half of them took no longer.
+    /// Median.
     p50_seconds: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     p99_seconds: f64,
 }
 
@@ -233,31 +232,31 @@ impl From<JobTimes> for DeviceJobsInfo {
 pub(super) struct BlockPage {
     #[serde(flatten)]
     summary: BlockSummary,
-    /// Its inputs.
+    /// Inputs.
     inputs: Vec<InputInfo>,
-    /// Its outputs.
+    /// Outputs.
     outputs: Vec<OutputInfo>,
-    /// Its parameters as they are in force.
+    /// Current parameters.
     #[schema(value_type = Object)]
     parameters: serde_json::Value,
-    /// JSON Schema of its parameters, with their texts and limits; `null` for a copy between devices.
+    /// JSON Schema of the parameters; `null` for a copy between devices.
     #[schema(value_type = Option<Object>)]
     parameters_schema: Option<serde_json::Value>,
-    /// Timestamp after the newest sample that it put out; a sink: that it took.
+    /// Timestamp after the newest output sample; for a sink, after the newest input sample.
     newest_timestamp: Option<u64>,
-    /// The age of that sample: by the stream's sync time, without one by the source's earliest sample.
+    /// Age of the newest sample, relative to the stream's sync time, or without one to the source's first sample.
     sample_age_seconds: Option<f64>,
-    /// How long its kernels took, for a block on a GPU.
+    /// Kernel times, for a block on a GPU.
     device_jobs: Option<DeviceJobsInfo>,
-    /// What it counts.
+    /// Counters.
     counters: Vec<CounterInfo>,
-    /// What it measures.
+    /// Gauges.
     gauges: Vec<GaugeInfo>,
-    /// What it says for itself.
+    /// Summary text of the block.
     text: String,
 }
 
-/// One look at a flowgraph: its blocks with their figures.
+/// Snapshot of a flowgraph: its blocks with their statistics.
 pub(super) struct Look {
     stats: HashMap<String, BlockStats>,
     rates: Arc<HashMap<String, Rates>>,
@@ -269,12 +268,12 @@ impl Look {
         Self { stats: stats.collect(), rates: app.live.rates() }
     }
 
-    /// The figures of a block; `None` for one that came into the plan since this look.
+    /// Statistics of a block; `None` for a block added after this snapshot.
     pub fn stats(&self, block: &PlannedBlock) -> Option<&BlockStats> {
         self.stats.get(&block.name)
     }
 
-    /// Lag and name of the block that is furthest behind real time.
+    /// Lag in seconds and name of the block with the largest lag.
     pub fn lag(&self) -> Option<(f64, String)> {
         let lags = self.stats.values().filter_map(|stats| Some((stats.lag_seconds?, &stats.name)));
         let by_lag = |one: &(f64, _), other: &(f64, _)| one.0.total_cmp(&other.0);
@@ -383,7 +382,7 @@ impl Look {
     }
 }
 
-/// All blocks with what they do
+/// All blocks with their statistics
 #[utoipa::path(get, path = "/blocks", tag = "blocks", operation_id = "list_blocks",
     responses((status = 200, description = "in the order of the flowgraph", body = Vec<BlockSummary>)))]
 pub(super) async fn list(State(app): State<App>) -> Json<Vec<BlockSummary>> {
@@ -391,12 +390,12 @@ pub(super) async fn list(State(app): State<App>) -> Json<Vec<BlockSummary>> {
     Json(app.control.plan().blocks.iter().map(|block| look.summary(block)).collect())
 }
 
-/// One block: ports, parameters, figures, faults
+/// One block: ports, parameters, statistics, faults
 #[utoipa::path(get, path = "/blocks/{name}", tag = "blocks", operation_id = "get_block",
-    params(("name" = String, Path, description = "its name, like `f[0].pfb`", example = "source")),
+    params(("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source")),
     responses(
         (status = 200, description = "the block", body = BlockPage),
-        (status = 404, description = "there is no such block"),
+        (status = 404, description = "unknown block"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -406,7 +405,7 @@ pub(super) async fn get(
     Ok(Json(Look::at(&app).page(&app, &plan, index)))
 }
 
-/// The plan, and the index of the block called `name` in it.
+/// Returns the plan, and the index of the block called `name` in it.
 pub(super) fn find(app: &App, name: &str) -> Result<(Arc<Plan>, usize), Problem> {
     let plan = app.control.plan();
     if let Some(index) = plan.block(name) {

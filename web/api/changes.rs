@@ -1,4 +1,4 @@
-//! Changes while frames flow: live parameters at a timestamp, and blocks swapped for others.
+//! Changes while frames flow: live updates of parameters, and swaps of blocks.
 
 use super::request::{asked, beside};
 use crate::app::App;
@@ -16,33 +16,33 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time that blocks get to take new values.
+/// Time limit for blocks to accept new values.
 const RETUNE: Duration = Duration::from_secs(15);
-/// Longest time that a new block gets to take its place; more would outlast the request.
+/// Time limit for a swap, below the time limit of the request.
 const SWAP: Duration = Duration::from_secs(20);
 
-/// What came of new values for live parameters.
+/// Result of a live update.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Retuned {
-    /// They hold for what is made of samples from this timestamp on (ADC samples since sync time).
+    /// Timestamp (ADC samples since the sync time) of the first sample with the new values.
     effective_timestamp: u64,
-    /// The timestamp that was asked for had passed.
+    /// Whether the requested timestamp had passed.
     is_late: bool,
-    /// Data from this timestamp on reflects every change so far.
+    /// Timestamp from which data reflect all changes so far.
     steady_state_timestamp: u64,
-    /// What headers of frames carry from then on, in hexadecimal.
+    /// Configuration id in frame headers from the effective timestamp on, in hexadecimal.
     config_id: String,
 }
 
-/// A value that becomes another.
+/// Change of a value.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DifferenceInfo {
     /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
     key: String,
-    /// What runs; `null` if it is not set.
+    /// Current value; `null` if not set.
     #[schema(value_type = Value)]
     from: serde_json::Value,
-    /// What will run; `null` if it will not be set.
+    /// New value; `null` if not set.
     #[schema(value_type = Value)]
     to: serde_json::Value,
 }
@@ -58,19 +58,19 @@ impl From<&Difference> for DifferenceInfo {
 pub(super) struct ChangeInfo {
     /// Name of the block.
     block: String,
-    /// What becomes different.
+    /// Differences.
     differences: Vec<DifferenceInfo>,
-    /// How it is made: nothing, seamless, held or restart.
+    /// Way of the change: nothing, seamless, held or restart.
     #[schema(example = "seamless")]
     way: &'static str,
-    /// The interruption to expect, in words.
+    /// Description of the expected interruption.
     #[schema(example = "none")]
     gap: String,
-    /// Why it takes a restart, if it does.
+    /// Reason for a restart, if needed.
     restart_because: Option<String>,
-    /// Memory that it takes for a while, in bytes by device.
+    /// Additional memory during the swap, in bytes by device.
     memory_bytes: BTreeMap<String, usize>,
-    /// Whether it is made; with `dry_run` it is not.
+    /// Whether the change is done; false with `dry_run`.
     is_made: bool,
 }
 
@@ -93,7 +93,7 @@ impl ChangeInfo {
     }
 }
 
-/// The word for a way.
+/// Name of a way in the API.
 pub(super) fn way_name(way: &Way) -> &'static str {
     match way {
         Way::Nothing => "nothing",
@@ -106,7 +106,7 @@ pub(super) fn way_name(way: &Way) -> &'static str {
 impl From<Refused> for Problem {
     fn from(Refused { sources, problems }: Refused) -> Self {
         let told = first(&problems).map(|problem| to_json(problem, &sources)).collect();
-        let detail = problems.first().map_or("the change was refused", |problem| &problem.message);
+        let detail = problems.first().map_or("the change was rejected", |problem| &problem.message);
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).diagnostics(told)
     }
 }
@@ -120,7 +120,7 @@ impl From<RetuneError> for Problem {
                 Self::new(StatusCode::NOT_FOUND, error.to_string())
             }
             _ => Self::new(StatusCode::CONFLICT, with_causes(&error))
-                .help("all parameters are as they were; `/api/v1/events` may say more"),
+                .help("no parameter has changed; see `/api/v1/events` for details"),
         }
     }
 }
@@ -131,50 +131,53 @@ impl From<SwapError> for Problem {
             return Self::busy(error.to_string());
         }
         Self::new(StatusCode::CONFLICT, with_causes(&error))
-            .help("the flowgraph goes on as before; `/api/v1/events` may say more")
+            .help("the flowgraph continues unchanged; see `/api/v1/events` for details")
     }
 }
 
-/// What the body of a request is, as its sender says, in lower case.
+/// Media type of a request's body in lower case, from its `Content-Type`.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.unwrap_or_default().split(';').next().unwrap_or_default();
     media_type.trim().to_ascii_lowercase()
 }
 
-/// The body of a request as text, if it says that it is JSON.
+/// Returns the JSON body of a request as text that a YAML parser reads.
 pub(super) fn json_text(headers: &HeaderMap, body: &Bytes) -> Result<String, Problem> {
     if media_type(headers) != "application/json" {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not JSON")
             .help("send `Content-Type: application/json`"));
     }
-    // Nearly all JSON is YAML, but not the other way round.
+    // Nearly all JSON is YAML, but not vice versa.
     let value = serde_json::from_slice::<serde_json::Value>(body)
         .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not JSON"))?;
     if !value.is_object() {
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body is no object"));
+        return Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "the body must be a JSON object",
+        ));
     }
-    // Two things that JSON has and YAML has not: tabs between tokens, and characters as pairs of escapes.
+    // Two features that YAML lacks: tabs between tokens, and characters as surrogate pairs.
     let text = String::from_utf8_lossy(body).replace('\t', " ");
     let has_pairs = text.to_ascii_lowercase().contains("\\ud");
     Ok(if has_pairs { value.to_string() } else { text })
 }
 
-/// Changes live parameters of blocks, all of them or none, at one timestamp
+/// Sets live parameters of blocks, all at the same timestamp or none
 #[utoipa::path(patch, path = "/blocks", tag = "blocks", operation_id = "retune",
     params(("at" = Option<i64>, Query, minimum = 0,
-        description = "the timestamp, in ADC samples since sync time; without it, as soon as it can be")),
+        description = "effective timestamp, in ADC samples since the sync time; by default the earliest possible")),
     request_body(content = HashMap<String, HashMap<String, Value>>,
-        description = "by name of block, those of its parameters that change",
+        description = "changed parameters, by name of block",
         example = json!({"f[0].postproc": {"gains": 2}})),
     responses(
-        (status = 200, description = "the blocks have taken the values", body = Retuned),
-        (status = 400, description = "the body is no JSON, or `at` no timestamp"),
-        (status = 404, description = "there is no such block"),
-        (status = 409, description = "not now; nothing has changed"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason; nothing has changed"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 200, description = "the values are scheduled in all blocks", body = Retuned),
+        (status = 400, description = "the body is not JSON, or `at` is not a timestamp"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the change is not possible now; nothing has changed"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn retune(
     State(app): State<App>,
@@ -199,25 +202,25 @@ pub(super) async fn retune(
     }))
 }
 
-/// Swaps a block for another form of itself: other parameters, implementation, kind
+/// Swaps a block: new parameters, implementation or kind
 #[utoipa::path(patch, path = "/blocks/{name}", tag = "blocks", operation_id = "swap_block",
     params(
-        ("name" = String, Path, description = "its name, like `f[0].pfb`", example = "source"),
-        ("dry_run" = Option<bool>, Query, description = "only says what would be done"),
+        ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
+        ("dry_run" = Option<bool>, Query, description = "reports the effect without changing anything"),
         ("may_hold_up" = Option<bool>, Query, description =
-            "the flowgraph may wait for the new block: right for files, wrong for a telescope"),
+            "lets the flowgraph wait for the new block (for files, not for live data)"),
     ),
     request_body(content = HashMap<String, Value>,
-        description = "keys of the block that change: kind, parameters, implementation, device, on_fault",
+        description = "changed keys of the block: kind, parameters, implementation, device, on_fault",
         example = json!({"parameters": {"taps": 8}})),
     responses(
-        (status = 200, description = "it is made, or with `dry_run` could be", body = ChangeInfo),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such block"),
-        (status = 409, description = "it failed; the flowgraph goes on as before"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason; nothing has changed"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 200, description = "the change is done, or possible with `dry_run`", body = ChangeInfo),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the swap failed; the flowgraph continues unchanged"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn swap(
     State(app): State<App>,
@@ -254,12 +257,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn json_that_is_no_yaml_is_read_too() {
+    fn json_text_accepts_tabs_and_surrogate_pairs() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // What Python's `json.dumps` makes of a character beyond 16 bits, and a tab.
+        // A character beyond 16 bits as Python's `json.dumps` writes it, and a tab.
         let body = Bytes::from_static(b"{\t\"name\": \"\\ud83d\\ude00\"}");
-        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("refused"));
+        let text = json_text(&headers, &body).unwrap_or_else(|_| panic!("rejected"));
         assert_eq!(read_value(&text).unwrap().to_json(), json!({"name": "\u{1f600}"}));
     }
 }

@@ -1,4 +1,4 @@
-//! What happened: to look up, and as a stream.
+//! Events of the run, as a list and as a stream.
 
 use crate::app::App;
 use crate::guard::Peer;
@@ -17,20 +17,20 @@ use std::convert::Infallible;
 use std::time::UNIX_EPOCH;
 use utoipa::ToSchema;
 
-/// Something that happened.
+/// An event.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventInfo {
-    /// Counts the events of the run, from 1, without gaps.
+    /// Number of the event within the run, from 1, without gaps.
     #[schema(example = 1)]
     sequence: u64,
-    /// When, in seconds of Unix time.
+    /// Unix time in seconds.
     unix_time_seconds: f64,
-    /// Name of the block it happened to, if it did to one.
+    /// Name of the block, if the event concerns one.
     block: Option<String>,
-    /// What it was.
+    /// Kind of event.
     #[schema(example = "started")]
     kind: &'static str,
-    /// In words: the cause, the values.
+    /// Description with cause and values.
     text: String,
 }
 
@@ -50,29 +50,29 @@ impl From<Event> for EventInfo {
 /// Events in order.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventList {
-    /// Number of the last event, to ask for later ones.
+    /// Number of the last event, for the next request.
     last: u64,
-    /// Events after `since` that are forgotten: some thousand are kept.
+    /// Number of events after `since` that are no longer stored; a few thousand are.
     forgotten: u64,
     /// The events.
     events: Vec<EventInfo>,
 }
 
-/// A number of an event.
+/// Parses the number of an event.
 fn number(text: &str, name: &str) -> Result<u64, Problem> {
-    // What a signed number of 64 bits holds, as the description says.
+    // Limited to signed 64-bit numbers, as the API description states.
     text.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok()).ok_or_else(|| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` is not the number of an event"))
-            .help("give the `sequence` of the last event you know, 0 for all")
+        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` must be the number of an event"))
+            .help("give the `sequence` of the last known event, or 0 for all events")
     })
 }
 
 /// Events so far
 #[utoipa::path(get, path = "/events", tag = "events", operation_id = "list_events",
-    params(("since" = Option<u64>, Query, description = "number of the last event that is known")),
+    params(("since" = Option<u64>, Query, description = "number of the last event that the client knows")),
     responses(
-        (status = 200, description = "the later ones, in order", body = EventList),
-        (status = 400, description = "`since` is no number"),
+        (status = 200, description = "the later events, in order", body = EventList),
+        (status = 400, description = "`since` is not a number"),
     ))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -87,7 +87,7 @@ pub(super) async fn list(
     }))
 }
 
-/// What a stream has still to tell.
+/// State of a stream of events.
 struct Following {
     app: App,
     last: u64,
@@ -113,18 +113,18 @@ impl Following {
     }
 }
 
-/// Events as they happen, as server-sent events, to the end of the run
+/// Events as server-sent events, until the run ends
 #[utoipa::path(get, path = "/events/stream", tag = "events", operation_id = "follow_events",
     params(
-        ("since" = Option<u64>, Query, description = "number of the last event that is known"),
+        ("since" = Option<u64>, Query, description = "number of the last event that the client knows"),
         ("Last-Event-ID" = Option<u64>, Header,
-            description = "the same, as clients send it that connect again; counts before `since`"),
+            description = "like `since`, sent by clients that reconnect; takes precedence over `since`"),
     ),
     responses(
         (status = 200, description = "each event with its `sequence` as `id`", body = EventInfo,
             content_type = "text/event-stream"),
-        (status = 400, description = "the number is none"),
-        (status = 429, description = "too many streams are open, by all clients or by this one"),
+        (status = 400, description = "malformed number"),
+        (status = 429, description = "too many streams of events, of all clients or of this one"),
     ))]
 pub(super) async fn stream(
     State(app): State<App>,
@@ -139,7 +139,7 @@ pub(super) async fn stream(
     let Some(place) = app.streams.take(client, 1) else {
         let detail = "too many streams of events are open";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
-            .help("close one, or ask for `/api/v1/events?since=...` now and then"));
+            .help("close one, or poll `/api/v1/events?since=...`"));
     };
     let following =
         Following { app, last, waiting: VecDeque::new(), has_ended: false, _place: place };

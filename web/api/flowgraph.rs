@@ -15,60 +15,60 @@ use utoipa::ToSchema;
 /// A parameter of the flowgraph.
 #[derive(Serialize, ToSchema)]
 struct ParameterInfo {
-    /// Its name.
+    /// Name.
     name: String,
-    /// The value in force.
+    /// Current value.
     #[schema(value_type = Value)]
     value: serde_json::Value,
-    /// What it is for.
+    /// Description.
     doc: Option<String>,
-    /// Whether `--set` changed it.
+    /// Whether the value was set with `--set`.
     is_set: bool,
 }
 
-/// A use of a template.
+/// An instance of a template.
 #[derive(Serialize, ToSchema)]
 struct GroupInfo {
-    /// Its name.
+    /// Name.
     #[schema(example = "f[0]")]
     name: String,
     /// Name of the template.
     #[schema(example = "f_engine")]
     template: String,
-    /// Index of the group around it.
+    /// Index of the enclosing group.
     parent: Option<usize>,
 }
 
 /// A block in the graph.
 #[derive(Serialize, ToSchema)]
 struct NodeInfo {
-    /// Its name.
+    /// Name.
     name: String,
-    /// Its kind.
+    /// Kind.
     kind: String,
-    /// Where it runs.
+    /// Device.
     device: String,
-    /// Index of the group it stands in.
+    /// Index of the group that contains it.
     group: Option<usize>,
-    /// Where it is in its life.
+    /// State.
     #[schema(example = "running")]
     state: &'static str,
-    /// Share of the time it works; `null` in the first second.
+    /// Fraction of the time spent working; `null` in the first second.
     busy_fraction: Option<f64>,
 }
 
 /// An edge of the graph.
 #[derive(Serialize, ToSchema)]
 struct EdgeInfo {
-    /// Name of the block that writes.
+    /// Name of the writing block.
     from: String,
-    /// Its output.
+    /// Output of the writing block.
     output: String,
-    /// Name of the block that reads.
+    /// Name of the reading block.
     to: String,
-    /// Its input.
+    /// Input of the reading block.
     input: String,
-    /// What flows, in one line.
+    /// Type of the frames, in one line.
     carries: String,
     /// Frames per second of signal time.
     expected_frames_per_second: f64,
@@ -78,18 +78,18 @@ struct EdgeInfo {
     frames_per_second: Option<f64>,
     /// Payload bytes per second; `null` in the first second.
     bytes_per_second: Option<f64>,
-    /// Frames that wait.
+    /// Number of queued frames.
     queued_frames: usize,
-    /// Most frames that waited in the last second; `null` in the first one.
+    /// Maximum number of queued frames in the last second; `null` in the first second.
     queue_peak_frames: Option<usize>,
-    /// Frames that the queue holds at most.
+    /// Capacity of the queue in frames.
     queue_frames: usize,
 }
 
-/// Blocks and edges, with what flows.
+/// Blocks and edges, with data rates.
 #[derive(Serialize, ToSchema)]
 struct Graph {
-    /// Uses of templates, each before those inside it.
+    /// Instances of templates; outer ones precede inner ones.
     groups: Vec<GroupInfo>,
     /// Blocks.
     blocks: Vec<NodeInfo>,
@@ -97,53 +97,51 @@ struct Graph {
     edges: Vec<EdgeInfo>,
 }
 
-/// The flowgraph that runs.
+/// The running flowgraph.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FlowgraphPage {
-    /// Its name.
+    /// Name.
     #[schema(example = "first_light")]
     name: String,
-    /// What it is for.
+    /// Description.
     doc: Option<String>,
-    /// Where it is in its life: prepared, starting, running, draining, ended or failed.
+    /// State: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
-    /// Whether it can be started again when it has ended, as with `fxgraph run --hold`.
+    /// Whether it can be started again after its end (`fxgraph run --hold`).
     is_held: bool,
-    /// What clients may change: `live` (live parameters) or `full` (blocks and the flowgraph too).
+    /// Permission of clients: `live` (live parameters only) or `full` (also blocks and the flowgraph).
     #[schema(example = "full")]
     control: &'static str,
-    /// Time since frames began to move.
+    /// Time since the first frame.
     elapsed_seconds: f64,
-    /// What frame headers carry to say which configuration made them, in hexadecimal.
+    /// Configuration id in frame headers, in hexadecimal.
     #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
     config_id: String,
     /// SHA-256 over `resolved_yaml`, in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     config_hash: String,
-    /// Data from this timestamp on (ADC samples since sync time) reflects every change so far.
+    /// Timestamp (ADC samples since the sync time) from which data reflect all changes so far.
     steady_state_timestamp: u64,
-    /// Version of the program's framework.
+    /// Version of fxgraph.
     version: &'static str,
-    /// Its parameters.
+    /// Parameters.
     parameters: Vec<ParameterInfo>,
-    /// What limits it; `null` in the first second.
+    /// Bottleneck; `null` in the first second.
     limited_by: Option<Limit>,
-    /// Share of signal time that the slowest block has to spare; below zero it cannot keep up with the telescope.
+    /// Headroom of the slowest block, as a fraction of signal time; negative if it cannot keep up with the telescope.
     deadline_margin_fraction: Option<f64>,
-    /// Time by which the block that is furthest behind real time is behind it; `null` before the first frame and
-    /// after the end.
+    /// Largest lag of a block behind real time; `null` before the first frame and after the end.
     lag_seconds: Option<f64>,
-    /// Name of that block.
+    /// Name of the block with the largest lag.
     lag_block: Option<String>,
-    /// Faults that ended it, in order.
+    /// Faults that ended the flowgraph, in order.
     faults: Vec<Fault>,
-    /// Blocks and edges, with what flows.
+    /// Blocks and edges, with data rates.
     graph: Graph,
-    /// All of it, expanded, as YAML.
+    /// The flowgraph with all parameters and templates resolved, as YAML.
     resolved_yaml: String,
-    /// The text that it was read from, with its comments; `null` where that is not all that runs, because parameters
-    /// were set at the start or something has been changed since.
+    /// Original text with its comments; `null` if parameters were set at the start or the flowgraph was changed since.
     written_yaml: Option<String>,
 }
 
@@ -161,7 +159,7 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
         .blocks
         .iter()
         .flat_map(|block| block.ports.inputs.iter().enumerate().map(move |port| (block, port)));
-    // A drawing has its edges in the order of the blocks' inputs.
+    // A drawing lists its edges in the order of the blocks' inputs.
     let edges = drawing.edges.into_iter().zip(inputs).map(|(edge, (block, (input, port)))| {
         let queue = look.stats(block).and_then(|stats| stats.queues.get(input).copied());
         let rate = look.rates(block).and_then(|rates| rates.inputs.get(input).copied());
@@ -197,7 +195,7 @@ fn graph(plan: &Plan, look: &Look) -> Graph {
     }
 }
 
-/// The flowgraph: state, configuration, graph with what flows
+/// The flowgraph: state, configuration, graph with data rates
 #[utoipa::path(get, path = "/flowgraph", tag = "flowgraph", operation_id = "get_flowgraph",
     responses((status = 200, description = "the flowgraph", body = FlowgraphPage)))]
 pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
@@ -236,23 +234,23 @@ pub(super) async fn get(State(app): State<App>) -> Json<FlowgraphPage> {
     })
 }
 
-/// How the flowgraph is, in a few bytes.
+/// Health of the flowgraph.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Health {
-    /// Where it is in its life: prepared, starting, running, draining, ended or failed.
+    /// State: prepared, starting, running, draining, ended or failed.
     #[schema(example = "running")]
     state: &'static str,
-    /// Number of faults so far, also those that the flowgraph survived.
+    /// Number of faults so far, including those that the flowgraph survived.
     faults: u64,
-    /// Number of faults that it survived.
+    /// Number of faults that the flowgraph survived.
     survived_faults: u64,
-    /// Time since frames began to move.
+    /// Time since the first frame.
     elapsed_seconds: f64,
 }
 
 impl Health {
     fn of(app: &App) -> Self {
-        // A fault that ends the flowgraph may be one of the runtime, which no block counts.
+        // A fatal fault may be one of the runtime, which no block counts.
         let fatal = app.control.failures().len() as u64;
         let survived_faults = app.control.faults().saturating_sub(fatal);
         Self {
@@ -264,18 +262,18 @@ impl Health {
     }
 }
 
-/// How the flowgraph is, in a few bytes
+/// Health check
 #[utoipa::path(get, path = "/health", tag = "flowgraph", operation_id = "get_health",
-    responses((status = 200, description = "it answers", body = Health)))]
+    responses((status = 200, description = "the health of the flowgraph", body = Health)))]
 pub(super) async fn health(State(app): State<App>) -> Json<Health> {
     Json(Health::of(&app))
 }
 
-/// Starts a flowgraph that is prepared; one that runs stays as it is
+/// Starts a prepared flowgraph; no effect on a running one
 #[utoipa::path(post, path = "/flowgraph/start", tag = "flowgraph", operation_id = "start",
     responses(
-        (status = 202, description = "it starts", body = Health),
-        (status = 409, description = "it drains, or has ended for good"),
+        (status = 202, description = "the flowgraph starts", body = Health),
+        (status = 409, description = "the flowgraph drains, or has ended and cannot be started again"),
     ))]
 pub(super) async fn start(State(app): State<App>) -> Result<(StatusCode, Json<Health>), Problem> {
     match app.control.request_start() {
@@ -284,17 +282,18 @@ pub(super) async fn start(State(app): State<App>) -> Result<(StatusCode, Json<He
     }
 }
 
-/// Ends the flowgraph: sources finish, what is queued flows to its end
+/// Stops the flowgraph: sources stop, and queued frames are processed
 #[utoipa::path(post, path = "/flowgraph/stop", tag = "flowgraph", operation_id = "stop",
-    responses((status = 202, description = "it drains; done again, it changes nothing", body = Health)))]
+    responses((status = 202, description = "the flowgraph drains; repeating the request has no effect",
+        body = Health)))]
 pub(super) async fn stop(State(app): State<App>) -> (StatusCode, Json<Health>) {
     app.control.request_stop();
     (StatusCode::ACCEPTED, Json(Health::of(&app)))
 }
 
-/// Ends the flowgraph at once: what is queued is dropped
+/// Stops the flowgraph at once: queued frames are dropped
 #[utoipa::path(post, path = "/flowgraph/abort", tag = "flowgraph", operation_id = "abort",
-    responses((status = 202, description = "it ends; done again, it changes nothing", body = Health)))]
+    responses((status = 202, description = "the flowgraph ends; repeating the request has no effect", body = Health)))]
 pub(super) async fn abort(State(app): State<App>) -> (StatusCode, Json<Health>) {
     app.control.abort();
     (StatusCode::ACCEPTED, Json(Health::of(&app)))

@@ -1,4 +1,4 @@
-//! The kinds of blocks there are.
+//! Kinds of blocks.
 
 use super::types::ImplementationInfo;
 use crate::app::App;
@@ -11,21 +11,21 @@ use fxgraph::diagnostic::suggest;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// A kind of block in short.
+/// Summary of a kind of block.
 #[derive(Serialize, ToSchema)]
 pub(super) struct KindSummary {
-    /// The word after `kind:`.
+    /// Name, the value of the key `kind`.
     #[schema(example = "pfb")]
     kind: &'static str,
-    /// What it does, in one sentence.
+    /// Summary in one sentence.
     summary: String,
-    /// Names of its inputs; an optional one stands in brackets.
+    /// Names of the inputs; optional inputs in brackets.
     #[schema(example = "pol0, [pol1]")]
     inputs: String,
-    /// Names of its outputs.
+    /// Names of the outputs.
     #[schema(example = "output")]
     outputs: String,
-    /// Its forms; the first of each sort of device is the default there.
+    /// Implementations; the first one of each device family is its default.
     implementations: Vec<ImplementationInfo>,
 }
 
@@ -46,28 +46,28 @@ impl From<&KindEntry> for KindSummary {
 pub(super) struct KindPage {
     #[serde(flatten)]
     summary: KindSummary,
-    /// JSON Schema of its parameters, with their texts and limits.
+    /// JSON Schema of the parameters.
     #[schema(value_type = Object)]
     parameters: serde_json::Value,
-    /// Its page, in Markdown.
+    /// Documentation page, in Markdown.
     doc: &'static str,
-    /// Flowgraphs (YAML) that show it at work, in the block called `block`.
+    /// Example flowgraphs (YAML) in which the block `block` is of this kind.
     examples: &'static [&'static str],
 }
 
-/// All kinds that blocks may be of
+/// All kinds of blocks
 #[utoipa::path(get, path = "/kinds", tag = "kinds", operation_id = "list_kinds",
-    responses((status = 200, description = "by name", body = Vec<KindSummary>)))]
+    responses((status = 200, description = "the kinds, sorted by name", body = Vec<KindSummary>)))]
 pub(super) async fn list(State(app): State<App>) -> Json<Vec<KindSummary>> {
     Json(app.control.registry().iter().map(Into::into).collect())
 }
 
 /// One kind: its page, ports and parameters
 #[utoipa::path(get, path = "/kinds/{kind}", tag = "kinds", operation_id = "get_kind",
-    params(("kind" = String, Path, description = "the word after `kind:`", example = "null_sink")),
+    params(("kind" = String, Path, description = "name of the kind", example = "null_sink")),
     responses(
         (status = 200, description = "the kind", body = KindPage),
-        (status = 404, description = "there is no such kind"),
+        (status = 404, description = "unknown kind"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,

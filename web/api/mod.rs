@@ -1,20 +1,20 @@
-//! What stands under `/api/v1`, and the description of everything that is served to programs.
+//! Handlers under `/api/v1`, and the OpenAPI description.
 //!
 //! # Layout
-//! - [`flowgraph`]: the flowgraph as a whole: state, graph, configuration, stop
-//! - [`blocks`]: one block: ports, parameters, figures, faults
-//! - [`changes`]: live parameters and swaps
-//! - [`kinds`]: the kinds of blocks there are
-//! - [`events`]: what happened, to look up and as a stream
-//! - `output`: an output, by the name of its block and its own
-//! - [`recordings`]: outputs to files
-//! - `request`: what handlers share
+//! - [`flowgraph`]: state, graph, configuration, start and stop of the flowgraph
+//! - [`blocks`]: ports, parameters, statistics and faults of blocks
+//! - [`changes`]: live updates and swaps
+//! - [`kinds`]: kinds of blocks
+//! - [`events`]: events, as a list and as a stream
+//! - `output`: look-up of an output
+//! - [`recordings`]: recorders
+//! - `request`: query values and blocking work, shared by handlers
 //! - [`snapshot`]: one frame of an output
-//! - [`stream`]: its frames as they run by
-//! - [`views`]: what they look like
-//! - [`shadows`]: second forms of blocks on the same frames
-//! - [`types`]: how ports and parameters are told
-//! - [`update`]: another flowgraph in place of the one that runs
+//! - [`stream`]: frames of an output
+//! - [`views`]: views of an output
+//! - [`shadows`]: shadows of blocks
+//! - [`types`]: ports and implementations in responses
+//! - [`update`]: replacement of the running flowgraph
 
 mod blocks;
 mod changes;
@@ -41,27 +41,26 @@ use utoipa::openapi::{self, Content, ContentBuilder, Ref, RefOr, ResponseBuilder
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Where the API's description is served.
+/// Path of the OpenAPI description.
 pub(crate) const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "fxgraph", description = "Watching and controlling a running flowgraph. GET \
-        changes nothing. Errors are problem documents (RFC 9457) that say what is wrong and what \
-        to do.", license(name = "BSD-3-Clause", identifier = "BSD-3-Clause")),
+    info(title = "fxgraph", description = "Monitoring and control of a running flowgraph. GET has no side \
+        effects. Errors are problem documents (RFC 9457) with help.", license(name = "BSD-3-Clause", identifier = "BSD-3-Clause")),
     components(schemas(Problem)),
     tags(
         (name = "flowgraph", description = "the flowgraph as a whole"),
-        (name = "blocks", description = "its blocks"),
-        (name = "recorders", description = "outputs to files"),
+        (name = "blocks", description = "blocks of the flowgraph"),
+        (name = "recorders", description = "recordings of outputs"),
         (name = "kinds", description = "kinds of blocks"),
-        (name = "events", description = "what happened"),
-        (name = "metrics", description = "figures for Prometheus"),
+        (name = "events", description = "events of the run"),
+        (name = "metrics", description = "metrics for Prometheus"),
     )
 )]
 struct Description;
 
-/// The API, and its description.
+/// Router of the API, with its description.
 fn described() -> OpenApiRouter<App> {
     let whole = OpenApiRouter::with_openapi(Description::openapi());
     whole.routes(routes!(metrics::get)).nest(
@@ -94,15 +93,18 @@ fn described() -> OpenApiRouter<App> {
     )
 }
 
-/// Statuses that any request may be answered with, by the layers around the handlers.
+/// Statuses of the layers around the handlers, possible for every request.
 const ANYWHERE: [(&str, &str); 7] = [
     ("401", "the token is missing or wrong"),
-    ("403", "it comes from a page of another site, or clients may not change this"),
-    ("408", "it took too long"),
-    ("413", "its body is too large"),
-    ("421", "it asks for a name that is not this machine's"),
-    ("429", "there are too many of them at once"),
-    ("503", "there are too many connections, or a block was busy"),
+    (
+        "403",
+        "the request comes from a page of another site, or clients do not have this permission",
+    ),
+    ("408", "the request took too long"),
+    ("413", "the request body is too large"),
+    ("421", "`Host` is not a name of this machine"),
+    ("429", "too many requests at once"),
+    ("503", "too many connections, or a block was busy"),
 ];
 
 /// The OpenAPI 3.1 document.
@@ -111,7 +113,7 @@ fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     schemes.insert("token".to_owned(), RefOr::T(SecurityScheme::Http(bearer)));
     let none: [&str; 0] = [];
-    // Without a token, or with one: it depends on how the server was started.
+    // Without or with a token, depending on the options of the server.
     api.security =
         Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
     for operation in api.paths.paths.values_mut().flat_map(operations) {
@@ -120,7 +122,7 @@ fn description(mut api: openapi::OpenApi) -> openapi::OpenApi {
             let response = ResponseBuilder::new().description(meaning).build();
             responses.entry(status.to_owned()).or_insert(RefOr::T(response));
         }
-        // Whatever goes wrong is told as a problem.
+        // All errors are problem documents.
         for (status, response) in responses {
             if let (true, RefOr::T(response)) = (status.starts_with(['4', '5']), response) {
                 let problem = Ref::from_schema_name("Problem");
@@ -138,12 +140,12 @@ fn operations(item: &mut openapi::PathItem) -> impl Iterator<Item = &mut openapi
         .filter_map(Option::as_mut)
 }
 
-/// Everything that tells of the flowgraph or changes it.
+/// Router of all requests that need the token.
 pub(crate) fn router(app: App) -> Router {
     described().split_for_parts().0.with_state(app)
 }
 
-/// The description of it.
+/// Router of the OpenAPI description.
 pub(crate) fn description_router() -> Router {
     let api = description(described().split_for_parts().1);
     Router::new().route(DESCRIPTION, routing::get(move || async move { Json(api) }))
@@ -159,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn the_description_changes_on_purpose_only() {
+    fn openapi_description_matches_snapshot() {
         insta::assert_json_snapshot!("openapi", api());
     }
 
     #[test]
-    fn the_readme_lists_the_endpoints() {
+    fn readme_lists_the_endpoints() {
         let mut table = String::from("| request | what it does |\n|---|---|\n");
         for (path, item) in &mut api().paths.paths {
             let methods = [

@@ -1,4 +1,4 @@
-//! An output, by the name of its block and its own.
+//! Look-up of an output by the names of block and port.
 
 use super::blocks;
 use crate::app::App;
@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use fxgraph::PortType;
 use fxgraph::diagnostic::suggest;
 
-/// Frames of more bytes need `max_bytes` where all of them is sent: a look at one takes memory for a few.
+/// Default of `max_bytes`: sending a frame takes memory for several of them.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
 /// An output of the flowgraph.
@@ -18,7 +18,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The output `port` of the block `name`.
+    /// Finds the output `port` of the block `name`.
     pub fn find(app: &App, name: &str, port: &str) -> Result<Self, Problem> {
         let (plan, index) = blocks::find(app, name)?;
         let block = &plan.blocks[index];
@@ -31,14 +31,17 @@ impl Output {
         Ok(Self { name: format!("{name}.{port}"), port: block.ports.outputs[output].clone() })
     }
 
-    /// The same, if its frames have no more than `max_bytes`.
+    /// Returns the output if its frames have at most `max_bytes` bytes.
     pub fn up_to(self, max_bytes: usize) -> Result<Self, Problem> {
         let bytes = self.port.frame_bytes();
         if bytes <= max_bytes {
             return Ok(self);
         }
-        let detail = format!("a frame of `{}` has {bytes} bytes, not {max_bytes}", self.name);
+        let detail = format!(
+            "a frame of `{}` has {bytes} bytes, more than `max_bytes`, {max_bytes}",
+            self.name
+        );
         Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-            .help(format!("`max_bytes={bytes}` takes it; it needs a few times that memory")))
+            .help(format!("give `max_bytes={bytes}`; this takes several times that memory")))
     }
 }

@@ -1,4 +1,4 @@
-//! Outputs to files, with what came before an event.
+//! Recorders, which write the frames of an output before and after a trigger.
 
 use super::changes::json_text;
 use super::output::Output;
@@ -17,49 +17,49 @@ use std::collections::HashMap;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time for a block to take up a recorder.
+/// Time limit for a block to attach a recorder.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What keeps the newest frames of an output, and what it has recorded.
+/// A recorder, which keeps the newest frames of an output in memory, and its recordings.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RecorderInfo {
-    /// Its name: a number, or that of its block.
+    /// Name: a number, or the name of its block.
     #[schema(example = "1")]
     name: String,
-    /// The output that it reads, `block.port`; `null` for a block of the flowgraph.
+    /// Recorded output, `block.port`; `null` for a block of the flowgraph.
     #[schema(example = "f[0].pfb.output")]
     output: Option<String>,
     /// `waiting` for a trigger, `recording`, `failed` or `ended`.
     #[schema(example = "waiting")]
     state: &'static str,
-    /// Frames in memory.
+    /// Number of frames in memory.
     frames_kept: u64,
-    /// Frames that were to be recorded and found no room: the disk is too slow.
+    /// Number of frames dropped from recordings because the disk is too slow.
     frames_lost: u64,
-    /// Frames in files.
+    /// Number of frames in files.
     frames_written: u64,
-    /// The recordings that it has made, the newest last.
+    /// Recordings, newest last.
     recordings: Vec<RecordingInfo>,
-    /// Why it failed, if it has.
+    /// Cause of its failure, if any.
     fault: Option<String>,
 }
 
 /// A recording.
 #[derive(Serialize, ToSchema)]
 struct RecordingInfo {
-    /// Its file, on the machine on which the flowgraph runs.
+    /// Path of the file, on the machine that runs the flowgraph.
     path: String,
-    /// Frames in it.
+    /// Number of frames.
     frames: u64,
-    /// Bytes of payload in it.
+    /// Number of payload bytes.
     payload_bytes: u64,
-    /// Timestamp of its first frame, in ADC samples since sync time.
+    /// Timestamp of the first frame, in ADC samples since the sync time.
     first_timestamp: u64,
-    /// Timestamp of its last frame.
+    /// Timestamp of the last frame.
     last_timestamp: u64,
-    /// Frames that should be in it and found no room.
+    /// Number of frames dropped because the disk was too slow.
     frames_lost: u64,
-    /// Why it was made.
+    /// Cause of the recording.
     cause: String,
 }
 
@@ -100,7 +100,7 @@ impl From<RecordError> for Problem {
             RecordError::Request(refused) => refused.into(),
             RecordError::Tap(error) => error.into(),
             RecordError::NoFolder => with(StatusCode::CONFLICT)
-                .help("`fxgraph run --recordings DIR` says where recordings may be written"),
+                .help("start the program with `fxgraph run --recordings DIR`"),
             RecordError::Name(_) | RecordError::Refused(_) => {
                 with(StatusCode::UNPROCESSABLE_ENTITY)
             }
@@ -112,27 +112,26 @@ impl From<RecordError> for Problem {
             RecordError::Memory { .. } => {
                 with(StatusCode::SERVICE_UNAVAILABLE).help("ask for a shorter `before_seconds`")
             }
-            RecordError::Room(_) => with(StatusCode::INSUFFICIENT_STORAGE).help(
-                "delete recordings that are done with, or give `--recordings` another folder",
-            ),
+            RecordError::Room(_) => with(StatusCode::INSUFFICIENT_STORAGE)
+                .help("delete recordings, or choose another directory with `--recordings`"),
             RecordError::Files(_) => with(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
 }
 
-/// All recorders: blocks of the flowgraph, and those that were asked for
+/// All recorders: blocks of the flowgraph, and recorders created through the API
 #[utoipa::path(get, path = "/recorders", tag = "recorders", operation_id = "list_recorders",
-    responses((status = 200, description = "in the order in which they came", body = Vec<RecorderInfo>)))]
+    responses((status = 200, description = "in order of creation", body = Vec<RecorderInfo>)))]
 pub(super) async fn list(State(app): State<App>) -> Json<Vec<RecorderInfo>> {
     Json(app.control.recorders().into_iter().map(Into::into).collect())
 }
 
-/// A recorder, and what it has recorded
+/// A recorder, with its recordings
 #[utoipa::path(get, path = "/recorders/{name}", tag = "recorders", operation_id = "get_recorder",
-    params(("name" = String, Path, description = "its number, or the name of its block", example = "1")),
+    params(("name" = String, Path, description = "number of the recorder, or the name of its block", example = "1")),
     responses(
         (status = 200, description = "the recorder", body = RecorderInfo),
-        (status = 404, description = "there is no such recorder"),
+        (status = 404, description = "unknown recorder"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -141,28 +140,28 @@ pub(super) async fn get(
     Ok(Json(app.control.recorder(&name)?.into()))
 }
 
-/// Records an output: at once, or around a request, an event or a frame that shows something
+/// Records an output: at once, or before and after a request, an event or a condition on the data
 #[utoipa::path(post, path = "/blocks/{name}/outputs/{port}/recordings", tag = "recorders",
     operation_id = "record",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
-        ("port" = String, Path, description = "its output", example = "output"),
+        ("port" = String, Path, description = "name of the output", example = "output"),
     ),
     request_body(content = HashMap<String, Value>,
-        description = "parameters of the kind `recorder`; `path` is the name of a file, after the output \
-            unless given",
+        description = "parameters of the kind `recorder`; `path` must be a file name, by default \
+            derived from the output",
         example = json!({"before_seconds": 2, "after_seconds": 1, "trigger": {"events": {"kinds": ["data_lost"]}}})),
     responses(
-        (status = 201, description = "the recorder reads the output", body = RecorderInfo),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such output"),
-        (status = 409, description = "the output has ended, or nobody said where recordings may be written"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason"),
-        (status = 429, description = "there are too many recorders"),
-        (status = 500, description = "the device cannot be read, or no thread was to be had"),
-        (status = 503, description = "the block was busy, or there is no memory for the frames"),
-        (status = 507, description = "recordings may take no more of the disk"),
+        (status = 201, description = "the recorder is running", body = RecorderInfo),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block or output"),
+        (status = 409, description = "the output has ended, or the program runs without `--recordings`"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics"),
+        (status = 429, description = "too many recorders"),
+        (status = 500, description = "copying from the device failed, or no thread could be started"),
+        (status = 503, description = "the block was busy, or memory for the frames is short"),
+        (status = 507, description = "the disk space for recordings is used up"),
     ))]
 pub(super) async fn start(
     State(app): State<App>,
@@ -179,19 +178,19 @@ pub(super) async fn start(
     Ok((StatusCode::CREATED, Json(started.await?.into())))
 }
 
-/// Has a recorder write what came shortly before, and what comes after
+/// Triggers a recorder: writes the frames before and after the trigger
 #[utoipa::path(post, path = "/recorders/{name}/trigger", tag = "recorders",
     operation_id = "trigger_recorder",
     params(
-        ("name" = String, Path, description = "its number, or the name of its block", example = "1"),
+        ("name" = String, Path, description = "number of the recorder, or the name of its block", example = "1"),
         ("at" = Option<i64>, Query, minimum = 0,
-            description = "a timestamp, in ADC samples since sync time; now unless given"),
+            description = "timestamp of the trigger, in ADC samples since the sync time; now by default"),
     ),
     responses(
-        (status = 202, description = "it records, or goes on for longer", body = RecorderInfo),
-        (status = 400, description = "`at` is no timestamp"),
-        (status = 404, description = "there is no such recorder"),
-        (status = 409, description = "it has ended"),
+        (status = 202, description = "the recording is started or extended", body = RecorderInfo),
+        (status = 400, description = "`at` is not a timestamp"),
+        (status = 404, description = "unknown recorder"),
+        (status = 409, description = "the recorder has ended"),
     ))]
 pub(super) async fn trigger(
     State(app): State<App>,
@@ -202,14 +201,14 @@ pub(super) async fn trigger(
     Ok((StatusCode::ACCEPTED, Json(app.control.trigger_recorder(&name, at)?.into())))
 }
 
-/// Ends a recorder that was asked for; what it is recording is closed
+/// Stops a recorder created through the API, and closes its files
 #[utoipa::path(post, path = "/recorders/{name}/stop", tag = "recorders",
     operation_id = "stop_recorder",
-    params(("name" = String, Path, description = "its number", example = "1")),
+    params(("name" = String, Path, description = "number of the recorder", example = "1")),
     responses(
-        (status = 200, description = "its files are closed", body = RecorderInfo),
-        (status = 404, description = "there is no such recorder"),
-        (status = 409, description = "it is a block of the flowgraph"),
+        (status = 200, description = "the recorder has stopped", body = RecorderInfo),
+        (status = 404, description = "unknown recorder"),
+        (status = 409, description = "the recorder is a block of the flowgraph"),
     ))]
 pub(super) async fn stop(
     State(app): State<App>,
@@ -218,15 +217,15 @@ pub(super) async fn stop(
     end(app, name, Control::stop_recorder).await
 }
 
-/// Ends a recorder that was asked for, and removes its files
+/// Deletes a recorder created through the API, and its files
 #[utoipa::path(delete, path = "/recorders/{name}", tag = "recorders",
     operation_id = "delete_recorder",
-    params(("name" = String, Path, description = "its number", example = "1")),
+    params(("name" = String, Path, description = "number of the recorder", example = "1")),
     responses(
-        (status = 200, description = "it is gone; what it had recorded", body = RecorderInfo),
-        (status = 404, description = "there is no such recorder"),
-        (status = 409, description = "it is a block of the flowgraph"),
-        (status = 500, description = "a file cannot be removed"),
+        (status = 200, description = "the recorder is deleted; its last state", body = RecorderInfo),
+        (status = 404, description = "unknown recorder"),
+        (status = 409, description = "the recorder is a block of the flowgraph"),
+        (status = 500, description = "a file cannot be deleted"),
     ))]
 pub(super) async fn delete(
     State(app): State<App>,
@@ -235,7 +234,7 @@ pub(super) async fn delete(
     end(app, name, Control::delete_recorder).await
 }
 
-/// Has `how` end a recorder, which may wait for the disk.
+/// Ends a recorder with `how`, which may wait for the disk.
 async fn end(
     app: App,
     name: String,

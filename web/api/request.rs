@@ -1,4 +1,4 @@
-//! What handlers share: values of the query, and work that waits for blocks.
+//! Query values and blocking work, shared by handlers.
 
 use crate::problem::Problem;
 use axum::http::StatusCode;
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use tokio::task::JoinError;
 
-/// A value of the query, if it is there.
+/// Parses a value of the query, if present.
 pub(super) fn asked<T: FromStr>(
     query: &HashMap<String, String>,
     name: &str,
@@ -16,12 +16,12 @@ pub(super) fn asked<T: FromStr>(
 ) -> Result<Option<T>, Problem> {
     let Some(text) = query.get(name) else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` cannot be read"))
-            .help(format!("give it like `{name}={example}`"))
+        Problem::new(StatusCode::BAD_REQUEST, format!("invalid value of `{name}`"))
+            .help(format!("give a value like `{name}={example}`"))
     })
 }
 
-/// A number of the query within `range`.
+/// Parses a number of the query within `range`, if present.
 pub(super) fn within<T: FromStr + PartialOrd + Display>(
     query: &HashMap<String, String>,
     name: &str,
@@ -37,7 +37,7 @@ pub(super) fn within<T: FromStr + PartialOrd + Display>(
     Err(Problem::new(StatusCode::BAD_REQUEST, detail).help(help))
 }
 
-/// What `work` returns, done where it may wait for blocks.
+/// Runs `work` on a thread where it may wait for blocks, and returns its result.
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -45,11 +45,11 @@ pub(super) async fn beside<T: Send + 'static>(
         if error.is_panic() {
             return Problem::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "the program failed at this request",
+                "the program failed to process this request",
             )
-            .help("this is a fault of fxgraph, which goes on: please report the request");
+            .help("this is a bug in fxgraph, which continues to run; please report the request");
         }
-        Problem::new(StatusCode::CONFLICT, "the run ended meanwhile")
+        Problem::new(StatusCode::CONFLICT, "the run has ended")
     };
     tokio::task::spawn_blocking(work).await.map_err(lost)?
 }

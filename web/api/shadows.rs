@@ -1,4 +1,4 @@
-//! Second forms of blocks on the same frames, and what is different about theirs.
+//! Shadows of blocks, and the differences of their frames.
 
 use super::changes::json_text;
 use super::request::{asked, beside};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use utoipa::ToSchema;
 
-/// A block's shadow, and what was seen of it so far.
+/// A shadow, with the results so far.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ShadowInfo {
     /// Name of the block.
@@ -28,45 +28,45 @@ pub(super) struct ShadowInfo {
     /// Kind of the shadow.
     #[schema(example = "pfb")]
     kind: &'static str,
-    /// Its form.
+    /// Implementation of the shadow.
     #[schema(example = "cpu")]
     implementation: &'static str,
-    /// Its parameters.
+    /// Parameters.
     #[schema(value_type = Object)]
     parameters: serde_json::Value,
-    /// Why it has ended, if it has: its fault, or a frame that differs.
+    /// Reason for its end, if ended: a fault, or a frame that differs.
     ended: Option<String>,
-    /// Pairs of frames that were compared: of one time and one validity.
+    /// Number of compared pairs of frames, which have the same timestamp and validity.
     frames_compared: u64,
-    /// Those with values that differ.
+    /// Number of differing pairs of frames.
     frames_different: u64,
-    /// Frames of either block for which the other one made none of that time and validity.
+    /// Number of frames without a counterpart of the same timestamp and validity.
     frames_alone: u64,
-    /// Frames that the shadow or the comparison was too slow for.
+    /// Number of frames dropped because the shadow or the comparison was too slow.
     frames_dropped: u64,
-    /// Valid values in the pairs.
+    /// Number of valid values in the pairs.
     values_compared: u64,
-    /// Those that differ.
+    /// Number of differing values.
     values_different: u64,
-    /// The share of them.
+    /// Fraction of differing values.
     different_fraction: f64,
-    /// Largest magnitude of a difference; `null` if it is not finite.
+    /// Largest magnitude of a difference; `null` if not finite.
     max_difference: f64,
-    /// Root of the mean squared magnitude of all differences; `null` if it is not finite.
+    /// Root mean square of the magnitudes of all differences; `null` if not finite.
     rms_difference: f64,
-    /// Output of the first pair of frames that differs, by position; `first_difference` has the arrays.
+    /// Index of the output with the first differing pair of frames; see `first_difference` for the arrays.
     first_difference_output: Option<usize>,
-    /// Its time, in ADC samples since sync time.
+    /// Timestamp of the first differing pair, in ADC samples since the sync time.
     first_difference_timestamp: Option<u64>,
-    /// Time that the block works on a frame, while the shadow is there.
+    /// Processing time of the block per frame, while the shadow runs.
     seconds_per_frame: Option<f64>,
-    /// Time that the shadow works on a frame.
+    /// Processing time of the shadow per frame.
     shadow_seconds_per_frame: Option<f64>,
-    /// Memory of the block and of its outputs' frames.
+    /// Memory of the block and of its output frames.
     memory_bytes: usize,
-    /// The same of the shadow in the block's place.
+    /// Memory of the shadow and of its output frames.
     shadow_memory_bytes: usize,
-    /// Memory that the comparison takes for as long as it lasts.
+    /// Memory of the comparison.
     comparison_memory_bytes: usize,
 }
 
@@ -103,7 +103,7 @@ impl From<ShadowReport> for ShadowInfo {
     }
 }
 
-/// The shadow of the block called `name`.
+/// Finds the shadow of the block called `name`.
 fn find(app: &App, name: &str) -> Result<ShadowReport, Problem> {
     super::blocks::find(app, name)?;
     let known = app.control.shadows().into_iter().find(|report| report.block == name);
@@ -126,19 +126,19 @@ impl From<Unanswered> for Problem {
     }
 }
 
-/// All shadows, and what they show
+/// All shadows, with their results
 #[utoipa::path(get, path = "/shadows", tag = "blocks", operation_id = "list_shadows",
-    responses((status = 200, description = "in the order in which they came", body = Vec<ShadowInfo>)))]
+    responses((status = 200, description = "in order of creation", body = Vec<ShadowInfo>)))]
 pub(super) async fn list(State(app): State<App>) -> Json<Vec<ShadowInfo>> {
     Json(app.control.shadows().into_iter().map(Into::into).collect())
 }
 
-/// The shadow of a block, and what it shows
+/// The shadow of a block, with its results
 #[utoipa::path(get, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "get_shadow",
     params(("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source")),
     responses(
         (status = 200, description = "the shadow", body = ShadowInfo),
-        (status = 404, description = "there is no such block, or it has no shadow"),
+        (status = 404, description = "unknown block, or the block has no shadow"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -147,24 +147,24 @@ pub(super) async fn get(
     Ok(Json(find(&app, &name)?.into()))
 }
 
-/// Runs another form of a block beside it, on the same frames, and compares what they make
+/// Starts a shadow: another implementation of a block on the same frames, whose output is compared
 #[utoipa::path(post, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "start_shadow",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source"),
         ("stop_at_first_difference" = Option<bool>, Query, description =
-            "compares up to the first frame that differs, which is kept"),
+            "stops at the first frame that differs, and keeps it"),
     ),
     request_body(content = HashMap<String, Value>,
-        description = "keys of the block that are different: kind, parameters, implementation, device",
+        description = "changed keys of the block: kind, parameters, implementation, device",
         example = json!({"parameters": {"taps": 8}})),
     responses(
-        (status = 201, description = "it is there", body = ShadowInfo),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such block"),
-        (status = 409, description = "it cannot be there; the flowgraph goes on as before"),
-        (status = 415, description = "the body does not say that it is JSON"),
-        (status = 422, description = "refused, with every reason"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 201, description = "the shadow is running", body = ShadowInfo),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block"),
+        (status = 409, description = "the shadow cannot run now; the flowgraph continues unchanged"),
+        (status = 415, description = "the `Content-Type` is not JSON"),
+        (status = 422, description = "rejected, with all diagnostics"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn start(
     State(app): State<App>,
@@ -193,9 +193,9 @@ pub(super) async fn start(
 #[utoipa::path(delete, path = "/blocks/{name}/shadow", tag = "blocks", operation_id = "end_shadow",
     params(("name" = String, Path, description = "name of the block, like `f[0].pfb`", example = "source")),
     responses(
-        (status = 200, description = "it is gone; what it showed", body = ShadowInfo),
-        (status = 404, description = "there is no such block, or it has no shadow"),
-        (status = 503, description = "the block did not come to the end of a frame in time; try again"),
+        (status = 200, description = "the shadow has ended; its results", body = ShadowInfo),
+        (status = 404, description = "unknown block, or the block has no shadow"),
+        (status = 503, description = "the block did not finish a frame in time; try again"),
     ))]
 pub(super) async fn end(
     State(app): State<App>,
@@ -207,7 +207,7 @@ pub(super) async fn end(
     Ok(Json(ended.await?.into()))
 }
 
-/// The first frame of a block that differs from its shadow's, or the shadow's, for NumPy
+/// The first differing frame of a block or of its shadow, as .npy
 #[utoipa::path(get, path = "/blocks/{name}/shadow/first_difference/{side}", tag = "blocks",
     operation_id = "get_first_difference",
     params(
@@ -215,12 +215,12 @@ pub(super) async fn end(
         ("side" = String, Path, description = "`block` or `shadow`", example = "block"),
     ),
     responses(
-        (status = 200, description = "the payload as NumPy's array",
-            headers(("fxgraph-timestamp" = u64, description = "time of the frame, in ADC samples")),
+        (status = 200, description = "the payload as .npy",
+            headers(("fxgraph-timestamp" = u64, description = "timestamp of the frame, in ADC samples")),
             content(("application/octet-stream"))),
-        (status = 404, description = "there is no such shadow, or nothing differs so far"),
-        (status = 422, description = "its frames are too large"),
-        (status = 429, description = "others come first: `Retry-After` says when to ask again"),
+        (status = 404, description = "unknown shadow, or no difference so far"),
+        (status = 422, description = "the frames are too large"),
+        (status = 429, description = "too many requests for frames: retry after `Retry-After`"),
     ))]
 pub(super) async fn first_difference(
     State(app): State<App>,
@@ -235,9 +235,9 @@ pub(super) async fn first_difference(
         "block" => Pair::block_npy,
         "shadow" => Pair::shadow_npy,
         _ => {
-            let detail = format!("there is no frame of `{side}`");
+            let detail = format!("the side must be `block` or `shadow`, got `{side}`");
             return Err(Problem::new(StatusCode::NOT_FOUND, detail)
-                .help("ask for that of `block` or of `shadow`"));
+                .help("use `.../first_difference/block` or `.../first_difference/shadow`"));
         }
     };
     let sent = Sent {

@@ -1,4 +1,4 @@
-//! One frame of an output, as it runs by.
+//! Snapshot of an output: its next frame.
 
 use super::output::{MAX_BYTES, Output};
 use super::request::asked;
@@ -20,24 +20,24 @@ use std::str::FromStr;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// The media type of an array, which has none of its own.
+/// Media type of .npy, which has no type of its own.
 pub(super) const NPY: &str = "application/octet-stream";
 
-/// How many units of a frame arrived.
+/// Validity of a frame.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 struct ValidityInfo {
-    /// Units that can be lost one by one.
+    /// Number of validity units.
     units: usize,
-    /// Units to which everything contributed.
+    /// Number of complete units.
     whole: usize,
-    /// Units to which a part contributed.
+    /// Number of partially valid units.
     partial: usize,
-    /// Units to which nothing contributed.
+    /// Number of missing units.
     missing: usize,
 }
 
 impl ValidityInfo {
-    /// Summary of `counts`, one per unit of `validity`.
+    /// Summarises `counts`, one per unit of `validity`.
     fn of(counts: &[u32], validity: &ValidityType) -> Self {
         let whole = counts.iter().filter(|count| **count >= validity.full).count();
         let missing = counts.iter().filter(|count| **count == 0).count();
@@ -45,24 +45,24 @@ impl ValidityInfo {
     }
 }
 
-/// What a frame says about its payload.
+/// Header of a frame.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Snapshot {
     /// The output: `block.port`.
     #[schema(example = "f[0].pfb.output")]
     output: String,
-    /// Counts the frames of the output, from 0.
+    /// Sequence number at the output, from 0.
     sequence: u64,
-    /// Time of the first element, in ADC samples since sync time.
+    /// Timestamp of the first element, in ADC samples since the sync time.
     timestamp: u64,
-    /// The same in seconds of Unix time.
+    /// Time of the first element as Unix time in seconds.
     unix_time_seconds: f64,
-    /// The configuration that made it, in hexadecimal.
+    /// Configuration id, in hexadecimal.
     #[schema(example = "9f2c0d4be1a7583d", pattern = "^[0-9a-f]{16}$")]
     config_id: String,
-    /// What of it arrived.
+    /// Validity of the payload.
     validity: ValidityInfo,
-    /// What the payload is.
+    /// Type of the payload.
     carries: Carries,
 }
 
@@ -81,7 +81,7 @@ impl Snapshot {
     }
 }
 
-/// How a snapshot is told.
+/// Format of a snapshot.
 #[derive(Clone, Copy, PartialEq, ToSchema)]
 #[schema(rename_all = "lowercase")]
 enum Format {
@@ -101,7 +101,7 @@ impl FromStr for Format {
     }
 }
 
-/// The format that the client accepts.
+/// Format according to the `Accept` header.
 fn accepted(headers: &HeaderMap) -> Format {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let mut types = accept.unwrap_or_default().split(',');
@@ -109,7 +109,7 @@ fn accepted(headers: &HeaderMap) -> Format {
     if is_npy { Format::Npy } else { Format::Json }
 }
 
-/// An array on its way to a client, which takes the room of its tap until it is there.
+/// Array being sent to a client; it keeps the place of its tap until sent.
 pub(super) struct Sent {
     pub array: Vec<u8>,
     pub _room: Room,
@@ -121,33 +121,33 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// One frame of an output: when it was, what of it arrived, what it is; or its payload for NumPy
+/// One frame of an output: timestamp, validity and type, or its payload as .npy
 #[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/snapshot", tag = "blocks",
     operation_id = "get_snapshot",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
             example = "source"),
-        ("port" = String, Path, description = "its output", example = "output"),
+        ("port" = String, Path, description = "name of the output", example = "output"),
         ("format" = inline(Option<Format>), Query, description =
-            "`npy` for the payload as NumPy's array, like `Accept: application/octet-stream`; or `json`"),
+            "`npy` for the payload as .npy, like `Accept: application/octet-stream`; or `json`"),
         ("max_bytes" = Option<usize>, Query,
-            description = "longest payload to take; 16 MiB unless set"),
+            description = "largest payload to accept, in bytes; 16 MiB by default"),
     ),
     responses(
-        (status = 200, description = "the next frame that came by; its header in HTTP's with the array",
+        (status = 200, description = "the next frame; with `npy`, its header is in HTTP headers",
             headers(
-                ("fxgraph-sequence" = u64, description = "as `sequence`, with the array"),
-                ("fxgraph-timestamp" = u64, description = "as `timestamp`, with the array"),
-                ("fxgraph-config-id" = String, description = "as `config_id`, with the array"),
+                ("fxgraph-sequence" = u64, description = "`sequence` of the frame, with `npy`"),
+                ("fxgraph-timestamp" = u64, description = "`timestamp` of the frame, with `npy`"),
+                ("fxgraph-config-id" = String, description = "`config_id` of the frame, with `npy`"),
             ),
             content((Snapshot = "application/json"), ("application/octet-stream"))),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such output"),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block or output"),
         (status = 409, description = "the output has ended"),
         (status = 422, description = "the frame is larger than `max_bytes`"),
-        (status = 429, description = "others come first: `Retry-After` says when to ask again"),
-        (status = 500, description = "the device cannot be read"),
-        (status = 503, description = "no frame came in time, or there is no memory for it"),
+        (status = 429, description = "too many requests for frames: retry after `Retry-After`"),
+        (status = 500, description = "copying from the device failed"),
+        (status = 503, description = "no frame arrived in time, or memory for it is short"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! Frames of an output, now and then, as they are.
+//! Stream of frames of an output.
 
 use super::output::{MAX_BYTES, Output};
 use super::request::{asked, within};
@@ -26,36 +26,36 @@ use utoipa::ToSchema;
 pub(super) struct StreamedFrame {
     #[serde(flatten)]
     header: Snapshot,
-    /// The payload as NumPy's array (`.npy`), in Base64.
+    /// The payload as .npy, in Base64.
     #[schema(content_encoding = "base64", content_media_type = "application/octet-stream")]
     npy: String,
 }
 
-/// Frames of an output as server-sent events, thinned out: header, and payload for NumPy
+/// Some frames of an output as server-sent events: header, and payload as .npy
 #[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/stream", tag = "blocks",
     operation_id = "follow_frames",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
             example = "source"),
-        ("port" = String, Path, description = "its output", example = "output"),
+        ("port" = String, Path, description = "name of the output", example = "output"),
         ("every" = Option<u64>, Query, minimum = 1,
-            description = "one frame out of so many at most; 1 unless set"),
+            description = "sends at most every n-th frame; 1 by default"),
         ("every_seconds" = Option<f64>, Query, minimum = 0.05, maximum = 60,
-            description = "time between two frames at least, 0.25 s unless set"),
+            description = "minimum time between two frames, in seconds; 0.25 by default"),
         ("max_bytes" = Option<usize>, Query,
-            description = "longest payload to take; 16 MiB unless set"),
+            description = "largest payload to accept, in bytes; 16 MiB by default"),
     ),
     responses(
-        (status = 200, description = "each frame as the `data` of an event `frame`, to the end of the \
-            output; an event `problem` says why there are no more, if it did not end",
+        (status = 200, description = "each frame as the `data` of an event `frame`, until the output \
+            ends; an event `problem` reports why the stream ends early",
             body = StreamedFrame, content_type = "text/event-stream"),
-        (status = 400, description = "the request cannot be read"),
-        (status = 404, description = "there is no such output"),
+        (status = 400, description = "malformed request"),
+        (status = 404, description = "unknown block or output"),
         (status = 409, description = "the output has ended"),
-        (status = 422, description = "its frames are larger than `max_bytes`"),
-        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
-        (status = 500, description = "the device cannot be read"),
-        (status = 503, description = "the block does not answer, or there is no memory for its frames"),
+        (status = 422, description = "the frames are larger than `max_bytes`"),
+        (status = 429, description = "too many streams of outputs, of all clients or of this one"),
+        (status = 500, description = "copying from the device failed"),
+        (status = 503, description = "the block does not respond, or memory for its frames is short"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,

@@ -1,24 +1,24 @@
-//! How ports, implementations and parameters are told.
+//! Ports and implementations in responses.
 
 use crate::views::baselines;
 use fxgraph::{Axis, PortType};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Most baselines that are named one by one.
+/// Largest number of baselines with labels.
 const MOST_BASELINES: usize = 1 << 14;
 
 /// One axis of a frame.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AxisInfo {
-    /// Its name: `antenna`, `channel`, `pol`, `sample`, ...
+    /// Name: `antenna`, `channel`, `pol`, `sample`, ...
     #[schema(example = "channel")]
     name: &'static str,
     /// Number of elements.
     len: usize,
-    /// What each element is, where they are different things. Of a baseline `0-2`: antenna 0 times the conjugate of
-    /// antenna 2 (up to 16384 baselines; number a2 (a2 + 1) / 2 + a1 is `a1-a2`); of a product `10`: polarisation 1 of the
-    /// first antenna and 0 of the second one.
+    /// Labels of the elements, if any. A baseline `0-2` is antenna 0 times the conjugate of antenna 2 (labels for up
+    /// to 16384 baselines; index a2 (a2 + 1) / 2 + a1 is `a1-a2`). A product `10` is polarisation 1 of the first
+    /// antenna and polarisation 0 of the second one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     labels: Vec<String>,
 }
@@ -46,10 +46,10 @@ pub(super) struct BandInfo {
     bandwidth_hz: f64,
 }
 
-/// What flows through a port.
+/// Type of the frames at a port.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Carries {
-    /// All of it in one line.
+    /// Summary in one line.
     #[schema(example = "ci8 [channel 64][pol 2][spectrum 256] @ 1.712 GS/s / 131072")]
     text: String,
     /// Type of one element.
@@ -59,21 +59,21 @@ pub(super) struct Carries {
     axes: Vec<AxisInfo>,
     /// Payload bytes of one frame.
     frame_bytes: usize,
-    /// Frames per second of signal time: what the block has to do to keep up with a telescope.
+    /// Frames per second of signal time: the rate that keeps up with a telescope.
     frames_per_second: f64,
     /// Payload bytes per second of signal time.
     bytes_per_second: f64,
-    /// Samples per second of the ADC.
+    /// Sample rate of the ADC in Hz.
     adc_sample_rate_hz: f64,
     /// Unix time of timestamp 0, in seconds.
     sync_time_seconds: f64,
     /// ADC samples from one frame to the next.
     samples_per_frame: u64,
-    /// Frequencies, once there is a `channel` axis.
+    /// Frequencies of the `channel` axis, if present.
     band: Option<BandInfo>,
-    /// Axes of the units that can be lost one by one.
+    /// Axes of the validity units.
     validity_axes: Vec<AxisInfo>,
-    /// Count of a unit to which everything contributed.
+    /// Validity count of a complete unit.
     validity_full: u32,
 }
 
@@ -101,16 +101,16 @@ impl From<&PortType> for Carries {
     }
 }
 
-/// A form of a kind.
+/// An implementation of a kind.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ImplementationInfo {
-    /// The word after `implementation:`.
+    /// Name, the value of the key `implementation`.
     #[schema(example = "cpu")]
     name: &'static str,
-    /// The sort of device it runs on.
+    /// Device family: `cpu` or `cuda`.
     #[schema(example = "cpu")]
     device: &'static str,
-    /// One line about it.
+    /// Summary in one line.
     summary: &'static str,
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_of_visibilities_name_antennas_and_polarisations() {
+    fn axes_label_baselines_and_products() {
         let named = axes(&[
             Axis::new("channel", 3),
             Axis::new("baseline", 6),

@@ -1,4 +1,4 @@
-//! Another flowgraph in place of the one that runs.
+//! Replacement of the running flowgraph.
 
 use super::changes::{DifferenceInfo, media_type, way_name};
 use super::request::{asked, beside};
@@ -17,25 +17,25 @@ use std::collections::HashMap;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Longest time that an update takes; more would outlast the request.
+/// Time limit for an update, below the time limit of the request.
 const APPLY: Duration = Duration::from_secs(20);
-/// What a flowgraph may be sent as.
+/// Media types of a flowgraph.
 const MEDIA_TYPES: [&str; 3] = ["application/yaml", "application/x-yaml", "application/json"];
 
-/// What becomes of a block.
+/// Effect of an update on a block.
 #[derive(Serialize, ToSchema)]
 struct BlockUpdateInfo {
     /// Name of the block.
     block: String,
-    /// What is done to it: nothing, retune, seamless or held (it is swapped), restart.
+    /// Way of the change: `nothing`, `retune` (live update), `seamless` or `held` (swap), or `restart`.
     #[schema(example = "retune")]
     way: &'static str,
-    /// The interruption to expect, in words.
+    /// Description of the expected interruption.
     #[schema(example = "none")]
     gap: String,
-    /// Why it takes a restart, if it does.
+    /// Reason for a restart, if needed.
     restart_because: Option<String>,
-    /// What becomes different.
+    /// Differences.
     differences: Vec<DifferenceInfo>,
 }
 
@@ -53,24 +53,24 @@ impl From<&BlockUpdate> for BlockUpdateInfo {
     }
 }
 
-/// What it takes to have another flowgraph run.
+/// Effects of an update of the flowgraph.
 #[derive(Serialize, ToSchema)]
 pub(super) struct UpdateInfo {
-    /// The blocks that run, in their order, then those that would be new.
+    /// The running blocks in order, then the new blocks.
     blocks: Vec<BlockUpdateInfo>,
-    /// Everything for which a new start is needed.
+    /// Reasons for a restart.
     restart_because: Vec<String>,
-    /// SHA-256 over the flowgraph as a start would have it, in hexadecimal.
+    /// SHA-256 of the resolved new flowgraph, in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     config_hash: String,
-    /// Whether it is made; with `dry_run` it is not, and a restart is made later.
+    /// Whether the update is done; false with `dry_run`, and for a restart, which follows later.
     is_made: bool,
-    /// Whether the flowgraph drains now, to be followed by the other one.
+    /// Whether the flowgraph drains now and the new one follows.
     is_restarting: bool,
-    /// Timestamp from which data are those of the other flowgraph: blocks that were swapped go over with their first
-    /// frame that starts there or later. `null` if it is not made, or nothing is different.
+    /// Timestamp from which data are those of the new flowgraph: swapped blocks switch with their first frame
+    /// that starts there or later. `null` if the update is not done, or nothing differs.
     effective_timestamp: Option<u64>,
-    /// What of it does not take effect at that timestamp, and why.
+    /// Parts of the update that do not take effect at that timestamp, with the reason.
     not_atomic: Vec<String>,
 }
 
@@ -92,11 +92,12 @@ impl From<NotStartable> for Problem {
     fn from(error: NotStartable) -> Self {
         let problem = Self::new(StatusCode::CONFLICT, error.to_string());
         match error {
-            NotStartable::Over => problem
-                .help("`fxgraph run --hold` is ready for another start whenever a run has ended"),
+            NotStartable::Over => {
+                problem.help("start the program with `fxgraph run --hold` to allow further starts")
+            }
             NotStartable::Draining => problem,
             NotStartable::Another => problem
-                .help("look at what runs then, and send it again")
+                .help("check the flowgraph that runs then, and send the request again")
                 .retry_after(Duration::from_secs(2)),
         }
     }
@@ -109,30 +110,34 @@ impl From<UpdateError> for Problem {
         }
         let UpdateError::Restart(reasons) = error else {
             return Self::new(StatusCode::CONFLICT, with_causes(&error))
-                .help("`/api/v1/events` may say more");
+                .help("see `/api/v1/events` for details");
         };
-        let problem = Self::new(StatusCode::CONFLICT, "not all of it can change while frames flow");
+        let problem =
+            Self::new(StatusCode::CONFLICT, "the update needs a restart of the flowgraph");
         let problem = reasons.into_iter().fold(problem, Self::help);
-        problem.help("`restart=true` drains the flowgraph and starts the other one")
+        problem.help("use `restart=true` to drain the flowgraph and start the new one")
     }
 }
 
-/// The body of a request as a flowgraph.
+/// Returns the body of a request as the text of a flowgraph.
 fn flowgraph_text(headers: &HeaderMap, body: Bytes) -> Result<String, Problem> {
     if !MEDIA_TYPES.contains(&media_type(headers).as_str()) {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is no flowgraph")
-            .help("send YAML with `Content-Type: application/yaml`, or JSON"));
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be YAML or JSON",
+        )
+        .help("send YAML with `Content-Type: application/yaml`, or JSON"));
     }
     String::from_utf8(body.into())
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is no text"))
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8 text"))
 }
 
-/// Values for parameters of the flowgraph, from a JSON object.
+/// Parses values for parameters of the flowgraph from a JSON object.
 fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
     let values: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(|_| {
-            Problem::new(StatusCode::BAD_REQUEST, "`set` cannot be read")
-                .help("give it like `set={\"channels\":64}`")
+            Problem::new(StatusCode::BAD_REQUEST, "`set` must be a JSON object")
+                .help("give a value like `set={\"channels\":64}`")
         })?;
     let setting = |(name, value): (String, serde_json::Value)| match value {
         serde_json::Value::String(text) => Setting::typed(name, text),
@@ -141,28 +146,27 @@ fn settings(text: &str) -> Result<Vec<Setting>, Problem> {
     Ok(values.into_iter().map(setting).collect())
 }
 
-/// Has another flowgraph run in place of this one: all of it, or nothing
+/// Replaces the running flowgraph, atomically
 #[utoipa::path(put, path = "/flowgraph", tag = "flowgraph", operation_id = "put_flowgraph",
     params(
-        ("dry_run" = Option<bool>, Query, description = "only says what would be done"),
+        ("dry_run" = Option<bool>, Query, description = "reports the effect without changing anything"),
         ("restart" = Option<bool>, Query, description =
-            "if it cannot be done while frames flow, the flowgraph drains and the other one starts; \
-             the one before is back if that fails"),
+            "if the change is not possible while frames flow, the flowgraph drains and the new one starts; if that fails, the previous one is restored"),
         ("may_hold_up" = Option<bool>, Query, description =
-            "the flowgraph may wait for new blocks: right for files, wrong for a telescope"),
+            "lets the flowgraph wait for new blocks (for files, not for live data)"),
         ("set" = Option<String>, Query, description =
-            "values of its parameters, a JSON object", example = json!("{}")),
+            "parameters of the flowgraph, a JSON object", example = json!("{}")),
     ),
-    request_body(description = "the whole flowgraph, as its file has it",
+    request_body(description = "the whole flowgraph, in the format of its file",
         content((String = "application/yaml"), (Object = "application/json"))),
     responses(
-        (status = 200, description = "it is made, or with `dry_run` could be", body = UpdateInfo),
-        (status = 202, description = "the flowgraph drains, and the other one follows", body = UpdateInfo),
-        (status = 400, description = "the request cannot be read"),
-        (status = 409, description = "it takes a restart, or failed; the flowgraph goes on as before"),
+        (status = 200, description = "the change is done, or possible with `dry_run`", body = UpdateInfo),
+        (status = 202, description = "the flowgraph drains, then the new one starts", body = UpdateInfo),
+        (status = 400, description = "malformed request"),
+        (status = 409, description = "the change needs a restart, or failed; the flowgraph continues unchanged"),
         (status = 415, description = "the body is neither YAML nor JSON"),
-        (status = 422, description = "refused, with every reason; nothing has changed"),
-        (status = 503, description = "other changes come first: `Retry-After` says when to ask again"),
+        (status = 422, description = "rejected, with all diagnostics; nothing has changed"),
+        (status = 503, description = "other changes are in progress: retry after `Retry-After`"),
     ))]
 pub(super) async fn update(
     State(app): State<App>,

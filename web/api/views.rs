@@ -1,4 +1,4 @@
-//! What frames of an output look like.
+//! Views of an output.
 
 use super::output::Output;
 use super::request::{asked, within};
@@ -23,48 +23,48 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// Time between two messages.
+/// Range of the time between two messages, in seconds.
 pub(super) const EVERY_SECONDS: RangeInclusive<f64> = 0.05..=60.0;
 pub(super) const DEFAULT_EVERY_SECONDS: f64 = 0.25;
-/// Points unless it is said how many.
+/// Default number of points.
 const DEFAULT_POINTS: usize = 1024;
-/// What is asked for besides indices of axes.
+/// Query parameters other than axes.
 const OTHERS: [&str; 3] = ["every_seconds", "points", "once"];
 
-/// A way to look at an output.
+/// A view of an output.
 #[derive(Serialize, ToSchema)]
 struct ViewInfo {
-    /// Its name.
+    /// Name.
     #[schema(example = "spectrum")]
     name: &'static str,
-    /// What it shows.
+    /// Title.
     #[schema(example = "power spectrum")]
     title: &'static str,
-    /// How it is drawn.
+    /// Kind of drawing.
     kind: DrawnAs,
-    /// Axes of which one index is looked at.
+    /// Axes with a selectable index.
     selects: Vec<Select>,
 }
 
-/// Ways to look at an output.
+/// Views of an output.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ViewList {
-    /// Those that its axes allow.
+    /// Views available for the type of the output.
     views: Vec<ViewInfo>,
 }
 
-/// What frames of an output can be looked at as
+/// Views of an output
 #[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/views", tag = "blocks",
     operation_id = "list_views",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
             example = "source"),
-        ("port" = String, Path, description = "its output", example = "output"),
+        ("port" = String, Path, description = "name of the output", example = "output"),
     ),
     responses(
-        (status = 200, description = "views, and what of the output they let one select",
+        (status = 200, description = "the views, and the axes with a selectable index",
             body = ViewList),
-        (status = 404, description = "there is no such output"),
+        (status = 404, description = "unknown block or output"),
     ))]
 pub(super) async fn list(
     State(app): State<App>,
@@ -80,7 +80,7 @@ pub(super) async fn list(
     Ok(Json(ViewList { views: views.collect() }))
 }
 
-/// The view `name` of `output`, with what it lets one select.
+/// Finds the view `name` of `output`, with its selectable axes.
 fn find(output: &Output, name: &str) -> Result<(&'static View, Vec<Select>), Problem> {
     let views = views::of(&output.port);
     let known: Vec<&str> = views.iter().map(|(view, _)| view.name).collect();
@@ -91,7 +91,7 @@ fn find(output: &Output, name: &str) -> Result<(&'static View, Vec<Select>), Pro
     views.into_iter().find(|(view, _)| view.name == name).ok_or_else(unknown)
 }
 
-/// The indices that `query` selects, or those of `selects` by themselves.
+/// Returns the indices in `query`, or the defaults in `selects`.
 fn select(
     query: &HashMap<String, String>,
     view: &View,
@@ -100,7 +100,7 @@ fn select(
     let known: Vec<&str> = selects.iter().map(|select| select.axis).collect();
     let is_known = |name: &str| OTHERS.contains(&name) || known.contains(&name);
     if let Some(unknown) = query.keys().filter(|name| !is_known(name)).min() {
-        let detail = format!("nothing called `{unknown}` is selected of `{}`", view.name);
+        let detail = format!("the view `{}` has no selectable axis `{unknown}`", view.name);
         return Err(Problem::new(StatusCode::BAD_REQUEST, detail)
             .maybe_help(suggest(unknown, "axis", &known)));
     }
@@ -111,41 +111,43 @@ fn select(
     selected.collect()
 }
 
-/// A view of the newest frame now and then, as server-sent events; or once, as JSON
+/// A view of the newest frames, as server-sent events; or once, as JSON
 #[utoipa::path(get, path = "/blocks/{name}/outputs/{port}/views/{view}", tag = "blocks",
     operation_id = "follow_view",
     params(
         ("name" = String, Path, description = "name of the block, like `f[0].pfb`",
             example = "source"),
-        ("port" = String, Path, description = "its output", example = "output"),
+        ("port" = String, Path, description = "name of the output", example = "output"),
         ("view" = String, Path, description = "name of the view", example = "spectrum"),
         ("every_seconds" = Option<f64>, Query, minimum = 0.05, maximum = 60,
-            description = "time between two messages at least, 0.25 s unless set; frames in between are left out"),
+            description = "minimum time between two messages, in seconds; 0.25 by default; frames in \
+                between are skipped"),
         ("points" = Option<usize>, Query, minimum = 16, maximum = 4096,
-            description = "points of the longest axis at most, 1024 unless set; each is the mean of its part"),
+            description = "maximum number of points on the longest axis, 1024 by default; each point is the mean \
+                over its interval"),
         ("once" = Option<bool>, Query,
-            description = "`true` for one message as JSON instead of a stream"),
+            description = "`true` for one message as JSON in place of a stream"),
         ("pol" = Option<usize>, Query,
-            description = "index of the polarisation, where the view selects one"),
-        ("antenna" = Option<usize>, Query, description = "index of the antenna, likewise"),
-        ("beam" = Option<usize>, Query, description = "index of the beam, likewise"),
-        ("baseline" = Option<usize>, Query, description = "index of the baseline, likewise"),
+            description = "index of the polarisation, if the view selects one"),
+        ("antenna" = Option<usize>, Query, description = "index of the antenna, if the view selects one"),
+        ("beam" = Option<usize>, Query, description = "index of the beam, if the view selects one"),
+        ("baseline" = Option<usize>, Query, description = "index of the baseline, if the view selects one"),
         ("product" = Option<usize>, Query,
-            description = "index of the product of polarisations, likewise"),
+            description = "index of the polarisation product, if the view selects one"),
         ("value" = Option<usize>, Query,
-            description = "index of what was measured of a satellite, likewise"),
+            description = "index of the measured value of a satellite, if the view selects one"),
     ),
     responses(
-        (status = 200, description = "each message as the `data` of an event `view`, to the end of the \
-            output; an event `problem` says why there are no more, if it did not end",
+        (status = 200, description = "each message as the `data` of an event `view`, until the output \
+            ends; an event `problem` reports why the stream ends early",
             content((Message = "text/event-stream"), (Message = "application/json"))),
-        (status = 400, description = "a number is none or out of range, or of an axis that is not selected"),
-        (status = 404, description = "there is no such output, or it has no such view"),
+        (status = 400, description = "a value is malformed, out of range, or of an axis that the view does not select"),
+        (status = 404, description = "unknown block, output or view"),
         (status = 409, description = "the output has ended"),
-        (status = 422, description = "its frames are too large"),
-        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
-        (status = 500, description = "the device cannot be read"),
-        (status = 503, description = "no frame came in time, or there is no memory for it"),
+        (status = 422, description = "the frames are too large"),
+        (status = 429, description = "too many streams of outputs, of all clients or of this one"),
+        (status = 500, description = "copying from the device failed"),
+        (status = 503, description = "no frame arrived in time, or memory for it is short"),
     ))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -163,7 +165,7 @@ pub(super) async fn get(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// A tap of the output that a view is of, and what the view makes of its frames.
+/// Opens a tap of an output, and returns it with the function that computes the view.
 async fn open(
     app: &App,
     looks: (IpAddr, Look),
@@ -183,19 +185,19 @@ async fn open(
     Ok((watch, made))
 }
 
-/// Several views as one stream, for clients that open few connections, like browsers
+/// Several views in one stream, for clients with few connections, like browsers
 #[utoipa::path(get, path = "/views", tag = "blocks", operation_id = "follow_views",
     params(("view" = Vec<String>, Query, example = json!(["source/output/spectrum?points=512"]),
-        description = "`block/output/view`, with the query that it has by itself; each once or more")),
+        description = "`block/output/view`, with the query of the view; may be given several times")),
     responses(
-        (status = 200, description = "the events of each, whose data carry the `index` of the view that they are of",
+        (status = 200, description = "the events of all views; the `index` in the data is that of the view",
             content((Message = "text/event-stream"))),
-        (status = 400, description = "no view is asked for, or one wrongly"),
-        (status = 404, description = "there is no such output, or it has no such view"),
+        (status = 400, description = "no view is given, or one is malformed"),
+        (status = 404, description = "unknown block, output or view"),
         (status = 409, description = "an output has ended"),
-        (status = 422, description = "its frames are too large"),
-        (status = 429, description = "too many outputs are being followed, by all clients or by this one"),
-        (status = 503, description = "a block does not answer, or there is no memory for its frames"),
+        (status = 422, description = "the frames are too large"),
+        (status = 429, description = "too many streams of outputs, of all clients or of this one"),
+        (status = 503, description = "a block does not respond, or memory for its frames is short"),
     ))]
 pub(super) async fn follow(
     State(app): State<App>,
@@ -203,25 +205,24 @@ pub(super) async fn follow(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
     let wrong = |detail: String| {
-        Problem::new(StatusCode::BAD_REQUEST, detail).help(
-            "give `view=block/output/view`, with `?` in it percent-encoded if a query follows",
-        )
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+            .help("give `view=block/output/view`; percent-encode the `?` of a query in it")
     };
     if query.is_empty() {
-        return Err(wrong("no view is asked for".to_owned()));
+        return Err(wrong("no view is given".to_owned()));
     }
     let mut streams = Vec::new();
     for (index, (key, asked)) in query.iter().enumerate() {
         if key != "view" {
-            return Err(wrong(format!("nothing is called `{key}` here")));
+            return Err(wrong(format!("unknown query parameter `{key}`")));
         }
         let (path, own) = asked.split_once('?').unwrap_or((asked, ""));
         let &[name, port, view] = path.split('/').collect::<Vec<_>>().as_slice() else {
-            return Err(wrong(format!("`{path}` names no view")));
+            return Err(wrong(format!("expected block/output/view, got `{path}`")));
         };
         let own = format!("/?{own}").parse().ok().and_then(|uri| Query::try_from_uri(&uri).ok());
         let Some(Query(own)) = own else {
-            return Err(wrong(format!("the query of `{asked}` cannot be read")));
+            return Err(wrong(format!("invalid query in `{asked}`")));
         };
         let (watch, made) = open(&app, (client, Look::Follow), [name, port, view], &own).await?;
         streams.push(Box::pin(watch.events("view", Some(index), made)));

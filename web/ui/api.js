@@ -1,4 +1,4 @@
-// Asks the REST API, and follows its streams of events.
+// Client of the REST API and of its event streams.
 
 import { save } from "./dom.js";
 
@@ -6,10 +6,10 @@ const TOKEN = "fxgraph-token";
 const ROOT = "/api/v1";
 const JSON_HEADERS = { "Content-Type": "application/json" };
 
-/// What the server says is wrong: a problem document (RFC 9457).
+/// An error response of the server: a problem document (RFC 9457).
 export class Problem extends Error {
   constructor(status, { title, detail, help = [], diagnostics = [] }) {
-    super(detail ?? title ?? `the server answered with status ${status}`);
+    super(detail ?? title ?? `the server responded with status ${status}`);
     Object.assign(this, { status, help, diagnostics });
   }
 }
@@ -17,12 +17,12 @@ export class Problem extends Error {
 let asking = null;
 let prompt = async () => "";
 
-/// `ask` gets a token from the user when the server wants one.
+/// `ask` gets a token from the user when the server requires one.
 export function onToken(ask) {
   prompt = ask;
 }
 
-/// One question to the user, however many requests wait for its answer.
+/// A single question to the user, shared by all waiting requests.
 async function newToken() {
   asking ??= prompt().then((token) => sessionStorage.setItem(TOKEN, token)).finally(() => (asking = null));
   await asking;
@@ -32,7 +32,7 @@ async function newToken() {
 export const block = (name) => `/blocks/${encodeURIComponent(name)}`;
 export const output = (name, port) => `${block(name)}/outputs/${encodeURIComponent(port)}`;
 
-/// A response that is fine; otherwise throws a `Problem`, or a `TypeError` if nothing answers.
+/// Returns a successful response; throws a `Problem`, or a `TypeError` without a response.
 export async function request(path, options = {}) {
   for (;;) {
     const token = sessionStorage.getItem(TOKEN);
@@ -41,33 +41,33 @@ export async function request(path, options = {}) {
     if (response.ok) return response;
     const said = await response.json().catch(() => ({}));
     if (response.status !== 401) throw new Problem(response.status, said);
-    // Another request may have brought a token meanwhile.
+    // Another request may have obtained a token meanwhile.
     if (token === sessionStorage.getItem(TOKEN)) await newToken();
   }
 }
 
 export const ask = async (path, options) => (await request(path, options)).json();
 
-/// Sends `body`, which is JSON.
+/// Sends the JSON text `body`.
 export const patch = (path, body) =>
   ask(path, { method: "PATCH", headers: JSON_HEADERS, body });
 
-/// Sends `body`, which is JSON, or nothing.
+/// Sends the JSON text `body`, or no body.
 export const post = (path, body) =>
   ask(path, { method: "POST", ...(body !== undefined && { headers: JSON_HEADERS, body }) });
 
-/// Sends `body`, which is YAML.
+/// Sends the YAML text `body`.
 export const put = (path, body) => ask(path, { method: "PUT", headers: { "Content-Type": "application/yaml" }, body });
 
 export const remove = (path) => ask(path, { method: "DELETE" });
 
-/// Saves what is at `path`, an array for NumPy, as `name` with its timestamp.
+/// Saves the .npy array at `path` as `name` with its timestamp.
 export async function download(path, name) {
   const response = await request(path);
   save(await response.blob(), `${name}.${response.headers.get("fxgraph-timestamp")}.npy`);
 }
 
-/// The same of the next frame of an output.
+/// Saves the next frame of an output as .npy.
 export const downloadFrame = (block, port) =>
   download(`${output(block, port)}/snapshot?format=npy&max_bytes=${1 << 28}`, `${block}.${port}`);
 
@@ -77,8 +77,8 @@ const pause = (milliseconds, signal) =>
     signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
   });
 
-/// Follows the stream of server-sent events at `path` until `signal`; begins again when it breaks, behind
-/// the last event that it knows. (`EventSource` cannot send a token.) `onProblem` hears why it is refused.
+/// Follows the stream of server-sent events at `path` until `signal`; if it breaks, reconnects after
+/// the last known event. (`EventSource` cannot send a token.) `onProblem` is called if the server rejects the request.
 export async function follow(path, { signal, onEvent, onProblem = () => {} }) {
   let last = null;
   let wait = 500;
@@ -100,7 +100,7 @@ export async function follow(path, { signal, onEvent, onProblem = () => {} }) {
   }
 }
 
-/// The events of a body, as the standard has them: lines of fields, an empty line behind each event.
+/// Parses the events of a body: lines of fields, and an empty line after each event.
 async function* events(body) {
   let text = "";
   let event = { name: "message" };

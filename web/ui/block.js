@@ -11,7 +11,7 @@ import { LIVE_ONLY } from "./request.js";
 import { shadow } from "./shadow.js";
 import { swap } from "./swap.js";
 
-/// The block called `name`, one of `replicas`. `onPlot(block, port)` is asked for a plot, `onOpen(replicas, name)` for another
+/// The block called `name`, one of `replicas`. `onPlot(block, port)` adds a plot, `onOpen(replicas, name)` opens another
 /// replica.
 export class Block {
   #page = null;
@@ -23,7 +23,7 @@ export class Block {
   }
 
   get tabs() {
-    return ["figures", "parameters", "swap", "shadow", this.#page.outputs.length > 0 && "record", "about"].filter(Boolean);
+    return ["statistics", "parameters", "swap", "shadow", this.#page.outputs.length > 0 && "record", "about"].filter(Boolean);
   }
 
   async load(now) {
@@ -41,11 +41,11 @@ export class Block {
     return before && (page.kind !== before.kind || page.implementation !== before.implementation) ? "other" : "same";
   }
 
-  /// What it shows of a shadow, all clients may see.
+  /// An existing shadow is visible to all clients.
   closed(tab) {
     const { control, shadow, parameters_schema: schema } = this.#page;
     if (control === "live" && (tab === "swap" || (tab === "shadow" && !shadow))) return LIVE_ONLY;
-    return ["swap", "shadow"].includes(tab) && !schema && "A copy between devices follows from the devices of the blocks around it.";
+    return ["swap", "shadow"].includes(tab) && !schema && "A copy between devices depends on the devices of the blocks around it.";
   }
 
   title() {
@@ -61,7 +61,7 @@ export class Block {
     const { fault, totals } = this.#page;
     if (!fault) return [];
     return [
-      h("strong", {}, fault.is_panic ? "It panicked, a fault of the program: " : "It failed: "), fault.cause,
+      h("strong", {}, fault.is_panic ? "The block panicked, which is a bug: " : "The block failed: "), fault.cause,
       totals.restarts > 0 && ` (${format.count(totals.restarts)} restarts so far)`,
     ];
   }
@@ -69,7 +69,7 @@ export class Block {
   async tab(name) {
     const page = this.#page;
     const made = await {
-      figures: () => figures(page, (port) => this.onPlot(page.name, port)),
+      statistics: () => figures(page, (port) => this.onPlot(page.name, port)),
       parameters: () => parameters(page, this.replicas),
       swap: () => swap(page),
       shadow: () => shadow(page),

@@ -1,4 +1,4 @@
-// The plots that the user has put up, fed by one stream for all of them.
+// The user's plots, fed by one stream for all of them.
 
 import * as api from "./api.js";
 import { Card } from "./card.js";
@@ -9,9 +9,9 @@ const SETTLE_MS = 150;
 const MOST = 16;
 const FLOWS = new Set(["starting", "running", "draining"]);
 
-/// What the page of a flowgraph begins with, as far as there is such an output.
+/// Views of the initial plots, if an output offers them.
 const FIRST = ["spectrum", "band_pass", "visibility", "matrix", "beams", "taps", "values"];
-/// Those of which the last one tells most.
+/// Views for which the last output in the graph is the most informative.
 const LAST = new Set(["band_pass", "values"]);
 
 export class Board {
@@ -36,11 +36,11 @@ export class Board {
       this.pauseButton.setAttribute("aria-pressed", isPaused);
       this.#changed();
     });
-    // Nobody looks: nothing is asked.
+    // No requests while the page is hidden.
     document.addEventListener("visibilitychange", () => this.#changed());
   }
 
-  /// Takes over which outputs `flowgraph` has, and whether frames flow.
+  /// Updates the list of outputs of `flowgraph`, and whether frames flow.
   async show(flowgraph) {
     const flows = FLOWS.has(flowgraph.state);
     if (flows !== this.#flows) {
@@ -60,7 +60,7 @@ export class Board {
     await this.#begin();
   }
 
-  /// Lets the user choose a plot of an output.
+  /// Selects an output and a view for the next plot.
   async offer(block, port) {
     this.output.value = JSON.stringify([block, port]);
     await this.#offerViews();
@@ -99,7 +99,7 @@ export class Board {
   }
 
   async #add(spec) {
-    if (this.#cards.length >= MOST) return this.#note(`${MOST} plots at most: take one off first`);
+    if (this.#cards.length >= MOST) return this.#note(`the limit is ${MOST} plots: remove one first`);
     const view = (await this.#viewsOf(spec.block, spec.port)).find((one) => one.name === spec.view);
     if (!view) return;
     const card = new Card(spec, view, {
@@ -115,7 +115,7 @@ export class Board {
     this.#changed();
   }
 
-  /// The plots that were up when this page was seen last, or some that most want to see.
+  /// Restores the plots of the last visit, or adds initial ones.
   async #begin() {
     const kept = localStorage.getItem(`fxgraph-board-${this.#name}`);
     for (const spec of kept ? JSON.parse(kept) : await this.#usual()) await this.#add(spec).catch(() => {});
@@ -124,10 +124,10 @@ export class Board {
   async #usual() {
     const found = new Map();
     for (const [block, port] of this.#outputs.map((one) => JSON.parse(one))) {
-      // Replicas show the same.
+      // Replicas show similar data.
       if (/\[[1-9]\d*\]/.test(block)) continue;
       for (const view of await this.#viewsOf(block, port).catch(() => [])) {
-        // A band-pass is best seen as far down as it goes, after gains and quantisation, but that of an input, not of a beam.
+        // The band-pass after gains and quantisation is the most informative, but of an input, not of a beam.
         const isBetter = LAST.has(view.name) && view.selects.every(({ axis }) => axis !== "beam");
         if (!found.has(view.name) || isBetter) found.set(view.name, { block, port, view: view.name });
       }
@@ -140,7 +140,7 @@ export class Board {
     this.#note("");
   }
 
-  /// Opens the stream anew for the cards that move, once the user has settled.
+  /// Reopens the stream for the cards that are not paused, after a short delay.
   #changed() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#open(), SETTLE_MS);

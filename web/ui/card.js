@@ -14,14 +14,14 @@ const PLOTS = { lines: Lines, matrix: Matrix, points: Trend };
 export class Card {
   #isPaused = false;
 
-  /// `spec` says what is plotted: `{ block, port, view, select: { axis: index }, shows }`; `view` is what REST tells
-  /// of the view.
+  /// `spec` describes the plot: `{ block, port, view, select: { axis: index }, shows }`; `view` is the description of the
+  /// view in the REST API.
   constructor(spec, view, { onChange, onClose }) {
     Object.assign(this, { block: spec.block, port: spec.port, view, onChange });
     this.select = { ...spec.select };
     this.plot = new PLOTS[view.kind](view, spec.shows);
     const axes = view.selects.map((axis) => this.#axis(axis));
-    const shows = this.plot.choices && h("select", { "aria-label": "how it is drawn", onchange: (event) => {
+    const shows = this.plot.choices && h("select", { "aria-label": "kind of drawing", onchange: (event) => {
       this.plot.show(event.target.value);
       onChange();
     } }, this.plot.choices.map((word) => h("option", { selected: word === this.plot.shows }, word)));
@@ -31,8 +31,8 @@ export class Card {
     const title = `${spec.block}.${spec.port}`;
     this.element = h("figure", { class: `plot ${view.kind}`, "aria-label": `${view.title} of ${title}`, "data-view": view.name, "data-output": title },
       h("div", { class: "bar" }, h("h3", { title: view.title }, view.title), this.pause,
-        button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame, for NumPy", () => this.#npy()),
-        button("✕", "take this plot off", () => (this.plot.close(), this.element.remove(), onClose()))),
+        button("PNG", "save as PNG", () => this.#png()), button(".npy", "save the next frame as .npy", () => this.#npy()),
+        button("✕", "remove this plot", () => (this.plot.close(), this.element.remove(), onClose()))),
       h("div", { class: "bar controls" }, h("span", { class: "output" }, title), axes, shows || ""),
       this.plot.element, this.caption);
   }
@@ -53,27 +53,27 @@ export class Card {
     return !this.#isPaused;
   }
 
-  /// What is kept of it.
+  /// Specification to store for the next visit.
   spec() {
     return { block: this.block, port: this.port, view: this.view.name, select: this.select, shows: this.plot.shows };
   }
 
-  /// What it asks for: the view's path below `/blocks`, with its query.
+  /// Path of the view below `/blocks`, with its query.
   path() {
     const query = new URLSearchParams({ every_seconds: EVERY_SECONDS, points: this.plot.points, ...this.select });
     return `${this.block}/${this.port}/${this.view.name}?${query}`;
   }
 
-  /// Takes an event of the stream of views.
+  /// Handles an event of the stream of views.
   take(name, message) {
     if (name === "problem") {
-      this.caption.textContent = message.detail ?? "it cannot be plotted";
+      this.caption.textContent = message.detail ?? "no data to plot";
       this.element.classList.add("problem");
       return;
     }
     if (name !== "view") return;
     this.element.classList.remove("problem");
-    // What is plotted, for whoever wants the numbers.
+    // The plotted values, for scripts and tests.
     this.element.message = message;
     this.element.dataset.frame = message.frame;
     this.plot.draw(message);

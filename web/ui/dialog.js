@@ -1,4 +1,4 @@
-// Questions that have to be answered first.
+// Modal dialogs.
 
 import { h } from "./dom.js";
 
@@ -13,7 +13,7 @@ function show(dialog) {
   });
 }
 
-/// Whether the user agrees to `action`, a word for the button; `text` says what it does.
+/// Asks the user to confirm `action`, the label of the button; `text` describes the effect.
 export async function confirm(title, text, action) {
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" },
     h("form", { method: "dialog" },
@@ -25,7 +25,7 @@ export async function confirm(title, text, action) {
   return (await show(dialog)) === "yes";
 }
 
-/// Has the user take note of `text`.
+/// Shows `text` to the user.
 export function tell(title, text) {
   return show(h("dialog", { "aria-labelledby": "dialog-title" },
     h("form", { method: "dialog" },
@@ -34,16 +34,16 @@ export function tell(title, text) {
       h("div", { class: "actions" }, h("button", { class: "primary", autofocus: true }, "Close")))));
 }
 
-/// The token that the server asks for.
+/// Asks for the token of the server.
 export async function askToken() {
   const input = h("input", { type: "password", autocomplete: "off", required: true, pattern: "[!-~]+", autofocus: true, id: "token" });
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" },
     h("form", { method: "dialog" },
-      h("h2", { id: "dialog-title" }, "This flowgraph asks for a token"),
-      h("p", {}, "It stands in the file that was given with ", h("code", {}, "--token-file"), "; the page keeps it until this tab is closed."),
+      h("h2", { id: "dialog-title" }, "This flowgraph requires a token"),
+      h("p", {}, "The token is in the file given with ", h("code", {}, "--token-file"), "; the page keeps it until this tab is closed."),
       h("label", { for: "token" }, "Token"), input,
       h("div", { class: "actions" }, h("button", { class: "primary" }, "Show"))));
-  // Nothing can be shown without it.
+  // The page can show nothing without the token.
   dialog.addEventListener("cancel", (event) => event.preventDefault());
   await show(dialog);
   return input.value;

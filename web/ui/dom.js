@@ -1,4 +1,4 @@
-// Elements, and making one look like another without losing focus or what was typed.
+// Elements, and updates in place that keep focus and typed text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,16 +12,16 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/// An element of HTML: `h("td", { class: "number" }, "3")`.
+/// Creates an HTML element: `h("td", { class: "number" }, "3")`.
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
-/// An element of SVG.
+/// Creates an SVG element.
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 export const at = (id) => document.getElementById(id);
 
-/// Makes the children of `parent` look like `wanted`. Elements of the same tag stay, with their focus
-/// and their listeners; so listeners belong on something around them.
+/// Updates the children of `parent` to equal `wanted`. Elements of the same tag stay, with their focus
+/// and their listeners, so add listeners to an enclosing element.
 export function morph(parent, wanted) {
   const fresh = wanted.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
   fresh.forEach((child, index) => {
@@ -44,7 +44,7 @@ function alike(there, next) {
   morph(there, [...next.childNodes]);
 }
 
-/// Offers `blob` as a file.
+/// Downloads `blob` as a file.
 export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   h("a", { href: url, download: name }).click();

@@ -1,14 +1,14 @@
-// The body of a request as JSON: what a form will send, or what the user makes of it.
+// The body of a request as JSON, generated from a form or edited by the user.
 
 import { h } from "./dom.js";
 import { refusalOf } from "./request.js";
 
-/// The text of the request `line`, like `PATCH /api/v1/blocks/f`, folded away. `onEdit(isEdited)` is called when the user begins
-/// to edit it, and when the form counts again.
+/// Folded editor for the body of the request `line`, like `PATCH /api/v1/blocks/f`. `onEdit(isEdited)` is called when the user starts
+/// to edit, and when the form is used again.
 /// - `element`, `isEdited()`
-/// - `show(text)`: what the form will send now
-/// - `text()`: what to send; `null` after showing that it is not JSON
-/// - `refusal(title, problem)`: elements that lead to the lines of the text
+/// - `show(text)`: updates the text from the form
+/// - `text()`: the text to send; `null` after showing that it is not JSON
+/// - `refusal(title, problem)`: elements with links to lines of the text
 export function editor(id, line, onEdit) {
   const text = h("textarea", { id, class: "mono", rows: 2, spellcheck: "false", wrap: "off", "aria-describedby": `${id}-note ${id}-problem` });
   const note = h("p", { class: "note", id: `${id}-note` });
@@ -28,7 +28,7 @@ export function editor(id, line, onEdit) {
   function edited(now) {
     isEdited = now;
     back.hidden = !now;
-    note.textContent = now ? "This text is sent in place of the form." : "Follows the form; edit it to send something else.";
+    note.textContent = now ? "This text is sent in place of the form." : "Generated from the form; edit it to send another request.";
     text.rows = Math.min(12, Math.max(2, text.value.split("\n").length));
     say("");
     onEdit(now);

@@ -1,23 +1,23 @@
-// One labelled input for one value, from the value's JSON Schema.
+// A labelled input for one value, generated from its JSON Schema.
 
 import { h } from "./dom.js";
 import { short, unitOf } from "./format.js";
 import { choices, inputOf, isInteger, ofValue, plain, range, violation, words } from "./schema.js";
 
 const LONG = 60;
-/// Whether a value is incomplete while it is typed.
+/// Whether a value may be incomplete while it is typed.
 const isText = (sort) => sort === "scalar" || sort === "structure";
 
 const given = (value) => (value === "" ? undefined : value ?? undefined);
 
-/// The input for the value `name` of `rawSchema`, which refers to `root`; `value` is in force, `undefined` if none is set.
+/// Creates the input for the value `name` of `rawSchema`, which refers to `root`; `value` is the current value, `undefined` if not set.
 /// Empty means not set.
 /// - `element`, `input`
 /// - `read()`: the value, `undefined` if not set; throws an `Error` that names the rule it breaks
-/// - `isChanged()`: whether `read()` differs from the value in force
-/// - `write(value)`: as if the user had typed it
-/// - `take(value)`: another value is in force; shown unless the user has typed one
-/// - `say(problem)`: shows what is wrong, or nothing
+/// - `isChanged()`: whether `read()` differs from the current value
+/// - `write(value)`: sets the input as if the user had typed `value`
+/// - `take(value)`: sets a new current value; shown unless the user has typed one
+/// - `say(problem)`: shows an error, or removes it
 export function field(name, rawSchema, root, { prefix = "field", isRequired = false, value } = {}) {
   const schema = ofValue(rawSchema, root);
   const sort = inputOf(schema, root);
@@ -60,7 +60,7 @@ export function field(name, rawSchema, root, { prefix = "field", isRequired = fa
       return true;
     }
   };
-  // While the user types: a message that came on leaving the input would move the button under the pointer.
+  // Checked while the user types: an error shown on leaving the input would move the button under the pointer.
   input.addEventListener("input", () => {
     if (isText(sort) && !input.hasAttribute("aria-invalid")) return;
     try {
@@ -82,7 +82,7 @@ export function field(name, rawSchema, root, { prefix = "field", isRequired = fa
   };
 }
 
-/// Text for an input without a value.
+/// Placeholder of an input without a value.
 const unset = (schema, isRequired) => (schema.default ?? null) !== null && schema.default !== "" ? short(schema.default, LONG) : isRequired ? "" : "not set";
 
 const CONTROLS = {
@@ -138,7 +138,7 @@ const CONTROLS = {
   },
 };
 
-/// JSON in `input`; a word of the schema may stand without quotes.
+/// Parses JSON in `input`; words of the schema need no quotes.
 function json(input, schema, root) {
   const known = words(schema, root);
   const write = (now) => {

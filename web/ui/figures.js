@@ -1,10 +1,10 @@
-// What a block does and carries, in figures.
+// Statistics of a block.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
 
-/// The figures of `page`, a block as REST tells it: `{ element, show(page) }`; `onPlot(port)` is asked for a plot of an
+/// Statistics of `page`, a block from the REST API: `{ element, show(page) }`; `onPlot(port)` adds a plot of an
 /// output.
 export function figures(page, onPlot) {
   const element = h("div", { onclick: (event) => click(event, page.name, onPlot) });
@@ -42,18 +42,18 @@ function told(page) {
       page.outputs.length > 0 && tile("data out", rates ? format.bits(rates.bytes_out_per_second) : "-", format.si(totals.bytes_out, "B")),
       tile("works", share("busy_fraction"), perFrame(page, "busy")),
       totals.device_busy_seconds !== null && tile("kernels", share("device_busy_fraction"), perFrame(page, "device_busy")),
-      tile(page.inputs.length > 0 ? "waits for frames" : "waits for data", share("input_wait_fraction"), "in front of it"),
-      tile("waits for room", share("room_wait_fraction"), "held up by those behind", rates?.room_wait_fraction > 0.1 ? "warn" : ""),
-      page.latency && tile("latency", `≤ ${format.seconds(page.latency.within_seconds)}`, `99 %; mean ${format.seconds(page.latency.mean_seconds)}`),
+      tile(page.inputs.length > 0 ? "waits for input" : "waits for data", share("input_wait_fraction"), "of the time"),
+      tile("waits for output", share("room_wait_fraction"), "output queues are full", rates?.room_wait_fraction > 0.1 ? "warn" : ""),
+      page.latency && tile("latency", `≤ ${format.seconds(page.latency.within_seconds)}`, `99th percentile; mean ${format.seconds(page.latency.mean_seconds)}`),
       page.lag_seconds !== null && tile("lag", format.lag(page.lag_seconds), "behind real time", page.lag_seconds > 2 ? "bad" : ""),
-      page.sample_age_seconds !== null && tile("age of samples", format.seconds(page.sample_age_seconds), "the newest of them"),
-      tile("lost", format.count(totals.losses), `${format.count(totals.faults)} faults`, totals.losses ? "bad" : "")),
+      page.sample_age_seconds !== null && tile("sample age", format.seconds(page.sample_age_seconds), "newest sample"),
+      tile("drops", format.count(totals.losses), `${format.count(totals.faults)} faults`, totals.losses ? "bad" : "")),
     page.text && h("pre", {}, page.text),
     page.outputs.length > 0 && h("h3", {}, "Outputs"),
     page.outputs.map((port) => h("div", { class: "port" },
-      h("div", { class: "bar" }, h("strong", {}, port.name), h("span", { class: "to" }, port.to.length ? `→ ${format.short(port.to.join(", "), 48)}` : "not read"),
+      h("div", { class: "bar" }, h("strong", {}, port.name), h("span", { class: "to" }, port.to.length ? `→ ${format.short(port.to.join(", "), 48)}` : "not connected"),
         h("button", { type: "button", "data-do": "plot", "data-port": port.name }, "Plot"),
-        h("button", { type: "button", "data-do": "save", "data-port": port.name, title: "the next frame, for NumPy" }, "Save .npy")),
+        h("button", { type: "button", "data-do": "save", "data-port": port.name, title: "saves the next frame as .npy" }, "Save .npy")),
       carries(port.carries))),
     page.inputs.length > 0 && h("h3", {}, "Inputs"),
     page.inputs.map((port) => h("div", { class: "port" },
@@ -72,11 +72,11 @@ function told(page) {
   ];
 }
 
-/// The time that a frame takes, as of the last second: of each input one, or of each output of a source.
+/// Time per frame over the last second, for one frame of each input, or of each output of a source.
 function perFrame({ rates, inputs, outputs }, what) {
   if (!rates) return "";
   const frames = inputs.length > 0 ? rates.frames_in_per_second / inputs.length : rates.frames_out_per_second / Math.max(1, outputs.length);
-  return frames > 0 ? `${format.seconds(rates[`${what}_fraction`] / frames)} a frame` : "";
+  return frames > 0 ? `${format.seconds(rates[`${what}_fraction`] / frames)} per frame` : "";
 }
 
 export function tile(name, value, more, level = "") {
@@ -88,5 +88,5 @@ function carries(port) {
     `channels ${port.band.first_channel}… of ${port.band.channels}`;
   return h("p", { class: "carries" },
     h("code", {}, `${port.dtype} ${port.axes.map((axis) => `[${axis.name} ${axis.len}]`).join("")}`),
-    ` ${format.si(port.frame_bytes, "B")} a frame, ${format.frames(port.frames_per_second)} of signal time`, band && `; ${band}`);
+    ` ${format.si(port.frame_bytes, "B")} per frame, ${format.frames(port.frames_per_second)} of signal time`, band && `; ${band}`);
 }

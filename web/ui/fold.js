@@ -1,11 +1,11 @@
-// The graph with replicas as one: `f[0].pfb`, `f[1].pfb`, ... as `f[*].pfb`.
+// Folding of replicas: `f[0].pfb`, `f[1].pfb`, ... become `f[*].pfb`.
 
 export const pattern = (name) => name.replace(/\[\d+\]/g, "[*]");
 
 const WORST = ["failed", "stalled", "starting", "running", "finished"];
 
-/// Nodes `{ key, name, members, ... }` and edges `{ from, to, members }` to draw; `isFolded` makes one node of replicas
-/// of the same kind on the same device, and always one edge of those between the same two nodes.
+/// Returns nodes `{ key, name, members, ... }` and edges `{ from, to, members }` to draw; `isFolded` merges replicas
+/// of the same kind on the same device into one node. Edges between the same two nodes are always merged.
 export function fold({ blocks, edges }, isFolded) {
   const nodes = new Map();
   const keys = new Map();

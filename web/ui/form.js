@@ -1,16 +1,16 @@
-// The inputs of a form, made from the JSON Schema of a kind's parameters.
+// The inputs of a form, generated from the JSON Schema of a kind's parameters.
 
 import { field } from "./fields.js";
 import { resolved } from "./schema.js";
 
-/// One field for each property of `root`, the schema of an object, that `takes(property)`; `values` are in force.
+/// Creates one field for each property of `root`, the schema of an object, for which `takes(property)`; `values` are the current values.
 /// - `fields`, `elements`
-/// - `read()`: `{ values, problems }`: values that differ from those in force (`null`: back to the default), and what is
-///   wrong with others, each `{ name, text }`
-/// - `check()`: the values, or `null` after showing what is wrong
+/// - `read()`: `{ values, problems }`: values that differ from the current ones (`null` restores the default), and errors
+///   of the others, each `{ name, text }`
+/// - `check()`: the values, or `null` after showing errors
 /// - `say(problems)`: shows each, `{ name, text, message }`, at its field; returns the others
-/// - `suggest(values)`: writes those that fit as if the user had typed them
-/// - `take(values)`: others are in force
+/// - `suggest(values)`: writes valid values as if the user had typed them
+/// - `take(values)`: sets new current values
 export function form(root, values, { prefix, takes = () => true, optional = [] } = {}) {
   const schema = resolved(root, root);
   const required = (schema.required ?? []).filter((name) => !optional.includes(name));
@@ -56,8 +56,8 @@ export function form(root, values, { prefix, takes = () => true, optional = [] }
   };
 }
 
-/// Shows each of `problems`, `{ name, text, message }`, at its one of `fields`, clears the other fields, and moves the focus to
-/// the first; returns the problems without a field. A name in the message counts where `name` is of no field.
+/// Shows each of `problems`, `{ name, text, message }`, at its field, clears the other fields, and moves the focus to
+/// the first; returns the problems without a field. If `name` matches no field, a name in the message is used.
 export function place(fields, problems) {
   const named = ({ name, message }) => {
     const quoted = [...(message ?? "").matchAll(/`([^`]*)`/g)].map(([, word]) => word);

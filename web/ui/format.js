@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Formatting of numbers, times and rates.
 
 const PREFIXES = ["", "k", "M", "G", "T", "P"];
 
@@ -15,7 +15,7 @@ export function si(value, unit) {
   return `${value < 0 ? "-" : ""}${left.toFixed(digits)} ${PREFIXES[power]}${unit}`.trim();
 }
 
-/// `values`, each `step` from the next, all with the prefix of the largest and digits enough to tell them apart.
+/// Formats `values`, spaced by `step`, with the prefix of the largest and enough digits to distinguish them.
 export function ticks(values, step, unit) {
   const largest = Math.max(...values.map(Math.abs));
   const power = unit === "" && largest < 10_000 ? 0 : Math.min(PREFIXES.length - 1, Math.max(0, Math.floor(Math.log10(largest || 1) / 3)));
@@ -35,7 +35,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
-/// A deadline margin: share of signal time, or, of a block that is much too slow, how many times too slow.
+/// Formats a deadline margin as a fraction of signal time, or as a factor for a block that is much too slow.
 export const margin = (share) => (share !== null && share < -1 ? `${si(1 - share, "")}× too slow` : percent(share));
 
 export function seconds(time) {
@@ -51,22 +51,22 @@ export function seconds(time) {
   return hours < 24 ? `${two(hours)}:${clock}` : `${Math.floor(hours / 24)} d ${two(hours % 24)}:${clock}`;
 }
 
-/// Time behind real time: none is less than can be measured.
+/// Formats the lag behind real time; below 1 ms it is shown as 0.
 export const lag = (time) => (time !== null && time < 1e-3 ? "0 ms" : seconds(time));
 
-/// The unit that a name carries: `adc_sample_rate_hz` is in Hz.
+/// Unit from the suffix of a name: `adc_sample_rate_hz` is in Hz.
 export function unitOf(name) {
   const units = {
     hz: "Hz", seconds: "s", samples: "samples", bytes: "bytes", degrees: "°", radians: "rad", metres: "m", db: "dB",
-    fraction: "of 1", frames: "frames", kelvin: "K",
+    fraction: "fraction", frames: "frames", kelvin: "K",
   };
   return units[name.split("_").at(-1)] ?? "";
 }
 
-/// Time of day, UTC, of Unix time.
+/// Formats Unix time as time of day in UTC.
 export const clock = (unixSeconds) => new Date(1000 * unixSeconds).toISOString().slice(11, 23);
 
-/// A value in at most `length` characters.
+/// Formats a value in at most `length` characters.
 export function short(value, length = 60) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text === undefined ? "" : text.length > length ? `${text.slice(0, length - 1)}…` : text;

@@ -1,4 +1,4 @@
-// The graph, drawn live: blocks by where they run and how busy they are, edges by what flows and what waits.
+// Live drawing of the graph: device and load of blocks, rates and queues of edges.
 
 import { at, morph, s } from "./dom.js";
 import { fold, pattern } from "./fold.js";
@@ -9,10 +9,10 @@ const WIDTH = 172;
 const HEIGHT = 46;
 const GAP = { x: 18, y: 34 };
 const MARGIN = { x: 10, top: 18, bottom: 10 };
-/// Of a name that fit into a node.
+/// Number of characters of a name that fit into a node.
 const CHARACTERS = 19;
 const SMALLEST_SCALE = 0.72;
-/// States of a recorder that works.
+/// States of an active recorder.
 const MARKED = new Set(["waiting", "recording"]);
 const MARKS = { running: "●", stalled: "◌", starting: "○", finished: "✓", failed: "✕" };
 
@@ -26,7 +26,7 @@ export class Graph {
   #focused = null;
   #folded = { nodes: [], edges: [] };
 
-  /// `onOpen(names)` hears which block, or which replicas, the user opens.
+  /// `onOpen(names)` is called when the user opens a block or replicas.
   constructor(onOpen) {
     this.box = at("graph");
     this.onOpen = onOpen;
@@ -46,7 +46,7 @@ export class Graph {
     new ResizeObserver(() => this.#graph && this.draw()).observe(this.box.parentElement);
   }
 
-  /// Shows the graph of a flowgraph with the figures of its blocks, and which have shadows and recorders.
+  /// Shows the graph of a flowgraph with the statistics, shadows and recorders of its blocks.
   show({ flowgraph, blocks, shadows, recorders }) {
     this.#graph = flowgraph.graph;
     this.#figures = new Map(blocks.map((block) => [block.name, block]));
@@ -58,7 +58,7 @@ export class Graph {
     this.draw();
   }
 
-  /// Marks the block called `name` as the one whose panel is open.
+  /// Marks the block called `name`, whose panel is open.
   select(name) {
     this.#selected = name;
     if (this.#graph) this.draw();
@@ -107,7 +107,7 @@ export class Graph {
     const [losses, faults] = [sum("losses"), sum("faults")];
     const held = Math.max(0, ...figures.map((block) => block.rates?.room_wait_fraction ?? 0));
     const marks = [...new Set(names.flatMap((name) => this.#marks.get(name) ?? []))];
-    const trouble = losses ? `${format.si(losses, "")} lost` : faults ? `${format.si(faults, "")} faults` : "";
+    const trouble = losses ? `${format.si(losses, "")} drops` : faults ? `${format.si(faults, "")} faults` : "";
     const times = node.members.length > 1 ? ` ×${node.members.length}` : "";
     const prefix = node.name.slice(0, node.name.lastIndexOf(".") + 1);
     const name = clip(node.name.slice(prefix.length), prefix ? 13 : CHARACTERS - times.length);
@@ -115,7 +115,7 @@ export class Graph {
     const classes = ["node", node.state, node.device.startsWith("cuda") ? "gpu" : "cpu",
       limits && "limits", names.includes(this.#selected) && "selected"];
     const said = [node.name, node.members.length > 1 && `${node.members.length} replicas`, node.kind, `on ${node.device}`,
-      node.state, `busy ${format.percent(node.busy)}`, `held up ${format.percent(held)}`, limits && "limits the flowgraph", trouble, ...marks];
+      node.state, `busy ${format.percent(node.busy)}`, `waits for output ${format.percent(held)}`, limits && "bottleneck of the flowgraph", trouble, ...marks];
     const length = (share) => ((WIDTH - 23) * Math.max(0, Math.min(1, share))).toFixed(1);
     return s("g", {
       class: classes.filter(Boolean).join(" "), transform: `translate(${x} ${y})`, role: "button", "data-key": node.key, "data-names": JSON.stringify(names),
@@ -132,7 +132,7 @@ export class Graph {
       s("rect", { class: "loaded", x: 14, y: HEIGHT - 7, width: length(node.busy), height: 3, rx: 1.5 }),
       s("rect", { class: "held", x: 14 + Number(length(node.busy)), y: HEIGHT - 7, width: length(Math.min(held, 1 - node.busy)), height: 3, rx: 1.5 }),
       marks.length > 0 && s("text", { class: "marks", x: 8, y: -4 }, marks.map((mark) => s("tspan", { class: mark }, `● ${mark} `))),
-      limits && s("text", { class: "limit", x: WIDTH - 8, y: -4, "text-anchor": "end" }, "limits"));
+      limits && s("text", { class: "limit", x: WIDTH - 8, y: -4, "text-anchor": "end" }, "limit"));
   }
 
   #edge(edge, bends) {
@@ -189,7 +189,7 @@ export class Graph {
     element.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  /// The node that an arrow leads to: along an edge up and down, in the row to the sides.
+  /// The node for an arrow key: along an edge for up and down, within the row for left and right.
   #neighbour(key, arrow) {
     const { places } = this.#drawn;
     const here = places.get(key);

@@ -1,17 +1,17 @@
-// What an operator needs first: state, configuration, rate against the expected one, losses, what limits.
+// Header: state, configuration, rate, lag, latency, missing data and bottleneck.
 
 import * as api from "./api.js";
 import { at, h, morph } from "./dom.js";
 import { confirm } from "./dialog.js";
 import * as format from "./format.js";
 
-const STOP = "Sources finish, and what is queued flows to its end.";
-const ABORT = "It ends at once, and what is queued is dropped: files may lack their last frames.";
-const AGAIN = { true: "It can be started again from here.", false: "The program ends with it: it cannot be started again from here." };
+const STOP = "Sources stop, and queued frames are processed.";
+const ABORT = "The flowgraph stops at once, and queued frames are dropped: files may lack their last frames.";
+const AGAIN = { true: "It can be started again from here.", false: "The program ends with the flowgraph, which cannot be started again from here." };
 
 let isHeld = false;
 
-/// Lets the buttons start and end the flowgraph; `onProblem` hears why it could not be.
+/// Connects the buttons that start and stop the flowgraph; `onProblem` is called if a request fails.
 export function listen(onProblem) {
   const press = (id, title, text) => at(id).addEventListener("click", async () => {
     if (title && !(await confirm(title, `${text} ${AGAIN[isHeld]}`, at(id).textContent))) return;
@@ -26,7 +26,7 @@ export function listen(onProblem) {
   press("abort", "Abort the flowgraph?", ABORT);
 }
 
-/// Shows `flowgraph` and `blocks`, as REST tells them.
+/// Shows `flowgraph` and `blocks` from the REST API.
 export function show(flowgraph, blocks) {
   document.title = `${flowgraph.name} · fxgraph`;
   morph(at("name"), [flowgraph.name]);
@@ -41,8 +41,8 @@ export function show(flowgraph, blocks) {
   at("stop").disabled = !ends;
   at("abort").disabled = !(ends || flowgraph.state === "draining");
   morph(at("summary"), [...rates(flowgraph), ...margins(flowgraph, blocks), losses(blocks),
-    item("for", flowgraph.elapsed_seconds > 0 ? format.seconds(flowgraph.elapsed_seconds) : "-", "time since frames began to move"),
-    item("config", flowgraph.config_id.slice(0, 8), `configuration ${flowgraph.config_id}, as headers of frames carry it`, "id"),
+    item("for", flowgraph.elapsed_seconds > 0 ? format.seconds(flowgraph.elapsed_seconds) : "-", "time since the first frame"),
+    item("config", flowgraph.config_id.slice(0, 8), `configuration id ${flowgraph.config_id}, as in frame headers`, "id"),
   ]);
   morph(at("version"), [`fxgraph ${flowgraph.version}`]);
 }
@@ -59,39 +59,39 @@ function item(name, value, title, level = "") {
 
 function rates(flowgraph) {
   const pace = share(flowgraph.graph);
-  // Frames do not come evenly: one more or less in a second says nothing.
+  // Frames arrive unevenly, so a difference of one frame per second is tolerated.
   const isBehind = pace && pace.expected - pace.rate > Math.max(1.5, 0.03 * pace.expected) ? "warn" : "";
   return [
     item("rate", pace ? format.frames(pace.rate) : "-",
-      pace ? `of ${format.frames(pace.expected)} of signal time: ${pace.from}, the slowest source` : "the first rates come after a second", isBehind),
-    item("real time", pace ? format.percent(pace.share) : "-", "signal time that passes in a second", isBehind),
+      pace ? `of ${format.frames(pace.expected)} of signal time: ${pace.from}, the slowest source` : "no rates in the first second", isBehind),
+    item("real time", pace ? format.percent(pace.share) : "-", "signal time per second of real time", isBehind),
   ];
 }
 
 function margins({ deadline_margin_fraction: margin, limited_by: limit, lag_seconds: lag, lag_block: lagging }, blocks) {
   const sinks = blocks.filter((block) => block.latency?.frames > 0);
-  // None is within the last class: it takes longer than any bound.
+  // Without a bound, the latency exceeds the last bin.
   const within = (latency) => latency.within_seconds ?? Infinity;
   const slowest = sinks.reduce((most, { latency }) => Math.max(most, within(latency)), 0);
-  const told = ({ name, latency }) => `${name}: ${format.seconds(latency.mean_seconds)} in the mean, 99 % within ${bound(within(latency))}`;
+  const told = ({ name, latency }) => `${name}: mean ${format.seconds(latency.mean_seconds)}, 99th percentile ${bound(within(latency))}`;
   return [
-    item("margin", format.margin(margin), "deadline margin: share of signal time that the slowest block has to spare", margin !== null && margin < 0 ? "warn" : ""),
-    item("lag", format.lag(lag), lag === null ? "no frame has come so far" : `behind real time, at ${lagging}`, lag > 2 ? "bad" : ""),
-    item("latency", sinks.length > 0 ? `≤ ${bound(slowest)}` : "-", sinks.map(told).join("\n") || "no frame came to a sink so far"),
-    item("limited by", limit?.block ?? (limit ? "sources" : "-"), limit?.text ?? "the first rates come after a second", limit?.block ? "warn" : ""),
+    item("margin", format.margin(margin), "deadline margin: headroom of the slowest block, as a fraction of signal time", margin !== null && margin < 0 ? "warn" : ""),
+    item("lag", format.lag(lag), lag === null ? "no frame so far" : `behind real time, at ${lagging}`, lag > 2 ? "bad" : ""),
+    item("latency", sinks.length > 0 ? `≤ ${bound(slowest)}` : "-", sinks.map(told).join("\n") || "no frame at a sink so far"),
+    item("limited by", limit?.block ?? (limit ? "sources" : "-"), limit?.text ?? "no rates in the first second", limit?.block ? "warn" : ""),
   ];
 }
 
-const bound = (seconds) => (seconds === Infinity ? "more than can be told" : format.seconds(seconds));
+const bound = (seconds) => (seconds === Infinity ? "above the largest bound" : format.seconds(seconds));
 
 function losses(blocks) {
   const lossy = blocks.filter((block) => block.totals.losses);
   const sum = lossy.reduce((sum, block) => sum + block.totals.losses, 0);
   const told = lossy.map((block) => `${block.name}: ${block.totals.losses}`).join("\n");
-  return item("lost", format.count(sum), told || "nothing was lost", sum ? "bad" : "");
+  return item("drops", format.count(sum), told || "no missing or dropped data", sum ? "bad" : "");
 }
 
-/// The source that is furthest behind signal time; `null` in the first second.
+/// The slowest source relative to signal time; `null` in the first second.
 function share({ blocks, edges }) {
   const fed = new Set(edges.map((edge) => edge.to));
   const sources = new Set(blocks.map((block) => block.name).filter((name) => !fed.has(name)));

@@ -1,9 +1,9 @@
-// Places the nodes of a graph in layers from top to bottom (Sugiyama's method): each below all that feeds it, near
-// those that it is joined to, with few crossings.
+// Layout of a graph in layers from top to bottom (Sugiyama's method): each node below its inputs, near
+// its neighbours, with few crossings.
 
 const SWEEPS = 12;
 
-/// Columns (centres, in units of a node's width with its gap) and rows of `nodes` (`key`) joined by `edges` (`key`, `from`, `to`):
+/// Returns columns (centres, in units of a node's width with its gap) and rows of `nodes` (`key`) joined by `edges` (`key`, `from`, `to`):
 /// `{ places: Map key of a node -> { column, row }, bends: Map key of an edge -> [{ column, row }], columns, rows }`. A long
 /// edge bends where it passes a layer.
 export function layout(nodes, edges) {
@@ -20,7 +20,7 @@ export function layout(nodes, edges) {
   return { places, bends, columns: widest + 1, rows: lines.length };
 }
 
-/// The row of each node: one below the lowest that feeds it; a source stands right above what it feeds.
+/// Row of each node: one below its lowest input; a source is directly above its reader.
 function layers(nodes, edges) {
   const into = new Map(nodes.map(({ key }) => [key, []]));
   const outOf = new Map(nodes.map(({ key }) => [key, []]));
@@ -32,7 +32,7 @@ function layers(nodes, edges) {
   const rows = new Map();
   const row = (key, above) => {
     if (!rows.has(key)) {
-      // A circle, which folding may make, is cut where it closes.
+      // A cycle, which folding may create, is cut where it closes.
       const feeding = into.get(key).filter((from) => !above.has(from));
       above.add(key);
       rows.set(key, Math.max(-1, ...feeding.map((from) => row(from, above))) + 1);
@@ -49,7 +49,7 @@ function layers(nodes, edges) {
   return rows;
 }
 
-/// The rows as lists of items `{ key, row, up, down }`, with an item for every row that an edge passes.
+/// Rows as lists of items `{ key, row, up, down }`, with an item for every row that an edge passes.
 function withBends(nodes, edges, rows) {
   const lines = Array.from({ length: Math.max(0, ...rows.values()) + 1 }, () => []);
   const items = new Map();
@@ -84,7 +84,7 @@ function join(above, below) {
 
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
 
-/// Orders each row by the means of the places in the row above and below, by turns.
+/// Orders each row by the mean positions of its neighbours in the row above and below, alternately.
 function order(lines) {
   const number = () => lines.forEach((line) => line.forEach((item, place) => (item.place = place)));
   number();
@@ -100,7 +100,7 @@ function order(lines) {
   }
 }
 
-/// Columns near the mean of those in the row above and below, by turns; one apart at least and in the order of each row.
+/// Columns near the mean of the neighbours in the row above and below, alternately; at least one apart, in the order of each row.
 function spread(lines) {
   for (const line of lines) line.forEach((item, place) => (item.column = place - (line.length - 1) / 2));
   for (let sweep = 0; sweep <= SWEEPS; sweep += 1) {
@@ -114,8 +114,8 @@ function spread(lines) {
   return new Map(lines.flat().map((item) => [item.key, item.column - left]));
 }
 
-/// The numbers nearest to `wishes` (least squares) of which each is one more than the one before at least:
-/// pools those that collide (isotonic regression).
+/// The numbers nearest to `wishes` (least squares) such that successive numbers differ by at least one:
+/// pools colliding ones (isotonic regression).
 function apart(wishes) {
   const pools = [];
   wishes.forEach((wish, index) => {

@@ -1,4 +1,4 @@
-// What happened: a log that grows as it happens.
+// Log of events.
 
 import * as api from "./api.js";
 import { at, h } from "./dom.js";
@@ -10,7 +10,7 @@ const FAULTS = new Set([
   "resynchronised", "time_jumped",
 ]);
 
-/// Follows the events of the run; `onEvent` hears each.
+/// Follows the events of the run, and calls `onEvent` for each.
 export class Log {
   #events = [];
 
@@ -19,7 +19,7 @@ export class Log {
     this.list = at("log");
     this.kind = at("log-kind");
     this.text = at("log-text");
-    this.kind.append(h("option", { value: "" }, "all kinds"), h("option", { value: "faults" }, "faults and losses"));
+    this.kind.append(h("option", { value: "" }, "all kinds"), h("option", { value: "faults" }, "faults and missing data"));
     this.kind.addEventListener("change", () => this.#draw());
     this.text.addEventListener("input", () => this.#draw());
   }
@@ -35,7 +35,7 @@ export class Log {
       this.kind.append(h("option", { value: event.kind }, event.kind.replaceAll("_", " ")));
     }
     if (this.#isShown(event)) {
-      // The newest is on top; who has scrolled down keeps what they read.
+      // The newest event is on top; the scroll position of the reader is kept.
       const before = this.list.scrollHeight;
       this.list.prepend(row(event));
       if (this.list.scrollTop > 0) this.list.scrollTop += this.list.scrollHeight - before;

@@ -1,4 +1,4 @@
-// Puts the page together: looks at the flowgraph once a second, and tells its parts.
+// Entry point of the page: requests the flowgraph once a second, and updates all parts.
 
 import * as api from "./api.js";
 import { Block } from "./block.js";
@@ -17,7 +17,7 @@ const forever = new AbortController().signal;
 
 api.onToken(askToken);
 offerThemes(at("theme"));
-const refuse = (error) => tell("It was not done", [error.message, ...(error.help ?? [])].join("; "));
+const refuse = (error) => tell("The request failed", [error.message, ...(error.help ?? [])].join("; "));
 header.listen(refuse);
 
 const board = new Board();
@@ -49,8 +49,8 @@ const log = new Log((event) => {
 log.follow(forever);
 
 function alarm(text) {
-  at("lost").textContent = text;
-  at("lost").hidden = !text;
+  at("alarm").textContent = text;
+  at("alarm").hidden = !text;
 }
 
 function showFaults(faults) {
@@ -63,7 +63,7 @@ let shownFaults = "";
 
 async function look() {
   const [flowgraph, blocks, shadows, recorders] = await Promise.all(["/flowgraph", "/blocks", "/shadows", "/recorders"].map((path) => api.ask(path)));
-  // Another run answers at this address: nothing that the page knows is of it.
+  // Another run responds at this address, so all data of the page are invalid.
   if (flowgraph.elapsed_seconds < elapsed || (hasEnded && isLost)) return location.reload();
   isLost = false;
   hasEnded &&= !["starting", "running"].includes(flowgraph.state);
@@ -86,10 +86,10 @@ async function watch() {
     } catch (error) {
       isLost = true;
       document.body.classList.add("stale");
-      header.showState(hasEnded ? "ended" : "lost");
-      if (hasEnded) alarm("The flowgraph has ended. The page goes on when another one answers here.");
+      header.showState(hasEnded ? "ended" : "disconnected");
+      if (hasEnded) alarm("The flowgraph has ended. The page continues when another flowgraph responds at this address.");
       else if (error instanceof api.Problem) alarm(error.message);
-      else if (error instanceof TypeError) alarm("The connection is lost: nothing answers. Trying again; what is shown is old.");
+      else if (error instanceof TypeError) alarm("No response from the server; retrying. The data shown are out of date.");
       else throw error;
     }
     await new Promise((done) => setTimeout(done, INTERVAL_MS));

@@ -1,8 +1,8 @@
-// The pages of blocks, as elements: the Markdown that they are written in, and no more.
+// Conversion of block pages to elements, for the subset of Markdown that they use.
 
 import { h } from "./dom.js";
 
-/// `text` as an element.
+/// Converts `text` to an element.
 export function markdown(text) {
   const root = h("article", { class: "doc-page" });
   const lines = text.split("\n");
@@ -39,7 +39,7 @@ function table(lines) {
     h("tbody", {}, body.map((row) => h("tr", {}, row.map((cell) => h("td", {}, inline(cell))))))));
 }
 
-/// Code, emphasis and links within a line; links lead nowhere here, they are of the repository.
+/// Code, emphasis and links within a line; links are shown as text, since they point into the repository.
 function inline(text) {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*|\[[^\]]+\]\([^)]+\))/).map((part) => {
     if (part.startsWith("`")) return h("code", {}, part.slice(1, -1));

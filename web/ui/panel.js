@@ -1,13 +1,13 @@
-// What stands beside the plots: one subject, a block or the flowgraph, in tabs.
+// Side panel with tabs about one subject, a block or the flowgraph.
 
 import { at, h, morph } from "./dom.js";
 
-/// A subject is what a panel tells of:
+/// Interface of a subject:
 /// - `tabs`: names of its tabs, and `block`, its name if it is one
-/// - `load(now)`: takes over what `now` says, a look at all there is; gives `false` if it is not there any more, and
-///   `"other"` if what its tabs showed is of something else
+/// - `load(now)`: updates the subject from `now`, the latest data; returns `false` if the subject no longer exists, and
+///   `"other"` if the tabs showed data of another subject
 /// - `title()`, `line()`, `alert()`: elements of the head
-/// - `closed(tab)`: why a tab cannot be opened, if so
+/// - `closed(tab)`: reason why a tab cannot be opened, if any
 /// - `tab(name)`: `{ element, show() }` or a promise of it; `show` is called after each `load`
 export class Panel {
   #subject = null;
@@ -16,7 +16,7 @@ export class Panel {
   #shown = null;
   #opened = 0;
 
-  /// `onSelect(block)` hears which block is open; `onClose()`, that nothing is any more.
+  /// `onSelect(block)` is called when a block is opened, `onClose()` when the panel closes.
   constructor({ onSelect, onClose }) {
     Object.assign(this, { onSelect, onClose });
     this.element = at("panel");
@@ -31,7 +31,7 @@ export class Panel {
     });
   }
 
-  /// Opens `subject`, at `tab` if it is said.
+  /// Opens `subject`, at `tab` if given.
   async open(subject, tab) {
     const opened = (this.#opened += 1);
     if ((await subject.load(this.#now)) === false || opened !== this.#opened) return;
@@ -53,7 +53,7 @@ export class Panel {
     this.onClose();
   }
 
-  /// Brings what it shows up to date with `now`.
+  /// Updates the panel from `now`.
   async refresh(now) {
     this.#now = now;
     if (!this.#subject) return;
@@ -62,7 +62,7 @@ export class Panel {
     if (opened !== this.#opened) return;
     if (state === false) return this.close();
     this.#head();
-    // A swap tells what came of it.
+    // The swap tab shows its own result.
     if (state === "other" && this.#tab !== "swap") return this.#show(this.#tab);
     await this.#shown?.show?.();
   }

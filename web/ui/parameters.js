@@ -1,4 +1,4 @@
-// The form of a block's live parameters: what is changed is sent as one change, which all blocks take or none.
+// Form for a block's live parameters; all changes are sent in one request, which is applied to all blocks or none.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -7,13 +7,13 @@ import * as format from "./format.js";
 import { oneValueALine, told } from "./request.js";
 import { plain, resolved } from "./schema.js";
 
-/// The form for `page`, a block as REST tells it; `replicas` are the names of blocks like it, itself included.
-/// `{ element, show(page) }`: values that others change are taken over where the user has not typed.
+/// Creates the form for `page`, a block from the REST API; `replicas` are the names of its replicas, itself included.
+/// `{ element, show(page) }`: values changed by other clients are shown unless the user has typed one.
 export function parameters(page, replicas) {
   const schema = page.parameters_schema;
   const properties = Object.entries(schema?.properties ?? {});
   const live = formOf(schema ?? {}, page.parameters, { takes: (one) => one["x-live"] });
-  const at = h("input", { id: "at", type: "text", inputmode: "numeric", autocomplete: "off", placeholder: "as soon as it can be" });
+  const at = h("input", { id: "at", type: "text", inputmode: "numeric", autocomplete: "off", placeholder: "earliest possible" });
   const all = h("input", { type: "checkbox", id: "all-replicas" });
   const send = h("button", { type: "submit", class: "primary" }, "Apply");
   const said = h("p", { class: "said", role: "status" });
@@ -27,7 +27,7 @@ export function parameters(page, replicas) {
     event.preventDefault();
     const values = live.check();
     if (values === null) return say("nothing was changed", true);
-    if (Object.keys(values).length === 0) return say("nothing is different from what is in force", false);
+    if (Object.keys(values).length === 0) return say("no changes", false);
     const blocks = all.checked ? replicas : [page.name];
     const { text, paths } = oneValueALine(Object.fromEntries(blocks.map((name) => [name, values])), 2);
     const when = at.value.trim() === "" ? "" : `?at=${encodeURIComponent(at.value.trim())}`;
@@ -37,14 +37,14 @@ export function parameters(page, replicas) {
     try {
       const answer = await api.patch(`/blocks${when}`, text);
       live.take({ ...page.parameters, ...values });
-      const late = answer.is_late ? "; that time had passed, so as soon as it could be" : "";
-      say(`in force from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
+      const late = answer.is_late ? "; the requested timestamp had passed" : "";
+      say(`in effect from timestamp ${format.count(answer.effective_timestamp)}${late}`, false);
     } catch (error) {
       const rest = live.say(told(error, paths).map(({ path, ...one }) => ({ ...one, name: path.at(-1) })));
       say(rest.map((one) => one.text).join("; ") || "nothing was changed", true);
     } finally {
       send.disabled = false;
-      // A button that was disabled has lost it.
+      // Disabling the button has removed the focus.
       if (document.activeElement === document.body) focused.focus();
     }
   }
@@ -61,13 +61,13 @@ export function parameters(page, replicas) {
     live.elements,
     h("div", { class: "field" },
       h("div", { class: "head" }, h("label", { for: "at" }, "at timestamp"), h("span", { class: "unit" }, "ADC samples")), at,
-      h("p", { class: "doc" }, "from this sample on the new values hold, in all blocks at once")),
+      h("p", { class: "doc" }, "effective timestamp: the new values apply from this sample on, in all blocks")),
     replicas.length > 1 && h("label", { class: "check" }, all, ` all ${replicas.length} replicas, in one change`),
     h("div", { class: "actions" }, send, said));
   return {
     element: h("div", {},
-      form || h("p", { class: "note" }, "This block has no parameters that change while it runs."),
-      fixed.length > 0 && h("h3", {}, "Take a swap"), values),
+      form || h("p", { class: "note" }, "This block has no live parameters."),
+      fixed.length > 0 && h("h3", {}, "Changed by a swap only"), values),
     show(now) {
       page = now;
       live.take(now.parameters);

@@ -1,4 +1,4 @@
-// Recording an output of a block: what to record and when, and what was recorded.
+// Form to record an output of a block, and its recordings.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
@@ -7,10 +7,10 @@ import { form } from "./form.js";
 import { Recorders } from "./recorders.js";
 import { oneValueALine, told } from "./request.js";
 
-/// Unless set, a recording goes on to the end of the stream.
+/// Without a value, a recording continues until the stream ends.
 const USUAL = { after_seconds: 1 };
 
-/// The form for `page`, a block as REST tells it, with the `recorders` of its outputs: `{ element, show(page) }`.
+/// Creates the form for `page`, a block from the REST API, with the `recorders` of its outputs: `{ element, show(page) }`.
 export async function record(page) {
   const { parameters: root } = await api.ask("/kinds/recorder");
   const parameters = form(root, {}, { prefix: "record", optional: ["path"] });

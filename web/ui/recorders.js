@@ -1,4 +1,4 @@
-// Recorders with what they have recorded, and what can be asked of them.
+// List of recorders with their recordings and buttons.
 
 import * as api from "./api.js";
 import { confirm } from "./dialog.js";
@@ -20,7 +20,7 @@ export class Recorders {
     morph(this.list, recorders.map(item));
   }
 
-  /// Shows `recorder` before the next look at all of them.
+  /// Shows `recorder` before the next update of the list.
   add(recorder) {
     this.show([...this.#recorders.filter((one) => one.name !== recorder.name), recorder]);
   }
@@ -30,7 +30,7 @@ export class Recorders {
     if (!button) return;
     const { do: action, name } = button.dataset;
     const path = `/recorders/${encodeURIComponent(name)}`;
-    if (action === "remove" && !(await confirm("Remove the recording?", "The recorder ends, and its files are deleted.", "Remove"))) return;
+    if (action === "remove" && !(await confirm("Remove the recording?", "The recorder and its files are deleted.", "Remove"))) return;
     button.disabled = true;
     morph(this.said, []);
     try {
@@ -39,7 +39,7 @@ export class Recorders {
         this.show(this.#recorders.filter((one) => one.name !== name));
       } else this.add(await api.post(`${path}/${action}`));
     } catch (error) {
-      morph(this.said, refusal("It could not be done:", error));
+      morph(this.said, refusal("The request failed:", error));
     } finally {
       button.disabled = false;
     }
@@ -54,12 +54,12 @@ function item(recorder) {
   return h("article", { class: "recorder", role: "listitem", "data-state": state },
     h("div", { class: "bar" },
       h("strong", {}, output ?? name), h("span", { class: `state ${state}` }, state), h("span", { class: "space" }),
-      !isOver && button("trigger", "Trigger", "records what came shortly before, and what comes after"),
-      // A block of the flowgraph stays.
-      output && !isOver && button("stop", "Stop", "closes its files"),
-      output && isOver && button("remove", "Remove", "deletes its files", true)),
+      !isOver && button("trigger", "Trigger", "records the frames before and after now"),
+      // A recorder that is a block of the flowgraph cannot be removed.
+      output && !isOver && button("stop", "Stop", "stops the recorder and closes its files"),
+      output && isOver && button("remove", "Remove", "deletes the recorder and its files", true)),
     h("p", { class: "note" }, `${format.count(recorder.frames_written)} frames written, ${format.count(recorder.frames_kept)} kept in memory`,
-      recorder.frames_lost > 0 && h("strong", { class: "problem" }, `, ${format.count(recorder.frames_lost)} lost: the disk is too slow`)),
+      recorder.frames_lost > 0 && h("strong", { class: "problem" }, `, ${format.count(recorder.frames_lost)} dropped: the disk is too slow`)),
     recorder.fault && h("p", { class: "problem" }, recorder.fault),
     recorder.recordings.length > 0 && h("ul", {}, recorder.recordings.map((one) => h("li", {},
       h("code", {}, one.path), h("br"),

@@ -1,10 +1,10 @@
-// Bodies of requests, written so that every problem can be shown at the input it concerns, and the problems in words.
+// Bodies of requests with one value per line, so that each error can be shown at its input, and formatting of errors.
 
 import { h } from "./dom.js";
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/// JSON of `object` with one value a line, objects written out down to `depth`; and the path of the value on each line
+/// JSON of `object` with one value per line, with nested objects down to `depth`; and the path of the value on each line
 /// (from 1), `[]` for the whole.
 export function oneValueALine(object, depth = 1) {
   const lines = [];
@@ -24,15 +24,15 @@ export function oneValueALine(object, depth = 1) {
   return { text: lines.join("\n"), paths };
 }
 
-/// What a problem says, as `{ path, text, message }`: `path` of the value in the request that it is about, `[]` if none.
-/// `paths` are those of `oneValueALine`.
+/// Diagnostics of a problem as `{ path, text, message }`: `path` is that of the value in the request, `[]` if none.
+/// `paths` come from `oneValueALine`.
 export const told = (problem, paths) =>
   reasons(problem).map(({ text, message, place }) => ({ path: (isOfRequest(place) && paths[place.line - 1]) || [], text, message }));
 
-/// Whether `place` is in the text that was sent.
+/// Whether `place` is in the sent text.
 const isOfRequest = (place) => place !== null && (["request", "flowgraph"].includes(place.file) || place.file.startsWith("change of "));
 
-/// What a problem says, as `{ text, message, place }`: `text` with help, `place` in a file, or `null`.
+/// Diagnostics of a problem as `{ text, message, place }`: `text` includes the help, `place` is in a file, or `null`.
 export function reasons(problem) {
   const diagnostics = problem.diagnostics?.filter((one) => one.severity === "error") ?? [];
   const all = diagnostics.length > 0 ? diagnostics : [problem];
@@ -48,7 +48,7 @@ export const listed = (title, problems) => [
 /// A problem as elements below `title`.
 export const refusal = (title, problem) => listed(title, reasons(problem));
 
-/// The same where `text`, a text area, was sent: each reason leads to its line.
+/// A problem with the content of the text area `text`: each diagnostic links to its line.
 export const refusalOf = (title, problem, text) => [
   h("p", { class: "problem" }, title),
   h("ul", { class: "problem" }, reasons(problem).map(({ text: reason, place }) => h("li", {},
@@ -63,5 +63,5 @@ function select(text, { line, column, end_line: endLine, end_column: endColumn }
   text.scrollTop = (line - text.rows / 2) * (text.scrollHeight / lines.length);
 }
 
-/// Why some requests are refused where the program runs with `--control live`.
+/// Note for requests that the server rejects when it runs with `--control live`.
 export const LIVE_ONLY = "Clients may change live parameters only: the program runs with --control live.";

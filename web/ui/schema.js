@@ -1,13 +1,13 @@
-// Parameters as their JSON Schema describes them.
+// Evaluation of the JSON Schema of parameters.
 
-/// The schema behind the `$ref`s of `root`; keys next to a `$ref` take precedence.
+/// Resolves the `$ref`s of `root`; keys next to a `$ref` take precedence.
 export function resolved(schema, root) {
   if (!schema?.$ref) return schema ?? {};
   const target = schema.$ref.split("/").slice(1).reduce((node, key) => node?.[key], root);
   return { ...resolved(target, root), ...schema, $ref: undefined };
 }
 
-/// The schema of a value that is given: `resolved`, without `null` as an alternative.
+/// Schema of a value that is set: `resolved`, without `null` as an alternative.
 export function ofValue(schema, root) {
   const own = resolved(schema, root);
   const others = (own.anyOf ?? []).map((one) => resolved(one, root)).filter((one) => one.type !== "null");
@@ -33,11 +33,11 @@ export function choices(schema) {
   return options.flatMap((option) => constants(option).map((value) => ({ value, text: (schema.enum ? "" : option.description) ?? "" })));
 }
 
-/// Words that a value may be, next to values of other types.
+/// Words allowed for a value, in addition to values of other types.
 export const words = (schema, root) =>
   alternatives(schema, root).flatMap((one) => [...constants(one).filter((value) => typeof value === "string"), ...words(one, root)]);
 
-/// The input that a value takes: `choice`, `boolean`, `number`, `string`, `scalar` (of several types) or `structure`.
+/// Kind of input for a value: `choice`, `boolean`, `number`, `string`, `scalar` (several types) or `structure`.
 export function inputOf(schema, root) {
   if (choices(schema)) return "choice";
   if (types(schema).includes("boolean")) return "boolean";
@@ -58,7 +58,7 @@ export function range(schema, root) {
   return items && `each ${items}`;
 }
 
-/// The rule that `value` of `name` breaks, as a sentence; `null` if none. The server checks more.
+/// Error message for `value` of `name`; `null` if valid. The server checks more.
 export function violation(name, value, rawSchema, root) {
   const schema = ofValue(rawSchema, root);
   const { minimum, maximum } = schema;
@@ -72,7 +72,7 @@ export function violation(name, value, rawSchema, root) {
     if ((isLow || isHigh) && minimum !== undefined && maximum !== undefined) return must(`between ${minimum} and ${maximum}`);
     if (isLow) return must(`at least ${minimum}`);
     if (isHigh) return must(`at most ${maximum}`);
-    // The page would round it.
+    // JavaScript would round larger integers.
     if (isInteger(schema) && !Number.isSafeInteger(value)) return must("at most 2^53 - 1 on this page");
   }
   const parts = Array.isArray(value) && schema.items
@@ -81,5 +81,5 @@ export function violation(name, value, rawSchema, root) {
   return parts.map(([path, one, part]) => violation(path, one, part, root)).find(Boolean) ?? null;
 }
 
-/// Text of a doc comment without its marks.
+/// Text of a doc comment without markup.
 export const plain = (text) => text.replace(/\\([[\]])/g, "$1").replace(/`/g, "").replace(/\s*\n\s*/g, " ").trim();

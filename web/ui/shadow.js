@@ -1,4 +1,4 @@
-// A shadow of a block on the same frames: starting it, how its frames differ, ending it.
+// Form to start and end a shadow of a block, and its results.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { refusal } from "./request.js";
 import { variant } from "./variant.js";
 
-/// The form for `page`, a block as REST tells it, with its `shadow` or `null`: `{ element, show(page) }`.
+/// Creates the form for `page`, a block from the REST API, with its `shadow` or `null`: `{ element, show(page) }`.
 export async function shadow(page) {
   const form = await variant(page, "shadow", `POST /api/v1${api.block(page.name)}/shadow`);
   const ends = h("input", { type: "checkbox", id: "shadow-ends" });
@@ -15,7 +15,7 @@ export async function shadow(page) {
   const outcome = h("div", { class: "outcome", role: "status" });
   const report = h("div", { onclick: (event) => saveClicked(page.name, event, outcome) });
   const begin = h("form", { novalidate: true, "aria-label": "shadow", onsubmit: (event) => (event.preventDefault(), send()) },
-    h("p", { class: "note" }, "It gets the same frames as the block and changes nothing: its own frames are compared and dropped. If it is too slow, it misses frames, and the flowgraph goes on."),
+    h("p", { class: "note" }, "A shadow processes the same frames as the block. Its output is compared and then discarded. A shadow that falls behind drops frames; it never delays the flowgraph."),
     form.elements,
     h("label", { class: "check" }, ends, " stop at the first frame that differs"),
     h("div", { class: "actions" }, start));
@@ -46,7 +46,7 @@ export async function shadow(page) {
     }
   }
 
-  const send = () => asked(start, (error) => form.refusal("It was not started:", error), async () => {
+  const send = () => asked(start, (error) => form.refusal("The shadow was not started:", error), async () => {
     const body = await form.body();
     if (body === null) return;
     const query = new URLSearchParams({ stop_at_first_difference: ends.checked });
@@ -54,7 +54,7 @@ export async function shadow(page) {
     stop.focus();
   });
 
-  const end = () => asked(stop, (error) => refusal("It is still there:", error), async () => {
+  const end = () => asked(stop, (error) => refusal("The shadow was not stopped:", error), async () => {
     const last = await api.remove(`${api.block(page.name)}/shadow`);
     show({ ...page, shadow: null });
     morph(outcome, [h("h3", {}, "The last shadow"), verdict(last)]);
@@ -64,11 +64,11 @@ export async function shadow(page) {
   return { element: h("div", {}, begin, running, outcome), show };
 }
 
-/// In a line, whether the frames are the same.
+/// One-line verdict on the compared frames.
 export function verdict(shadow) {
   const { frames_compared: frames, frames_different: different } = shadow;
-  if (frames === 0) return h("p", { class: "verdict" }, "No frames were compared so far.");
-  const text = different === 0 ? `${format.count(frames)} frames, bit for bit the same.` : `${format.count(different)} of ${format.count(frames)} frames differ.`;
+  if (frames === 0) return h("p", { class: "verdict" }, "No frames compared so far.");
+  const text = different === 0 ? `${format.count(frames)} frames, all bit-identical.` : `${format.count(different)} of ${format.count(frames)} frames differ.`;
   return h("p", { class: different ? "verdict warn" : "verdict good" }, text);
 }
 
@@ -79,27 +79,27 @@ function told(shadow, page) {
   const output = page.outputs[shadow.first_difference_output]?.name;
   return [
     verdict(shadow),
-    shadow.ended && h("p", { class: "warn" }, `It has ended: ${shadow.ended}`),
+    shadow.ended && h("p", { class: "warn" }, `The shadow has ended: ${shadow.ended}`),
     h("dl", { class: "values" }, [
       ["largest difference", number(shadow.max_difference)], ["rms difference", number(shadow.rms_difference)],
       ["values that differ", `${format.percent(shadow.different_fraction)} of ${format.si(shadow.values_compared, "")}`],
-      ["frames of one of them only", format.count(shadow.frames_alone)], ["frames it was too slow for", format.count(shadow.frames_dropped)],
+      ["frames without counterpart", format.count(shadow.frames_alone)], ["dropped frames", format.count(shadow.frames_dropped)],
       ["memory of the comparison", format.si(shadow.comparison_memory_bytes, "B")],
     ].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     h("table", { class: "sides" },
       h("thead", {}, h("tr", {}, ["", "block", "shadow"].map((head) => h("th", { class: head && "number" }, head)))),
       h("tbody", {},
-        row("form", page.implementation, shadow.kind === page.kind ? shadow.implementation : `${shadow.kind}, ${shadow.implementation}`),
+        row("implementation", page.implementation, shadow.kind === page.kind ? shadow.implementation : `${shadow.kind}, ${shadow.implementation}`),
         other.map((name) => row(name, format.short(page.parameters[name] ?? "-", 24), format.short(shadow.parameters[name] ?? "-", 24))),
-        row("time a frame", format.seconds(mine), its === null ? "-" : `${format.seconds(its)}${mine ? ` (× ${(its / mine).toPrecision(2)})` : ""}`),
+        row("time per frame", format.seconds(mine), its === null ? "-" : `${format.seconds(its)}${mine ? ` (× ${(its / mine).toPrecision(2)})` : ""}`),
         row("memory", format.si(shadow.memory_bytes, "B"), format.si(shadow.shadow_memory_bytes, "B")))),
     output && h("div", { class: "first" },
       h("span", {}, `first difference: ${output} at timestamp ${format.count(shadow.first_difference_timestamp)}`),
-      ["block", "shadow"].map((side) => h("button", { type: "button", "data-side": side, title: `this frame of the ${side}, for NumPy` }, `${side} .npy`))),
+      ["block", "shadow"].map((side) => h("button", { type: "button", "data-side": side, title: `saves this frame of the ${side} as .npy` }, `${side} .npy`))),
   ];
 }
 
-/// A difference in four digits.
+/// Formats a difference with four digits.
 export const number = (value) => (value === null ? "not finite" : Number(value.toPrecision(4)).toString());
 
 async function saveClicked(name, { target }, outcome) {
@@ -108,6 +108,6 @@ async function saveClicked(name, { target }, outcome) {
   try {
     await api.download(`${api.block(name)}/shadow/first_difference/${side}`, `${name}.${side}`);
   } catch (error) {
-    morph(outcome, refusal("It was not saved:", error));
+    morph(outcome, refusal("The frame was not saved:", error));
   }
 }

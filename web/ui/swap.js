@@ -1,11 +1,11 @@
-// Swapping a block: what would be done, then doing it.
+// Form to swap a block, with a dry run.
 
 import * as api from "./api.js";
 import { h, morph } from "./dom.js";
 import * as format from "./format.js";
 import { variant } from "./variant.js";
 
-/// The form for `page`, a block as REST tells it: `{ element, show(page) }`.
+/// Creates the form for `page`, a block from the REST API: `{ element, show(page) }`.
 export async function swap(page) {
   const form = await variant(page, "swap", `PATCH /api/v1${api.block(page.name)}`, true);
   const hold = h("input", { type: "checkbox", id: "swap-hold" });
@@ -17,21 +17,21 @@ export async function swap(page) {
     try {
       const body = await form.body();
       if (body === null) return;
-      if (body === "{}") return say([h("p", {}, "Nothing is different from what runs.")]);
+      if (body === "{}") return say([h("p", {}, "No changes.")]);
       buttons.forEach((button) => (button.disabled = true));
-      say([h("p", {}, isDry ? "checking …" : "building it while the block runs …")]);
+      say([h("p", {}, isDry ? "checking …" : "building the new block while the old one runs …")]);
       const query = new URLSearchParams({ dry_run: isDry, may_hold_up: hold.checked });
       const answer = await api.patch(`${api.block(page.name)}?${query}`, body);
       say(told(answer));
       if (answer.is_made) await form.take({ ...page, ...(await api.ask(api.block(page.name))) }, true);
     } catch (error) {
       outcome.replaceChildren();
-      say(form.refusal(isDry ? "It would be refused:" : "It was not made:", error));
-      // The input that is marked has the focus.
+      say(form.refusal(isDry ? "The swap is not possible:" : "The swap failed:", error));
+      // The marked input has the focus.
       document.activeElement.scrollIntoView({ block: "nearest" });
     } finally {
       buttons.forEach((button) => (button.disabled = false));
-      // A button that was disabled has lost it.
+      // Disabling the button has removed the focus.
       if (document.activeElement === document.body) focused.focus();
     }
   }
@@ -47,9 +47,9 @@ export async function swap(page) {
   ];
   return {
     element: h("form", { novalidate: true, "aria-label": "swap", onsubmit: (event) => (event.preventDefault(), send(false)) },
-      h("p", { class: "note" }, "The new block is built and checked while the old one runs, and takes its place between two frames. If its first frames fail, the old one is back."),
+      h("p", { class: "note" }, "The new block is built and checked while the old one runs, and replaces it between two frames. If the first frames of the new block fail, the old one is restored."),
       form.elements,
-      h("label", { class: "check" }, hold, " the flowgraph may wait for it (right for files, wrong for a telescope)"),
+      h("label", { class: "check" }, hold, " let the flowgraph wait for the new block (for files, not for live data)"),
       h("div", { class: "actions" }, buttons), outcome),
     show(now) {
       page = now;
@@ -58,19 +58,19 @@ export async function swap(page) {
   };
 }
 
-/// What a change comes to.
+/// Shows the effect of a change.
 function told(change) {
   const memory = Object.entries(change.memory_bytes).map(([device, bytes]) => `${format.si(bytes, "B")} on ${device}`).join(", ");
   const cell = (value) => h("td", { class: "mono", title: JSON.stringify(value) }, format.short(value ?? "default", 30));
   return [
-    h("p", { class: change.is_made ? "good" : "" }, change.is_made ? "Swapped." : "It can be made."),
+    h("p", { class: change.is_made ? "good" : "" }, change.is_made ? "Swapped." : "The swap is possible."),
     h("table", {},
-      h("thead", {}, h("tr", {}, ["", "runs", "will run"].map((head) => h("th", {}, head)))),
+      h("thead", {}, h("tr", {}, ["", "current", "new"].map((head) => h("th", {}, head)))),
       h("tbody", {}, change.differences.map((one) => h("tr", {}, h("th", { scope: "row" }, one.key), cell(one.from), cell(one.to))))),
     h("dl", { class: "values" },
       h("div", {}, h("dt", {}, "way"), h("dd", {}, change.way)),
-      h("div", {}, h("dt", {}, "gap"), h("dd", {}, change.gap)),
-      memory && h("div", {}, h("dt", {}, "memory for a while"), h("dd", {}, memory))),
+      h("div", {}, h("dt", {}, "interruption"), h("dd", {}, change.gap)),
+      memory && h("div", {}, h("dt", {}, "memory during the swap"), h("dd", {}, memory))),
     change.restart_because && h("p", { class: "problem" }, change.restart_because),
   ];
 }

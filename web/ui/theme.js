@@ -1,3 +1,3 @@
 "use strict";
-// Runs before anything is drawn, so that the page does not flash in the wrong colours.
+// Runs before the page is drawn, so that it does not flash in the wrong colours.
 document.documentElement.dataset.theme = localStorage.getItem("fxgraph-theme") ?? "auto";

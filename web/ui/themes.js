@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; and colours for canvases, which do not know style sheets.
+// Light, dark or automatic theme; and colours for canvases, which have no style sheets.
 
 import { h } from "./dom.js";
 
@@ -7,11 +7,11 @@ const listeners = new Set();
 const root = document.documentElement;
 const probe = document.createElement("span");
 
-/// `listener` hears when colours change.
+/// Calls `listener` when colours change.
 export const onTheme = (listener) => listeners.add(listener);
 export const forgetTheme = (listener) => listeners.delete(listener);
 
-/// Lets the user choose in `select`.
+/// Fills `select` with the themes.
 export function offerThemes(select) {
   select.append(...THEMES.map((theme) => h("option", { value: theme }, theme)));
   select.value = root.dataset.theme;

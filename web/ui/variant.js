@@ -1,4 +1,4 @@
-// The form of a changed block: kind, implementation, device and parameters, as a swap and a shadow take them.
+// Form for the changed keys of a block: kind, implementation, device and parameters, for swap and shadow.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
@@ -12,7 +12,7 @@ const POLICIES = [
   ["restart", "The block is recreated and continues with the next frame."],
 ];
 
-/// Whether ports that REST tells as `ports` (`pol0, [pol1]`, `input0, input1, ...`, `-`) can be `count`.
+/// Whether ports described by `ports` (`pol0, [pol1]`, `input0, input1, ...`, `-`) can be `count` ports.
 function fits(ports, count) {
   if (ports.endsWith("...")) return count > 0;
   const names = ports === "-" ? [] : ports.split(", ");
@@ -21,12 +21,12 @@ function fits(ports, count) {
 
 const familyOf = (device) => device.split(":")[0];
 
-/// The form for `page`, a block as REST tells it with the `devices` of the flowgraph; `line` is the request that it makes, and
-/// `hasPolicy`, whether `on_fault` can be changed. `prefix` goes before the ids of its inputs.
+/// Creates the form for `page`, a block from the REST API with the `devices` of the flowgraph; `line` is its request, and
+/// `hasPolicy` tells whether `on_fault` can be changed. `prefix` is the prefix of the ids of its inputs.
 /// - `elements`
-/// - `body()`: what to send, as JSON; `{}` without changes, `null` after showing what is wrong
-/// - `refusal(title, problem)`: elements for what has no place beside an input; the others are shown there
-/// - `take(page)`: the block as it runs now
+/// - `body()`: the JSON to send; `{}` without changes, `null` after showing errors
+/// - `refusal(title, problem)`: elements for errors without an input; the others are shown at their inputs
+/// - `take(page)`: updates the form from the running block
 export async function variant(page, prefix, line, hasPolicy = false) {
   const hasPorts = ({ inputs, outputs }) => fits(inputs, page.inputs.length) && fits(outputs, page.outputs.length);
   const kinds = (await api.ask("/kinds")).filter((one) => one.kind === page.kind || hasPorts(one));
@@ -72,14 +72,14 @@ export async function variant(page, prefix, line, hasPolicy = false) {
     pickImplementation();
     pickDevice();
     parameters = form(schema, isOther ? {} : page.parameters, { prefix });
-    // Values of parameters that both kinds have.
+    // Values of parameters common to both kinds.
     if (isOther) parameters.suggest(page.parameters);
     inputs.replaceChildren(...parameters.elements);
     if (focused === kind.input) focused.focus();
     show();
   }
 
-  /// Only what differs from what runs.
+  /// Only values that differ from the running block.
   function difference() {
     const body = {};
     const isOther = kind.isChanged();

@@ -9,7 +9,7 @@ import { plain } from "./schema.js";
 import { number, verdict } from "./shadow.js";
 import { update } from "./update.js";
 
-/// The whole flowgraph; `onOpen(block, tab)` is asked for a block.
+/// The whole flowgraph; `onOpen(block, tab)` opens a block.
 export class Whole {
   tabs = ["state", "change", "recorders", "shadows"];
   pick = null;
@@ -49,7 +49,7 @@ export class Whole {
   }
 }
 
-/// A button that leads to a block, at a tab; to be listened to by `opens`.
+/// Button that opens a block at a tab; handled by `opens`.
 const lead = (block, tab) => h("button", { type: "button", class: "link", "data-block": block, "data-at": tab }, block);
 
 const opens = (onOpen) => ({ target }) => {
@@ -66,23 +66,23 @@ function state(onOpen) {
     morph(element, [
       flowgraph.doc && h("p", { class: "note" }, plain(flowgraph.doc)),
       h("dl", { class: "tiles" },
-        tile("state", flowgraph.state, flowgraph.is_held ? "can be started again" : "the program ends with it"),
-        tile("runs for", format.seconds(flowgraph.elapsed_seconds), "since frames move"),
+        tile("state", flowgraph.state, flowgraph.is_held ? "can be started again" : "the program ends with the flowgraph"),
+        tile("runs for", format.seconds(flowgraph.elapsed_seconds), "since the first frame"),
         tile("lag", format.lag(flowgraph.lag_seconds),
           flowgraph.lag_block ? `behind real time, at ${flowgraph.lag_block}` : "no frame so far", flowgraph.lag_seconds > 2 ? "bad" : ""),
-        tile("deadline margin", format.margin(margin), "what the slowest block has to spare", margin !== null && margin < 0 ? "bad" : "")),
-      flowgraph.limited_by && h("p", { class: "verdict" }, `It is ${flowgraph.limited_by.text}.`),
+        tile("deadline margin", format.margin(margin), "headroom of the slowest block", margin !== null && margin < 0 ? "bad" : "")),
+      flowgraph.limited_by && h("p", { class: "verdict" }, `The flowgraph is ${flowgraph.limited_by.text}.`),
       sinks.length > 0 && h("h3", {}, "From source to sink"),
       sinks.length > 0 && h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "sink"), h("th", { class: "number" }, "mean"), h("th", { class: "number" }, "99 % within"))),
-        h("tbody", {}, sinks.map(({ name, latency }) => h("tr", {}, h("th", { scope: "row" }, lead(name, "figures")),
+        h("thead", {}, h("tr", {}, h("th", {}, "sink"), h("th", { class: "number" }, "mean"), h("th", { class: "number" }, "99th percentile"))),
+        h("tbody", {}, sinks.map(({ name, latency }) => h("tr", {}, h("th", { scope: "row" }, lead(name, "statistics")),
           h("td", { class: "number" }, format.seconds(latency.mean_seconds)), h("td", { class: "number" }, format.seconds(latency.within_seconds)))))),
       flowgraph.parameters.length > 0 && h("h3", {}, "Parameters"),
       h("dl", { class: "values" }, flowgraph.parameters.map((one) => value(one.name, format.short(one.value, 40), one.doc))),
       h("h3", {}, "Configuration"),
       h("dl", { class: "values" },
-        value("in headers of frames", flowgraph.config_id), value("SHA-256", `${flowgraph.config_hash.slice(0, 20)}…`, flowgraph.config_hash),
-        value("every change holds from timestamp", format.count(flowgraph.steady_state_timestamp))),
+        value("id in frame headers", flowgraph.config_id), value("SHA-256", `${flowgraph.config_hash.slice(0, 20)}…`, flowgraph.config_hash),
+        value("all changes apply from timestamp", format.count(flowgraph.steady_state_timestamp))),
     ]);
   };
   return { element, show };
@@ -90,7 +90,7 @@ function state(onOpen) {
 
 function recorders() {
   const list = new Recorders();
-  const none = h("p", { class: "note" }, "Nothing is recorded. An output is recorded from the tab “record” of its block.");
+  const none = h("p", { class: "note" }, "No recorders. To record an output, open the tab “record” of its block.");
   return {
     element: h("div", {}, none, list.element),
     show(now) {
@@ -106,7 +106,7 @@ function shadows(onOpen) {
     ? shadows.map((one) => h("article", { class: "recorder" },
       h("div", { class: "bar" }, lead(one.block, "shadow"), h("span", {}, `${one.kind}, ${one.implementation}`)), verdict(one),
       h("p", { class: "note" }, `rms ${number(one.rms_difference)}, largest ${number(one.max_difference)}`),
-      one.ended && h("p", { class: "warn" }, `It has ended: ${one.ended}`)))
-    : [h("p", { class: "note" }, "There are no shadows. A block gets one from its tab “shadow”.")]);
+      one.ended && h("p", { class: "warn" }, `The shadow has ended: ${one.ended}`)))
+    : [h("p", { class: "note" }, "No shadows. To start one, open the tab “shadow” of a block.")]);
   return { element, show };
 }

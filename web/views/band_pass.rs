@@ -10,7 +10,7 @@ pub(super) const VIEW: View =
 
 fn shows(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["channel"];
-    // Channels of a transform that is not finished are none yet.
+    // An axis `unzip` means that the transform is not finished.
     let is_whole = port.axes.iter().all(|axis| axis.name != "unzip" || axis.len == 1);
     let has = |name| port.axis_len(name).is_some();
     (has("channel") && !has("baseline") && is_whole).then_some(SHOWN)
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_have_the_power_of_what_arrived() {
+    fn band_pass_averages_valid_samples_only() {
         let mut port = port(Dtype::Ci8, &AXES, &[("heap", 2), ("antenna", 2)], 4096);
         port.band =
             Some(Band { channels: 64, first_channel: 32, centre_hz: 1e9, bandwidth_hz: 64e6 });
@@ -60,25 +60,25 @@ mod tests {
         let drawn = drawing(&VIEW, &port, &frame, &one, 32);
         let x = drawn.x.as_ref().unwrap();
         assert_eq!((x.name, x.start, x.step, x.len), ("frequency", 1e9, 1e6, 32));
-        assert_eq!(drawn.series[0].values[0], None, "nothing is no number of decibels");
+        assert_eq!(drawn.series[0].values[0], None, "zero power has no value in decibels");
         let level = |power: f64| 10.0 * (power / (127.0 * 127.0)).log10();
         for channel in 1..32 {
             let found = drawn.series[0].values[channel].unwrap();
             assert!(is_near(found, level((channel * channel) as f64), 0.01), "{channel}: {found}");
         }
-        // Two channels a point.
+        // Two channels per point.
         let drawn = drawing(&VIEW, &port, &frame, &one, 16);
         let x = drawn.x.as_ref().unwrap();
         assert_eq!((x.start, x.step, x.len), (1e9 + 0.5e6, 2e6, 16));
         let found = values(&drawn, 0);
         assert!(is_near(found[5], level(110.5), 0.01) && is_near(found[0], level(0.5), 0.01));
-        // Antenna 0 has both heaps, and 0 in one of them.
+        // Antenna 0 has both heaps, one of them with zeros.
         let drawn = drawing(&VIEW, &port, &frame, &[], 16);
         assert!(values(&drawn, 0).iter().all(|value| is_near(*value, -3.01, 0.01)));
     }
 
     #[test]
-    fn intensities_are_powers_already() {
+    fn band_pass_treats_real_channels_as_intensities() {
         let port = port(Dtype::F32, &[("spectrum", 2), ("channel", 16)], &[], 32);
         let frame = frame(&port, (0..32).flat_map(|_| 1000.0_f32.to_ne_bytes()));
         let drawn = drawing(&VIEW, &port, &frame, &[], 16);
@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn channels_without_a_known_frequency_are_counted() {
+    fn band_pass_without_band_shows_channel_numbers() {
         let port = port(Dtype::Cf32, &[("spectrum", 1), ("channel", 100)], &[], 200);
         let frame = frame(&port, (0..100).flat_map(|_| [1.0_f32, 0.0]).flat_map(f32::to_ne_bytes));
         let drawn = drawing(&VIEW, &port, &frame, &[], 16);
         let x = drawn.x.as_ref().unwrap();
-        // Parts of 7, the last of 2.
+        // Groups of 7 channels, the last of 2.
         assert_eq!((x.name, x.unit, x.start, x.step, x.len), ("channel", "", 3.0, 7.0, 15));
         assert!(values(&drawn, 0).iter().all(|value| is_near(*value, 0.0, 0.0)));
     }

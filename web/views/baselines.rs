@@ -1,45 +1,45 @@
-//! Pairs of antennas and of polarisations, as correlators count them.
+//! Baselines and polarisation products in the order of correlators.
 //!
-//! Baseline `a2 (a2 + 1) / 2 + a1` joins antennas `a1 <= a2`; the products of the polarisations `(p1, p2)` stand in the order
+//! Baseline `a2 (a2 + 1) / 2 + a1` joins antennas `a1 <= a2`; the order of the polarisation products `(p1, p2)` is
 //! (0, 0), (1, 0), (0, 1), (1, 1).
 
 use super::Shown;
 use fxgraph::PortType;
 
-/// Antennas whose pairs are so many, if there are any such.
+/// Number of antennas with this number of baselines, if any.
 pub(super) fn antennas(baselines: usize) -> Option<usize> {
     let antennas = (2 * baselines).isqrt();
     (antennas > 0 && antennas * (antennas + 1) / 2 == baselines).then_some(antennas)
 }
 
-/// The baseline of antennas `a1 <= a2`.
+/// Index of the baseline of antennas `a1 <= a2`.
 pub(super) fn baseline(a1: usize, a2: usize) -> usize {
     a2 * (a2 + 1) / 2 + a1
 }
 
-/// `a1-a2` of each baseline; none if they are no pairs of antennas.
+/// Labels `a1-a2` of the baselines; empty if the number of baselines matches no number of antennas.
 pub(crate) fn names(baselines: usize) -> Vec<String> {
     let antennas = antennas(baselines).unwrap_or(0);
     (0..antennas).flat_map(|a2| (0..=a2).map(move |a1| format!("{a1}-{a2}"))).collect()
 }
 
-/// The first baseline of two antennas, if there is one.
+/// Index of the first baseline of two different antennas, or 0.
 pub(super) fn first_of_two(baselines: usize) -> usize {
     usize::from(antennas(baselines).is_some_and(|antennas| antennas > 1))
 }
 
-/// `p1p2` of each product; none if they are not those of two polarisations.
+/// Labels `p1p2` of the products; empty unless there are four.
 pub(crate) fn product_names(products: usize) -> Vec<String> {
     let names = ["00", "10", "01", "11"].map(str::to_owned);
     if products == names.len() { names.to_vec() } else { Vec::new() }
 }
 
-/// The product of the same polarisations the other way round.
+/// Index of the product with its polarisations swapped.
 pub(super) fn mirrored(product: usize) -> usize {
     [0, 2, 1, 3].get(product).copied().unwrap_or(product)
 }
 
-/// Visibilities of channels.
+/// Whether a port carries visibilities of channels.
 pub(super) fn visibilities(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["channel"];
     let has = |name| port.axis_len(name).is_some();

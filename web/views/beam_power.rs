@@ -8,7 +8,7 @@ use fxgraph::PortType;
 pub(super) const VIEW: View =
     View { name: "beam_power", title: "power of each beam", kind: DrawnAs::Points, shows, draw };
 
-/// More lines in one picture tell nothing.
+/// Largest number of lines that one plot can show.
 pub(super) const MOST_BEAMS: usize = 64;
 
 fn shows(port: &PortType) -> Option<Shown> {
@@ -33,10 +33,10 @@ mod tests {
     use fxgraph::Dtype;
 
     #[test]
-    fn each_beam_has_its_power() {
+    fn beam_power_averages_each_beam() {
         let axes = [("heap", 2), ("beam", 3), ("channel", 4), ("spectrum", 8)];
         let port = port(Dtype::Ci8, &axes, &[("heap", 2)], 64);
-        // Beam b is (10 b, 10 b) in the first heap; the second one is lost.
+        // Beam b is (10 b, 10 b) in the first heap; the second heap is missing.
         let value = |n| if n < 96 { 10 * (n / 32) as u8 } else { 99 };
         let mut frame = frame(&port, (0..192).flat_map(|n| [value(n); 2]));
         frame.header.validity[1] = 0;
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_any_size_are_looked_at_in_part() {
+    fn beam_power_samples_large_frames() {
         let axes = [("beam", 2), ("channel", 2048), ("spectrum", 4096)];
         let port = port(Dtype::Ci4, &axes, &[], 1 << 24);
         // (1, 0) and (2, 0).

@@ -1,4 +1,4 @@
-//! Mean power against beam: where on the sky something is, and, one look after the other, when.
+//! Mean power against beam, which shows the direction of a source; successive views show its time.
 
 use super::beam_power::MOST_BEAMS;
 use super::message::{Drawing, DrawnAs, Grid, Series};
@@ -34,10 +34,10 @@ mod tests {
     use fxgraph::Dtype;
 
     #[test]
-    fn a_source_stands_out_in_its_beam() {
+    fn beams_shows_a_source_in_its_beam() {
         let axes = [("spectrum", 3), ("channel", 4), ("beam", 256)];
         let port = port(Dtype::F32, &axes, &[("spectrum", 3)], 3);
-        // Beam 153 has ten times the intensity in the second spectrum; the third is lost.
+        // Beam 153 has ten times the intensity in the second spectrum; the third one is missing.
         let intensity = |n: usize| if n / 1024 == 1 && n % 256 == 153 { 10.0_f32 } else { 1.0 };
         let mut frame = frame(&port, (0..3072).flat_map(|n| intensity(n).to_ne_bytes()));
         frame.header.validity[2] = 0;
@@ -48,7 +48,7 @@ mod tests {
         for (beam, found) in values(&drawn, 0).into_iter().enumerate() {
             assert!(is_near(found, power(beam), 0.01), "{beam}: {found}");
         }
-        // Four beams a point.
+        // Four beams per point.
         let drawn = drawing(&VIEW, &port, &frame, &[], 64);
         let x = drawn.x.as_ref().unwrap();
         assert_eq!((x.start, x.step, x.len), (1.5, 4.0, 64));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn few_beams_are_lines_against_time_instead() {
+    fn beams_is_offered_for_more_than_64_beams() {
         let port = |beams| port(Dtype::F32, &[("channel", 4), ("beam", beams)], &[], 1);
         let names = |beams| {
             super::super::of(&port(beams)).iter().map(|(view, _)| view.name).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Phase of one baseline, the mean over the channels: it stands still where delays and phases are tracked.
+//! Phase of one baseline, averaged over the channels: constant if delays and phases are tracked.
 
 use super::baselines::visibilities;
 use super::message::{Drawing, DrawnAs, Series};

@@ -1,4 +1,4 @@
-//! How often samples have each value: a bell for noise, two horns for a tone, edges where they are clipped.
+//! Histogram of sample values: a bell for noise, two peaks for a tone, full outer bins if clipped.
 
 use super::message::{Drawing, DrawnAs, Figure, Grid, Series};
 use super::scale::{bits, decibels, largest, reference};
@@ -49,16 +49,16 @@ fn draw(look: &Look) -> Drawing {
 
 /// Equal intervals of values.
 struct Bins {
-    /// The smallest value of the first one.
+    /// Smallest value of the first bin.
     first: f64,
     width: f64,
-    /// Between two values that there can be.
+    /// Distance between two possible values.
     spacing: f64,
     len: usize,
 }
 
 impl Bins {
-    /// Up to `points` bins: for each value of integers one, or for a power of two of them; for others as far as `size`.
+    /// Creates at most `points` bins: for integers of 1, 2, 4, ... values each, for other types over -`size` to `size`.
     fn new(dtype: Dtype, size: f64, points: usize) -> Self {
         let (codes, first) = match (dtype, bits(dtype)) {
             (Dtype::U8, _) => (256, 0.0),
@@ -89,9 +89,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_a_digitiser_is_counted_in_its_bin() {
+    fn histogram_has_one_bin_per_digitiser_code() {
         let port = port(Dtype::Packed(10), &[("sample", 64)], &[("heap", 2)], 64);
-        // 0, 1, -512, 511 again and again.
+        // 0, 1, -512, 511, repeated.
         let bits = "0000000000_0000000001_1000000000_0111111111".replace('_', "");
         let byte = |n: usize| u8::from_str_radix(&bits[8 * n..8 * n + 8], 2).unwrap();
         let mut frame = frame(&port, (0..80).map(|n| byte(n % 5)));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sine_of_full_scale_has_0_dbfs() {
+    fn full_scale_sine_has_0_dbfs() {
         let port = port(Dtype::I8, &[("sample", 4096)], &[], 4096);
         let sine = |n| (127.0 * (std::f64::consts::TAU * f64::from(n) / 64.0).sin()).round() as i8;
         let frame = frame(&port, (0..4096).map(|n| sine(n).cast_unsigned()));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_counted_as_far_as_they_reach() {
+    fn histogram_of_floats_covers_their_range() {
         let port = port(Dtype::Cf32, &[("pol", 1), ("sample", 65536)], &[], 65536);
         let parts = noise(3).map(|x| (x as f32).to_ne_bytes()).take(2 * 65536);
         let frame = frame(&port, parts.flatten());
@@ -129,7 +129,7 @@ mod tests {
         let x = drawn.x.as_ref().unwrap();
         for series in 0..2 {
             let counts = values(&drawn, series);
-            assert!(is_near(counts.iter().sum::<f64>(), 65536.0, 30.0), "but for rounding");
+            assert!(is_near(counts.iter().sum::<f64>(), 65536.0, 30.0), "up to rounding");
             let places = counts.iter().enumerate().map(|(n, c)| (x.start + x.step * n as f64, c));
             let variance =
                 places.map(|(value, count)| value * value * count).sum::<f64>() / 65536.0;

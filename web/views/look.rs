@@ -1,4 +1,4 @@
-//! One frame, what of it is asked for, and the walk over it.
+//! A frame with the selected indices, and iteration over its elements.
 
 use super::Selected;
 use fxgraph::PortType;
@@ -6,17 +6,17 @@ use fxgraph::control::TapFrame;
 use fxgraph::elements::{Elements, Pick};
 use num_complex::Complex;
 
-/// Elements of a frame that one view takes at most, or as many as it shows points: some ten milliseconds of
-/// a processor.
+/// Maximum number of elements that a view reads (or its number of points, if larger): about ten milliseconds of CPU
+/// time.
 pub(super) const MOST_ELEMENTS: usize = 1 << 20;
 
-/// A frame, and what of it is asked for.
+/// A frame with the selected indices.
 pub(crate) struct Look<'a> {
     pub port: &'a PortType,
     pub frame: &'a TapFrame,
-    /// An index of each axis that the view neither shows nor takes means over.
+    /// An index on each axis that the view neither shows nor averages over.
     pub selected: &'a [Selected],
-    /// Points of the longest axis.
+    /// Maximum number of points on the longest axis.
     pub points: usize,
     elements: Elements,
 }
@@ -31,7 +31,7 @@ impl<'a> Look<'a> {
         Self { port, frame, selected, points, elements: Elements::new(port) }
     }
 
-    /// Place of the axis `name` in the payload.
+    /// Position of the axis `name` in the payload.
     pub fn axis(&self, name: &str) -> Option<usize> {
         self.port.axes.iter().position(|axis| axis.name == name)
     }
@@ -41,12 +41,12 @@ impl<'a> Look<'a> {
         self.port.axis_len(name).unwrap_or(1)
     }
 
-    /// The index that is selected of the axis `name`.
+    /// Selected index on the axis `name`.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.selected.iter().find(|selected| selected.axis == name).map(|selected| selected.index)
     }
 
-    /// What is selected of each axis, all of the others.
+    /// The selected index on each selected axis, all indices on the others.
     pub fn picks(&self) -> Vec<Pick> {
         let pick = |axis: &fxgraph::Axis| match self.index(axis.name) {
             Some(index) => Pick::one(index),
@@ -55,7 +55,7 @@ impl<'a> Look<'a> {
         self.port.axes.iter().map(pick).collect()
     }
 
-    /// As [`Self::picks`], thinned out along the longest axes but `shown` where they would be too many.
+    /// Like [`Self::picks`], but subsampled along the longest axes other than `shown` if there are too many.
     pub fn thinned(&self, shown: &[&str]) -> Vec<Pick> {
         let mut picks = self.picks();
         loop {
@@ -73,13 +73,13 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Calls `see` with index and value of each element among `picks` to which something contributed.
+    /// Calls `see` with index and value of each element in `picks` that is at least partially valid.
     pub fn each(&self, picks: &[Pick], see: impl FnMut(&[usize], Complex<f64>)) {
         self.elements.picked(&self.frame.payload, &self.frame.header.validity, picks, see);
     }
 
-    /// Sums of `of` over the elements along the axis `name`, in as few parts of equal length as there are to be points at
-    /// most, and how many each sum has; with the length of the parts.
+    /// Sums `of` over the elements along the axis `name` in at most `points` groups of equal length. Returns sum and
+    /// number of elements of each group, and the length of the groups.
     pub fn sums<T: Copy + Default + std::ops::AddAssign>(
         &self,
         name: &str,

@@ -11,7 +11,7 @@ fn named(axes: Axes) -> Vec<Axis> {
     axes.iter().map(|(name, len)| Axis::new(name, *len)).collect()
 }
 
-/// A port with a clock of 1 MHz and flags for `validity`.
+/// Creates a port with a clock of 1 MHz and flags for `validity`.
 pub(super) fn port(dtype: Dtype, axes: Axes, validity: Axes, samples_per_frame: u64) -> PortType {
     PortType {
         dtype,
@@ -22,7 +22,7 @@ pub(super) fn port(dtype: Dtype, axes: Axes, validity: Axes, samples_per_frame: 
     }
 }
 
-/// A whole frame.
+/// Creates a fully valid frame.
 pub(super) fn frame(port: &PortType, payload: impl IntoIterator<Item = u8>) -> TapFrame {
     let validity = vec![port.validity.full; port.validity.units()];
     let payload: Vec<u8> = payload.into_iter().collect();
@@ -30,7 +30,7 @@ pub(super) fn frame(port: &PortType, payload: impl IntoIterator<Item = u8>) -> T
     TapFrame { header: Header { validity, ..Header::default() }, payload }
 }
 
-/// The same random numbers each time, of mean 0 and standard deviation 1 (a sum of twelve, Irwin-Hall).
+/// Reproducible random numbers of mean 0 and standard deviation 1 (sum of twelve uniform ones, Irwin-Hall).
 pub(super) fn noise(seed: u64) -> impl Iterator<Item = f64> {
     let mut state = seed;
     let mut uniform = move || {
@@ -43,7 +43,7 @@ pub(super) fn noise(seed: u64) -> impl Iterator<Item = f64> {
     std::iter::repeat_with(move || (0..12).map(|_| uniform()).sum::<f64>() - 6.0)
 }
 
-/// What `view` makes of a frame with these indices selected, the defaults of other axes.
+/// Draws `view` of a frame with these indices, and the default indices on other axes.
 pub(super) fn drawing(
     view: &View,
     port: &PortType,
@@ -62,7 +62,7 @@ pub(super) fn drawing(
     view.message(port, frame, &selected, points).drawing
 }
 
-/// The values of a series; there are none that are no numbers.
+/// Returns the values of a series, all of which must be numbers.
 pub(super) fn values(drawing: &Drawing, series: usize) -> Vec<f64> {
     drawing.series[series].values.iter().map(|value| value.unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! All pairs of antennas: the mean over the channels.
+//! Mean visibility of all pairs of antennas, averaged over the channels.
 
 use super::baselines::{antennas, baseline, mirrored};
 use super::message::{Drawing, DrawnAs, Side};
@@ -11,7 +11,7 @@ use num_complex::Complex;
 pub(super) const VIEW: View =
     View { name: "matrix", title: "correlation matrix", kind: DrawnAs::Matrix, shows, draw };
 
-/// More antennas would make messages of more than a megabyte.
+/// Maximum number of antennas; more would make messages larger than a megabyte.
 const MOST_ANTENNAS: usize = 256;
 
 fn shows(port: &PortType) -> Option<Shown> {
@@ -75,18 +75,18 @@ mod tests {
 
     const CHANNELS: usize = 64;
     const ANTENNAS: usize = 3;
-    /// Of each antenna, in samples of a spectrum of twice as many.
+    /// Delay of each antenna, in samples.
     const DELAYS: [f64; ANTENNAS] = [0.0, 0.25, -0.5];
-    /// Of each polarisation.
+    /// Phase of each polarisation, in turns.
     const TURNS: [f64; 2] = [0.0, 0.125];
 
-    /// Voltage of one input: its modulus tells the antenna, its phase delay and polarisation.
+    /// Voltage of one input: the modulus depends on the antenna, the phase on delay and polarisation.
     fn voltage(antenna: usize, pol: usize, channel: usize) -> Complex<f64> {
         let turns = TURNS[pol] - DELAYS[antenna] * channel as f64 / (2 * CHANNELS) as f64;
         Complex::from_polar((antenna + 1) as f64, TAU * turns)
     }
 
-    /// Visibilities of those, term by term as the correlator defines them; nothing of baseline 1-2.
+    /// Visibilities of these voltages, term by term as the correlator defines them; baseline 1-2 is missing.
     fn dump() -> (PortType, TapFrame) {
         let axes = [("channel", CHANNELS), ("baseline", 6), ("product", 4)];
         let port = port(Dtype::Cf32, &axes, &[("baseline", 6)], 1 << 20);
@@ -95,8 +95,8 @@ mod tests {
             for (a1, a2) in [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2)] {
                 for (p1, p2) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
                     let one = voltage(a1, p1, channel) * voltage(a2, p2, channel).conj();
-                    let is_lost = (a1, a2) == (1, 2);
-                    let one = if is_lost { Complex::new(-2.0_f64.powi(31), 1.0) } else { one };
+                    let is_missing = (a1, a2) == (1, 2);
+                    let one = if is_missing { Complex::new(-2.0_f64.powi(31), 1.0) } else { one };
                     payload.extend((one.re as f32).to_ne_bytes());
                     payload.extend((one.im as f32).to_ne_bytes());
                 }
@@ -107,7 +107,7 @@ mod tests {
         (port, frame)
     }
 
-    /// Amplitude and phase as they are told, of what they are.
+    /// Expected amplitude in dB and phase in degrees.
     fn told(value: Complex<f64>) -> [f64; 2] {
         [10.0 * value.norm().log10(), value.arg().to_degrees()]
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_stands_in_its_row_and_column_in_either_order() {
+    fn matrix_places_every_pair_in_both_orders() {
         let (port, frame) = dump();
         for (product, (p1, p2)) in [(0, 0), (1, 0), (0, 1), (1, 1)].into_iter().enumerate() {
             let drawn = drawing(&VIEW, &port, &frame, &[("product", product)], 16);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_a_slope_of_phase_and_a_fringe_its_mean() {
+    fn delay_is_a_phase_slope_and_fringe_is_its_mean() {
         let (port, frame) = dump();
         let asked = [("baseline", 3), ("product", 1)];
         let drawn = drawing(&visibility::VIEW, &port, &frame, &asked, CHANNELS);
@@ -158,12 +158,12 @@ mod tests {
         let drawn = drawing(&fringe::VIEW, &port, &frame, &asked, 16);
         let found = drawn.series[0].values[0].unwrap();
         assert!(is_near(found, told(mean(0, 1, 2, 0))[1], 0.06), "{found}");
-        let lost = drawing(&fringe::VIEW, &port, &frame, &[("baseline", 4)], 16);
-        assert_eq!(lost.series[0].values, [None]);
+        let missing = drawing(&fringe::VIEW, &port, &frame, &[("baseline", 4)], 16);
+        assert_eq!(missing.series[0].values, [None]);
     }
 
     #[test]
-    fn baselines_and_products_have_names() {
+    fn selects_label_baselines_and_products() {
         let (port, frame) = dump();
         let selects = visibility::VIEW.selects(&port).unwrap();
         assert_eq!((selects[0].names[3].as_str(), selects[0].default), ("0-2", 1));

@@ -1,23 +1,23 @@
-//! What is told of a frame.
+//! Message of a view about one frame.
 
 use super::{Look, View};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// How a view is drawn.
+/// Kind of drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DrawnAs {
     /// Values of each series against `x`.
     Lines,
-    /// Values of each series in `rows` of `columns`.
+    /// Values of each series, row by row.
     Matrix,
-    /// One value of each series, to be drawn against time.
+    /// One value of each series, drawn against time.
     Points,
 }
 
-/// Where the values of a line stand: `len` places from `start` on, each `step` further.
+/// Positions of the values of a line: `len` positions from `start` in steps of `step`.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Grid {
     #[schema(value_type = String, example = "frequency")]
@@ -37,15 +37,15 @@ pub(crate) struct Side {
     pub len: usize,
 }
 
-/// Values that belong together.
+/// A series of values.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Series {
     #[schema(example = "power")]
     pub name: String,
     #[schema(value_type = String, example = "dBFS")]
     pub unit: &'static str,
-    /// In order of `x`, row by row of a matrix, or one. 4 significant digits; `null` where there is
-    /// no number.
+    /// Values in order of `x`, or row by row of a matrix, or a single value. 4 significant digits; `null`
+    /// if not finite.
     pub values: Vec<Option<f64>>,
 }
 
@@ -59,12 +59,12 @@ impl Series {
     }
 }
 
-/// A single number about a frame.
+/// A single number about a frame, with its unit.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Figure {
-    /// 4 significant digits; `null` if it is no number.
+    /// Value with 4 significant digits; `null` if not finite.
     pub value: Option<f64>,
-    /// Empty for a share.
+    /// Unit; empty for a fraction.
     #[schema(value_type = String, example = "dBFS")]
     pub unit: &'static str,
 }
@@ -75,27 +75,27 @@ impl Figure {
     }
 }
 
-/// An index that is looked at.
+/// A selected index.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Selected {
     #[schema(value_type = String, example = "baseline")]
     pub axis: &'static str,
     pub index: usize,
-    /// What it stands for.
+    /// Label of the index.
     #[schema(example = "0-1")]
     pub name: String,
 }
 
-/// The part of a message that its view makes.
+/// Drawing of a view.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Drawing {
-    /// Of `lines`.
+    /// Axis of `lines`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub x: Option<Grid>,
-    /// Of a `matrix`.
+    /// Rows or columns of a `matrix`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<Side>,
-    /// Of a `matrix`.
+    /// Rows or columns of a `matrix`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<Side>,
     pub series: Vec<Series>,
@@ -108,20 +108,20 @@ pub(crate) struct Drawing {
 /// A view of one frame.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Message {
-    /// Time of the frame's first element, in ADC samples since sync time.
+    /// Timestamp of the first element, in ADC samples since the sync time.
     timestamp: u64,
-    /// The same in seconds of Unix time.
+    /// Time of the first element as Unix time in seconds.
     time_seconds: f64,
-    /// Number of the frame among those of the output.
+    /// Sequence number of the frame at the output.
     frame: u64,
-    /// Share of the frame that something contributed to; a unit to which half contributed counts half.
+    /// Valid fraction of the frame; partially valid units count in proportion.
     #[schema(minimum = 0, maximum = 1)]
     valid: Option<f64>,
     /// Name of the view.
     #[schema(value_type = String, example = "spectrum")]
     view: &'static str,
     kind: DrawnAs,
-    /// What is looked at.
+    /// Selected indices.
     selected: Vec<Selected>,
     #[serde(flatten)]
     pub drawing: Drawing,
@@ -147,7 +147,7 @@ impl Message {
     }
 }
 
-/// `value` with 4 significant digits, if it is a number.
+/// Rounds `value` to 4 significant digits; returns `None` if not finite.
 fn rounded(value: f64) -> Option<f64> {
     let text = value.is_finite().then(|| format!("{value:.3e}"))?;
     text.parse().ok()
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_with_four_digits() {
+    fn series_rounds_to_four_digits() {
         assert_eq!(rounded(-123.456), Some(-123.5));
         assert_eq!(rounded(1.234_56e-9), Some(1.235e-9));
         assert_eq!(rounded(123_456.0), Some(123_500.0));

@@ -1,11 +1,11 @@
-//! What a frame looks like: a few thousand numbers out of it, to be drawn.
+//! Views: reduction of a frame to a few thousand numbers for a plot.
 //!
-//! Pure functions of what a port carries and the bytes of one frame: no blocks, no HTTP. What nothing
-//! contributed to is left out of every mean, and is `null` where nothing is left.
+//! Pure functions of a port's type and the bytes of one frame: no blocks, no HTTP. Invalid elements are left
+//! out of every mean; a mean without valid elements is `null`.
 //!
 //! # Layout
-//! - [`look`]: one frame, what of it is asked for, and the walk over it
-//! - [`message`]: what is told of it
+//! - [`look`]: a frame with the selected indices, and iteration over its elements
+//! - [`message`]: message about a frame
 //! - [`scale`]: full scale, decibels, frequencies
 //! - one file per view
 
@@ -37,29 +37,29 @@ use message::Drawing;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Axes along which time goes on: means are taken over them.
+/// Time axes, over which means are taken.
 const TIME: [&str; 3] = ["heap", "spectrum", "epoch"];
 
-/// Points of the longest axis of a view.
+/// Allowed number of points on the longest axis of a view.
 pub(crate) const POINTS: std::ops::RangeInclusive<usize> = 16..=4096;
 
-/// Labels of what one wants to see first.
+/// Labels selected by default.
 const TELLING: [&str; 2] = ["cn0_db_hz", "statistic"];
 
 /// Names of axes.
 type Shown = &'static [&'static str];
 
-/// A way to look at frames.
+/// A view of frames.
 pub(crate) struct View {
     pub name: &'static str,
     pub title: &'static str,
     pub kind: DrawnAs,
-    /// The axes that it shows or takes means over, if it can show the port; one index is selected of each other.
+    /// Axes that it shows or averages over, if it can show the port; one index is selected on each other axis.
     shows: fn(&PortType) -> Option<Shown>,
     draw: fn(&Look) -> Drawing,
 }
 
-/// All of them.
+/// All views.
 static VIEWS: [View; 10] = [
     spectrum::VIEW,
     histogram::VIEW,
@@ -73,18 +73,18 @@ static VIEWS: [View; 10] = [
     values::VIEW,
 ];
 
-/// An axis of which one index is looked at.
+/// An axis with a selectable index.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Select {
-    /// Its name, which is also that of the parameter of the query.
+    /// Name of the axis and of the query parameter.
     #[schema(value_type = String, example = "pol")]
     pub axis: &'static str,
     /// Number of elements.
     pub len: usize,
-    /// The index that is looked at unless another one is asked for.
+    /// Default index.
     pub default: usize,
-    /// What each index stands for, where it is more than a number: antennas of a baseline (`0-2`),
-    /// polarisations of a product (`01`), or a label that the port gives.
+    /// Labels of the indices, if any: antennas of a baseline (`0-2`), polarisations of a product (`01`),
+    /// or labels of the port.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -106,14 +106,14 @@ impl Select {
         self.names.get(index).cloned().unwrap_or_else(|| index.to_string())
     }
 
-    /// The index itself, told.
+    /// Returns index `index` with its label.
     pub fn at(&self, index: usize) -> Selected {
         Selected { axis: self.axis, index, name: self.name(index) }
     }
 }
 
 impl View {
-    /// What a client may select of `port`, slowest first; `None` if it cannot be looked at this way.
+    /// Selectable axes of `port`, slowest first; `None` if the view cannot show the port.
     pub fn selects(&self, port: &PortType) -> Option<Vec<Select>> {
         let shown = (self.shows)(port)?;
         let others = port.axes.iter().filter(|axis| {
@@ -122,7 +122,7 @@ impl View {
         Some(others.map(Select::of).collect())
     }
 
-    /// The view of a frame of `port`, with up to `points` points.
+    /// Computes the view of a frame of `port`, with up to `points` points.
     pub fn message(
         &self,
         port: &PortType,
@@ -135,7 +135,7 @@ impl View {
     }
 }
 
-/// Those that can show `port`, with what a client may select.
+/// Returns the views that can show `port`, with their selectable axes.
 pub(crate) fn of(port: &PortType) -> Vec<(&'static View, Vec<Select>)> {
     VIEWS.iter().filter_map(|view| Some((view, view.selects(port)?))).collect()
 }

@@ -1,11 +1,11 @@
-//! A line for each satellite.
+//! Names of satellites for views with a line per satellite.
 
 use super::Look;
 
-/// More lines in one picture tell nothing; later satellites are left out.
+/// Largest number of lines that one plot can show; later satellites are left out.
 pub(super) const MOST_SATELLITES: usize = 32;
 
-/// What receivers call satellite `index`, or its number among those of the port.
+/// Label of satellite `index`, or `satellite` with the index.
 pub(super) fn name(look: &Look, index: usize) -> String {
     let axis = look.axis("satellite").map(|axis| &look.port.axes[axis]);
     let label = axis.and_then(|axis| axis.labels.get(index));

@@ -5,8 +5,8 @@ use super::message::Grid;
 use fxgraph::{Dtype, PortType};
 use num_complex::Complex;
 
-/// Bits of an integer, or of each part of a complex one, where they come from a digitiser or a
-/// quantiser; sums have 32 and more.
+/// Bits of an integer, or of each part of a complex one, from a digitiser or a quantiser. `None` for floats
+/// and for integers of 32 bits and more, which are sums.
 pub(super) fn bits(dtype: Dtype) -> Option<u32> {
     match dtype {
         Dtype::Packed(bits) => Some(bits.into()),
@@ -17,12 +17,12 @@ pub(super) fn bits(dtype: Dtype) -> Option<u32> {
     }
 }
 
-/// The largest value of integers that are clamped alike on both sides.
+/// Largest value of integers with a symmetric range.
 pub(super) fn largest(dtype: Dtype) -> Option<f64> {
     bits(dtype).map(|bits| f64::from((1_u32 << (bits - 1)) - 1))
 }
 
-/// The power that 0 dB stands for, and the unit: that of a tone of full scale, or 1.
+/// Reference power of 0 dB and the unit: the power of a full-scale tone, or 1.
 pub(super) fn reference(dtype: Dtype) -> (f64, &'static str) {
     match largest(dtype) {
         Some(largest) if dtype.is_complex() => (largest * largest, "dBFS"),
@@ -31,17 +31,17 @@ pub(super) fn reference(dtype: Dtype) -> (f64, &'static str) {
     }
 }
 
-/// How elements of a port tell of power.
+/// Conversion of the elements of a port to power.
 pub(super) struct Power {
-    /// The power of an element.
+    /// Power of an element.
     pub of: fn(Complex<f64>) -> f64,
-    /// That which 0 dB stands for.
+    /// Reference power of 0 dB.
     pub full: f64,
     pub unit: &'static str,
 }
 
 impl Power {
-    /// Elements are voltages, but real ones of channels, which are intensities.
+    /// Elements are voltages, except real elements of channels, which are intensities.
     pub fn of(port: &PortType) -> Self {
         if !port.dtype.is_complex() && port.axis_len("channel").is_some() {
             return Self { of: |intensity| intensity.re, full: 1.0, unit: "dB" };
@@ -51,7 +51,7 @@ impl Power {
     }
 }
 
-/// Of a power.
+/// Converts a power to decibels.
 pub(super) fn decibels(power: f64) -> f64 {
     10.0 * power.log10()
 }
@@ -63,8 +63,8 @@ pub(super) fn sample_rate_hz(port: &PortType) -> f64 {
     samples as f64 * port.clock.frames_per_second()
 }
 
-/// Where the points of a `channel` axis of `channels` stand that is told in parts of `group` channels: by
-/// frequency if the port says it.
+/// Positions of the points of a `channel` axis with `channels` channels in groups of `group`: frequencies if the
+/// port has a band, otherwise channel numbers.
 pub(super) fn channel_grid(port: &PortType, channels: usize, group: usize) -> Grid {
     let centre = (group - 1) as f64 / 2.0;
     let len = channels.div_ceil(group);

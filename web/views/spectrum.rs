@@ -1,7 +1,7 @@
-//! Power against frequency within the band that is sampled.
+//! Power spectrum of sampled voltages.
 //!
-//! The mean of windowed transforms that overlap by half (Welch 1967), Hann window. A tone shows its power, in the one
-//! bin it falls into: 0 dBFS is one of full scale. Noise shows 1.76 dB more than its power in the width of a bin.
+//! Mean of Hann-windowed transforms that overlap by half (Welch 1967). A tone at the centre of a bin shows its power;
+//! 0 dBFS is a full-scale tone. Noise shows 1.76 dB more than its power in the width of a bin.
 
 use super::look::MOST_ELEMENTS;
 use super::message::{Drawing, DrawnAs, Grid, Series};
@@ -16,13 +16,13 @@ use std::f64::consts::PI;
 pub(super) const VIEW: View =
     View { name: "spectrum", title: "power spectrum", kind: DrawnAs::Lines, shows: samples, draw };
 
-/// Samples without a gap that make a spectrum at least.
+/// Minimum number of contiguous samples for a spectrum.
 const FEWEST_SAMPLES: usize = 32;
 
-/// Streams of samples, long enough to be transformed.
+/// Whether a port carries samples, long enough for a transform.
 pub(super) fn samples(port: &PortType) -> Option<Shown> {
     const SHOWN: Shown = &["sample"];
-    // Parts of a transform that is not finished are no samples one after the other.
+    // An axis `unzip` means that successive elements are not successive samples.
     let is_whole = port.axes.iter().all(|axis| axis.name != "unzip" || axis.len == 1);
     let last = port.axes.last().filter(|axis| axis.name == "sample" && is_whole)?;
     (last.len >= FEWEST_SAMPLES).then_some(SHOWN)
@@ -32,18 +32,18 @@ fn draw(look: &Look) -> Drawing {
     let is_complex = look.port.dtype.is_complex();
     let sides = if is_complex { 1 } else { 2 };
     let most = look.points.min(look.len("sample") / sides);
-    // The largest power of two that is not larger.
+    // Largest power of two up to `most`.
     let bins = (most + 1).next_power_of_two() / 2;
     let length = sides * bins;
     let (powers, windows) = mean_powers(look, length);
     let (full, unit) = reference(look.port.dtype);
-    // The window lets half of a tone's amplitude through.
+    // The window reduces the amplitude of a tone to one half.
     let scale = (2.0 / length as f64).powi(2) / (full * windows as f64);
     let rate_hz = sample_rate_hz(look.port);
     let values: Vec<f64> = if is_complex {
         (0..bins).map(|bin| powers[(bin + bins / 2) % bins]).collect()
     } else {
-        // Half of a real tone is at its negative frequency.
+        // Half of the amplitude of a real tone is at the negative frequency.
         powers[..bins]
             .iter()
             .enumerate()
@@ -64,7 +64,7 @@ fn draw(look: &Look) -> Drawing {
     }
 }
 
-/// Frequency of the first bin: in the sky if the port says it, else of the samples themselves.
+/// Frequency of the first bin in Hz: on the sky if the port has a band, otherwise that of the samples.
 fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> f64 {
     let centre_hz = port.band.map(|band| band.centre_hz);
     if is_complex {
@@ -74,8 +74,8 @@ fn first_hz(port: &PortType, rate_hz: f64, is_complex: bool) -> f64 {
     }
 }
 
-/// Sums of the squared moduli of windowed transforms of `length`, spread over the frame, and how many there are; windows that
-/// lack a sample are left out.
+/// Sums of the squared moduli of windowed transforms of `length`, spread over the frame, and the number of windows.
+/// Windows with a missing sample are left out.
 fn mean_powers(look: &Look, length: usize) -> (Vec<f64>, usize) {
     let window: Vec<f64> =
         (0..length).map(|n| (PI * n as f64 / length as f64).sin().powi(2)).collect();
@@ -103,7 +103,7 @@ fn mean_powers(look: &Look, length: usize) -> (Vec<f64>, usize) {
     (powers, windows)
 }
 
-/// `length` samples from `first` on in row `row`, as the axes of time count rows.
+/// Selects `length` samples from `first` on in row `row`, counted along the time axes.
 fn picks(look: &Look, row: usize, first: usize, length: usize) -> Vec<Pick> {
     let (mut picks, mut row) = (look.picks(), row);
     for (axis, pick) in look.port.axes.iter().zip(&mut picks).rev() {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_of_half_of_full_scale_stands_in_its_bin_with_its_level() {
+    fn half_scale_tone_has_its_level_in_its_bin() {
         let port = port(Dtype::I16, &[("sample", 8192)], &[("heap", 2)], 8192);
         let tone = |n| (0.5 * 32767.0 * (TAU * 100.0 / 1024.0 * f64::from(n)).sin()).round();
         let frame = frame(&port, (0..8192).flat_map(|n| (tone(n) as i16).to_ne_bytes()));
@@ -144,7 +144,7 @@ mod tests {
         assert!(others.flatten().all(|value| *value < -90.0));
     }
 
-    /// The definition, term by term.
+    /// Power spectrum by definition, term by term.
     fn reference(samples: &[f64], length: usize) -> Vec<f64> {
         let window = |n: usize| 0.5 - 0.5 * (TAU * n as f64 / length as f64).cos();
         let sum: f64 = (0..length).map(window).sum();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_what_the_definition_makes_of_it() {
+    fn spectrum_of_noise_matches_the_definition() {
         let samples: Vec<f64> = noise(1).take(1024).collect();
         let port = port(Dtype::F64, &[("sample", 1024)], &[], 1024);
         let drawing = drawing(&VIEW, &port, &frame(&port, bytes(samples.clone())), &[], 32);
@@ -174,18 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn white_noise_has_its_density_in_every_bin() {
+    fn white_noise_has_the_same_density_in_every_bin() {
         let port = port(Dtype::F64, &[("spectrum", 64), ("sample", 1024)], &[], 65536);
         let frame = frame(&port, bytes(noise(2).take(65536)));
         let drawing = drawing(&VIEW, &port, &frame, &[], 16);
-        // Both sides of the spectrum, 1.5 bins wide, of 32.
+        // Both sides of the spectrum, with a noise bandwidth of 1.5 bins.
         let expected = 10.0 * (2.0 * 1.5 / 32.0_f64).log10();
         let values = values(&drawing, 0);
         assert!(values[1..].iter().all(|value| is_near(*value, expected, 0.4)), "{values:?}");
     }
 
     #[test]
-    fn windows_with_lost_samples_are_left_out() {
+    fn windows_with_missing_samples_are_left_out() {
         let port = port(Dtype::F64, &[("sample", 4096)], &[("heap", 4)], 4096);
         let tone = |n| (TAU / 16.0 * f64::from(n)).cos();
         let lost = |n: i32| if (1024..2048).contains(&n) { 1e9 } else { tone(n) };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn complex_samples_show_both_sides_about_the_centre_of_the_band() {
+    fn spectrum_of_complex_samples_is_centred_on_the_band() {
         let axes = [("pol", 2), ("sample", 2048)];
         let mut port = port(Dtype::Cf32, &axes, &[], 4 * 2048);
         let band = Band { channels: 64, first_channel: 0, centre_hz: 1.4e9, bandwidth_hz: 250e3 };
@@ -218,13 +218,13 @@ mod tests {
         let value = drawn.series[0].values[256].unwrap();
         assert!(is_near(value, -20.0, 0.01), "{value}");
         assert_eq!(drawn.series[0].unit, "dB");
-        // Nothing at all is no number of decibels.
+        // Zero power has no value in decibels.
         let drawn = drawing(&VIEW, &port, &frame, &[("pol", 0)], 1024);
         assert!(drawn.series[0].values.iter().all(Option::is_none));
     }
 
     #[test]
-    fn short_rows_and_unfinished_transforms_are_not_offered() {
+    fn spectrum_is_not_offered_for_short_rows_and_unfinished_transforms() {
         let offered = |axes| VIEW.selects(&port(Dtype::Cf32, axes, &[], 64)).is_some();
         assert!(offered(&[("sample", 32)]) && offered(&[("unzip", 1), ("sample", 32)]));
         assert!(!offered(&[("sample", 31)]) && !offered(&[("unzip", 4), ("sample", 32)]));

@@ -1,4 +1,4 @@
-//! Mean power of the sums over code and carrier, against the offset of the code: a peak where it is in step.
+//! Mean power of the GNSS correlator taps of each satellite: a peak where code and replica are aligned.
 
 use super::message::{Drawing, DrawnAs, Grid, Series};
 use super::satellites::{MOST_SATELLITES, name};
@@ -48,10 +48,10 @@ mod tests {
     use fxgraph::Dtype;
 
     #[test]
-    fn every_satellite_has_the_power_of_its_taps() {
+    fn taps_shows_the_mean_power_of_each_correlator_tap() {
         let axes = [("epoch", 2), ("satellite", 3), ("antenna", 2), ("tap", 3)];
         let port = port(Dtype::Cf32, &axes, &[], 10_000);
-        // Amplitude 10^satellite in the middle, half of it beside; nothing from antenna 0.
+        // Amplitude 10^satellite at the middle tap, half at its neighbours; zero for antenna 0.
         let sum = |n: usize| {
             let (tap, antenna, satellite) = (n % 3, n / 3 % 2, n / 6 % 3);
             let scale = if tap == 1 { 1.0 } else { 0.5 };

@@ -1,4 +1,4 @@
-//! One value of each satellite, as blocks measure them.
+//! One measured value of each satellite.
 
 use super::message::{Drawing, DrawnAs, Series};
 use super::satellites::{MOST_SATELLITES, name};
@@ -35,7 +35,7 @@ mod tests {
     use fxgraph::{Axis, Dtype};
 
     #[test]
-    fn the_value_that_is_asked_for_is_told_of_each_satellite() {
+    fn values_shows_the_selected_value_of_each_satellite() {
         let mut port = port(Dtype::F64, &[("satellite", 3), ("value", 2)], &[], 10_000);
         port.axes[1] = Axis::labelled("value", ["doppler_hz", "cn0_db_hz"]);
         let named = drawing(&VIEW, &port, &frame(&port, [0; 48]), &[], 16);

@@ -1,4 +1,4 @@
-//! One baseline against channel. The amplitude is a power, as that of an antenna with itself: decibels of it are 10 log10.
+//! Amplitude and phase of one baseline against channel. Amplitudes are powers, so decibels are 10 log10.
 
 use super::baselines::visibilities;
 use super::message::{Drawing, DrawnAs, Series};
@@ -25,7 +25,7 @@ fn draw(look: &Look) -> Drawing {
     }
 }
 
-/// Both of visibilities; what is no number stays none.
+/// Returns amplitude in dB and phase in degrees of visibilities; NaN stays NaN.
 pub(super) fn amplitude_and_phase(means: &[Complex<f64>]) -> Vec<Series> {
     vec![
         Series::new("amplitude", "dB", means.iter().map(|mean| decibels(mean.norm()))),

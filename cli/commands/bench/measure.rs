@@ -1,4 +1,4 @@
-//! One benchmark: a flowgraph, run for a while and looked at twice.
+//! One benchmark: rates of a running flowgraph between two samples of its statistics.
 
 use fxgraph::diagnostic::Diagnostic;
 use fxgraph::flowgraph::{Plan, load_text};
@@ -6,52 +6,52 @@ use fxgraph::runtime::{self, BlockStats, with_causes};
 use fxgraph::{DeviceName, Registry};
 use std::time::{Duration, Instant};
 
-/// Time to begin with the first frame, which may mean compiling kernels.
+/// Time to wait for the first frame, including the compilation of kernels.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What came of it.
+/// Results of a benchmark.
 pub struct Measured {
-    /// Frames that the first block took at each input.
+    /// Frames consumed at each input of the first block.
     pub frames: u64,
     pub seconds_per_frame: f64,
-    /// For each measured block, the time that a GPU spent on a frame.
+    /// Per measured block: name and GPU time per frame in seconds.
     pub blocks: Vec<(String, Option<f64>)>,
-    /// Elements of all inputs of the first block.
+    /// Elements per second at all inputs of the first block.
     pub samples_per_second: f64,
-    /// Into the first block and out of the last.
+    /// Bytes per second into the first block and out of the last block.
     pub bytes_per_second: f64,
     pub operations_per_second: f64,
-    /// Whether the operations are of the sort that matrix units do.
+    /// Whether the operations can run on matrix units.
     pub uses_matrix_units: bool,
 }
 
 impl Measured {
-    /// Time that a GPU spends on a frame, all blocks together.
+    /// GPU time per frame in seconds, summed over all blocks.
     pub fn device_seconds_per_frame(&self) -> Option<f64> {
         self.blocks.iter().map(|(_, seconds)| *seconds).sum()
     }
 
-    /// What the flowgraph adds to the time of its one block. Of several blocks, whose kernels share
-    /// the GPU, the times tell nothing about it.
+    /// Fraction of the time per frame in which the GPU does not work on the frame. `None` for several
+    /// blocks, whose kernels share the GPU.
     pub fn loss(&self) -> Option<f64> {
         let device = self.device_seconds_per_frame()?;
         (self.blocks.len() == 1).then(|| 1.0 - device / self.seconds_per_frame)
     }
 }
 
-/// What is in this text.
+/// Returns the plan of a flowgraph text, or its diagnostics on one line.
 pub fn plan(flowgraph: &str, registry: &Registry) -> Result<Plan, String> {
     let loaded = load_text("flowgraph.yaml", flowgraph, &[], registry);
     loaded.result.map_err(|problems| messages(&problems))
 }
 
-/// What is wrong, on one line.
+/// Joins the messages of diagnostics on one line.
 pub fn messages(problems: &[Diagnostic]) -> String {
     let messages: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
     messages.join("; ")
 }
 
-/// Runs `plan`, whose sources go on for ever, for `time` and looks at these blocks, in the order in
+/// Runs `plan`, whose sources are endless, for `time` and measures `blocks`, given in the order in
 /// which frames pass them.
 pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Measured, String> {
     let blocks: Vec<usize> = blocks
@@ -62,7 +62,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
     let (first, last) = (blocks[0], blocks[blocks.len() - 1]);
-    // Sources fill each of their buffers before they are at full speed.
+    // Sources reach full speed after they have filled each of their buffers once.
     let sources = plan.blocks.iter().zip(plan.pool_frames());
     let sources = sources.filter(|(block, _)| block.inputs.is_empty());
     let to_fill = sources.flat_map(|(_, frames)| frames).max().unwrap_or(0);
@@ -83,7 +83,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
         return Err(failure.to_string());
     }
     if ended_early {
-        return Err("it ended by itself".to_owned());
+        return Err("the flowgraph ended by itself".to_owned());
     }
     let grown = |block: usize, figure: fn(&BlockStats) -> u64| {
         figure(&after[block]).saturating_sub(figure(&before[block])) as f64
@@ -116,7 +116,7 @@ pub fn measure_plan(plan: &Plan, blocks: &[&str], time: Duration) -> Result<Meas
     })
 }
 
-/// Useful operations that a frame of each input asks for.
+/// Useful operations per frame of each input.
 fn operations_per_input_frame(plan: &Plan, block: usize) -> f64 {
     let block = &plan.blocks[block];
     let samples =

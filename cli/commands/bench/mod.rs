@@ -22,24 +22,25 @@ use std::time::Duration;
 /// Measures blocks and flowgraphs on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-GPU/frame is the time from the first kernel of a frame to its last, time/frame what a frame takes \
-in the running flowgraph; the loss is what the second is longer. samples/s counts the elements of \
-all inputs; the share of a copy is that of the bytes that go in and come out, once each, of the \
-rate at which memory can be copied; useful operations are those that the definition needs.")]
+time/frame: time per frame in the running flowgraph. GPU/frame: time from the first to the last \
+kernel of a frame. overhead: fraction of time/frame outside GPU/frame. samples/s: elements at all \
+inputs. of copy rate: bytes read and written per second, as a fraction of the rate of a memory \
+copy. operations/s: operations that the algorithm needs. of peak: fraction of the peak rate of the \
+matrix units.")]
 pub struct Bench {
-    /// Where to run: cpu, cuda:0, ...
+    /// Device to run on: cpu, cuda:0, ...
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse_device)]
     device: DeviceName,
 
-    /// Measures only what has this in its name
+    /// Runs only benchmarks whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// How long to measure each, after a warm-up of a third of that
+    /// Time to measure each benchmark, after a warm-up of a third of that
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1500ms")]
     time: Duration,
 
-    /// Folder with edited GPU kernels, which replace those of the same file name
+    /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
     #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
     kernels: Option<PathBuf>,
 
@@ -49,7 +50,7 @@ pub struct Bench {
 }
 
 fn parse_device(text: &str) -> Result<DeviceName, String> {
-    DeviceName::parse(text).ok_or_else(|| "give it as cpu or cuda:0".to_owned())
+    DeviceName::parse(text).ok_or_else(|| "give a device like `cpu` or `cuda:0`".to_owned())
 }
 
 pub use measure::{measure_plan, messages, plan};
@@ -115,11 +116,11 @@ fn as_text(results: &Results, peaks: &Peaks, terminal: &Terminal) -> String {
             ("benchmark", Align::Left),
             ("time/frame", Align::Right),
             ("GPU/frame", Align::Right),
-            ("loss", Align::Right),
+            ("overhead", Align::Right),
             ("samples/s", Align::Right),
-            ("of a copy", Align::Right),
+            ("of copy rate", Align::Right),
             ("operations/s", Align::Right),
-            ("of the peak", Align::Right),
+            ("of peak", Align::Right),
         ],
     );
     let milliseconds = |seconds: f64| format!("{:.4} ms", 1e3 * seconds);

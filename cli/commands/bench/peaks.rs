@@ -1,4 +1,4 @@
-//! What the machine can do at most, measured in the same run.
+//! Peak rates of the machine, measured in the same run.
 
 use super::measure::Measured;
 use crate::units;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Rounds of each measurement; the median counts.
+/// Rounds of each measurement; the result is the median.
 const ROUNDS: usize = 15;
-/// Bytes copied at a time, much more than caches hold.
+/// Bytes per copy, far above the size of caches.
 const GPU_COPY_BYTES: usize = 2 << 30;
 const CPU_COPY_BYTES: usize = 256 << 20;
 
-/// The machine and its limits.
+/// Name of the machine and its peak rates.
 pub struct Peaks {
     machine: String,
     /// Bytes read and written per second by a copy within the device's memory.
@@ -26,7 +26,7 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Measures `device`.
+    /// Measures the peak rates of `device`.
     pub fn measure(device: DeviceName) -> Result<Self, String> {
         match device {
             DeviceName::Cpu => Ok(Self::of_processor()),
@@ -66,7 +66,7 @@ impl Peaks {
         })
     }
 
-    /// Name of the processor or the GPU.
+    /// Name of the CPU or GPU.
     pub fn machine(&self) -> String {
         self.machine.clone()
     }
@@ -102,7 +102,7 @@ fn median(mut once: impl FnMut() -> f64) -> f64 {
     all[ROUNDS / 2]
 }
 
-/// Median time of what `queue` queues on the lane, as the GPU's own clock has it.
+/// Median GPU time of the work that `queue` submits, measured with CUDA events.
 fn device_seconds(
     device: &Arc<Device>,
     mut queue: impl FnMut(&Lane<()>) -> Result<(), BlockError>,
@@ -139,8 +139,8 @@ fn copy_seconds(device: &Arc<Device>) -> Result<f64, BlockError> {
     })
 }
 
-/// The matrix units on operands that never leave shared memory and registers: nothing can be
-/// faster.
+/// Measures the matrix units on operands that stay in shared memory and registers: an upper bound
+/// for every kernel.
 fn matrix_operations_per_second(device: &Arc<Device>) -> Result<f64, BlockError> {
     const THREADS: usize = 256;
     const REPEATS: u32 = 20_000;
@@ -160,7 +160,7 @@ fn matrix_operations_per_second(device: &Arc<Device>) -> Result<f64, BlockError>
         }
         Ok(())
     })?;
-    // So both programs say.
+    // Stated in both kernel sources.
     const OPERATIONS_PER_WARP: f64 = 2.0 * 64.0 * 128.0 * 32.0;
     let warps = (blocks * THREADS / 32) as f64;
     Ok(warps * f64::from(REPEATS) * OPERATIONS_PER_WARP / seconds)

@@ -1,4 +1,4 @@
-//! Two arrays of NumPy, value by value.
+//! Comparison of two NumPy arrays, value by value.
 
 use super::report::{Report, Side};
 use crate::failure::Failure;
@@ -11,15 +11,15 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Values that are read at a time.
+/// Values per read.
 const VALUES: u64 = 1 << 18;
 
-/// Whether `path` is an array by itself: a recording has a description beside it.
+/// Whether `path` is a plain array, without the side file of a recording.
 pub fn is_plain(path: &Path) -> bool {
     !Path::new(&format!("{}.json", path.display())).exists()
 }
 
-/// An array in a file.
+/// NumPy array in a file.
 struct Array<'a> {
     path: &'a Path,
     file: File,
@@ -31,14 +31,14 @@ impl<'a> Array<'a> {
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let cannot = |error| Failure::because(&format!("cannot read `{}`", path.display()), &error);
         let file = File::open(path).map_err(cannot)?;
-        let refuse = |why: String| Failure::failed(format!("`{}`: {why}", path.display()));
-        let header = Header::read(&file, 0).map_err(refuse)?;
-        let dtype = npy::dtype(&header.descr).map_err(refuse)?;
+        let reject = |why: String| Failure::failed(format!("`{}`: {why}", path.display()));
+        let header = Header::read(&file, 0).map_err(reject)?;
+        let dtype = npy::dtype(&header.descr).map_err(reject)?;
         let bytes = file.metadata().map_err(cannot)?.len();
         let array = Self { path, file, header, dtype };
         let end = array.values().and_then(|values| array.place(values));
         if end.is_none_or(|end| end > bytes) {
-            return Err(refuse(format!("the file ends before its {} values do", array.shape())));
+            return Err(reject(format!("the file is too short for {} values", array.shape())));
         }
         Ok(array)
     }
@@ -48,21 +48,21 @@ impl<'a> Array<'a> {
         if lens.is_empty() { "1".to_owned() } else { lens.join(" x ") }
     }
 
-    /// How many there are; `None` if nobody has so many.
+    /// Number of values; `None` on overflow.
     fn values(&self) -> Option<u64> {
         self.header.shape.iter().try_fold(1u64, |all, len| all.checked_mul(*len))
     }
 
-    /// Where in the file value `index` begins.
+    /// Offset of value `index` in the file, in bytes.
     fn place(&self, index: u64) -> Option<u64> {
         let bytes = index.checked_mul(self.dtype.bytes(1) as u64)?;
         self.header.data_offset.checked_add(bytes)
     }
 
-    /// The bytes of `count` values from `start` on.
+    /// Reads the bytes of `count` values from `start` on.
     fn read(&self, start: u64, count: u64) -> Result<Vec<u8>, Failure> {
         let mut bytes = vec![0; self.dtype.bytes(count as usize)];
-        // The end of the file was looked at.
+        // The length of the file was checked when it was opened.
         let place = self.place(start).unwrap_or(u64::MAX);
         self.file.read_exact_at(&mut bytes, place).map_err(|error| {
             Failure::because(&format!("cannot read `{}`", self.path.display()), &error)
@@ -75,7 +75,7 @@ impl<'a> Array<'a> {
         Side { name: format!("{path}: {} values `{descr}`", self.shape()), ..Side::default() }
     }
 
-    /// Where value `number` stands, an index for each axis.
+    /// Indices of value `number`, one for each axis.
     fn index(&self, mut number: u64) -> Vec<u64> {
         let mut index: Vec<u64> = Vec::new();
         for len in self.header.shape.iter().rev() {
@@ -87,13 +87,13 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Compares two arrays of one shape; their types may differ.
+/// Compares two arrays of the same shape; their dtypes may differ.
 pub fn arrays(files: [&Path; 2], stops_at_difference: bool) -> Result<Report, Failure> {
     let (a, b) = (Array::open(files[0])?, Array::open(files[1])?);
     if a.header.shape != b.header.shape {
         let shapes = [&a, &b].map(|one| format!("`{}` has {}", one.path.display(), one.shape()));
         let shapes = shapes.join(", ");
-        return Err(Failure::failed(format!("only arrays of one shape are compared: {shapes}")));
+        return Err(Failure::failed(format!("the shapes of the arrays must be equal: {shapes}")));
     }
     let values = a.values().unwrap_or(0);
     let (mut found, mut first, mut start) = (Difference::default(), None, 0);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_whatever_their_types() {
+    fn arrays_of_different_dtypes_are_compared() {
         let folder = tempfile::tempdir().unwrap();
         let integers = [1_i16, -2, 300, 4, 5, 6].iter().flat_map(|n| n.to_le_bytes());
         let a = integers.collect::<Vec<u8>>();
@@ -156,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_said() {
+    fn arrays_rejects_other_shapes_short_files_and_text() {
         let folder = tempfile::tempdir().unwrap();
         let a = written(folder.path(), "a.npy", "<f4", &[2], &[0; 8]);
         let longer = written(folder.path(), "longer.npy", "<f4", &[1, 2], &[0; 8]);
         let refused = |b: &str| compared(&a, b, false).unwrap_err();
-        assert!(refused(&longer).contains("arrays of one shape"));
+        assert!(refused(&longer).contains("shapes of the arrays must be equal"));
         let cut = written(folder.path(), "cut.npy", "<f4", &[2], &[0; 7]);
-        assert!(refused(&cut).contains("ends before its 2 values do"));
+        assert!(refused(&cut).contains("too short for 2 values"));
         let huge = written(folder.path(), "huge.npy", "<f4", &[u64::MAX, 2], &[0; 8]);
-        assert!(refused(&huge).contains("ends before"));
+        assert!(refused(&huge).contains("too short"));
         let text = written(folder.path(), "text.npy", "<U4", &[2], &[0; 32]);
         assert!(refused(&text).contains("type `<U4`"));
         assert!(refused("nowhere.npy").contains("cannot read `nowhere.npy`"));

@@ -1,4 +1,4 @@
-//! A shadow in a running flowgraph, started over REST and ended again.
+//! Comparison with a shadow in a running flowgraph, started and ended over REST.
 
 use super::report::{Report, Side};
 use crate::client::{Client, in_path};
@@ -12,10 +12,10 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use ureq::http::Method;
 
-/// Time between two looks at the shadow.
+/// Time between two requests for the shadow's statistics.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A block's shadow, as REST tells of it.
+/// A block's shadow in the REST API.
 #[derive(Deserialize)]
 struct Seen {
     kind: String,
@@ -27,7 +27,7 @@ struct Seen {
     frames_dropped: u64,
     values_compared: u64,
     values_different: u64,
-    /// Nothing if it is not finite.
+    /// `None` if not finite.
     max_difference: Option<f64>,
     rms_difference: Option<f64>,
     first_difference_timestamp: Option<u64>,
@@ -37,7 +37,7 @@ struct Seen {
     shadow_memory_bytes: u64,
 }
 
-/// As much of `GET /api/v1/blocks/{name}` as names the block's form.
+/// Kind and implementation in `GET /api/v1/blocks/{name}`.
 #[derive(Deserialize)]
 struct Block {
     kind: String,
@@ -47,8 +47,8 @@ struct Block {
 /// The arrays of the first pair that differs, `.npy`.
 pub type Pair = [Vec<u8>; 2];
 
-/// Runs `form` beside `block` until `duration` is over, a signal comes, or the shadow ends; the report,
-/// and the first pair that differs if `keeps_pair`.
+/// Runs a shadow of `block` with the changes `form` until `duration` is over, a signal arrives, or the
+/// shadow ends. Returns the report, and the first pair that differs if `keeps_pair`.
 pub fn shadow(
     client: &Client,
     block: &str,
@@ -74,18 +74,18 @@ pub fn shadow(
         }
         _ => Ok(None),
     };
-    // The flowgraph goes on without it, whatever became of the rest.
+    // The shadow is removed even if the comparison failed.
     let ended = client.send::<Seen>(Method::DELETE, &shadow, None);
     let seen = match (watched, ended) {
         (Ok(_), Ok(last)) => last,
-        // The flowgraph has ended, and the shadow with it.
+        // The flowgraph has ended, and with it the shadow.
         (Ok(seen), Err(_)) => seen,
         (Err(failure), _) => return Err(failure),
     };
     Ok((report(block, told, seen), pair?))
 }
 
-/// Shows how the comparison comes on; what was seen last.
+/// Shows progress and returns the last statistics of the shadow.
 fn watch(
     client: &Client,
     shadow: &str,
@@ -114,7 +114,7 @@ fn watch(
         signals.wait(INTERVAL);
         match client.get(shadow) {
             Ok(newer) => seen = newer,
-            // The flowgraph has ended: what was seen counts.
+            // The flowgraph has ended: the last statistics are the result.
             Err(_) if seen.frames_compared > 0 => return Ok(seen),
             Err(failure) => return Err(failure),
         }
@@ -122,14 +122,14 @@ fn watch(
 }
 
 fn report(block: &str, told: Block, seen: Seen) -> Report {
-    // Differences that are not finite are told as nothing.
-    let told_of = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
+    // REST reports a difference that is not finite as `null`.
+    let finite_or_infinity = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
     let values = Difference {
         values: seen.values_compared,
         values_different: seen.values_different,
-        max: told_of(seen.max_difference),
-        squares: told_of(seen.rms_difference).powi(2) * seen.values_compared as f64,
-        // A shadow does not say it.
+        max: finite_or_infinity(seen.max_difference),
+        squares: finite_or_infinity(seen.rms_difference).powi(2) * seen.values_compared as f64,
+        // The REST API does not report the power.
         power: 0.0,
     };
     Report {

@@ -1,11 +1,11 @@
 //! `fxgraph compare`
 //!
 //! # Layout
-//! - [`offline`]: a flowgraph file with a second form of a block, or two recordings
-//! - [`live`]: a shadow in a running flowgraph
-//! - [`arrays`]: two arrays of NumPy
+//! - [`offline`]: two implementations of a block in a flowgraph file, or two recordings
+//! - [`live`]: a block of a running flowgraph and its shadow
+//! - [`arrays`]: two NumPy arrays
 //! - [`pairing`]: frames of two outputs, pair by pair
-//! - [`report`]: what it showed
+//! - [`report`]: results
 
 mod arrays;
 mod live;
@@ -27,46 +27,47 @@ use pairing::First;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Holds two forms of a block, two recordings or two arrays against each other: what they make, how fast, how large
+/// Runs two implementations of a block on the same frames and reports how they differ; also compares
+/// recordings and arrays
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "fxgraph compare [OPTIONS] FILE a=BLOCK b=FORM\n       \
-                      fxgraph compare [OPTIONS] a=BLOCK b=FORM\n       \
+    override_usage = "fxgraph compare [OPTIONS] FILE a=BLOCK b=CHANGES\n       \
+                      fxgraph compare [OPTIONS] a=BLOCK b=CHANGES\n       \
                       fxgraph compare [OPTIONS] a=RECORDING b=RECORDING\n       \
                       fxgraph compare [OPTIONS] a=ARRAY b=ARRAY",
-    after_help = "With FILE, every frame of the flowgraph in it goes through both forms. Without, the flowgraph at \
-                  `--connect` gets a shadow, which drops its own frames where it is too slow, until SIGINT \
-                  comes or `--duration` is over. Frames of recordings are compared that have one time and one \
-                  validity. An array is a .npy file without a description beside it, as NumPy, `fxgraph tap --save` \
-                  and `--save` write it; the two have one shape, and may have different types of values.\n\n\
+    after_help = "With FILE, both implementations process every frame of the flowgraph. Without FILE, a shadow of \
+                  BLOCK runs in the flowgraph at `--connect` until SIGINT or `--duration`; a shadow that falls \
+                  behind drops frames. Frames of recordings are compared if timestamp and validity agree. An array \
+                  is a .npy file without a .npy.json side file, as written by NumPy, `fxgraph tap --save` and \
+                  `--save`; both arrays must have the same shape, their dtypes may differ.\n\n\
                   Examples: fxgraph compare flowgraphs/01_first_light.yaml a=x b='{parameters: {threads: 2}}'\n          \
                   fxgraph compare a=x b='{implementation: tensor_core}' --duration 1m\n          \
                   fxgraph compare a=before.npz b=after.npz --max-error 0\n          \
                   fxgraph compare a=frame.npy b=expected.npy --max-error 1e-6"
 )]
 pub struct Compare {
-    /// Flowgraph file, if none runs; `a=` a block, a recording (.npy, .npz) or an array (.npy); `b=` what is
-    /// different about the block's second form, as `shadow:` has it, or another recording or array
+    /// Optional flowgraph file; `a=`: a block, a recording (.npy, .npz) or an array (.npy); `b=`: the changed keys of
+    /// the second implementation, as in `shadow:`, or another recording or array
     #[arg(required = true, num_args = 2..=3, value_name = "WHAT")]
     what: Vec<String>,
 
-    /// Changes a parameter of the flowgraph file; may be given several times
+    /// Sets a parameter of the flowgraph file; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     set: Vec<Setting>,
 
-    /// Stops this long after the start, like 10s, 5m or 200ms
+    /// Time after which to stop, like 10s, 5m or 200ms
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     duration: Option<Duration>,
 
-    /// Stops at the first frame that differs, or the first value of an array
+    /// Stops at the first frame, or value of an array, that differs
     #[arg(long)]
     stop_at_first_difference: bool,
 
-    /// Saves the first frames that differ in a folder, as a.npy and b.npy
+    /// Saves the first pair of frames that differs in this directory, as a.npy and b.npy
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 
-    /// Fails if a difference is larger
+    /// Fails if the largest difference exceeds this
     #[arg(long, value_name = "NUMBER", value_parser = parse_limit)]
     max_error: Option<f64>,
 
@@ -78,13 +79,13 @@ pub struct Compare {
     connection: Connection,
 }
 
-/// A difference that may be.
+/// Parses the largest allowed difference.
 fn parse_limit(text: &str) -> Result<f64, String> {
-    let limit: f64 = text.parse().map_err(|_| "give it like 0, 0.5 or 1e-6")?;
-    if limit >= 0.0 { Ok(limit) } else { Err(format!("{limit} is no difference")) }
+    let limit: f64 = text.parse().map_err(|_| "give a number like 0, 0.5 or 1e-6")?;
+    if limit >= 0.0 { Ok(limit) } else { Err(format!("the limit must be at least 0, got {limit}")) }
 }
 
-/// What is compared.
+/// The two sides of a comparison.
 enum What<'a> {
     Forms { file: &'a Path, block: &'a str, form: &'a str },
     Shadow { block: &'a str, form: &'a str },
@@ -110,7 +111,7 @@ impl<'a> What<'a> {
                 let files = [a, b].map(Path::new);
                 let is_npy =
                     |file: &Path| file.extension().is_some_and(|extension| extension == "npy");
-                // The payloads of a recording are an array too.
+                // A recording in .npy contains an array too.
                 let are_arrays = files.into_iter().all(is_npy) && files.into_iter().any(is_plain);
                 if are_arrays { Self::Arrays(files) } else { Self::Recordings(files) }
             }
@@ -123,14 +124,14 @@ impl Compare {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let Some(what) = What::of(&self.what) else {
             let given = self.what.join(" ");
-            let help = "`fxgraph compare --help` shows what can be";
+            let help = "see `fxgraph compare --help`";
             return Err(Failure::failed(with_help(
                 &format!("`{given}` cannot be compared"),
                 [help],
             )));
         };
         if !self.set.is_empty() && !matches!(what, What::Forms { .. }) {
-            return Err(Failure::failed("`--set` changes a flowgraph file, and none is given"));
+            return Err(Failure::failed("`--set` needs a flowgraph file"));
         }
         let limits =
             Limits { duration: self.duration, stops_at_difference: self.stop_at_first_difference };
@@ -146,9 +147,7 @@ impl Compare {
             }
             What::Arrays(files) => {
                 if self.save.is_some() {
-                    return Err(Failure::failed(
-                        "`--save` is for frames; arrays are files already",
-                    ));
+                    return Err(Failure::failed("`--save` is for frames, not for arrays"));
                 }
                 (arrays::arrays(files, self.stop_at_first_difference)?, None)
             }
@@ -162,7 +161,10 @@ impl Compare {
         };
         if let (Some(folder), Some(pair)) = (&self.save, pair) {
             save(folder, &pair)?;
-            terminal.note(&format!("the first frames that differ are in {}", folder.display()));
+            terminal.note(&format!(
+                "saved the first pair of frames that differs in {}",
+                folder.display()
+            ));
         }
         let written = if self.json {
             terminal.json(&report.as_json())
@@ -173,7 +175,7 @@ impl Compare {
     }
 }
 
-/// The first pair that differs, for NumPy.
+/// Returns the first pair that differs as two .npy files.
 fn saved(first: &First) -> live::Pair {
     [0, 1].map(|side| npy::array(&first.port, &first.payloads[side]))
 }
@@ -204,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_difference_can_exceed_is_a_limit() {
+    fn parse_limit_rejects_nan_and_negative_numbers() {
         assert!(["0", "1e-6", "inf"].iter().all(|text| parse_limit(text).is_ok()));
         assert!(["nan", "-1", "x", ""].iter().all(|text| parse_limit(text).is_err()));
     }
 
     #[test]
-    fn two_words_are_recordings_or_a_running_block_and_three_have_a_file() {
+    fn what_is_chosen_by_number_of_arguments_and_extensions() {
         assert_eq!(of(&["x.yaml", "a=x", "b={k: 1}"]).unwrap(), "x.yaml x {k: 1}");
         assert_eq!(of(&["a=f[0].pfb", "b={k: 1}"]).unwrap(), "f[0].pfb {k: 1}");
         assert_eq!(of(&["a=1.npy", "b=out/2.npz"]).unwrap(), "1.npy and out/2.npz");

@@ -1,5 +1,5 @@
-//! Two forms of a block of a flowgraph file on the same frames, every one of them; or two recordings,
-//! as a flowgraph of two files.
+//! Comparison of two implementations of a block on every frame of a flowgraph file, or of two
+//! recordings, played by a flowgraph with two file sources.
 
 use super::pairing::{First, Found, Pairing};
 use super::report::{Report, Side};
@@ -19,17 +19,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often progress is shown and signals are looked for.
+/// Time between two updates of progress and checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How far it goes.
+/// Conditions that end a comparison.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub duration: Option<Duration>,
     pub stops_at_difference: bool,
 }
 
-/// Runs the flowgraph with `form` of `block` beside it; the report, and the first pair that differs.
+/// Runs the flowgraph with `block` and its variant `form`. Returns the report and the first pair that differs.
 pub fn forms(
     target: &Target,
     block: &str,
@@ -54,7 +54,7 @@ pub fn forms(
     compare(both, [first, second], limits, terminal)
 }
 
-/// Compares two recordings of one type.
+/// Compares two recordings of the same type.
 pub fn recordings(
     files: [&Path; 2],
     limits: Limits,
@@ -63,9 +63,9 @@ pub fn recordings(
     let block = |file: &Path| json!({"kind": "file_source", "parameters": {"path": file}});
     let [a, b] = files;
     let text = json!({"flowgraph": "compare", "blocks": {"a": block(a), "b": block(b)}});
-    // Beside no file: the paths are those of the working directory.
+    // The text is in no file, so paths are relative to the working directory.
     let loaded = load_text("recordings", &text.to_string(), &[], &flowgraph::registry());
-    // Nobody wrote that text, so places in it say nothing.
+    // The text is generated, so positions in it are of no use.
     let plan = loaded.result.map_err(|problems| {
         let said = |one: &Diagnostic| with_help(&one.message, one.help.iter().map(String::as_str));
         Failure::Failed(problems.iter().map(said).collect())
@@ -73,8 +73,8 @@ pub fn recordings(
     let carries = |block: usize| &plan.blocks[block].ports.outputs[0];
     if carries(0) != carries(1) {
         let types =
-            format!("`{}` holds {}, `{}` {}", a.display(), carries(0), b.display(), carries(1));
-        return Err(Failure::failed(format!("only recordings of one type are compared: {types}")));
+            format!("`{}` contains {}, `{}` {}", a.display(), carries(0), b.display(), carries(1));
+        return Err(Failure::failed(format!("the types of the recordings must be equal: {types}")));
     }
     let (mut report, first) = compare(plan, [0, 1], limits, terminal)?;
     for (side, file) in [(&mut report.a, a), (&mut report.b, b)] {
@@ -83,7 +83,7 @@ pub fn recordings(
     Ok((report, first))
 }
 
-/// Runs `plan` and compares what two of its blocks put out.
+/// Runs `plan` and compares the outputs of two of its blocks.
 fn compare(
     mut plan: Plan,
     [a, b]: [usize; 2],
@@ -93,9 +93,9 @@ fn compare(
     let not_started = |error: &dyn std::error::Error| {
         Failure::because(&format!("`{}` was not started", plan.name), error)
     };
-    // What a user recorded in the working directory is not for comparisons to overwrite.
+    // A comparison must not overwrite recordings in the working directory.
     let outputs = tempfile::tempdir().map_err(|error| {
-        Failure::because("no temporary folder for the flowgraph's files", &error)
+        Failure::because("cannot create a temporary directory for the flowgraph's files", &error)
     })?;
     outputs.path().clone_into(&mut plan.output_folder);
     let ports = plan.blocks[a].ports.outputs.iter();
@@ -173,7 +173,7 @@ fn report((a, b): (Side, Side), found: &Found) -> Report {
     }
 }
 
-/// Time per frame it took, of the processor or, where that is at work, of the device.
+/// Time per frame in seconds, on the GPU if the block uses one, otherwise on the CPU.
 fn seconds_per_frame(stats: &BlockStats) -> Option<f64> {
     let busy = stats.busy.max(stats.device_busy).as_secs_f64();
     (stats.frames_in > 0).then(|| busy / stats.frames_in as f64)

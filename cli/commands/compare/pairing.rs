@@ -1,4 +1,4 @@
-//! Two outputs of a flowgraph, their frames compared pair by pair.
+//! Pairwise comparison of the frames of two outputs.
 
 use fxgraph::difference::{Difference, StreamDifference};
 use fxgraph::elements::Elements;
@@ -7,12 +7,12 @@ use fxgraph::{Block, BlockError, Frame, Io, Next, PortType};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Frames that wait for their counterpart at most; one form of a block may be that far ahead.
+/// Maximum number of frames by which one output may be ahead of the other.
 const QUEUE: usize = 16;
-/// How often a reader that waits for the other one looks.
+/// Time between two checks of a reader that waits for the other one.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// What two outputs carry, held against each other.
+/// Pairwise comparison of two outputs.
 pub struct Pairing {
     port: PortType,
     stops_at_difference: bool,
@@ -27,31 +27,31 @@ struct State {
 
 #[derive(Default)]
 struct Side {
-    /// The frame whose turn it is.
+    /// The next frame to compare.
     frame: Option<Arc<Frame>>,
     has_ended: bool,
 }
 
-/// What was seen.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub difference: StreamDifference,
     pub first: Option<First>,
 }
 
-/// The first pair that differs.
+/// The first pair of frames that differs.
 #[derive(Clone, Debug)]
 pub struct First {
     pub timestamp: u64,
-    /// What both carry.
+    /// Type of both outputs.
     pub port: PortType,
-    /// Payloads of both.
+    /// Payloads of both frames.
     pub payloads: [Vec<u8>; 2],
 }
 
 impl Pairing {
-    /// Of outputs that carry `port`. With `stops_at_difference` nothing is compared after the first
-    /// pair that differs.
+    /// Creates a comparison of outputs of type `port`. With `stops_at_difference` the comparison ends
+    /// at the first pair that differs.
     pub fn new(port: &PortType, stops_at_difference: bool) -> Arc<Self> {
         let state = State {
             elements: Elements::new(port),
@@ -61,7 +61,7 @@ impl Pairing {
         Arc::new(Self { port: port.clone(), stops_at_difference, state: Mutex::new(state) })
     }
 
-    /// Readers of the outputs `a` and `b`, by numbers of block and port.
+    /// Probes of the outputs `a` and `b`, given as (block, port) indices.
     pub fn probes(self: &Arc<Self>, a: (usize, usize), b: (usize, usize)) -> [Probe; 2] {
         [(0, a), (1, b)].map(|(side, source)| Probe {
             name: format!("comparison of {}.{} and {}.{}, {side}", a.0, a.1, b.0, b.1),
@@ -71,17 +71,17 @@ impl Pairing {
         })
     }
 
-    /// What was seen so far.
+    /// Returns the result so far.
     pub fn found(&self) -> Found {
         self.state().found.clone()
     }
 
-    /// Pairs so far.
+    /// Number of pairs compared so far.
     pub fn frames(&self) -> u64 {
         self.state().found.difference.frames
     }
 
-    /// A pair differs, and that was all that was wanted.
+    /// Whether a pair differs and the comparison stops at the first difference.
     pub fn is_done(&self) -> bool {
         self.stops_at_difference && self.state().found.first.is_some()
     }
@@ -92,12 +92,12 @@ impl Pairing {
 }
 
 impl State {
-    /// Compares the two frames whose turn it is; the earlier one of two times stands alone.
+    /// Compares the next two frames; if their timestamps differ, the earlier frame has no counterpart.
     fn step(&mut self, port: &PortType) {
         let [a, b] = &mut self.sides;
         let found = &mut self.found;
         let (Some(first), Some(second)) = (&a.frame, &b.frame) else {
-            // No counterpart comes after an end.
+            // An output that has ended provides no counterpart.
             for (frame, other_ended) in [(&mut a.frame, b.has_ended), (&mut b.frame, a.has_ended)] {
                 if other_ended && frame.take().is_some() {
                     found.difference.frames_alone += 1;
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// The reader of one of the two outputs.
+/// Probe of one of the two outputs.
 struct Reader {
     pairing: Arc<Pairing>,
     side: usize,
@@ -144,7 +144,7 @@ impl Block for Reader {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let input = &mut io.inputs[0];
         if self.pairing.is_done() {
-            // The flowgraph flows to its end.
+            // Discards the remaining frames, so that the flowgraph can end.
             while input.pop().is_some() {}
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });
         }
@@ -159,13 +159,13 @@ impl Block for Reader {
         state.step(&self.pairing.port);
         let side = &mut state.sides[self.side];
         if side.frame.is_some() && input.queued() >= QUEUE {
-            // The flowgraph may not come on otherwise: what the other one needs may wait behind this.
+            // The other output may need frames that wait behind this one.
             side.frame = None;
             state.found.difference.frames_alone += 1;
         }
         let side = &state.sides[self.side];
         Ok(match (&side.frame, side.has_ended) {
-            // Nobody tells of what the other reader takes.
+            // The other reader does not wake this one.
             (Some(_), _) => Next::After(PATIENCE),
             (None, true) => Next::Finished,
             (None, false) => Next::Again,

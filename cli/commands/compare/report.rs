@@ -1,4 +1,4 @@
-//! What a comparison showed, for people, for programs and for CI.
+//! Report of a comparison as text and JSON, and its verdict.
 
 use crate::failure::Failure;
 use crate::table::{Align, Table};
@@ -7,30 +7,30 @@ use crate::units;
 use fxgraph::difference::StreamDifference;
 use serde_json::{Value, json};
 
-/// One of the two that are compared.
+/// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     pub name: String,
-    /// Time it works on a frame.
+    /// Processing time per frame.
     pub seconds_per_frame: Option<f64>,
-    /// Memory of its own and of the frames it makes.
+    /// Memory of the block and of its output frames.
     pub memory_bytes: Option<u64>,
 }
 
-/// What a comparison showed.
+/// Report of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub a: Side,
     pub b: Side,
-    /// What is different in their frames.
+    /// Differences between the frames.
     pub difference: StreamDifference,
-    /// Frames that a shadow was too slow for.
+    /// Frames dropped because the shadow was too slow.
     pub frames_dropped: u64,
-    /// Time of the first pair that differs, in ADC samples.
+    /// Timestamp of the first pair that differs, in ADC samples.
     pub first_difference_timestamp: Option<u64>,
-    /// Place of the first value that differs, where two arrays are compared.
+    /// Indices of the first value that differs, for two arrays.
     pub first_difference_index: Option<Vec<u64>>,
-    /// Why it ended before its end.
+    /// Reason for an early end.
     pub ended: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Report {
         }
         let StreamDifference { frames, frames_different, frames_alone, values } = self.difference;
         text.push('\n');
-        // Arrays have none.
+        // Arrays have no frames.
         if frames + frames_alone + self.frames_dropped > 0 {
             text += &format!(
                 "{frames} frames compared, {frames_different} different{}{}\n",
@@ -87,7 +87,7 @@ impl Report {
             text += &format!("first difference at {index:?}\n");
         }
         if let Some(why) = &self.ended {
-            text += &format!("it ended early: {why}\n");
+            text += &format!("ended early: {why}\n");
         }
         text
     }
@@ -120,12 +120,12 @@ impl Report {
         })
     }
 
-    /// An error if nothing was compared, or a difference is larger than `max_error`.
+    /// Returns an error if nothing was compared, or if a difference exceeds `max_error`.
     pub fn verdict(&self, max_error: Option<f64>) -> Result<(), Failure> {
         let values = self.difference.values;
         if values.values == 0 {
-            let why = "nothing was compared: no frames of one time and one validity came from both, or the arrays \
-                       are empty";
+            let why = "nothing was compared: no two frames have the same timestamp and validity, or the arrays are \
+                       empty";
             return Err(Failure::failed(why));
         }
         match max_error {
@@ -146,7 +146,7 @@ fn finite(value: f64) -> Option<f64> {
     Some(value).filter(|value| value.is_finite())
 }
 
-/// A share in percent, also where it is tiny.
+/// Formats a fraction as percent with three significant digits.
 fn share(share: f64) -> String {
     format!("{} %", units::three_digits(share * 100.0))
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_itself_is_no_error_and_infinity_is_more_than_any() {
+    fn verdict_accepts_difference_equal_to_limit_and_rejects_infinity() {
         assert!(report(2.0).verdict(None).is_ok());
         assert!(report(2.0).verdict(Some(2.0)).is_ok());
         assert!(report(2.001).verdict(Some(2.0)).is_err());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_of_nothing_is_an_error() {
+    fn verdict_rejects_empty_comparison() {
         assert!(Report::default().verdict(None).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Two streams of frames that should be the same.
+//! Comparison of two recorded streams of frames within a tolerance.
 
 use fxgraph::difference::Difference;
 use fxgraph::elements::value;
@@ -7,7 +7,7 @@ use fxgraph::{Block, BlockError, Io, Next, PortType};
 use num_complex::Complex;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A frame, copied out of the flowgraph.
+/// Copy of a frame.
 pub struct Recorded {
     timestamp: u64,
     validity: Vec<u32>,
@@ -15,18 +15,18 @@ pub struct Recorded {
     values: Vec<Complex<f64>>,
 }
 
-/// Copies every frame it reads.
+/// Block that copies every frame it reads.
 pub struct Recorder {
     port: PortType,
     frames: Frames,
 }
 
-/// What a [`Recorder`] has copied.
+/// Frames that a [`Recorder`] has copied.
 #[derive(Clone, Default)]
 pub struct Frames(Arc<Mutex<Vec<Recorded>>>);
 
 impl Recorder {
-    /// A recorder of frames of `port`, and where they are to be found.
+    /// Creates a recorder of frames of `port`, and the handle to its copies.
     pub fn new(port: &PortType) -> (Self, Frames) {
         let frames = Frames::default();
         (Self { port: port.clone(), frames: frames.clone() }, frames)
@@ -34,7 +34,7 @@ impl Recorder {
 }
 
 impl Frames {
-    /// All frames so far.
+    /// Takes all frames so far.
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -58,22 +58,22 @@ impl Block for Recorder {
     }
 }
 
-/// The differences in words if they are within `tolerance`, else what is wrong.
+/// Describes the differences if they are within `tolerance`, otherwise returns the first violation.
 pub fn compare(
     port: &PortType,
-    definition: &[Recorded],
-    form: &[Recorded],
+    reference: &[Recorded],
+    tested: &[Recorded],
     tolerance: Tolerance,
 ) -> Result<String, String> {
-    if definition.is_empty() {
-        return Err("the definition made no frame to compare with".to_owned());
+    if reference.is_empty() {
+        return Err("the reference implementation produced no frames".to_owned());
     }
     let mut differences = Differences::default();
-    for (number, (a, b)) in definition.iter().zip(form).enumerate() {
+    for (number, (a, b)) in reference.iter().zip(tested).enumerate() {
         differences.frame(port, a, b, tolerance).map_err(|why| format!("frame {number}: {why}"))?;
     }
-    if definition.len() != form.len() {
-        return Err(format!("{} frames instead of {}", form.len(), definition.len()));
+    if reference.len() != tested.len() {
+        return Err(format!("{} frames instead of {}", tested.len(), reference.len()));
     }
     differences.verdict(tolerance)
 }
@@ -81,7 +81,7 @@ pub fn compare(
 #[derive(Default)]
 struct Differences {
     values: Difference,
-    /// Where the first value beyond the tolerance stands.
+    /// Description and position of the first value beyond the tolerance.
     first: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl Differences {
         }
         for (element, (a, b)) in a.values.iter().zip(&b.values).enumerate() {
             let apart = self.values.see(*a, *b);
-            // No implementation has a reason to make what is no finite number.
+            // No case has a reason to produce NaN or infinity.
             if apart > tolerance.largest || apart.is_infinite() || !a.is_finite() {
                 self.first.get_or_insert_with(|| {
                     format!("{b} instead of {a} at {}", place(port, element))
@@ -145,14 +145,14 @@ impl Differences {
         } else {
             format!("{share:.2e} of {values} values, at most {max:.3e}, rms {rms:.2e}")
         };
-        // Written so that what is no number fails.
+        // The comparisons are written so that NaN fails.
         let holds = self.first.is_none()
             && share <= tolerance.share
             && (rms <= tolerance.relative_rms || tolerance.relative_rms.is_infinite());
         match (holds, self.first) {
             (true, _) if power > 0.0 => Ok(said),
             (true, _) => {
-                Err("all values of the definition are zero: nothing was compared".to_owned())
+                Err("all values of the reference are zero: nothing was compared".to_owned())
             }
             (false, Some(first)) => Err(format!("{said}; first {first}")),
             (false, None) => Err(said),
@@ -178,7 +178,7 @@ mod tests {
     use fxgraph::{Axis, Clock, Dtype, ValidityType};
 
     #[test]
-    fn infinity_on_both_sides_fails() {
+    fn compare_rejects_infinity_on_both_sides() {
         let port = PortType {
             dtype: Dtype::F32,
             axes: vec![Axis::new("channel", 2)],

@@ -20,24 +20,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The program and the commit it was built from.
+/// Program version and the commit of the build.
 pub const BUILD: &str = concat!("fxgraph ", env!("CARGO_PKG_VERSION"), " ", env!("FXGRAPH_COMMIT"));
 
-/// Holds every block's forms for a GPU to its definition on the processor
+/// Checks every GPU implementation against the CPU reference
 #[derive(Debug, clap::Args)]
 pub struct Conformance {
     /// GPU to use
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0", value_parser = parse_gpu)]
     device: DeviceName,
 
-    /// Runs only cases whose name contains this: a kind, a form, or what is special about a case
+    /// Runs only cases whose name contains this: a kind, an implementation, or a part of the case's description
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
     #[command(flatten)]
     settings: Settings,
 
-    /// Cases that run at the same time
+    /// Number of cases that run at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
     jobs: usize,
 
@@ -50,14 +50,14 @@ pub struct Conformance {
     case: Option<usize>,
 }
 
-/// What every case is run with.
+/// Settings of all cases.
 #[derive(Debug, clap::Args)]
 struct Settings {
-    /// Time after which a case that has not ended fails
+    /// Time limit of each case
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
     timeout: Duration,
 
-    /// Folder with edited GPU kernels, which replace those of the same file name
+    /// Directory with edited GPU kernels, which replace the built-in ones of the same file name
     #[arg(long, value_name = "DIR", value_parser = kernel_folder::parse)]
     kernels: Option<PathBuf>,
 }
@@ -65,20 +65,20 @@ struct Settings {
 fn parse_gpu(text: &str) -> Result<DeviceName, String> {
     match DeviceName::parse(text) {
         Some(device @ DeviceName::Cuda(_)) => Ok(device),
-        _ => Err("give it as cuda:0".to_owned()),
+        _ => Err("give a GPU like `cuda:0`".to_owned()),
     }
 }
 
-/// What can be run alone, by its number.
+/// A test case, identified by its number.
 enum Trial {
-    /// A form beside the definition.
+    /// A GPU implementation against the CPU reference.
     Compared(Case),
-    /// Frames that flow.
+    /// A flowgraph in steady state.
     Steady(Example),
 }
 
 impl Trial {
-    /// All of them, with the forms on `device`.
+    /// All test cases, with implementations on `device`.
     fn all(device: DeviceName) -> Vec<Self> {
         let compared = cases(device).map(Self::Compared);
         let examples = flowgraph::registry().examples(device);
@@ -109,10 +109,10 @@ fn cases(device: DeviceName) -> impl Iterator<Item = Case> {
     all.into_iter().flat_map(move |cases| cases(device))
 }
 
-/// What came of one.
+/// Outcome of a test case.
 struct Outcome {
     name: String,
-    /// The differences in words, or what went wrong.
+    /// Description of the differences, or the error.
     result: Result<String, String>,
     took: Duration,
 }
@@ -120,7 +120,7 @@ struct Outcome {
 impl Conformance {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let DeviceName::Cuda(ordinal) = self.device else {
-            return Err(Failure::failed("there is nothing to compare on `cpu`"));
+            return Err(Failure::failed("`--device` must be a GPU, got `cpu`"));
         };
         let all = Trial::all(self.device);
         if let Some(number) = self.case {
@@ -159,7 +159,7 @@ impl Conformance {
         judge(verdict, written, terminal)
     }
 
-    /// Each case in a process of its own: what one does to the GPU does not reach another.
+    /// Runs each case in its own process, so that a fault on the GPU does not affect other cases.
     fn run_all(&self, chosen: &[(usize, &Trial)], signals: &Signals) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(Vec::new());
@@ -217,7 +217,7 @@ mod tests {
     const GPU: DeviceName = DeviceName::Cuda(0);
 
     #[test]
-    fn every_form_for_a_gpu_has_cases() {
+    fn every_gpu_implementation_has_cases() {
         let cases: Vec<Case> = cases(GPU).collect();
         for kind in flowgraph::registry().iter() {
             for form in kind.implementations.iter().filter(|form| form.device == "cuda") {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_is_a_flowgraph() {
+    fn every_case_is_a_valid_flowgraph_with_equal_ports() {
         for case in cases(GPU) {
             let registry = flowgraph::registry();
             let plan = bench::plan(&case.flowgraph, &registry)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_with_a_form_for_a_gpu_is_seen_in_steady_state() {
+    fn every_kind_with_a_gpu_implementation_has_a_steady_state_example() {
         let registry = flowgraph::registry();
         let plans = registry.examples(GPU).into_iter().map(|example| {
             load_text("example.yaml", &example.flowgraph, &[], &registry).result.ok().unwrap()
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
+    fn trial_names_are_unique() {
         let mut names: Vec<String> = Trial::all(GPU).iter().map(Trial::name).collect();
         let all = names.len();
         names.sort();

@@ -1,4 +1,4 @@
-//! Running one case.
+//! Execution of one test case.
 
 use super::Settings;
 use super::compare::{Recorder, compare};
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Runs the case of this number in another process of this program.
+/// Runs case `number` in another process of this program.
 pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<String, String> {
     let Settings { timeout, kernels } = settings;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -27,9 +27,9 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
-    // A pipe holds 64 KiB; what a compiler has to say can be more.
+    // Read on threads: a pipe buffers 64 KiB, and a compiler log can be longer.
     let (said, complained) = (read(child.stdout.take()), read(child.stderr.take()));
-    // It ends by itself at the timeout, unless the driver hangs.
+    // The process ends by itself at the timeout, unless the CUDA driver hangs.
     let deadline = Instant::now() + *timeout + Duration::from_secs(20);
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
@@ -38,7 +38,7 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
         if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            return Err("it hung and was killed".to_owned());
+            return Err("the case hung and was killed".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -48,24 +48,24 @@ pub fn apart(number: usize, device: DeviceName, settings: &Settings) -> Result<S
     if status.success() { Ok(text) } else { Err(text) }
 }
 
-/// Everything that comes out of `pipe`, read on a thread.
+/// Reads `pipe` to its end on a thread.
 fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What came before an error is all there is.
+        // After an error, the bytes read so far are the result.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         bytes
     })
 }
 
-/// The flowgraph of a case.
+/// Returns the plan of a flowgraph with the edited kernels.
 pub fn plan(flowgraph: &str, registry: &Registry, settings: &Settings) -> Result<Plan, String> {
     let mut plan = bench::plan(flowgraph, registry)?;
     plan.kernel_folder.clone_from(&settings.kernels);
     Ok(plan)
 }
 
-/// `plan`, the flowgraph of `case`, with its changes.
+/// Adds the live updates of `case` to `plan`.
 pub fn changing(mut plan: Plan, case: &Case, registry: &Registry) -> Result<Plan, String> {
     for (at, parameters) in &case.changes {
         let request = json!({ "cpu": parameters, "gpu": parameters }).to_string();
@@ -75,7 +75,7 @@ pub fn changing(mut plan: Plan, case: &Case, registry: &Registry) -> Result<Plan
     Ok(plan)
 }
 
-/// Runs `case` in this process: the largest differences in words, or what is wrong.
+/// Runs `case` in this process. Returns a description of the differences, or the error.
 pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<String, String> {
     let plan = changing(plan(&case.flowgraph, registry, settings)?, case, registry)?;
     let block = |name: &str| plan.block(name).ok_or_else(|| format!("there is no block `{name}`"));
@@ -84,7 +84,7 @@ pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<St
     let mut recorders = Vec::new();
     let mut probes = Vec::new();
     for (port, carries) in ports.iter().enumerate() {
-        for (name, block) in [("definition", cpu), ("form", gpu)] {
+        for (name, block) in [("reference", cpu), ("tested", gpu)] {
             let (recorder, frames) = Recorder::new(carries);
             recorders.push(frames);
             probes.push(Probe {
@@ -99,7 +99,7 @@ pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<St
     let running = runtime::start(assembly, runtime::Options::default());
     let running = running.map_err(|error| with_causes(&error))?;
     if !running.wait_timeout(settings.timeout) {
-        return Err(format!("it did not end within {} s", settings.timeout.as_secs()));
+        return Err(format!("the flowgraph did not end within {} s", settings.timeout.as_secs()));
     }
     let report = running.wait();
     if let Some(failure) = report.failures.first() {
@@ -107,8 +107,8 @@ pub fn alone(case: &Case, registry: &Registry, settings: &Settings) -> Result<St
     }
     let mut texts = Vec::new();
     for (port, frames) in ports.iter().zip(recorders.chunks_exact(2)) {
-        let [definition, form] = [0, 1].map(|i| frames[i].take());
-        texts.push(compare(port, &definition, &form, case.tolerance)?);
+        let [reference, tested] = [0, 1].map(|i| frames[i].take());
+        texts.push(compare(port, &reference, &tested, case.tolerance)?);
     }
     Ok(texts.join("; "))
 }

@@ -1,4 +1,4 @@
-//! Frames that flow while nothing else happens.
+//! Steady state of a flowgraph on a GPU: no allocation and no wait.
 
 use super::Settings;
 use super::run::plan;
@@ -8,13 +8,13 @@ use fxgraph::examples::Example;
 use fxgraph::runtime::{self, BlockStats, with_causes};
 use std::time::{Duration, Instant};
 
-/// Frames that every block has moved when counting begins, and that it moves meanwhile.
+/// Frames per block before counting starts, and while counting.
 const WARM_UP: u64 = 64;
 const FRAMES: u64 = 2000;
-/// How often the flowgraph is looked at.
+/// Time between two checks of the statistics.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Runs a flowgraph for a while: that nothing was allocated on a device nor waited for, or what was.
+/// Runs a flowgraph and counts device allocations and waits for the GPU; any of them is an error.
 pub fn run(example: &Example, registry: &Registry, settings: &Settings) -> Result<String, String> {
     let timeout = settings.timeout;
     let assembly = plan(&example.flowgraph, registry, settings)?.build();
@@ -26,7 +26,7 @@ pub fn run(example: &Example, registry: &Registry, settings: &Settings) -> Resul
         let has_moved = |stats: &BlockStats| stats.frames_out.max(stats.frames_in) >= frames;
         while !running.stats().iter().all(has_moved) && !running.wait_timeout(LOOK) {
             if began.elapsed() > timeout {
-                return Err(format!("it made no {frames} frames within {} s", timeout.as_secs()));
+                return Err(format!("fewer than {frames} frames within {} s", timeout.as_secs()));
             }
         }
         Ok(cuda::calls())

@@ -1,4 +1,4 @@
-//! Figures of a frame's payload.
+//! Statistics of a frame's payload.
 
 use crate::units;
 use fxgraph::elements::Elements;
@@ -7,12 +7,12 @@ use fxgraph::{Axis, Clock, Dtype, PortType, ValidityType};
 use num_complex::Complex;
 use serde_json::{Value, json};
 
-/// What the elements of a payload are, all together.
+/// Statistics over all elements of a payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     is_complex: bool,
     elements: usize,
-    /// Of the real parts.
+    /// Minimum of the real parts.
     min: f64,
     max: f64,
     mean: Complex<f64>,
@@ -23,9 +23,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of a payload of `elements` elements of type `dtype`; `None` without memory for it.
+    /// Computes the statistics of `elements` elements of type `dtype`; `None` if memory is short.
     pub fn of(payload: &[u8], dtype: Dtype, elements: usize) -> Option<Self> {
-        // All of it, as one axis on which everything is valid.
+        // The payload as one axis, with all elements valid.
         let port = PortType {
             dtype,
             axes: vec![Axis::new("element", elements)],
@@ -72,7 +72,7 @@ impl Figures {
         )
     }
 
-    /// The same for programs; JSON has no infinity.
+    /// Returns the statistics as JSON, where infinity is `null`.
     pub fn as_json(&self) -> Value {
         if self.is_complex {
             let mean = [self.mean.re, self.mean.im];
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_those_of_all_elements() {
+    fn figures_cover_all_elements() {
         let payload: Vec<u8> = [3_i16, -4, 0, 5].iter().flat_map(|n| n.to_le_bytes()).collect();
         let figures = Figures::of(&payload, Dtype::I16, 4).unwrap();
         assert_eq!(figures.as_text(), "min -4.00   max 5.00   mean 1.00   rms 3.54");

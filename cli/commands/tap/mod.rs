@@ -1,9 +1,9 @@
 //! `fxgraph tap`
 //!
 //! # Layout
-//! - [`figures`]: what the elements of a frame are, all together
-//! - [`view`]: what REST tells of a frame for a plot
-//! - [`plot`]: the same drawn with characters
+//! - [`figures`]: statistics of a frame
+//! - [`view`]: views in the REST API
+//! - [`plot`]: plots of views
 
 mod figures;
 mod plot;
@@ -31,17 +31,17 @@ use std::sync::mpsc;
 use std::time::Duration;
 use view::{View, Views};
 
-/// Looks at what an output of a running flowgraph carries: figures, a plot, or a frame for NumPy
+/// Shows the data of an output: statistics, a plot, or a frame as .npy
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples: fxgraph tap 'digitiser[0].pol0' --plot --follow\n          \
                   fxgraph tap x --view visibility --select baseline=2\n          \
                   fxgraph tap 'f[0].pfb' --save frame.npy")]
 pub struct Tap {
-    /// The output; the port may be left out if there is one
+    /// Output to show; the port is optional if the block has one output
     #[arg(value_name = "BLOCK[.PORT]")]
     output: String,
 
-    /// Saves a frame for NumPy
+    /// Saves a frame as .npy
     #[arg(long, value_name = "FILE.npy", conflicts_with_all = ["plot", "view", "follow"])]
     save: Option<PathBuf>,
 
@@ -49,27 +49,27 @@ pub struct Tap {
     #[arg(long)]
     plot: bool,
 
-    /// Plots this view, like spectrum or `band_pass`; a wrong name is answered with those there are
+    /// Plots this view, like `spectrum` or `band_pass`; an unknown name lists the available views
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
 
-    /// Index of an axis that the view shows one of; may be given several times
+    /// Index on an axis that the view does not show in full; may be given several times
     #[arg(long, value_name = "AXIS=INDEX", value_parser = Assignment::parse)]
     select: Vec<Assignment>,
 
-    /// Goes on with newer frames
+    /// Continues with newer frames
     #[arg(long, short)]
     follow: bool,
 
-    /// Time between two frames that are shown
+    /// Time between two frames
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "500ms")]
     every: Duration,
 
-    /// Largest frame to take, in bytes
+    /// Largest frame to accept, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_bytes: u64,
 
-    /// Writes JSON, one object for each frame
+    /// Writes JSON, one object per frame
     #[arg(long)]
     json: bool,
 
@@ -77,9 +77,9 @@ pub struct Tap {
     connection: Connection,
 }
 
-/// Rows and columns of a plot that is not drawn on a terminal.
+/// Columns of a plot that is not drawn on a terminal.
 const COLUMNS: u16 = 80;
-/// How often keys and signals are looked for.
+/// Time between two checks for keys and signals.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Tap {
@@ -91,7 +91,7 @@ impl Tap {
             return self.look(&client, &path, &output.to_string(), terminal);
         }
         if !self.select.is_empty() {
-            return Err(Failure::failed("`--select` is for plots: give `--plot` or `--view` too"));
+            return Err(Failure::failed("`--select` needs `--plot` or `--view`"));
         }
         let signals = Signals::count()?;
         loop {
@@ -102,7 +102,7 @@ impl Tap {
         }
     }
 
-    /// The view that the user asks for, if one is.
+    /// Returns the name of the requested view, if any.
     fn wanted_view(&self, client: &Client, output: &Output) -> Result<Option<String>, Failure> {
         if let Some(view) = &self.view {
             return Ok(Some(in_path(view)));
@@ -113,11 +113,11 @@ impl Tap {
         let Views { views } = client.get(&format!("{}/views", output.path()))?;
         match views.into_iter().next() {
             Some(first) => Ok(Some(first.name)),
-            None => Err(Failure::failed(format!("what `{output}` carries cannot be plotted"))),
+            None => Err(Failure::failed(format!("`{output}` has no views to plot"))),
         }
     }
 
-    /// Figures of a frame, which is saved if it is to be.
+    /// Shows the statistics of a frame, and saves it with `--save`.
     fn snapshot(
         &self,
         client: &Client,
@@ -134,7 +134,7 @@ impl Tap {
         let header = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
         let (sequence, timestamp) = (header("fxgraph-sequence"), header("fxgraph-timestamp"));
         let figures = figures(&array, &output.carries)
-            .ok_or_else(|| Failure::failed(format!("the frame of `{output}` cannot be read")))?;
+            .ok_or_else(|| Failure::failed(format!("unexpected frame of `{output}`")))?;
         if self.json {
             return terminal.results(
                 &json!({
@@ -162,7 +162,7 @@ impl Tap {
         terminal.results(&text)
     }
 
-    /// A view at `path`, once or again and again.
+    /// Shows the view at `path`, once or repeatedly.
     fn look(
         &self,
         client: &Client,
@@ -181,7 +181,8 @@ impl Tap {
         let every = self.every.as_secs_f64();
         let sent = client.follow(&format!("{path}?every_seconds={every}{query}"))?;
         let mut messages = sent.map(|sent| {
-            let sent = sent.map_err(|error| Failure::because("the frames broke off", &error))?;
+            let sent =
+                sent.map_err(|error| Failure::because("the stream of frames broke", &error))?;
             if sent.event == "problem" { Err(problem_of(&sent.data)) } else { Ok(sent.data) }
         });
         if self.json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
@@ -193,7 +194,7 @@ impl Tap {
         let Some(first) = messages.next() else { return Ok(()) };
         let plot = Plot::new(name, read(&first?)?, terminal.coloured_results);
         let (tell, told) = mpsc::channel();
-        // It ends with the stream, or when nobody listens.
+        // The thread ends with the stream, or when the receiver is gone.
         std::thread::spawn(move || {
             for message in messages {
                 if tell.send(message.and_then(|message| read(&message))).is_err() {
@@ -226,11 +227,10 @@ impl Tap {
 }
 
 fn read(message: &str) -> Result<View, Failure> {
-    serde_json::from_str(message)
-        .map_err(|_| Failure::failed("what was sent of a frame cannot be read"))
+    serde_json::from_str(message).map_err(|_| Failure::failed("unexpected view of a frame"))
 }
 
-/// Draws until the user has seen enough or the stream ends.
+/// Draws until the user quits or the stream ends.
 fn watch(
     mut plot: Plot,
     told: &mpsc::Receiver<Result<View, Failure>>,
@@ -260,11 +260,11 @@ fn watch(
     }
 }
 
-/// Figures of the frame in `array`, `.npy`; `None` if it is not what `carries` says.
+/// Statistics of the frame in `array` (.npy); `None` if it does not match `carries`.
 fn figures(array: &[u8], carries: &Carries) -> Option<Figures> {
     let dtype: Dtype = carries.dtype.parse().ok()?;
     let elements = carries.axes.iter().map(|axis| axis.len).product();
-    // The data are the end of the array.
+    // The payload is at the end of the file.
     let payload = array.get(array.len().checked_sub(dtype.bytes(elements))?..)?;
     Figures::of(payload, dtype, elements)
 }

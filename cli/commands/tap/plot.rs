@@ -1,4 +1,4 @@
-//! A view drawn with characters.
+//! Plots of views, drawn with characters.
 
 use super::view::{Grid, Kind, Series, View};
 use crate::units;
@@ -9,19 +9,19 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Widget};
 
-/// Views that are kept, for what is drawn against time.
+/// Number of stored views, for plots against time.
 const HISTORY: usize = 600;
-/// From nothing to all there is, without colours.
+/// Shades from the minimum to the maximum, without colours.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
-/// Greys of a terminal of 256 colours.
+/// First grey of a terminal with 256 colours, and number of greys.
 const GREYS: (u8, u8) = (232, 24);
 
-/// The newest view, and what is drawn against time.
+/// The newest view, and the history for plots against time.
 pub struct Plot {
     title: String,
     is_coloured: bool,
     view: View,
-    /// Timestamp, and a value of each series.
+    /// Timestamp, and one value per series.
     history: Vec<(u64, Vec<Option<f64>>)>,
 }
 
@@ -33,7 +33,7 @@ impl Plot {
         plot
     }
 
-    /// Takes a newer view.
+    /// Adds a newer view.
     pub fn take(&mut self, view: View) {
         if view.kind == Kind::Points {
             let values = view.series.iter().map(|series| series.values.first().copied().flatten());
@@ -44,7 +44,7 @@ impl Plot {
         self.view = view;
     }
 
-    /// Rows that it looks well in.
+    /// Suitable height in rows.
     pub fn rows(&self) -> u16 {
         match self.view.kind {
             Kind::Points if self.history.len() < 2 => 1 + self.view.series.len() as u16,
@@ -95,7 +95,7 @@ impl Plot {
     }
 
     fn style(&self, number: usize) -> Style {
-        // Told apart by those who do not see red and green as different, too.
+        // Distinct for colour-blind eyes, too.
         let colours = [Color::Cyan, Color::Yellow, Color::Blue, Color::Magenta, Color::White];
         if self.is_coloured {
             Style::new().fg(colours[number % colours.len()])
@@ -104,7 +104,7 @@ impl Plot {
         }
     }
 
-    /// Values of a series against `x`.
+    /// Draws the values of a series against `x`.
     fn line(&self, series: &Series, x: &Grid, area: Rect, buffer: &mut Buffer) {
         let places = (0..).map(|n| x.start + f64::from(n) * x.step);
         let data: Vec<(f64, f64)> =
@@ -116,7 +116,7 @@ impl Plot {
         chart(&[line], across, &series.unit, area, buffer);
     }
 
-    /// One value per series, against time.
+    /// Draws one value per series against time.
     fn points(&self, area: Rect, buffer: &mut Buffer) {
         let series = &self.view.series;
         let (Some((first, _)), Some((last, _))) = (self.history.first(), self.history.last())
@@ -151,7 +151,7 @@ impl Plot {
         chart(&drawn, across, unit, area, buffer);
     }
 
-    /// Values of a series in rows of columns, dark to bright.
+    /// Draws the values of a series as a matrix, dark to bright.
     fn matrix(&self, series: &Series, area: Rect, buffer: &mut Buffer) {
         let (Some(rows), Some(columns)) = (&self.view.rows, &self.view.columns) else { return };
         let (low, high) = bounds(series.values.iter().flatten().copied(), &series.unit);
@@ -166,7 +166,7 @@ impl Plot {
         );
         buffer.set_stringn(area.x, area.y, head, usize::from(area.width), Style::new());
         let height = usize::from(area.height.saturating_sub(1)).min(rows.len);
-        // Characters are twice as high as they are wide.
+        // Characters are about twice as high as wide.
         let wide = if usize::from(area.width) >= 2 * columns.len { 2 } else { 1 };
         let width = usize::from(area.width).min(wide * columns.len);
         for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
@@ -193,7 +193,7 @@ struct Drawn<'a> {
     style: Style,
 }
 
-/// Lines of one unit over one axis: from, to and its name.
+/// Draws lines of one unit over an axis, given as start, end and name.
 fn chart(
     lines: &[Drawn<'_>],
     (from, to, across): (f64, f64, String),
@@ -202,7 +202,7 @@ fn chart(
     buffer: &mut Buffer,
 ) {
     let (low, high) = bounds(lines.iter().flat_map(|line| line.data.iter().map(|(_, y)| *y)), unit);
-    // Phases jump.
+    // Phases wrap, so lines would jump.
     let graph = if unit == "deg" { GraphType::Scatter } else { GraphType::Line };
     let sets = lines.iter().map(|line| {
         Dataset::default()
@@ -225,7 +225,7 @@ fn chart(
         .render(area, buffer);
 }
 
-/// What an axis for these values shows.
+/// Range of an axis for these values.
 fn bounds(values: impl Iterator<Item = f64>, unit: &str) -> (f64, f64) {
     if unit == "deg" {
         return (-180.0, 180.0);
@@ -235,7 +235,7 @@ fn bounds(values: impl Iterator<Item = f64>, unit: &str) -> (f64, f64) {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     match high - low {
         span if span > 0.0 && span.is_finite() => (low, high),
-        // One value, or none.
+        // A single value, or none.
         _ if low.is_finite() => (low - 1.0, low + 1.0),
         _ => (0.0, 1.0),
     }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_view_is_drawn_as_it_should_be() {
+    fn plot_draws_every_kind_of_view() {
         let mut all = drawn(&Plot::new("source.pol0", spectrum(), false), 80);
         all += &drawn(&Plot::new("x.output", matrix(), false), 80);
         let mut fringe = Plot::new("x.output", points(0, 0.0), false);
@@ -302,10 +302,10 @@ mod tests {
     }
 
     #[test]
-    fn the_tone_of_a_spectrum_stands_where_it_is() {
+    fn plot_of_a_tone_peaks_at_its_frequency() {
         let text = drawn(&Plot::new("source.pol0", spectrum(), false), 80);
         let rows: Vec<&str> = text.lines().collect();
-        // The peak reaches the top, the rest lies at the bottom.
+        // The peak reaches the top row, the rest is at the bottom.
         let top = rows[2].chars().position(|c| ('\u{2801}'..='\u{28ff}').contains(&c)).unwrap();
         let axis = rows.iter().find(|row| row.contains('└')).unwrap();
         let left = axis.chars().position(|c| c == '└').unwrap();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_area_is_too_small_and_no_values_are_too_odd() {
+    fn plot_handles_tiny_areas_and_missing_values() {
         let odd = json!({
             "x": {"name": "x", "unit": "", "start": 0.0, "step": 0.0, "len": 2},
             "series": [{"name": "a", "unit": "", "values": [null, null]}, {"name": "b", "unit": "", "values": []}],

@@ -1,4 +1,4 @@
-//! A view of a frame, as REST tells it.
+//! Views of a frame in the REST API.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub struct Views {
     pub views: Vec<Offered>,
 }
 
-/// A way to look at an output.
+/// A view of an output.
 #[derive(Debug, Deserialize)]
 pub struct Offered {
     pub name: String,
@@ -20,16 +20,16 @@ pub struct Offered {
 pub struct View {
     pub timestamp: u64,
     pub frame: u64,
-    /// Share of the frame that is valid.
+    /// Valid fraction of the frame.
     pub valid: Option<f64>,
     #[serde(rename = "view")]
     pub name: String,
     pub kind: Kind,
     #[serde(default)]
     pub selected: Vec<Selected>,
-    /// Of lines.
+    /// Axis of `Lines`.
     pub x: Option<Grid>,
-    /// Of a matrix.
+    /// Rows of `Matrix`.
     pub rows: Option<Side>,
     pub columns: Option<Side>,
     pub series: Vec<Series>,
@@ -37,15 +37,15 @@ pub struct View {
     pub figures: BTreeMap<String, Figure>,
 }
 
-/// How a view is drawn.
+/// Kind of drawing.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Values of each series against `x`.
     Lines,
-    /// Values of each series in rows of columns.
+    /// Values of each series, row by row.
     Matrix,
-    /// One value of each series, to be drawn against time.
+    /// One value of each series, drawn against time.
     Points,
 }
 
@@ -67,7 +67,7 @@ pub struct Side {
 pub struct Series {
     pub name: String,
     pub unit: String,
-    /// Nothing where there is no number.
+    /// `None` for a value that is not finite.
     pub values: Vec<Option<f64>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a test expects at a port, gathered frame by frame and judged at the end.
+//! Checks of a test at a port: data collected frame by frame, and the verdict at the end.
 
 use fxgraph::elements::Elements;
 use fxgraph::flowgraph::Check;
@@ -7,11 +7,11 @@ use num_complex::Complex;
 use std::f64::consts::{PI, TAU};
 use std::hash::{DefaultHasher, Hasher};
 
-/// What one port carried, as far as one check needs it.
+/// Data of one port, collected for one check.
 pub struct Gathered {
     check: Check,
     elements: Elements,
-    /// Position of the axis of `peak`, positions and indices of `at`.
+    /// Position of the axis of `peak`; positions and indices of `at`.
     axis: usize,
     fixed: Vec<(usize, usize)>,
     full: u32,
@@ -20,14 +20,14 @@ pub struct Gathered {
     power: Vec<f64>,
     sum: Complex<f64>,
     square: f64,
-    /// The element farthest from what is expected.
+    /// The element with the largest deviation: deviation, indices and value.
     worst: Option<(f64, Vec<usize>, Complex<f64>)>,
     validity: (u64, u64),
     /// One hash per frame, for `same_as`.
     hashes: Vec<u64>,
 }
 
-/// Whether it holds, and what was seen, in words.
+/// Result of a check, with a description of the data.
 pub struct Verdict {
     pub holds: bool,
     pub text: String,
@@ -36,7 +36,7 @@ pub struct Verdict {
 impl Gathered {
     pub fn new(check: Check, port: &PortType) -> Self {
         let position = |name: &str| port.axes.iter().position(|axis| axis.name == name);
-        // Axes were checked when the file was read.
+        // The axes were checked when the file was loaded.
         let (axis, fixed) = match &check {
             Check::Peak { axis, .. } => (position(axis).unwrap_or(0), Vec::new()),
             Check::Rms { at, .. } | Check::Mean { at, .. } | Check::Phase { at, .. } => {
@@ -66,7 +66,7 @@ impl Gathered {
         }
     }
 
-    /// Takes one more frame into account.
+    /// Adds a frame.
     pub fn see(&mut self, frame: &Frame) {
         self.frames += 1;
         let expected = match &self.check {
@@ -97,7 +97,7 @@ impl Gathered {
             }
             if let Some(expected) = expected {
                 let off = (value - expected).norm();
-                // A NaN is as far off as anything can be.
+                // NaN counts as the largest deviation.
                 let off = if off.is_nan() { f64::INFINITY } else { off };
                 if worst.as_ref().is_none_or(|(known, ..)| off > *known) {
                     *worst = Some((off, index.to_vec(), value));
@@ -107,8 +107,8 @@ impl Gathered {
         looked.expect(fxgraph::ON_HOST);
     }
 
-    /// `other` is what the port of `same_as` carried; a run that `is_cut` may have ended between
-    /// the two.
+    /// Returns the verdict. `other` is the data of the port in `same_as`; a run that `is_cut` may have
+    /// ended between a frame of one port and that of the other.
     pub fn verdict(&self, other: Option<&Self>, is_cut: bool) -> Verdict {
         let frames = self.frames;
         let said = |holds: bool, text: String| Verdict { holds, text };
@@ -140,7 +140,7 @@ impl Gathered {
                     .map_or((0, 0.0), |(index, power)| (index, *power));
                 let total: f64 = self.power.iter().sum();
                 let share = if total > 0.0 { 100.0 * power / total } else { 0.0 };
-                // Without any power every index would do.
+                // Without power, every index would be a peak.
                 let holds = total > 0.0 && near(peak as f64, *at, *tolerance);
                 said(holds, format!("peak at {axis} {peak} with {share:.1} % of the power"))
             }
@@ -168,9 +168,9 @@ impl Gathered {
 
     fn farthest(&self, tolerance: f64) -> Verdict {
         let Some((off, index, value)) = &self.worst else {
-            return Verdict { holds: false, text: "nothing".to_owned() };
+            return Verdict { holds: false, text: "no value".to_owned() };
         };
-        let text = format!("{value} at {index:?} is farthest off, by {off:.6}");
+        let text = format!("{value} at {index:?}, a deviation of {off:.6}");
         Verdict { holds: *off <= tolerance, text }
     }
 
@@ -182,26 +182,23 @@ impl Gathered {
         match different {
             Some(frame) => Verdict {
                 holds: false,
-                text: format!("frame {frame} is not what `{name}` carries"),
+                text: format!("frame {frame} differs from that of `{name}`"),
             },
-            None if mine != others && !is_cut => Verdict {
-                holds: false,
-                text: format!("{mine} frames where `{name}` carries {others}"),
-            },
-            None if both > 0 => {
-                Verdict { holds: true, text: format!("{both} frames, all the same") }
+            None if mine != others && !is_cut => {
+                Verdict { holds: false, text: format!("{mine} frames, `{name}` has {others}") }
             }
+            None if both > 0 => Verdict { holds: true, text: format!("{both} equal frames") },
             None => Verdict { holds: false, text: format!("no frames of `{name}`") },
         }
     }
 }
 
 fn near(value: f64, expected: f64, tolerance: f64) -> bool {
-    // Decimal fractions like 0.1 + 0.2 shall not fail an exact test.
+    // The rounding of decimal fractions like 0.1 + 0.2 must not fail an exact test.
     (value - expected).abs() <= tolerance + 1e-12 * expected.abs()
 }
 
-/// Payload, timestamp and validity in one number.
+/// Hash of payload, timestamp and validity.
 fn hash(frame: &Frame) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(frame.as_slice::<u8>().expect(fxgraph::ON_HOST));

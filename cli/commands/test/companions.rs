@@ -1,23 +1,23 @@
-//! Starting and ending the flowgraphs of a test: the tested one and those that run beside it.
+//! Start and end of the flowgraphs of a test: the tested one and those in `alongside`.
 
 use crate::signals::Signals;
 use fxgraph::flowgraph::{Plan, Probe};
 use fxgraph::runtime::{self, Report, Running, with_causes};
 use std::time::{Duration, Instant};
 
-/// How long a flowgraph has to end once it is aborted.
+/// Time for a flowgraph to end after an abort.
 const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 
-/// A plan, running.
+/// Starts a plan.
 pub fn start(plan: &Plan, probes: Vec<Probe>) -> Result<Running, Vec<String>> {
     let assembly = plan.build_with(probes).map_err(|error| vec![with_causes(&error)])?;
     runtime::start(assembly, crate::commands::run::options(plan))
         .map_err(|error| vec![with_causes(&error)])
 }
 
-/// What `running` reports at its end; from `deadline` on, or when a signal comes, it is aborted.
-/// Nothing is left of it afterwards, no socket bound, or the error says so.
+/// Waits for the end of `running` and returns its report; aborts it at `deadline` or when a signal
+/// arrives. Returns an error if a block does not end, so that sockets may still be bound.
 pub fn end(running: Running, deadline: Instant, signals: &Signals) -> Result<Report, String> {
     while !running.wait_timeout(TICK) {
         if Instant::now() >= deadline || signals.look() > 0 {
@@ -25,17 +25,17 @@ pub fn end(running: Running, deadline: Instant, signals: &Signals) -> Result<Rep
             if running.wait_timeout(PATIENCE) {
                 break;
             }
-            return Err("a block holds on and does not end".to_owned());
+            return Err("a block did not end after the abort".to_owned());
         }
     }
     Ok(running.wait())
 }
 
-/// Running companions, each with its file's name.
+/// Running flowgraphs of `alongside`, each with its file name.
 pub struct Companions(Vec<(String, Running)>);
 
 impl Companions {
-    /// Starts them one after the other: each has its sockets open before the next one begins.
+    /// Starts the flowgraphs one after the other, so that the sockets of each are open before the next one starts.
     pub fn start(plans: &[(String, Plan)], signals: &Signals) -> Result<Self, Vec<String>> {
         let mut running = Self(Vec::new());
         for (name, plan) in plans {
@@ -50,8 +50,7 @@ impl Companions {
         Ok(running)
     }
 
-    /// Stops those that still run, and those that do not stop until `deadline` at once; what went
-    /// wrong in any of them.
+    /// Stops the flowgraphs, aborts those that run at `deadline`, and returns all errors.
     pub fn stop(self, deadline: Instant, signals: &Signals) -> Vec<String> {
         self.0.iter().for_each(|(_, running)| running.request_stop());
         let mut problems = Vec::new();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tap::Tap;
 
-/// Runs the tests that stand in flowgraphs
+/// Runs the tests defined in flowgraph files
 #[derive(Debug, clap::Args)]
 pub struct Test {
     /// Flowgraph files; `-` reads standard input
@@ -30,11 +30,11 @@ pub struct Test {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
-    /// Changes a parameter in each test, after the test's own changes; may be given several times
+    /// Sets a parameter in each test, overriding the test's own value; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     set: Vec<Setting>,
 
-    /// Time after which a test that has not ended fails
+    /// Time limit of each test
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60s")]
     timeout: Duration,
 }
@@ -44,7 +44,7 @@ struct Case {
     spec: TestSpec,
     plan: Plan,
     companions: Vec<(String, Plan)>,
-    /// Where they write their files; gone when dropped.
+    /// Directory for files written by the test, removed on drop.
     _outputs: tempfile::TempDir,
 }
 
@@ -90,7 +90,7 @@ impl Test {
         judge(verdict, written, terminal)
     }
 
-    /// All tests to run, file by file; nothing runs if one of them cannot.
+    /// Returns all tests to run, file by file, or an error if one of them cannot run.
     fn cases(&self, terminal: &Terminal) -> Result<Vec<(&Path, Vec<Case>)>, Failure> {
         let mut files: Vec<(&Path, Vec<Case>)> = Vec::new();
         let mut wrong = Vec::new();
@@ -110,7 +110,7 @@ impl Test {
             for test in tests.iter().filter(wanted) {
                 match self.case(file, test, terminal) {
                     Ok(case) => cases.push(case),
-                    // Most problems are those of the whole file.
+                    // Most diagnostics concern the whole file.
                     Err(text) if wrong.contains(&text) => {}
                     Err(text) => wrong.push(text),
                 }
@@ -121,18 +121,19 @@ impl Test {
             return Err(Failure::Configuration(wrong.join("\n")));
         }
         if let Some(only) = self.only.as_ref().filter(|_| files.iter().all(|(_, c)| c.is_empty())) {
-            untested.push(format!("no test has a name that contains `{only}`"));
+            untested.push(format!("no test name contains `{only}`"));
         }
         if untested.is_empty() { Ok(files) } else { Err(Failure::Failed(untested)) }
     }
 
     fn case(&self, file: &Path, test: &TestHead, terminal: &Terminal) -> Result<Case, String> {
-        // The test's own parameters may change what it expects: its plan is made anew.
+        // The test's own parameters may change its expectations, so its plan is computed again.
         let set: Vec<Setting> = test.set.iter().chain(&self.set).cloned().collect();
         let (mut plan, sources) = plan(file, &set, terminal)?;
-        // What a user recorded in the working directory is not for tests to overwrite.
-        let outputs = tempfile::tempdir()
-            .map_err(|error| format!("no temporary folder for the test's files: {error}"))?;
+        // A test must not overwrite recordings in the working directory.
+        let outputs = tempfile::tempdir().map_err(|error| {
+            format!("cannot create a temporary directory for the test's files: {error}")
+        })?;
         outputs.path().clone_into(&mut plan.output_folder);
         let Some(spec) = plan.tests.iter().find(|spec| spec.name == test.name).cloned() else {
             return Err(format!("the parameters of the test `{}` change its name", test.name));
@@ -157,7 +158,7 @@ fn shown(problems: &[Diagnostic], sources: &Sources, terminal: &Terminal) -> Str
     render_all(problems, sources, flowgraph::style(terminal))
 }
 
-/// A flowgraph's plan, or its diagnostics.
+/// Returns the plan of a flowgraph, or its diagnostics.
 fn plan(file: &Path, set: &[Setting], terminal: &Terminal) -> Result<(Plan, Sources), String> {
     let Loaded { sources, result, .. } = flowgraph::load_here(file, set, Severity::Error);
     match result {
@@ -166,12 +167,12 @@ fn plan(file: &Path, set: &[Setting], terminal: &Terminal) -> Result<(Plan, Sour
     }
 }
 
-/// Runs one test; what went wrong, line by line.
+/// Runs one test and returns its errors, one per line.
 fn run(case: &Case, timeout: Duration, signals: &Signals) -> Vec<String> {
     run_to_verdict(case, timeout, signals).unwrap_or_else(|reasons| reasons)
 }
 
-/// What did not hold; an error is why nothing can be said about that.
+/// Returns the unmet expectations; an error if the test could not be run to its end.
 fn run_to_verdict(
     Case { spec, plan, companions, .. }: &Case,
     timeout: Duration,
@@ -212,7 +213,7 @@ fn run_to_verdict(
     } else if is_late {
         let fewest = all().map(|tap| tap.frames()).min().unwrap_or(0);
         problems.push(format!(
-            "not over after {} (`--timeout`), {fewest} frames at the tap with the fewest",
+            "no end after {} (`--timeout`); the slowest tap has {fewest} frames",
             units::elapsed(timeout)
         ));
     }
@@ -227,7 +228,7 @@ fn run_to_verdict(
     Ok(problems)
 }
 
-/// The expectations of `test` that what was seen does not meet, in words.
+/// Describes the expectations of `test` that the data do not meet.
 fn unmet(test: &TestSpec, taps: &Taps) -> Vec<String> {
     let is_cut = matches!(test.run, Run::Seconds(_));
     let mut unmet = Vec::new();
@@ -245,10 +246,10 @@ fn unmet(test: &TestSpec, taps: &Taps) -> Vec<String> {
     unmet
 }
 
-/// Per expectation: its tap, and that of the port it compares with.
+/// Per expectation: its tap, and the tap of the port to compare with.
 type Taps = [(Arc<Tap>, Option<Arc<Tap>>)];
 
-/// Readers for every port that `test` looks at.
+/// Creates a probe for every port in the expectations of `test`.
 fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Box<Taps>), String> {
     let wanted = match test.run {
         Run::Frames(frames) => frames,
@@ -261,7 +262,7 @@ fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Box<Taps>), String> 
             let (block, port) = plan.find(tap).map_err(|problem| problem.message)?;
             let carries = &plan.blocks[block].ports.outputs[port];
             let made = Tap::new(vec![Gathered::new(expect.check.clone(), carries)], wanted);
-            // Two expectations may look at one port; names must differ all the same.
+            // Two expectations may use the same port, but names must be unique.
             probes.push(made.probe(format!("tap {} of {}", probes.len(), tap.text), (block, port)));
             Ok::<_, String>(made)
         };
@@ -275,7 +276,7 @@ fn tap(plan: &Plan, test: &TestSpec) -> Result<(Vec<Probe>, Box<Taps>), String> 
     Ok((probes, taps.into_boxed_slice()))
 }
 
-/// A check in words.
+/// Describes a check.
 fn words(check: &Check) -> String {
     let within = |tolerance: &f64| {
         if *tolerance > 0.0 { format!(" +- {tolerance}") } else { String::new() }
@@ -292,7 +293,7 @@ fn words(check: &Check) -> String {
             format!("validity {fraction}{}", within(tolerance))
         }
         Check::Frames(frames) => format!("{frames} frames"),
-        Check::SameAs(tap) => format!("what `{}` carries", tap.text),
+        Check::SameAs(tap) => format!("the frames of `{}`", tap.text),
         Check::Phase { radians, tolerance, .. } => {
             format!("phase {radians} rad{}", within(tolerance))
         }

@@ -1,4 +1,4 @@
-//! A reader that a test puts at an output.
+//! Probe of a test at an output.
 
 use super::check::Gathered;
 use fxgraph::flowgraph::Probe;
@@ -6,36 +6,36 @@ use fxgraph::{Block, BlockError, Io, Next};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the taps at one output gather; shared with the block in the flowgraph.
+/// Data collected at one output; shared with the block in the flowgraph.
 pub struct Tap {
     gathered: Mutex<Vec<Gathered>>,
     frames: AtomicU64,
-    /// Frames to look at; later ones are swallowed.
+    /// Number of frames to check; later ones are discarded.
     wanted: u64,
 }
 
 impl Tap {
-    /// A tap with these checks that looks at `wanted` frames.
+    /// Creates a tap with these checks on the first `wanted` frames.
     pub fn new(gathered: Vec<Gathered>, wanted: u64) -> Arc<Self> {
         Arc::new(Self { gathered: Mutex::new(gathered), frames: AtomicU64::new(0), wanted })
     }
 
-    /// Whether it has seen all it wants.
+    /// Whether all wanted frames were received.
     pub fn is_done(&self) -> bool {
         self.frames() >= self.wanted
     }
 
-    /// Frames it has seen.
+    /// Number of frames received.
     pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Acquire)
     }
 
-    /// What it gathered, after the run.
+    /// Takes the collected data, after the run.
     pub fn take(&self) -> Vec<Gathered> {
         std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// It as a reader of an output, by numbers of block and port.
+    /// Returns the probe of an output, given as (block, port) indices.
     pub fn probe(self: &Arc<Self>, name: String, source: (usize, usize)) -> Probe {
         Probe { name, source, block: Box::new(TapBlock(Arc::clone(self))), queue: 2 }
     }

@@ -1,4 +1,4 @@
-//! What a flowgraph does at one moment, block by block.
+//! Statistics of a running flowgraph at one time, block by block.
 
 use crate::client::Client;
 use crate::client::answers::{Block, Event, Events, Flowgraph};
@@ -10,20 +10,20 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A lag from which on it is shown as a fault, as the alert has it.
+/// Lag above which it is highlighted, equal to the limit of the alert.
 const LAG_SECONDS: f64 = 2.0;
 
-/// Events that are kept.
+/// Number of stored events.
 const EVENTS: usize = 500;
 
-/// One flowgraph, looked at again and again.
+/// State of repeated requests to one flowgraph.
 #[derive(Default)]
 pub struct Watch {
     events: Vec<Event>,
     elapsed_seconds: f64,
 }
 
-/// A flowgraph at one moment.
+/// Statistics of a flowgraph at one time.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub flowgraph: Flowgraph,
@@ -32,43 +32,43 @@ pub struct Look {
     pub events: Vec<Event>,
 }
 
-/// What one block does. What is not known in the first second is missing.
+/// Statistics of one block; rates are `None` in the first second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub name: String,
     pub kind: String,
     pub device: String,
     pub state: String,
-    /// Frames that it takes, or makes if it is a source.
+    /// Input frames per second; output frames for a source.
     pub frames_per_second: Option<f64>,
-    /// Larger of what it takes and what it pushes.
+    /// Larger of the input and the output rate.
     pub bytes_per_second: Option<f64>,
     pub busy_fraction: Option<f64>,
-    /// The same of the GPU that it runs on.
+    /// Fraction of the time that the GPU is busy with the block.
     pub device_busy_fraction: Option<f64>,
-    /// Signal time per time.
+    /// Signal time divided by elapsed time.
     pub real_time_fraction: Option<f64>,
-    /// Frames that wait in its fullest queue, and what that holds.
+    /// Frames in its fullest queue, and the capacity of that queue.
     pub queue: Option<(usize, usize)>,
-    /// Time by which its newest sample is behind real time.
+    /// Delay of its newest sample relative to real time.
     pub lag_seconds: Option<f64>,
     pub losses: u64,
     pub faults: u64,
 }
 
 impl Watch {
-    /// Looks once.
+    /// Requests the statistics once.
     pub fn look(&mut self, client: &Client) -> Result<Look, Failure> {
         let flowgraph: Flowgraph = client.get("/api/v1/flowgraph")?;
         let blocks: Vec<Block> = client.get("/api/v1/blocks")?;
         if flowgraph.elapsed_seconds < self.elapsed_seconds {
-            // Another run at the same place counts its events anew.
+            // Another run at the same address numbers its events from 1.
             self.events.clear();
         }
         self.elapsed_seconds = flowgraph.elapsed_seconds;
         let last = self.events.last().map_or(0, |event| event.sequence);
-        let told: Events = client.get(&format!("/api/v1/events?since={last}"))?;
-        self.events.extend(told.list);
+        let newer: Events = client.get(&format!("/api/v1/events?since={last}"))?;
+        self.events.extend(newer.list);
         self.events.drain(..self.events.len().saturating_sub(EVENTS));
         Ok(Look::of(flowgraph, blocks, self.events.clone()))
     }
@@ -80,7 +80,7 @@ impl Look {
         Self { flowgraph, rows, events }
     }
 
-    /// Signal time per time of what flows in.
+    /// Signal time divided by elapsed time, at the sources.
     pub fn real_time_fraction(&self) -> Option<f64> {
         let reads = |row: &Row| self.flowgraph.graph.edges.iter().any(|edge| edge.to == row.name);
         let sources = self.rows.iter().filter(|row| !reads(row));
@@ -95,23 +95,23 @@ impl Look {
         self.rows.iter().map(|row| row.faults).sum()
     }
 
-    /// What limits it, in words, once that is known.
+    /// Describes the bottleneck, once known.
     pub fn limit(&self) -> Option<&str> {
         self.flowgraph.limited_by.as_ref().map(|limit| limit.text.as_str())
     }
 
-    /// How far it is behind real time, and at which block, once that is known.
+    /// Describes the lag behind real time and its block, once known.
     pub fn lag(&self) -> Option<String> {
         let Flowgraph { lag_seconds, lag_block, .. } = &self.flowgraph;
         let seconds = (*lag_seconds)?;
         let block = lag_block.as_ref().map(|block| format!(" at {block}")).unwrap_or_default();
-        // Less than a tenth of a millisecond is none, whatever its sign.
+        // Below 0.1 ms the sign would flicker.
         let seconds = if seconds.abs() < 1e-4 { 0.0 } else { seconds };
         let digits = if seconds.abs() < 10.0 { 3 } else { 1 };
         Some(format!("lag {seconds:.digits$} s{block}"))
     }
 
-    /// Whether it is so far behind real time that somebody has to look.
+    /// Whether the lag exceeds [`LAG_SECONDS`].
     pub fn lags(&self) -> bool {
         self.flowgraph.lag_seconds.is_some_and(|lag| lag > LAG_SECONDS)
     }
@@ -121,7 +121,7 @@ impl Look {
         units::elapsed(time.unwrap_or_default())
     }
 
-    /// All of it for a program.
+    /// Returns the statistics as JSON.
     pub fn as_json(&self) -> Value {
         json!({
             "flowgraph": self.flowgraph.name,
@@ -138,7 +138,7 @@ impl Look {
         })
     }
 
-    /// The blocks as a table.
+    /// Returns the blocks as a table.
     pub fn as_text(&self, terminal: &Terminal) -> String {
         use Align::{Left, Right};
         let mut columns = vec![("block", Left), ("kind", Left)];
@@ -156,10 +156,10 @@ impl Look {
         )
     }
 
-    /// State, time, rate, what is lost, in one line.
+    /// State, time, rate and drops in one line.
     pub fn summary(&self) -> String {
         format!(
-            "{} {}, {} of real time{}, {} lost, {} faults{}",
+            "{} {}, {} of real time{}, {} drops, {} faults{}",
             self.flowgraph.state,
             self.elapsed(),
             percent(self.real_time_fraction()),
@@ -175,11 +175,11 @@ impl Look {
         self.rows.iter().any(|row| row.device_busy_fraction.is_some())
     }
 
-    /// Headings of a row's figures.
+    /// Headings of the numeric columns.
     pub fn figures(&self) -> impl Iterator<Item = &'static str> {
         let gpu = self.has_gpu().then_some("GPU busy");
         let before = ["frames/s", "GB/s", "busy"];
-        before.into_iter().chain(gpu).chain(["real time", "queue", "lost"])
+        before.into_iter().chain(gpu).chain(["real time", "queue", "drops"])
     }
 }
 
@@ -189,7 +189,7 @@ impl Row {
         let edges = &flowgraph.graph.edges;
         let inputs: Vec<_> = edges.iter().filter(|edge| edge.to == name).collect();
         let outputs: Vec<_> = edges.iter().filter(|edge| edge.from == name).collect();
-        // A source is measured by what it makes, the others by what they take.
+        // A source is measured at its outputs, other blocks at their inputs.
         let is_source = inputs.is_empty();
         let measured = if is_source { &outputs } else { &inputs };
         let real_time = measured.iter().filter_map(|edge| {
@@ -223,7 +223,7 @@ impl Row {
         }
     }
 
-    /// What stands under [`Look::figures`].
+    /// Values of the columns of [`Look::figures`].
     pub fn figures(&self, has_gpu: bool) -> impl Iterator<Item = String> + use<> {
         let rate = self.frames_per_second.map_or("-".to_owned(), units::three_digits);
         let bytes =
@@ -239,7 +239,7 @@ impl Row {
     }
 }
 
-/// `12.3 %`, or a dash if it is not known.
+/// Formats a fraction as `12.3 %`, or a dash if unknown.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }

@@ -1,8 +1,8 @@
 //! `fxgraph top`
 //!
 //! # Layout
-//! - [`look`]: what a flowgraph does at one moment, block by block
-//! - [`screen`]: the same drawn on a terminal, and what keys do
+//! - [`look`]: statistics of a flowgraph at one time
+//! - [`screen`]: drawing on a terminal, and keys
 
 mod look;
 mod screen;
@@ -20,10 +20,10 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// Shows what the blocks of a running flowgraph do, as it changes
+/// Shows live statistics of the blocks of a running flowgraph
 #[derive(Debug, clap::Args)]
 pub struct Top {
-    /// Time between two looks, like 1s or 200ms
+    /// Time between two updates, like 1s or 200ms
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1s")]
     every: Duration,
 
@@ -39,7 +39,7 @@ pub struct Top {
     connection: Connection,
 }
 
-/// How often keys and signals are looked for.
+/// Time between two checks for keys and signals.
 const TICK: Duration = Duration::from_millis(100);
 
 impl Top {
@@ -54,7 +54,7 @@ impl Top {
             return terminal.results(&look.as_text(terminal));
         }
         if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
-            return Err(Failure::failed("`top` draws on a terminal; `--once` prints one table"));
+            return Err(Failure::failed("`top` needs a terminal; `--once` prints one table"));
         }
         let signals = Signals::count()?;
         let screen = Screen::new(look, client.url(), terminal.coloured_results);
@@ -66,7 +66,7 @@ impl Top {
     }
 }
 
-/// Looks again and again, until `stopped` has no other end.
+/// Requests statistics repeatedly, until the other end of `stopped` is dropped.
 fn ask(
     client: &Client,
     mut watch: Watch,
@@ -82,7 +82,7 @@ fn ask(
     }
 }
 
-/// Draws until the user has seen enough.
+/// Draws until the user quits.
 fn show(
     mut screen: Screen,
     looks: &Receiver<Answer>,
@@ -91,7 +91,7 @@ fn show(
 ) -> io::Result<()> {
     loop {
         drawn.draw(|frame| screen.draw(frame))?;
-        // A tick, or sooner if a key comes.
+        // Waits one tick, or until a key is pressed.
         if event::poll(TICK)?
             && let Event::Key(key) = event::read()?
             && screen.press(key)

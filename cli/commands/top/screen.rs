@@ -1,4 +1,4 @@
-//! A look drawn on a terminal, and what keys do.
+//! Screen of `fxgraph top`, and its keys.
 
 use super::look::{Look, Row, percent};
 use ratatui::Frame;
@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Table, TableState};
 
-/// What a look gave: what the flowgraph does, or why it did not answer.
+/// Result of a request: statistics of the flowgraph, or the error.
 pub type Answer = Result<Look, String>;
 
 /// Rows of events, with their heading.
@@ -16,14 +16,14 @@ const EVENTS: u16 = 7;
 const KEYS: [(&str, &str); 7] = [
     ("q, esc", "quit"),
     ("up, down, j, k", "select a block"),
-    ("page up, page down, home, end", "the same, faster"),
-    ("s", "sort by another column"),
+    ("page up, page down, home, end", "select a block, faster"),
+    ("s", "sort by the next column"),
     ("enter", "events of the selected block only, or of all"),
-    ("space, p", "hold the picture, or go on"),
-    ("?", "these lines"),
+    ("space, p", "pause or resume the display"),
+    ("?", "show or hide this help"),
 ];
 
-/// Orders of the blocks.
+/// Sort order of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Flowgraph,
@@ -40,7 +40,7 @@ impl Order {
         (Self::Busy, "busy"),
         (Self::Frames, "frames/s"),
         (Self::Bytes, "GB/s"),
-        (Self::Lost, "lost"),
+        (Self::Lost, "drops"),
         (Self::Name, "block"),
     ];
 
@@ -56,7 +56,7 @@ impl Order {
         Self::ALL[(self.position() + 1) % Self::ALL.len()].0
     }
 
-    /// Sorts `rows`, the largest first.
+    /// Sorts `rows`, largest first.
     fn sort(self, rows: &mut [&Row]) {
         let by = |rows: &mut [&Row], figure: fn(&Row) -> f64| {
             rows.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
@@ -74,20 +74,20 @@ impl Order {
     }
 }
 
-/// What is shown, and what the user has chosen.
+/// State of the screen, with the user's choices.
 pub struct Screen {
     look: Look,
-    /// Why there is no newer look.
+    /// Error of the last request.
     silence: Option<String>,
     url: String,
     is_coloured: bool,
     order: Order,
     table: TableState,
     is_held: bool,
-    /// The block whose events are shown; all of them without.
+    /// Block whose events are shown; `None` for all blocks.
     events_of: Option<String>,
     has_help: bool,
-    /// Rows of blocks that fit.
+    /// Number of rows for blocks.
     page: u16,
 }
 
@@ -107,7 +107,7 @@ impl Screen {
         }
     }
 
-    /// Takes a newer look.
+    /// Takes the result of a request.
     pub fn take(&mut self, answer: Answer) {
         if self.is_held {
             return;
@@ -118,7 +118,7 @@ impl Screen {
         }
     }
 
-    /// Does what a key says; `true` to quit.
+    /// Handles a key; returns `true` to quit.
     pub fn press(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return false;
@@ -146,7 +146,7 @@ impl Screen {
             KeyCode::Char('?' | 'h') => self.has_help = true,
             _ => {}
         }
-        // Beyond the last block stands none.
+        // Keeps the selection within the rows.
         let last = self.look.rows.len().saturating_sub(1);
         self.table.select(self.table.selected().map(|row| row.min(last)));
         false
@@ -156,7 +156,7 @@ impl Screen {
         if self.is_coloured { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// How a word that says how something is stands out.
+    /// Style of a state's name.
     fn state(&self, state: &str) -> Style {
         match state {
             "running" => self.colour(Color::Green),
@@ -198,7 +198,7 @@ impl Screen {
         };
         let second = Line::from(vec![
             Span::raw(format!("{} of real time", percent(self.look.real_time_fraction()))),
-            count(self.look.losses(), "lost"),
+            count(self.look.losses(), "drops"),
             count(self.look.faults(), "faults"),
         ]);
         let lag = self.look.lag();
@@ -285,9 +285,9 @@ impl Screen {
     fn draw_foot(&self, frame: &mut Frame<'_>, area: Rect) {
         let line = match &self.silence {
             Some(why) => Line::styled(why.clone(), self.state("failed")),
-            None if self.is_held => Line::raw("held; space goes on"),
+            None if self.is_held => Line::raw("paused; press space to resume"),
             None => Line::raw(format!(
-                "q quit   up/down select   s sort: {}   enter events   space hold   ? help",
+                "q quit   up/down select   s sort: {}   enter events   p pause   ? help",
                 self.order.name()
             )),
         };

@@ -1,4 +1,4 @@
-//! What the screen looks like and what keys do.
+//! Tests of the screen and its keys.
 
 use super::*;
 use crate::client::answers::{Event, Events};
@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::path::Path;
 
-/// What `13_live.yaml` answered, with `--set antennas=2`.
+/// Responses of `13_live.yaml` with `--set antennas=2`.
 fn recorded() -> Look {
     #[derive(serde::Deserialize)]
     struct Recorded {
@@ -35,7 +35,7 @@ fn press(screen: &mut Screen, code: KeyCode) -> bool {
 }
 
 #[test]
-fn the_readme_shows_it_as_it_looks() {
+fn readme_shows_the_screen() {
     let look = drawn(&mut screen(), 80, 24);
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(readme).unwrap();
@@ -46,7 +46,7 @@ fn the_readme_shows_it_as_it_looks() {
 }
 
 #[test]
-fn it_is_drawn_as_it_should_be() {
+fn screen_shows_blocks_help_and_errors() {
     let mut all = drawn(&mut screen(), 120, 30);
     let mut asked = screen();
     press(&mut asked, KeyCode::Char('?'));
@@ -58,7 +58,7 @@ fn it_is_drawn_as_it_should_be() {
 }
 
 #[test]
-fn no_size_is_too_small_for_it() {
+fn screen_fits_any_size() {
     for (columns, rows) in [(1, 1), (10, 3), (20, 5), (300, 2), (3, 100)] {
         let mut screen = screen();
         drawn(&mut screen, columns, rows);
@@ -68,7 +68,7 @@ fn no_size_is_too_small_for_it() {
 }
 
 #[test]
-fn blocks_are_sorted_and_the_selected_one_can_be_had_alone() {
+fn keys_sort_blocks_and_filter_events() {
     let mut screen = screen();
     assert_eq!(screen.selected(), Some(screen.look.rows[0].name.as_str()));
     press(&mut screen, KeyCode::Char('s'));
@@ -103,13 +103,13 @@ fn blocks_are_sorted_and_the_selected_one_can_be_had_alone() {
 }
 
 #[test]
-fn a_held_picture_stays_and_keys_quit() {
+fn paused_screen_does_not_change_and_keys_quit() {
     let mut screen = screen();
     press(&mut screen, KeyCode::Char(' '));
     let before = drawn(&mut screen, 80, 24);
     screen.take(Err("gone".to_owned()));
     assert_eq!(drawn(&mut screen, 80, 24), before);
-    assert!(before.contains("held; space goes on"));
+    assert!(before.contains("paused; press space to resume"));
     press(&mut screen, KeyCode::Char(' '));
     screen.take(Err("gone".to_owned()));
     assert!(drawn(&mut screen, 80, 24).contains("gone"));
@@ -120,7 +120,7 @@ fn a_held_picture_stays_and_keys_quit() {
 }
 
 #[test]
-fn colours_are_for_those_who_want_them() {
+fn screen_has_colours_only_if_requested() {
     let coloured = |is_coloured: bool| {
         let mut screen = Screen::new(recorded(), "", is_coloured);
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();

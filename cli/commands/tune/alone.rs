@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long each way is measured.
+/// Measuring time of each launch configuration.
 const TIME: Duration = Duration::from_millis(600);
-/// Time to make a few frames.
+/// Time limit for a few frames.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Bytes of a frame of all inputs, and of what is made of it.
+/// Bytes of one frame of each input, and of the output frames made of them.
 pub fn frame_bytes(block: &PlannedBlock) -> f64 {
     let samples = |port: &PortType| port.clock.samples_per_frame as f64;
     let inputs: usize = block.ports.inputs.iter().map(PortType::frame_bytes).sum();
@@ -26,20 +26,20 @@ pub fn frame_bytes(block: &PlannedBlock) -> f64 {
     inputs as f64 + block.ports.outputs.iter().map(made).sum::<f64>()
 }
 
-/// A flowgraph of the block alone.
+/// Flowgraphs that contain the block alone.
 pub struct Alone {
-    /// Its sources go on for ever.
+    /// With endless sources.
     endless: Plan,
-    /// They end after some frames.
+    /// With sources that end after a few frames.
     short: Plan,
 }
 
 impl Alone {
-    /// Of `block`, where it runs and as it is.
+    /// Creates the flowgraphs for `block`, on its device and with its parameters.
     pub fn new(block: &PlannedBlock, registry: &Registry) -> Result<Self, String> {
         let (input, output) = (block.ports.inputs.first(), block.ports.outputs.first());
         let samples = |port: Option<&PortType>| port.map_or(1, |port| port.clock.samples_per_frame);
-        // Enough for two frames of the output, and for what the first one lacks.
+        // Enough for two output frames, and for the start-up of the first one.
         let frames = 2 * samples(output).div_ceil(samples(input)) + 2;
         Ok(Self {
             endless: plan(&flowgraph(block, None), registry)?,
@@ -47,16 +47,18 @@ impl Alone {
         })
     }
 
-    /// Time of the GPU for a frame.
+    /// GPU time per frame in seconds.
     pub fn seconds(&self, tuning: &Tuning) -> Result<f64, String> {
         let measured = measure_plan(&tuned(&self.endless, tuning), &["block"], TIME)?;
-        measured.device_seconds_per_frame().ok_or_else(|| "it does not run on a GPU".to_owned())
+        measured
+            .device_seconds_per_frame()
+            .ok_or_else(|| "the block does not run on a GPU".to_owned())
     }
 
-    /// A hash of what it makes of some frames.
+    /// Hash of the output for a few random frames.
     pub fn made(&self, tuning: &Tuning) -> Result<u64, String> {
         let plan = tuned(&self.short, tuning);
-        let block = plan.block("block").ok_or("the block is gone")?;
+        let block = plan.block("block").ok_or("the block is missing")?;
         let (hash, frames) = (Arc::<Mutex<DefaultHasher>>::default(), Arc::<AtomicU64>::default());
         let reader = Hash { hash: Arc::clone(&hash), frames: Arc::clone(&frames) };
         let probe = Probe {
@@ -69,13 +71,13 @@ impl Alone {
         let running = runtime::start(assembly, runtime::Options::default());
         let running = running.map_err(|error| with_causes(&error))?;
         if !running.wait_timeout(PATIENCE) {
-            return Err(format!("it made no end within {} s", PATIENCE.as_secs()));
+            return Err(format!("the block did not end within {} s", PATIENCE.as_secs()));
         }
         if let Some(failure) = running.wait().failures.first() {
             return Err(failure.to_string());
         }
         if frames.load(Ordering::Relaxed) == 0 {
-            return Err("it made no frames of random ones".to_owned());
+            return Err("the block made no output of random frames".to_owned());
         }
         Ok(hash.lock().unwrap_or_else(PoisonError::into_inner).finish())
     }
@@ -87,7 +89,7 @@ fn tuned(plan: &Plan, tuning: &Tuning) -> Plan {
     plan
 }
 
-/// The text of a flowgraph in which `block` stands between sources, of so many frames, and sinks.
+/// Text of a flowgraph with `block` between sources, which end after `frames`, and sinks.
 fn flowgraph(block: &PlannedBlock, frames: Option<u64>) -> String {
     let inputs: Vec<String> = (0..block.ports.inputs.len()).map(|n| format!("source{n}")).collect();
     let mut text =
@@ -109,7 +111,7 @@ fn flowgraph(block: &PlannedBlock, frames: Option<u64>) -> String {
     text
 }
 
-/// Parameters of a `null_source` of random frames like those of `port`.
+/// Parameters of a `null_source` of random frames of type `port`.
 fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
     let axes = |axes: &[fxgraph::Axis]| -> Vec<Value> {
         axes.iter().map(|axis| json!({"name": axis.name, "len": axis.len})).collect()
@@ -139,7 +141,7 @@ fn source(port: &PortType, seed: usize, frames: Option<u64>) -> Value {
     parameters
 }
 
-/// Reads frames and keeps a hash of them.
+/// Block that hashes the frames it reads.
 struct Hash {
     hash: Arc<Mutex<DefaultHasher>>,
     frames: Arc<AtomicU64>,
@@ -167,7 +169,7 @@ mod tests {
     use fxgraph::DeviceName;
 
     #[test]
-    fn blocks_that_can_be_tuned_stand_alone_as_they_stood() {
+    fn tunable_blocks_run_alone_with_the_same_ports() {
         let registry = registry();
         let mut kinds = Vec::new();
         for example in registry.examples(DeviceName::Cuda(0)) {

@@ -14,23 +14,24 @@ use fxgraph::diagnostic::Severity;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A way that gains less than this is not worth another than the usual one.
+/// Smallest gain for which a launch configuration replaces the default one.
 const LEAST_GAIN: f64 = 1.01;
 
-/// Measures how the GPU kernels of a flowgraph are cut best, and keeps the results
+/// Finds the fastest kernel configuration (tile and block sizes) for this GPU, and stores it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Every block on a GPU whose kernel can be cut in several ways is run with each of them, \
-                  alone, on random frames of its shape; they must all make the same. The results go into a file, by GPU, program and shape, where \
-                  runs look for them: `fxgraph/tuning.json` in the user's folder for configuration \
-                  ($XDG_CONFIG_HOME, or ~/.config), unless --tuning says where. What was measured \
-                  before stays in it; it may be taken to another machine with such a GPU."
+    after_help = "Every GPU block with several launch configurations runs alone on random frames of its shape, \
+                  once per configuration; all configurations must produce the same output. The fastest \
+                  ones are stored by GPU, program and shape in `fxgraph/tuning.json` in the user's \
+                  configuration directory ($XDG_CONFIG_HOME or ~/.config), or in the file given with \
+                  --tuning, and `fxgraph run` uses them. Earlier results in the file are kept. The file can \
+                  be copied to another machine with the same GPU."
 )]
 pub struct Tune {
     #[command(flatten)]
     target: Target,
 
-    /// File for the results
+    /// File to store the results in
     #[arg(long, value_name = "FILE")]
     tuning: Option<PathBuf>,
 
@@ -39,13 +40,13 @@ pub struct Tune {
     json: bool,
 }
 
-/// What was found for one block.
+/// Result for one block.
 struct Found {
     block: String,
     tunable: Tunable,
     gpu: String,
     choice: Choice,
-    /// Of a frame of its first input, and what is made of it.
+    /// Bytes of one frame of its inputs and of the output made of it.
     bytes: f64,
 }
 
@@ -53,9 +54,10 @@ impl Tune {
     pub fn execute(self, terminal: &mut Terminal) -> Result<(), Failure> {
         let plan = flowgraph::plan(&self.target, Severity::Warning, terminal)?;
         let path = self.tuning.clone().or_else(Tuning::default_path);
-        let path =
-            path.ok_or_else(|| Failure::failed("say with --tuning where to keep results"))?;
-        let unusable = |error| Failure::because("nothing was kept", &error);
+        let path = path.ok_or_else(|| {
+            Failure::failed("no configuration directory; give a file with `--tuning`")
+        })?;
+        let unusable = |error| Failure::because("nothing was stored", &error);
         let mut tuning = Tuning::read(&path).map_err(unusable)?.unwrap_or_default();
         let mut found: Vec<Found> = Vec::new();
         let registry = flowgraph::registry();
@@ -85,15 +87,14 @@ impl Tune {
             return terminal.json(&json!({ "file": path, "kernels": all }));
         }
         if found.is_empty() {
-            return terminal
-                .results("no block on a GPU has a kernel that can be cut in several ways");
+            return terminal.results("no block on a GPU has several launch configurations");
         }
         terminal.results(&table(&found, terminal))?;
-        terminal.results(&format!("\nkept in {}", path.display()))
+        terminal.results(&format!("\nstored in {}", path.display()))
     }
 }
 
-/// Measures all ways.
+/// Measures all launch configurations and returns the fastest.
 fn choose(alone: &Alone, gpu: &str, tunable: &Tunable) -> Result<Choice, String> {
     let mut usual: Option<(f64, u64)> = None;
     let mut best = (f64::INFINITY, 0);
@@ -104,17 +105,17 @@ fn choose(alone: &Alone, gpu: &str, tunable: &Tunable) -> Result<Choice, String>
         tuning.set(gpu, tunable, choice);
         let made = alone.made(&tuning)?;
         let seconds = alone.seconds(&tuning)?;
-        let (_, definition) = *usual.get_or_insert((seconds, made));
-        if made != definition {
+        let (_, reference) = *usual.get_or_insert((seconds, made));
+        if made != reference {
             let way = tunable.way_text(way);
-            return Err(format!("{} makes something else with {way}", tunable.program));
+            return Err(format!("`{}` with {way} produces a different output", tunable.program));
         }
         if seconds < best.0 {
             best = (seconds, way);
         }
     }
     let Some((usual, _)) = usual else {
-        return Err("the kernel offers no way to launch it".to_owned());
+        return Err("the kernel has no launch configuration".to_owned());
     };
     let (seconds, way) = if usual < best.0 * LEAST_GAIN { (usual, 0) } else { best };
     Ok(Choice {
@@ -152,7 +153,7 @@ fn table(all: &[Found], terminal: &Terminal) -> String {
         ("program", Align::Left),
         ("chosen", Align::Left),
         ("read and written", Align::Right),
-        ("usual", Align::Right),
+        ("default", Align::Right),
         ("gain", Align::Right),
     ];
     let mut table = Table::new(terminal.coloured_results, &columns);

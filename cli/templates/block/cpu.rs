@@ -1,4 +1,4 @@
-//! The definition, on the CPU.
+//! The reference implementation.
 
 use fxgraph::{Block, BlockError, Io, Next};
 
@@ -14,7 +14,7 @@ impl Block for Gain {
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });
         }
-        // Room first: a frame that is taken from the input must have somewhere to go.
+        // Take the output buffer first: a frame taken from the input must have a place to go.
         let Some(mut result) = output.take() else { return Ok(Next::Wait) };
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };
 
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sample_is_multiplied_by_the_gain() {
+    fn gain_multiplies_every_sample() {
         let kind = MyBlock { gain: -2.5 };
         let inputs = vec![samples(Dtype::F32)];
         let outputs = kind.outputs(&inputs).unwrap();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_of_samples_are_rejected() {
+    fn outputs_reject_other_sample_types() {
         let kind = MyBlock { gain: 1.0 };
         assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 1);
     }

@@ -8,7 +8,7 @@ use fxgraph::{
     Refusal, Resources,
 };
 
-/// The parameters.
+/// Parameters of `my_block`.
 #[derive(Clone, Debug, Kind)]
 #[kind(
     name = "my_block",
@@ -31,7 +31,7 @@ impl KindSpec for MyBlock {
     fn ports(&self, inputs: &[PortType]) -> Checked<()> {
         let input = &inputs[0];
         if input.dtype != Dtype::F32 {
-            let message = format!("`my_block` needs `f32` samples, not `{}`", input.dtype);
+            let message = format!("`my_block` needs `f32` samples, got `{}`", input.dtype);
             return Err(vec![Refusal::new(codes::INPUT_DTYPE, At::Input(0), message)]);
         }
         Ok(((), vec![input.clone()]))

@@ -35,7 +35,7 @@ impl Block for Gain {
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });
         }
-        // Room first: a frame that is taken from the input must have somewhere to go.
+        // Take the output buffers first: a frame taken from the input must have a place to go.
         let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(mut power) = io.outputs[1].take() else { return Ok(Next::Wait) };
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };

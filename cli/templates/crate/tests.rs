@@ -40,7 +40,7 @@ fn samples_are_multiplied_and_measured() {
 }
 
 #[test]
-fn other_types_of_samples_are_rejected() {
+fn outputs_reject_other_sample_types() {
     let kind = MyBlock { gain: 1.0 };
     assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 1);
 }

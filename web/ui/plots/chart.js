@@ -12,7 +12,7 @@ export class Chart {
   #plot = null;
   #x = { name: "", unit: "" };
 
-  /// A chart of series called `names`, all in `unit`.
+  /// Creates a chart of series called `names`, all in `unit`.
   constructor({ unit, names, height, bars = false, scale = (low, high) => padded(low, high) }) {
     Object.assign(this, { unit, names, height, bars, scale });
     this.legend = h("p", { class: "key" });
@@ -29,7 +29,7 @@ export class Chart {
     this.#plot?.destroy();
   }
 
-  /// Draws `values`, one list per series, against `places`; `x` has the name and the unit of these.
+  /// Draws `values`, one list per series, against `places`; `x` has name and unit of the horizontal axis.
   draw(places, values, x) {
     this.#x = x;
     if (!this.#plot) this.#make();
@@ -44,7 +44,7 @@ export class Chart {
 
   #make() {
     const axis = { stroke: () => colour("muted"), font: FONT, grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false } };
-    // Degrees go round: a line would jump.
+    // Phases wrap, so a line would jump.
     const isAngle = this.unit === "deg";
     const drawn = (name, index) => ({
       label: name, width: 1.25, stroke: () => seriesColour(index), spanGaps: false,
@@ -68,7 +68,7 @@ export class Chart {
     }, [[], ...this.names.map(() => [])], this.element);
   }
 
-  /// What is drawn in which colour, with the values under the cursor.
+  /// Shows the legend, with the values under the cursor.
   #key() {
     const { data, cursor: { idx: index } } = this.#plot;
     const at = (values) => (index === null || index === undefined || values[index] === undefined ? null : values[index]);
@@ -88,7 +88,7 @@ export class Chart {
   }
 }
 
-/// A range that is a little wider than what is in it, and never of no height.
+/// Range slightly wider than the values, and never empty.
 function padded(low, high) {
   if (low === null || high === null) return [0, 1];
   const margin = Math.max(0.05 * (high - low), 0.5);

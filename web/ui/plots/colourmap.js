@@ -1,4 +1,4 @@
-// Colours for values: even in lightness and fit for colour-blind eyes (viridis, of matplotlib, CC0), and a circle for angles.
+// Colour maps: viridis (matplotlib, CC0), uniform in lightness and suitable for colour-blind eyes, and a circular one for angles.
 
 const VIRIDIS = [
   [68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [109, 205, 89], [180, 222, 44], [253, 231, 37],
@@ -22,5 +22,5 @@ export const paint = (data, offset, share) => set(data, offset, VIRIDIS, share);
 /// Sets the pixel at `offset` to the colour of an angle from -180 to 180 degrees.
 export const paintAngle = (data, offset, degrees) => set(data, offset, CIRCLE, (degrees + 180) / 360);
 
-/// The stops as colours of style sheets, for a scale.
+/// The stops as CSS colours, for a scale.
 export const stops = (isAngle) => (isAngle ? CIRCLE : VIRIDIS).map(([red, green, blue]) => `rgb(${red} ${green} ${blue})`);

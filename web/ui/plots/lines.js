@@ -1,10 +1,10 @@
-// Values against frequency or channel: as a line, and as a waterfall that remembers.
+// Values against frequency or channel, as a line and as a waterfall.
 
 import { h } from "../dom.js";
 import { Chart } from "./chart.js";
 import { Waterfall } from "./waterfall.js";
 
-/// Views that have a waterfall, and the range of its colours at least: means over a frame of beams scatter little.
+/// Views with a waterfall, and the minimum range of its colours in dB: means over a frame of beams scatter little.
 const RANGES_DB = { spectrum: 6, band_pass: 6, beams: 1.5 };
 
 export class Lines {
@@ -14,7 +14,7 @@ export class Lines {
 
   constructor(view, shows) {
     this.view = view;
-    // Beams are looked for one by one.
+    // Single beams must stay visible.
     this.points = view.name === "beams" ? 1024 : 512;
     this.element = h("div", { class: "canvas" });
     this.#waterfall = new Waterfall(RANGES_DB[view.name]);
@@ -52,7 +52,7 @@ export class Lines {
     if (this.#waterfall.element.isConnected) this.#waterfall.draw();
   }
 
-  /// One chart for each unit: decibels and degrees share no axis.
+  /// One chart per unit, since decibels and degrees need different axes.
   #build(series) {
     this.#charts.forEach((chart) => chart.close());
     this.#charts = [];

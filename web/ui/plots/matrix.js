@@ -1,4 +1,4 @@
-// A value for every pair of antennas: rows and columns of colours.
+// A value for every pair of antennas, as a matrix of colours.
 
 import { h } from "../dom.js";
 import { colour, forgetTheme, onTheme } from "../themes.js";

@@ -36,7 +36,7 @@ export class Trend {
       this.#chart = new Chart({ unit: message.series[0].unit, names: message.series.map((one) => one.name), height: 200 });
       this.element.replaceChildren(this.#chart.element);
     }
-    // The stream that was cut may tell a frame twice.
+    // After a reconnection, the stream may repeat a frame.
     if (message.time_seconds <= this.#times.at(-1)) return;
     this.#times.push(message.time_seconds);
     message.series.forEach((one, index) => (this.#values[index] ??= []).push(one.values[0]));
@@ -44,7 +44,7 @@ export class Trend {
       this.#times.shift();
       this.#values.forEach((values) => values.shift());
     }
-    // Seconds before now are what one reads; the time of day stands below the plot.
+    // The axis shows seconds before now; the caption shows the time of day.
     const now = message.time_seconds;
     this.#chart.draw(this.#times.map((time) => time - now), this.#values, { name: "", unit: "s" });
   }

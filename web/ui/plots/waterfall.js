@@ -1,4 +1,4 @@
-// Spectra as they pass: the newest on top, power as colour.
+// Waterfall of spectra: the newest on top, power as colour.
 
 import { h } from "../dom.js";
 import { paint } from "./colourmap.js";
@@ -8,7 +8,7 @@ const ROWS = 100;
 export class Waterfall {
   #rows = [];
 
-  /// Noise alone is not to look like a signal: colours reach over `leastRangeDb` at least.
+  /// Colours span at least `leastRangeDb`, so that noise alone does not look like a signal.
   constructor(leastRangeDb) {
     this.leastRangeDb = leastRangeDb;
     this.element = h("div", { class: "waterfall" });
@@ -17,7 +17,7 @@ export class Waterfall {
     this.element.append(this.canvas, this.scale);
   }
 
-  /// Takes one spectrum.
+  /// Adds one spectrum.
   take(values) {
     if (this.#rows.length && this.#rows[0].length !== values.length) this.clear();
     this.#rows.unshift(values);
@@ -36,7 +36,7 @@ export class Waterfall {
     const width = this.#rows[0].length;
     const known = this.#rows.flat().filter((value) => value !== null).sort((one, other) => one - other);
     if (known.length === 0) return;
-    // The few outermost values would take the colours of all others.
+    // Outliers must not determine the range of colours.
     const [low, most] = [0.02, 0.995].map((share) => known[Math.floor(share * (known.length - 1))]);
     const high = Math.max(most, low + this.leastRangeDb);
     const columns = Math.max(1, Math.min(width, Math.round(this.canvas.clientWidth * devicePixelRatio)));
@@ -54,7 +54,7 @@ export class Waterfall {
   }
 }
 
-/// The largest of the values from `start` up to `end`, so that a narrow line is seen on few pixels; `null` if there is none.
+/// Largest value from `start` to `end`, so that a narrow line stays visible on few pixels; `null` without values.
 function largest(values, start, end) {
   let most = null;
   for (let index = start; index < end; index += 1) {
