@@ -263,14 +263,16 @@ fn fault_11_an_edge_has_one_writer_and_one_reader() {
 
     let mut net = build();
     net.parts[2].inputs[1] = Arc::clone(&net.parts[2].inputs[0]);
-    assert_eq!(refused(net), "`out` cannot be connected: input 1 shares its edge with another");
+    let shared = "`out` cannot be connected: input 1 shares its edge with another input";
+    assert_eq!(refused(net), shared);
     let mut net = build();
     let edge = Arc::clone(&net.parts[2].inputs[0]);
     net.parts[1].outputs[0].edges.push(edge);
-    assert_eq!(refused(net), "`b` cannot be connected: output 0 writes an edge nobody else reads");
+    let unread = "`b` cannot be connected: output 0 writes an edge without another reader";
+    assert_eq!(refused(net), unread);
     let mut net = build();
     net.parts[1].outputs[0].edges.clear();
-    assert_eq!(refused(net), "`out` cannot be connected: nobody writes input 1");
+    assert_eq!(refused(net), "`out` cannot be connected: no block writes input 1");
     let mut net = build();
     net.parts[1].name = "a".to_owned();
     assert_eq!(refused(net), "`a` cannot be connected: another block has the same name");

@@ -134,7 +134,7 @@ fn a_block_that_is_asked_too_late_does_not_do_it_later() {
     };
     let limit = Duration::from_millis(10);
     let error = handle.ask("slow", limit, count(&done)).unwrap_err();
-    assert_eq!(error.to_string(), "`slow` did not come to the end of a frame within 0.01 s");
+    assert_eq!(error.to_string(), "`slow` did not finish its frame within 0.01 s");
     go.send(()).unwrap();
     assert_eq!(handle.ask("slow", LIMIT, count(&done)), Ok(0), "only this one was done");
     running.request_stop();

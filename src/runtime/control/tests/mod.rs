@@ -83,7 +83,7 @@ fn the_handle_tells_all_about_a_flowgraph() {
     assert_eq!(control.state(), RunState::Ended);
     let names: Vec<_> = control.events_since(0).iter().map(|event| event.kind.name()).collect();
     assert_eq!(names, ["started", "stopping", "ended"]);
-    assert_eq!(events(&control, EventKind::Stopping), ["a stop was asked for"]);
+    assert_eq!(events(&control, EventKind::Stopping), ["stop requested"]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_hundred_swaps_under_load_lose_and_double_nothing() {
             }
             ("build", Err(error)) => assert!(matches!(error, SwapError::Build(_)), "{error}"),
             ("start", Err(error)) => {
-                assert_eq!(error.to_string(), "it could not be started: no such core");
+                assert_eq!(error.to_string(), "the new block could not be started: no such core");
             }
             ("frames" | "panic", Err(SwapError::NotExchanged(NotExchanged::RolledBack(_)))) => {
                 rolled_back += 1;
@@ -260,5 +260,6 @@ fn swaps_queue_for_their_turn() {
     });
     stop(&control, running);
     let not_made = events(&control, EventKind::NotSwapped);
-    assert_eq!(not_made, ["it is too slow: frames came faster than it took them"]);
+    let too_slow = "the new block is too slow: frames arrived faster than it consumed them";
+    assert_eq!(not_made, [too_slow]);
 }

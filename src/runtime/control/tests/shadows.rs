@@ -90,7 +90,7 @@ fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
     control.end_shadow("f").unwrap().unwrap();
     let failing = control.change("f", "parameters: {flaw: start}").ok().unwrap();
     let error = control.shadow(&failing, false).unwrap_err();
-    assert_eq!(error.to_string(), "it could not be started: no such core");
+    assert_eq!(error.to_string(), "the new block could not be started: no such core");
     let sink = control.change("o", "parameters: {socket: there}").ok().unwrap();
     assert!(matches!(control.shadow(&sink, false), Err(SwapError::NoShadow(_))));
     // It goes with the flowgraph.
