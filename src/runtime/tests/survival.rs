@@ -152,7 +152,7 @@ fn a_block_that_fails_again_and_again_stops_the_run_with_its_cause() {
     assert_eq!(seen, [(0, 0)]);
     assert_eq!(
         report.failures[0].to_string(),
-        "`mid` failed: frame 6 is odd; it was restarted 5 times within a minute"
+        "`mid` failed: frame 6 is odd; gave up after 5 restarts within a minute"
     );
     assert_eq!(calls.iter().filter(|call| *call == "start").count(), 6);
 }
@@ -162,7 +162,7 @@ fn a_block_that_cannot_be_rebuilt_stops_the_run_with_both_causes() {
     let (_, report, ..) = run(OnFault::Skip, false, &[2], false, |_| panic!("out of range"));
     assert_eq!(
         report.failures[0].to_string(),
-        "`mid` panicked: out of range; it cannot be restarted: a fresh block could not go on where \
+        "`mid` panicked: out of range; cannot be restarted: a fresh block cannot continue where \
          this one ended"
     );
 }

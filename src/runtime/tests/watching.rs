@@ -243,7 +243,8 @@ fn block_that_takes_frames_and_pushes_none_is_stalled_until_it_pushes() {
     let [stalled] = &told(EventKind::Stalled)[..] else { panic!("{:?}", handle.events_since(0)) };
     assert_eq!(stalled.block.as_deref(), Some("swallow"));
     let is_said = |text: &str| {
-        text.starts_with("no frame for ") && text.ends_with(" s: it takes frames and pushes none")
+        text.starts_with("no frame for ")
+            && text.ends_with(" s: the block consumes frames and pushes none")
     };
     assert!(is_said(&stalled.text), "{}", stalled.text);
     released.store(1, Ordering::SeqCst);

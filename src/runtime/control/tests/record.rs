@@ -125,7 +125,7 @@ fn an_event_is_recorded_with_what_came_before_it() {
 }
 
 #[test]
-fn recordings_that_cannot_be_are_refused() {
+fn record_rejects_invalid_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("unrecorded", 4);
     control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
@@ -135,9 +135,9 @@ fn recordings_that_cannot_be_are_refused() {
         control.record(output, options, LIMIT).unwrap_err().to_string()
     };
     assert_eq!(refused("x", |_| {}), "there is no block `x`");
-    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is no name of a file"));
+    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is not a valid file name"));
     assert!(refused("f", |o| o.path = "x.txt".into()).contains("not a NumPy file name"));
-    assert!(refused("f", |o| o.before_seconds = 1e6).contains("are to be kept in memory"));
+    assert!(refused("f", |o| o.before_seconds = 1e6).contains("bytes of memory for frames"));
     assert!(refused("f", |o| o.before_seconds = 1e300).contains("do not fit"));
     for (request, code) in [
         ("[]", "E0108"),
@@ -155,7 +155,7 @@ fn recordings_that_cannot_be_are_refused() {
     for _ in 0..16 {
         control.record("f", around(Trigger::Request), LIMIT).unwrap();
     }
-    assert!(refused("f", |_| {}).contains("there are 16 recorders"));
+    assert!(refused("f", |_| {}).contains("16 recorders are running"));
     control.delete_recorder("3").unwrap();
     control.record("f", around(Trigger::Request), LIMIT).unwrap();
     stop(&control, running);
