@@ -327,7 +327,7 @@ impl Handle {
                 run.tell_stalls();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("losses".to_owned()).spawn(watching) {
+        if let Err(error) = std::thread::Builder::new().name("watch".to_owned()).spawn(watching) {
             tracing::warn!("cannot create the thread that reports missing data: {error}");
         }
     }

@@ -69,8 +69,10 @@ fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
         (after.difference.frames, after.ended.as_deref()),
         (frames, Some("a frame differs"))
     );
-    let text =
-        format!("the frame with timestamp {time} differs in 1 of 1 values, by up to {}", 9 * time * time);
+    let text = format!(
+        "the frame with timestamp {time} differs in 1 of 1 values, by up to {}",
+        9 * time * time
+    );
     assert_eq!(events(&control, EventKind::ShadowDiffers), [text]);
     let report = stop(&control, running);
     assert_whole(&rows("other"), &report, 1, |_| 1);

@@ -238,7 +238,7 @@ fn an_update_that_fails_leaves_everything_as_it_was() {
     let larger = update(&control, &text("half", 3, f, TOTAL, new));
     assert_eq!(
         larger.obstacles(),
-        ["`f`: its queue has another length", "`n`: it is new"],
+        ["`f`: its queue length differs", "`n`: it is new"],
         "all reasons at once"
     );
     assert!(matches!(control.apply(&larger, LIMIT, false), Err(UpdateError::Restart(_))));
