@@ -103,7 +103,7 @@ pub struct BandEntry {
 pub struct ValidityEntry {
     /// Axes of the counts of one frame.
     pub axes: Vec<AxisEntry>,
-    /// Count of a unit to which everything contributed.
+    /// Count of a unit without missing data.
     pub full: u32,
 }
 
