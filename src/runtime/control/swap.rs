@@ -153,7 +153,7 @@ impl Control {
     }
 
     /// Makes all of `changes`, which are seamless, at one timestamp, and returns the timestamp. `meanwhile` is called
-    /// with the shared timestamp when all new blocks have caught up. No block has changed until it returns, and
+    /// with the shared timestamp when all new blocks have caught up. None of `changes` is made before it returns, and
     /// its error cancels all changes.
     pub(super) fn exchange_together<'a>(
         &self,
