@@ -1,5 +1,5 @@
-//! Complex multiply-accumulates per second of the correlator, against a straightforward loop over
-//! the same data. `cargo bench --bench correlator`.
+//! Benchmark of the correlator in complex multiply-accumulates per second, compared with a plain loop over the same
+//! data: `cargo bench --bench correlator`.
 #![allow(clippy::print_stdout)] // the table is the result
 
 mod machine;
@@ -20,7 +20,7 @@ fn main() {
     );
     println!("in 10^9 complex multiply-accumulates per second (best of several runs)\n");
     println!(
-        "{:>8} {:>10} | {:>10} {:>8} | {:>10} {:>8} | other forms, one core",
+        "{:>8} {:>10} | {:>10} {:>8} | {:>10} {:>8} | other kernels, one core",
         "antennas",
         "plain loop",
         "one core",
@@ -79,7 +79,7 @@ fn row(antennas: usize, cores: usize) {
     );
 }
 
-/// The loop that one would write first: 32-bit sums, spectra innermost.
+/// Correlates with a plain loop: 32-bit sums, spectra innermost.
 fn plain(shape: &Stacked, payload: &[u8], sums: &mut [[i32; 2]]) {
     sums.fill([0; 2]);
     let products = 4 * shape.baselines();
@@ -105,7 +105,7 @@ fn plain(shape: &Stacked, payload: &[u8], sums: &mut [[i32; 2]]) {
     }
 }
 
-/// `work` divided by the shortest time of a run, in 10^9 per second.
+/// Returns `work` divided by the shortest time of a run, in 10^9 per second.
 fn rate(work: f64, mut run: impl FnMut()) -> f64 {
     let begin = Instant::now();
     let mut shortest = Duration::MAX;

@@ -1,5 +1,5 @@
-//! The F-engine (pfb, fft and postproc, one thread) against the FFT library alone at the same
-//! size, in one run: `cargo bench --bench fengine`.
+//! Benchmark of the F-engine (pfb, fft and postproc, one thread), compared with the FFT library alone at the same
+//! size in the same run: `cargo bench --bench fengine`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod machine;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const POLS: usize = 2;
 const FRAME_SAMPLES: usize = 1 << 18;
-/// Rounds, in each of which everything is measured for this long.
+/// Number of rounds, and duration of each measurement in a round.
 const ROUNDS: usize = 25;
 const MEASURE: Duration = Duration::from_millis(100);
 
@@ -25,7 +25,7 @@ fn main() {
     for channels in [1024, 4096, 8192, 32768] {
         let mut engine = Engine::new(channels);
         engine.run(MEASURE);
-        // Interleaved, so that both see the same clock frequency and neighbours.
+        // Interleaved, so that both run at the same clock frequency and load of the machine.
         let runs: Vec<(f64, [f64; 4])> =
             (0..ROUNDS).map(|_| (fft_alone(channels, MEASURE), engine.run(MEASURE))).collect();
         let alone = median(runs.iter().map(|run| run.0));
@@ -44,7 +44,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Millions of real samples per second of the FFT library, over as many spectra as a frame has.
+/// Rate of the FFT library in millions of real samples per second, over the spectra of one frame.
 fn fft_alone(channels: usize, time: Duration) -> f64 {
     let plan = realfft::RealFftPlanner::<f32>::new().plan_fft_forward(2 * channels);
     let mut samples = vec![0.5_f32; 1 << 20];
@@ -55,14 +55,14 @@ fn fft_alone(channels: usize, time: Duration) -> f64 {
         for samples in samples.chunks_exact_mut(2 * channels) {
             plan.process_with_scratch(samples, &mut out, &mut scratch).unwrap();
         }
-        // The transform may leave anything in its input: numbers must not grow without end.
+        // The transform may overwrite its input, so restore it: values must not grow without bound.
         samples.fill(0.5);
         done += samples.len();
     }
     done as f64 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// One block driven by hand.
+/// A block called by the benchmark, without a scheduler.
 struct Stage {
     harness: Harness,
     busy: Duration,
@@ -79,7 +79,7 @@ impl Stage {
         (Self { harness, busy: Duration::ZERO }, output)
     }
 
-    /// Shares a frame with it, as a flowgraph does, and returns what comes out.
+    /// Sends a shared frame to the block, as a flowgraph does, and returns its output.
     fn pass(&mut self, frame: Arc<Frame>) -> Option<Arc<Frame>> {
         self.harness.share(0, frame);
         self.work()
@@ -130,7 +130,7 @@ impl Engine {
         Self { pfb, fft, postproc, packed, timestamp: 0 }
     }
 
-    /// Millions of samples per second of pfb, fft, postproc and all of them.
+    /// Rates of pfb, fft, postproc and all three, in millions of samples per second.
     fn run(&mut self, time: Duration) -> [f64; 4] {
         for stage in [&mut self.pfb, &mut self.fft, &mut self.postproc] {
             stage.busy = Duration::ZERO;

@@ -1,6 +1,6 @@
-//! What a benchmark's heading says about the machine.
+//! Name of the machine for the heading of a benchmark.
 
-/// The processor's name.
+/// Returns the name of the CPU.
 pub fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));

@@ -1,10 +1,10 @@
-//! SPEAD over loopback: `spead_source` against spead2's receiver, in one run, fed by one sender.
-//! `cargo bench --bench spead`
+//! Benchmark of SPEAD reception over loopback: `spead_source` compared with the receiver of spead2, in one run with
+//! one sender: `cargo bench --bench spead`.
 //!
-//! spead2 runs as it is used for speed: a chunk stream in its own thread, heaps placed by a
-//! compiled callback. Both receivers have socket buffers and pools of the same size and hand whole
-//! chunks (frames) to a reader that only gives them back. Loopback has no network card to wait
-//! for; what holds everywhere is the processor time of a receiver's whole process per GB.
+//! spead2 is configured for speed: a chunk stream in its own thread, with heaps placed by a compiled callback. Both
+//! receivers have socket buffers and pools of the same size, and pass complete chunks (frames) to a reader that
+//! returns them at once. Loopback has no network card, so the rates do not apply to a network; the CPU time of the
+//! receiver's process per GB does.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod machine;
@@ -21,13 +21,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One run at one rate.
+/// Duration of a run at one rate.
 const TRIAL: Duration = Duration::from_millis(250);
-/// Attempts at a rate: a neighbour on the machine may spoil one.
+/// Number of attempts at a rate, because other load on the machine may disturb one.
 const ATTEMPTS: usize = 3;
-/// Halvings of the interval in which the highest rate without loss lies.
+/// Number of bisections in the search of the highest rate without missing packets.
 const STEPS: usize = 6;
-/// Runs for the processor time, of which the median is shown.
+/// Number of runs for the CPU time, of which the median is printed.
 const COST_RUNS: usize = 7;
 const WINDOW: usize = 4;
 const MOST_BUFFER_BYTES: usize = 8 << 20;
@@ -44,7 +44,7 @@ struct Case {
     samples_per_heap: u64,
     /// Heap times in a frame.
     heaps: u64,
-    /// Packets leave the sender in runs that the kernel cuts up, and arrive in runs.
+    /// Segmentation offload (GSO, GRO): the operating system splits and joins runs of packets.
     coalesced: bool,
 }
 
@@ -59,7 +59,7 @@ const DIGITISER: Case = Case {
     coalesced: true,
 };
 
-/// 64 channels of 1024, four antennas.
+/// F-engine stream of 64 of 1024 channels, four antennas.
 const F_ENGINE: Case = Case {
     name: "8 KiB",
     f_engine: true,
@@ -72,7 +72,7 @@ const F_ENGINE: Case = Case {
 };
 
 impl Case {
-    /// What stands in front of the payload of packet number `number`.
+    /// Returns the header of packet number `number`.
     fn head(&self, number: u64) -> Head {
         let per_heap = (self.heap_bytes / self.packet_bytes) as u64;
         let (heap, part) = (number / per_heap, number % per_heap);
@@ -109,7 +109,7 @@ fn main() {
     let buffer = buffer_bytes();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("SPEAD receive over loopback on {}, {cores} cores", machine::processor());
-    println!("socket buffers of {} KiB; `rate` is the highest without loss", buffer >> 10);
+    println!("socket buffers of {} KiB; highest rate without missing packets", buffer >> 10);
     let python = python::environment("bench-python", "benches/requirements.txt");
     match &python {
         Ok(_) => println!("spead2 4.5.1: chunk stream, callback compiled by numba"),
@@ -143,7 +143,7 @@ fn main() {
 /// Prints a row for each receiver.
 fn compare(case: &Case, receivers: &mut [Receiver]) {
     let mut senders: Vec<Stream> = receivers.iter().map(|r| Stream::new(*case, r.port)).collect();
-    // What the sender can do at all, warm-up included.
+    // The highest rate of the sender, including warm-up.
     let fastest = (0..3).map(|_| senders[0].send(None).rate()).fold(0.0, f64::max);
     for (receiver, sender) in receivers.iter_mut().zip(&mut senders) {
         sender.send(Some(fastest / 8.0));
@@ -154,7 +154,7 @@ fn compare(case: &Case, receivers: &mut [Receiver]) {
     for step in 0..=STEPS {
         for (i, receiver) in receivers.iter_mut().enumerate() {
             let (low, high): (f64, f64) = brackets[i];
-            // As fast as the sender can, first.
+            // The first attempt is at the highest rate of the sender.
             let rate = (step > 0).then_some(f64::midpoint(low, high));
             let passed = (0..ATTEMPTS).find_map(|_| receiver.lossless(&mut senders[i], rate));
             match passed {
@@ -166,7 +166,7 @@ fn compare(case: &Case, receivers: &mut [Receiver]) {
             }
         }
     }
-    // The same rate for all, which each of them can take.
+    // The CPU time is measured at one rate that all receivers sustain.
     let rate = 0.8 * best.iter().copied().fold(f64::INFINITY, f64::min);
     let mut costs = vec![Vec::new(); receivers.len()];
     for _ in 0..COST_RUNS {
@@ -196,14 +196,14 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Socket buffers that both get without privileges.
+/// Size in bytes of the socket buffers that both receivers get without privileges.
 fn buffer_bytes() -> usize {
     let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
     limit.trim().parse().unwrap_or(212_992).min(MOST_BUFFER_BYTES)
 }
 
-/// The flowgraph of our receiver: source and null sink, as a program would run it. The sample rate is
-/// one that no sender here reaches: the source believes no stream that is ahead of its time.
+/// Starts fxgraph's receiver: a flowgraph of a source and a null sink. Its sample rate is above that of any sender
+/// here, because the source rejects streams ahead of real time.
 fn ours(case: &Case, port: u16, buffer: usize) -> Command {
     let stream = if case.f_engine {
         format!(
@@ -260,7 +260,7 @@ fn spead2(python: &std::path::Path, case: &Case, port: u16, buffer: usize) -> Co
     command
 }
 
-/// A receiver in a process of its own.
+/// A receiver in a separate process.
 struct Receiver {
     name: &'static str,
     port: u16,
@@ -288,7 +288,7 @@ impl Receiver {
         None
     }
 
-    /// Packets received so far.
+    /// Number of packets received so far.
     fn count(&mut self) -> u64 {
         writeln!(self.questions).unwrap();
         let mut line = String::new();
@@ -296,7 +296,7 @@ impl Receiver {
         line.trim().parse().unwrap()
     }
 
-    /// Packets received since the last call, once no more come.
+    /// Waits until no more packets arrive, and returns the number received since the last call.
     fn settle(&mut self) -> u64 {
         let mut count = self.count();
         loop {
@@ -309,14 +309,14 @@ impl Receiver {
         }
     }
 
-    /// The rate, in payload bytes per second, if everything sent at it arrives.
+    /// Sends at a rate, and returns it in payload bytes per second if all packets arrive.
     fn lossless(&mut self, sender: &mut Stream, rate: Option<f64>) -> Option<f64> {
         self.settle();
         let sent = sender.send(rate);
         (self.settle() == sent.packets).then(|| sent.rate())
     }
 
-    /// Seconds of processor time per payload byte that arrives.
+    /// CPU time in seconds per received payload byte.
     fn cost(&mut self, sender: &mut Stream, rate: f64) -> f64 {
         self.settle();
         let before = self.busy();
@@ -325,7 +325,7 @@ impl Receiver {
         (self.busy() - before) / (packets * sender.case.packet_bytes as u64) as f64
     }
 
-    /// Seconds that all threads of the process have spent on a processor.
+    /// CPU time of all threads of the process, in seconds.
     fn busy(&self) -> f64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let nanoseconds = |task: std::io::Result<std::fs::DirEntry>| -> u64 {
@@ -343,7 +343,7 @@ impl Drop for Receiver {
     }
 }
 
-/// What a sender sent.
+/// Amount and duration of sent data.
 struct Sent {
     packets: u64,
     bytes: u64,
@@ -357,7 +357,7 @@ impl Sent {
     }
 }
 
-/// Sends a stream that goes on from call to call.
+/// Sender of a stream that continues from call to call.
 struct Stream {
     case: Case,
     sender: Sender,
@@ -376,7 +376,7 @@ impl Stream {
         Self { case, sender, to, payload: vec![0x5a; case.packet_bytes], next: 0 }
     }
 
-    /// Sends for [`TRIAL`], at `rate` payload bytes per second or as fast as it can.
+    /// Sends for [`TRIAL`], at `rate` payload bytes per second or at the highest possible rate.
     fn send(&mut self, rate: Option<f64>) -> Sent {
         let begin = Instant::now();
         let (mut packets, mut bytes) = (0, 0);

@@ -1,4 +1,4 @@
-"""spead2's receiver for benches/spead.rs: chunks placed by a compiled callback.
+"""Receiver of spead2 for benches/spead.rs: a chunk stream with a compiled callback.
 
 Prints `ready`; then answers each line with the number of packets received so far.
 """
@@ -45,7 +45,7 @@ def place(data_pointer, size):
     data[0].heap_offset = data[0].heap_index * heap_bytes
 
 
-# What scipy's LowLevelCallable would wrap, without scipy.
+# The capsule inside a LowLevelCallable of scipy, created without scipy.
 new_capsule = ctypes.pythonapi.PyCapsule_New
 new_capsule.restype = ctypes.py_object
 new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -1,21 +1,21 @@
-//! Counts of what belongs to the start and the end of a run: memory that is allocated for a device,
-//! and waits of the host for a device. While frames flow, they stand still.
+//! Counts of memory allocations for devices and of waits of the host for a device. Both happen only at the start and
+//! the end of a run, not while frames flow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// How often this process has done what does not belong to steady state, on all devices.
+/// Number of calls in this process that do not occur in steady state, over all devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Device and pinned memory was allocated.
+    /// Number of allocations of device and pinned memory.
     pub allocations: u64,
-    /// The host waited for a device.
+    /// Number of waits of the host for a device.
     pub waits: u64,
 }
 
-/// What was counted so far.
+/// Returns the counts so far.
 #[must_use]
 pub fn calls() -> Calls {
     let [allocations, waits] = [&ALLOCATIONS, &WAITS].map(|count| count.load(Ordering::Relaxed));

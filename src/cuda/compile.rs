@@ -1,4 +1,4 @@
-//! CUDA sources to machine code, by NVRTC; needs no GPU.
+//! Compilation of CUDA sources by NVRTC; needs no GPU.
 #![allow(unsafe_code)] // calls of NVRTC, whose program handle this file owns
 
 use super::CudaError;
@@ -10,30 +10,33 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// What came of a compilation.
+/// Result of a compilation.
 pub struct Compiled {
     /// Machine code.
     pub cubin: Vec<u8>,
-    /// The compiler's messages: registers, spills and warnings.
+    /// Messages of the compiler: registers, spills and warnings.
     pub log: String,
 }
 
-/// Version of the compiler, major and minor.
+/// Returns the major and minor version of NVRTC.
+///
+/// # Errors
+/// If NVRTC cannot be loaded.
 pub fn compiler_version() -> Result<(i32, i32), CudaError> {
     library()?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: two numbers to write to.
-    check("asking NVRTC", unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) })?;
+    check("querying NVRTC", unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) })?;
     Ok((major, minor))
 }
 
 fn library() -> Result<(), CudaError> {
     static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: it loads the library and lets it go.
+    // SAFETY: the call loads the library and unloads it.
     if *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
         return Ok(());
     }
-    Err(CudaError::NoLibrary { library: "libnvrtc.so", purpose: "compiles the GPU's kernels" })
+    Err(CudaError::NoLibrary { library: "libnvrtc.so", purpose: "compiles GPU kernels" })
 }
 
 fn check(what: &'static str, result: sys::nvrtcResult) -> Result<(), CudaError> {
@@ -42,8 +45,11 @@ fn check(what: &'static str, result: sys::nvrtcResult) -> Result<(), CudaError> 
         .map_err(|NvrtcError(code)| CudaError::Library { what, reason: format!("{code:?}") })
 }
 
-/// Compiles `program`, which may include `headers`, for `architecture` (`sm_90a`), with
+/// Compiles `program`, which may include `headers`, for `architecture` (for example `sm_90a`), with
 /// `defines` as macros.
+///
+/// # Errors
+/// If NVRTC cannot be loaded, or the source does not compile.
 pub fn compile(
     program: &Source,
     headers: &[Source],
@@ -75,7 +81,7 @@ pub fn compile(
             texts.as_ptr(),
             names.as_ptr(),
         );
-        check("handing a kernel to NVRTC", created)?;
+        check("passing a kernel to NVRTC", created)?;
         let outcome = sys::nvrtcCompileProgram(handle.0, options.len() as i32, options.as_ptr());
         let log = handle.bytes(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)?;
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned();
@@ -93,7 +99,7 @@ fn options(architecture: &str, defines: &[(&str, String)]) -> Vec<String> {
         format!("--gpu-architecture={architecture}"),
         "--std=c++17".to_owned(),
         "-default-device".to_owned(),
-        // Profilers and memory checkers then point at the line.
+        // For profilers and memory checkers.
         "-lineinfo".to_owned(),
         "--ptxas-options=-v".to_owned(),
     ];
@@ -115,10 +121,10 @@ impl Handle {
     unsafe fn bytes(&self, size_of: SizeOf, get: Get) -> Result<Vec<u8>, CudaError> {
         let mut size = 0;
         // SAFETY: a number to write to.
-        check("asking NVRTC", unsafe { size_of(self.0, &raw mut size) })?;
+        check("querying NVRTC", unsafe { size_of(self.0, &raw mut size) })?;
         let mut bytes = vec![0_u8; size];
         // SAFETY: as many bytes as the library asked for.
-        check("asking NVRTC", unsafe { get(self.0, bytes.as_mut_ptr().cast()) })?;
+        check("querying NVRTC", unsafe { get(self.0, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
 }
@@ -132,8 +138,8 @@ impl Drop for Handle {
     }
 }
 
-/// Those of `headers` that `program` includes, itself or through others. Texts are searched, not
-/// preprocessed: an `#include` that a condition leaves out counts too.
+/// Returns those of `headers` that `program` includes, directly or through others. The texts are searched, not
+/// preprocessed: an `#include` in an inactive `#if` counts too.
 pub(super) fn included<'a>(program: &'a Source, headers: &'a [Source]) -> Vec<&'a Source> {
     let includes = |source: &Source, header: &Source| {
         let lines =
@@ -153,7 +159,8 @@ pub(super) fn included<'a>(program: &'a Source, headers: &'a [Source]) -> Vec<&'
     found.split_off(1)
 }
 
-/// [`compile`], unless the same was compiled before: the result is kept in the user's cache folder.
+/// Calls [`compile`], or returns an earlier result for the same sources, options and compiler from the user's cache
+/// directory.
 pub(super) fn compile_cached(
     program: &Source,
     headers: &[Source],
@@ -190,21 +197,21 @@ pub(super) fn compile_cached(
     Ok(cubin)
 }
 
-/// Where compiled kernels are kept; `None` for a user without a home.
+/// Returns the cache directory of compiled kernels; `None` for a user without a home directory.
 fn cache_folder() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let base = base.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
     Some(base.join("fxgraph").join("kernels"))
 }
 
-/// Writes beside the file and renames, so that nobody reads half of it. Without a cache everything
-/// works as well, only starts slower.
+/// Writes a temporary file and renames it, so that other processes never read an incomplete file. An error is
+/// logged only: without a cache, starts are slower.
 fn keep(file: &std::path::Path, cubin: &[u8]) {
     let beside = file.with_extension(format!("{}.new", std::process::id()));
     let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
     let kept = kept.and_then(|()| std::fs::write(&beside, cubin));
     if let Err(error) = kept.and_then(|()| std::fs::rename(&beside, file)) {
-        tracing::debug!("compiled kernels are not kept in {}: {error}", file.display());
+        tracing::debug!("cannot write compiled kernels to {}: {error}", file.display());
         let _ = std::fs::remove_file(&beside);
     }
 }
@@ -215,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn embedded_source_has_the_name_of_its_file() {
+    fn embedded_source_is_named_after_its_file() {
         let names = ["kernels/sub/pfb.cu", "pfb.cu", "/pfb.cu"];
         for path in names {
             assert_eq!(Source::embedded(path, "").name, "pfb.cu");

@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// How often a device is asked whether it still works.
+/// Interval between checks whether a device still works.
 const WATCH_PERIOD: Duration = Duration::from_millis(300);
 
-/// An opened GPU; every user of one GPU shares it.
+/// An opened GPU; all blocks on one GPU share it.
 pub struct Device {
     ordinal: usize,
     context: Arc<CudaContext>,
     properties: Properties,
-    /// What each lane is doing, for reports of faults.
+    /// State of each CUDA pipeline, for error messages.
     statuses: Mutex<Vec<Weak<Status>>>,
-    /// Programs in use, for edited sources.
+    /// Programs in use, for reloading edited sources.
     programs: Mutex<Vec<Weak<Program>>>,
     kernel_folder: Mutex<Option<PathBuf>>,
     tuning: Mutex<Arc<Tuning>>,
@@ -32,20 +32,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the driver can be used; asked once.
+/// Initialises the CUDA driver once.
 fn driver() -> Result<(), CudaError> {
     static DRIVER: OnceLock<Result<(), CudaError>> = OnceLock::new();
     let ask = || {
-        // SAFETY: it loads the library and lets it go.
+        // SAFETY: the call loads the library and unloads it.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoDriver);
         }
-        result::init().map_err(CudaError::driver("starting the CUDA driver"))
+        result::init().map_err(CudaError::driver("initialising the CUDA driver"))
     };
     DRIVER.get_or_init(ask).clone()
 }
 
-/// GPUs of this machine.
+/// Returns the number of GPUs of this machine.
+///
+/// # Errors
+/// If there is no CUDA driver, or if it fails.
 pub fn count() -> Result<usize, CudaError> {
     driver()?;
     match result::device::get_count() {
@@ -55,13 +58,16 @@ pub fn count() -> Result<usize, CudaError> {
     }
 }
 
-/// What the GPU of this number is. Nothing is opened for it.
+/// Returns the properties of GPU number `ordinal`, without opening it.
+///
+/// # Errors
+/// If there is no CUDA driver or no such GPU.
 pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
     let count = count()?;
     if ordinal >= count {
         return Err(CudaError::NoDevice { ordinal, count });
     }
-    let failed = CudaError::driver("asking what the GPU is");
+    let failed = CudaError::driver("querying the GPU's properties");
     let device = result::device::get(ordinal as i32).map_err(&failed)?;
     // SAFETY: the driver has just given the device.
     let size = |attribute| match unsafe { result::device::get_attribute(device, attribute) } {
@@ -87,8 +93,8 @@ pub fn properties(ordinal: usize) -> Result<Properties, CudaError> {
     })
 }
 
-/// Wakes the blocks on a device that has failed, whose callbacks do not come any more; they find
-/// out then. Ends with the device.
+/// Wakes the blocks on a device that has failed, so that they detect the failure: after a fault, the driver runs no
+/// callbacks. Ends with the device.
 fn watch(device: &Weak<Device>) {
     loop {
         std::thread::sleep(WATCH_PERIOD);
@@ -102,7 +108,10 @@ fn watch(device: &Weak<Device>) {
 }
 
 impl Device {
-    /// The GPU of this number.
+    /// Opens GPU number `ordinal`, or returns it if it is open already.
+    ///
+    /// # Errors
+    /// If there is no CUDA driver or no such GPU, or if it cannot be opened.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
         static OPENED: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
         let properties = properties(ordinal)?;
@@ -128,31 +137,31 @@ impl Device {
         Ok(device)
     }
 
-    /// The device of a block's environment, if it has one.
+    /// Returns the device of a block's environment, if any.
     #[must_use]
     pub fn of(env: &Env) -> Option<Arc<Self>> {
         env.device.clone()?.downcast().ok()
     }
 
-    /// What it is.
+    /// Properties of the GPU.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// Its number.
+    /// Number of the GPU.
     #[must_use]
     pub fn ordinal(&self) -> usize {
         self.ordinal
     }
 
-    /// Memory that is free now, in bytes.
+    /// Free memory in bytes.
     pub fn free_bytes(&self) -> Result<usize, CudaError> {
         let info = self.context.mem_get_info();
-        info.map(|(free, _)| free).map_err(CudaError::driver("asking for the GPU's free memory"))
+        info.map(|(free, _)| free).map_err(CudaError::driver("querying the GPU's free memory"))
     }
 
-    /// What NVRTC calls its architecture: `sm_90a`. Hopper's own instructions need the `a`.
+    /// NVRTC's name of the architecture, for example `sm_90a`. Instructions specific to Hopper need the `a`.
     #[must_use]
     pub fn architecture(&self) -> String {
         let (major, minor) = self.properties.capability;
@@ -160,21 +169,21 @@ impl Device {
         format!("sm_{major}{minor}{suffix}")
     }
 
-    /// Makes this device the one that the calling thread's next calls mean.
+    /// Selects this device for the following driver calls of the calling thread.
     pub(crate) fn bind(&self) -> Result<(), CudaError> {
         // SAFETY: the context lives as long as `self`.
         let bound = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
-        bound.map_err(CudaError::driver("switching to the GPU"))
+        bound.map_err(CudaError::driver("selecting the GPU"))
     }
 
-    /// Waits until the device has done everything. For the end of a run and for tests.
+    /// Waits until the device has finished all work. For the start and end of a run, and for tests.
     pub fn synchronise(&self) -> Result<(), CudaError> {
         calls::count_wait();
         self.bind()?;
         result::ctx::synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }
 
-    /// Takes the sources of kernels from `folder`, where it has them.
+    /// Sets a directory whose files replace the embedded sources of kernels.
     pub fn set_kernel_folder(&self, folder: Option<&Path>) {
         *lock(&self.kernel_folder) = folder.map(Path::to_owned);
     }
@@ -183,12 +192,13 @@ impl Device {
         lock(&self.kernel_folder).clone()
     }
 
-    /// Has kernels that are made from now on cut as `tuning` says.
+    /// Sets the launch configurations of kernels that are created from now on.
     pub fn set_tuning(&self, tuning: Arc<Tuning>) {
         *lock(&self.tuning) = tuning;
     }
 
-    /// Number of the way to launch `tunable` that was measured to be the fastest on this GPU, or else of the first.
+    /// Returns the number of the fastest measured launch configuration of `tunable` on this GPU, or 0 if it was not
+    /// measured.
     #[must_use]
     pub fn chosen(&self, tunable: &Tunable) -> usize {
         let tuning = Arc::clone(&lock(&self.tuning));
@@ -215,7 +225,7 @@ impl Device {
         statuses.push(Arc::downgrade(status));
     }
 
-    /// The first job of each lane whose work the device had not done, in words.
+    /// Returns the first unfinished job of each CUDA pipeline, as text.
     pub(super) fn at_work(&self) -> Vec<String> {
         let statuses: Vec<_> = lock(&self.statuses).iter().filter_map(Weak::upgrade).collect();
         statuses.iter().filter_map(|status| status.at_work()).collect()

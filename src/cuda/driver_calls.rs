@@ -1,5 +1,4 @@
-//! Calls of the CUDA driver that a lane makes, apart from the order in which it makes them, which
-//! tests of the lane check without a GPU.
+//! Calls of the CUDA driver by the CUDA pipeline. The order of the calls is in `lane`, whose tests need no GPU.
 #![allow(unsafe_code)] // streams and events of the driver, which these types own
 
 use super::memory::HostMemory;
@@ -11,17 +10,17 @@ use fxgraph_core::kind::{Env, Waker};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes of the copies with which streams are used before frames come.
+/// Size in bytes of the copies that warm up the streams before the first frame.
 const WARM_UP_BYTES: usize = 1 << 20;
 
-/// One of the streams of a lane.
+/// A stream of the CUDA pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// Copies to the device, ahead of the kernels.
+    /// Upload stream: copies to the device, before the kernels.
     Tables,
-    /// Kernels.
+    /// Compute stream: kernels.
     Work,
-    /// Copies to the host; also runs the callbacks, so that kernels never wait for the host.
+    /// Download stream: copies to the host. Also runs the callbacks, so that kernels never wait for the host.
     Results,
 }
 
@@ -30,37 +29,38 @@ impl Queue {
     pub const ALL: [Self; 3] = [Self::Tables, Self::Work, Self::Results];
 }
 
-/// A point that the device passes in the job of a slot.
+/// A CUDA event in the job of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Its tables are on the device.
+    /// The job's tables are on the device.
     Ready,
-    /// Its kernels begin.
+    /// The job's kernels begin.
     Begun,
-    /// Its kernels have run.
+    /// The job's kernels have run.
     Worked,
-    /// Its results are on the host, too.
+    /// The job's results are on the host.
     Ended,
 }
 
-/// The driver, as a lane sees it: three streams, and four events for each slot.
+/// Driver interface of the CUDA pipeline: three streams, and four events for each slot.
 pub trait Driver {
-    /// Makes the device the one that the calling thread's next calls mean.
+    /// Selects the device for the following driver calls of the calling thread.
     fn bind(&self) -> Result<(), CudaError>;
 
-    /// Queues the event `mark` of `slot` on `queue`.
+    /// Records the event `mark` of `slot` on `queue`.
     fn record(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError>;
 
-    /// Lets what is queued on `queue` from here on wait for the event `mark` of `slot`.
+    /// Makes all later work on `queue` wait for the event `mark` of `slot`.
     fn follow(&self, queue: Queue, slot: usize, mark: Mark) -> Result<(), CudaError>;
 
-    /// Whether the device has passed the event `mark` of `slot` as it was recorded last.
+    /// Whether the device has passed the last record of the event `mark` of `slot`.
     fn has_passed(&self, slot: usize, mark: Mark) -> Result<bool, CudaError>;
 
-    /// Time between the events `Begun` and `Worked` of `slot`, both passed.
+    /// Time in nanoseconds between the events `Begun` and `Worked` of `slot`, which the device has passed.
     fn work_nanoseconds(&self, slot: usize) -> Option<u64>;
 
-    /// Queues a copy of `bytes` bytes between any two of device memory and pinned host memory.
+    /// Queues a copy of `bytes` bytes from address `from` to address `to`, each in device memory or pinned host
+    /// memory.
     ///
     /// # Safety
     /// Both addresses must be valid for `bytes` bytes until the device has made the copy.
@@ -75,25 +75,25 @@ pub trait Driver {
     /// Queues a callback on `queue` that wakes the block.
     fn call_back(&self, queue: Queue) -> Result<(), CudaError>;
 
-    /// Waits until the device has done everything that is queued. After a fault of the device there
-    /// is nothing to wait for, and the fault is returned.
+    /// Waits until the device has finished all queued work. After a fault of the device, returns the fault at
+    /// once.
     fn wait(&self) -> Result<(), CudaError>;
 
-    /// Notes for reports of faults that job `number` begins, on the frame of this timestamp.
+    /// Notes, for error messages, that job `number` begins, on the frame with this timestamp.
     fn note_begin(&self, number: u32, timestamp: u64);
 
-    /// Notes for reports of faults that job `number` was the last one, and its kernels have run. Comes when nothing is
-    /// queued.
+    /// Notes, for error messages, that job `number` was the last one, and that its kernels have run. Called while no
+    /// work is queued.
     fn note_over(&self, number: u32);
 
-    /// Queues the note that the kernels of job `number` have run.
+    /// Queues a note, for error messages, that the kernels of job `number` have run.
     fn note_worked(&self, queue: Queue, number: u32) -> Result<(), CudaError>;
 
-    /// The failure of the device, in the user's words.
+    /// Converts a failure of the device to an error for the user.
     fn fault(&self, error: CudaError) -> BlockError;
 }
 
-/// A stream; its owner binds its device before it drops the stream.
+/// A CUDA stream; its owner selects the device before dropping the stream.
 pub(super) struct Stream(pub(super) sys::CUstream);
 struct Event(sys::CUevent);
 
@@ -106,29 +106,29 @@ impl Stream {
     pub(super) fn new() -> Result<Self, CudaError> {
         result::stream::create(result::stream::StreamKind::NonBlocking)
             .map(Self)
-            .map_err(CudaError::driver("making a stream"))
+            .map_err(CudaError::driver("creating a CUDA stream"))
     }
 }
 
 impl Event {
-    /// An event with a time.
+    /// Creates a CUDA event with timing.
     fn timed() -> Result<Self, CudaError> {
         Self::new(sys::CUevent_flags::CU_EVENT_DEFAULT)
     }
 
-    /// An event without a time (cheaper for the device).
+    /// Creates a CUDA event without timing (cheaper).
     fn untimed() -> Result<Self, CudaError> {
         Self::new(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
     fn new(flags: sys::CUevent_flags) -> Result<Self, CudaError> {
-        result::event::create(flags).map(Self).map_err(CudaError::driver("making an event"))
+        result::event::create(flags).map(Self).map_err(CudaError::driver("creating a CUDA event"))
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: owned, destroyed once; the owner has bound its device.
+        // SAFETY: owned, destroyed once; the owner has selected the device.
         let _ = unsafe { result::stream::destroy(self.0) };
     }
 }
@@ -159,7 +159,7 @@ impl Marks {
     }
 }
 
-/// The driver of a GPU.
+/// Driver of a GPU for one CUDA pipeline.
 pub struct Cuda {
     device: Arc<Device>,
     block: String,
@@ -168,13 +168,13 @@ pub struct Cuda {
     work: Stream,
     results: Stream,
     status: Arc<Status>,
-    /// The callbacks' argument: at one address for as long as the lane lives.
+    /// Argument of the callbacks, at a fixed address for the lifetime of the CUDA pipeline.
     #[allow(clippy::box_collection, reason = "an address that stays")]
     waker: Box<Waker>,
 }
 
 impl Cuda {
-    /// Streams and events on `device` for the block that `env` belongs to.
+    /// Creates streams and events on `device` for the block of `env`.
     pub(super) fn new(device: &Arc<Device>, env: &Env) -> Result<Self, CudaError> {
         device.bind()?;
         let driver = Self {
@@ -191,9 +191,8 @@ impl Cuda {
         Ok(driver)
     }
 
-    /// Uses each stream once for all that jobs ask of it. The first copy, the first clearing and the
-    /// first callback of a stream have the driver set up channels and threads, which takes
-    /// milliseconds that a live stream does not have.
+    /// Runs each operation of a job once on each stream. At the first copy, the first clearing and the first callback
+    /// of a stream, the driver sets up channels and threads, which takes milliseconds: too long for live data.
     fn warm_up(&self) -> Result<(), CudaError> {
         let host = HostMemory::new(&self.device, WARM_UP_BYTES)?;
         let one = DeviceArray::<u8>::new(&self.device, WARM_UP_BYTES)?;
@@ -204,7 +203,7 @@ impl Cuda {
 
     fn use_streams(&self, [host, one, other]: [u64; 3]) -> Result<(), CudaError> {
         for queue in Queue::ALL {
-            // SAFETY: all memory is as large, and stays until `warm_up` has waited.
+            // SAFETY: all three have this size and stay allocated until `warm_up` has waited.
             unsafe {
                 self.copy(queue, one, host, WARM_UP_BYTES)?;
                 self.copy(queue, other, one, WARM_UP_BYTES)?;
@@ -223,12 +222,12 @@ impl Cuda {
         Ok(())
     }
 
-    /// The device.
+    /// Returns the device.
     pub(super) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The driver's handle of a stream.
+    /// Returns the CUDA handle of a stream.
     pub(super) fn stream(&self, queue: Queue) -> sys::CUstream {
         match queue {
             Queue::Tables => self.tables.0,
@@ -277,7 +276,7 @@ impl Driver for Cuda {
 
     fn work_nanoseconds(&self, slot: usize) -> Option<u64> {
         let Marks { begun, worked, .. } = &self.marks[slot];
-        // SAFETY: own handles, of events with a time.
+        // SAFETY: own handles, of events with timing.
         let milliseconds = unsafe { result::event::elapsed(begun.0, worked.0) }.ok()?;
         Some((f64::from(milliseconds) * 1e6) as u64)
     }
@@ -296,8 +295,8 @@ impl Driver for Cuda {
 
     fn call_back(&self, queue: Queue) -> Result<(), CudaError> {
         let argument = (&raw const *self.waker).cast_mut().cast::<c_void>();
-        // SAFETY: the callback's argument lives as long as the lane, which waits for its streams
-        // before it goes.
+        // SAFETY: the callback's argument lives as long as the CUDA pipeline, which waits for its streams
+        // before it is dropped.
         unsafe { result::stream::launch_host_function(self.stream(queue), wake, argument) }
             .map_err(CudaError::driver("queueing work"))
     }
@@ -327,10 +326,10 @@ impl Driver for Cuda {
         let at_work = self.device.at_work();
         let device = self.device.ordinal();
         let text = match at_work.as_slice() {
-            [] => format!("cuda:{device} failed, seen by `{}`", self.block),
-            [one] => format!("cuda:{device} failed while at work for {one}"),
+            [] => format!("cuda:{device} failed, detected by `{}`", self.block),
+            [one] => format!("cuda:{device} failed during a job of {one}"),
             several => {
-                format!("cuda:{device} failed while at work for one of {}", several.join(", "))
+                format!("cuda:{device} failed during a job of one of {}", several.join(", "))
             }
         };
         BlockError::new(text).because(error)
@@ -339,8 +338,8 @@ impl Driver for Cuda {
 
 /// Called by a thread of the driver when a job is done.
 unsafe extern "C" fn wake(waker: *mut c_void) {
-    // SAFETY: the lane's waker, see `call_back`.
+    // SAFETY: the waker of the CUDA pipeline, see `call_back`.
     let waker = unsafe { &*waker.cast::<Waker>() };
-    // A panic must not reach the driver, and there is nobody to tell.
+    // A panic must not unwind into the driver, and no caller can handle it.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
 }

@@ -1,34 +1,34 @@
-//! What can go wrong with a CUDA device, in the user's words.
+//! Errors of CUDA devices.
 
 use cudarc::driver::{DriverError, sys::CUresult};
 use fxgraph_core::error::BlockError;
 
-/// Why something did not work on a CUDA device.
+/// Error of a CUDA device, its driver or the CUDA toolkit.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CudaError {
     /// The driver's library cannot be loaded.
     #[error(
-        "this machine has no CUDA driver (libcuda.so cannot be loaded): install NVIDIA's driver, \
+        "this machine has no CUDA driver (libcuda.so cannot be loaded): install the NVIDIA driver, \
          or run on `cpu`"
     )]
     NoDriver,
     /// There is a driver, but not this device.
-    #[error("there is no device cuda:{ordinal}: the driver shows {count}")]
+    #[error("there is no device cuda:{ordinal}; number of GPUs found: {count}")]
     NoDevice {
         /// Number of the device.
         ordinal: usize,
-        /// Devices that there are.
+        /// Number of devices.
         count: usize,
     },
     /// A library of the CUDA toolkit cannot be loaded.
     #[error(
-        "{library} cannot be loaded, which {purpose}: install NVIDIA's CUDA toolkit, or put its \
-         folder into LD_LIBRARY_PATH"
+        "{library}, which {purpose}, cannot be loaded: install the CUDA toolkit, or add its library \
+         directory to LD_LIBRARY_PATH"
     )]
     NoLibrary {
-        /// Its file name.
+        /// File name of the library.
         library: &'static str,
-        /// What it does here.
+        /// Purpose of the library, as "compiles GPU kernels".
         purpose: &'static str,
     },
     /// A kernel does not compile.
@@ -36,7 +36,7 @@ pub enum CudaError {
     Compile {
         /// File name of the program.
         name: String,
-        /// The compiler's messages, `file(line): error: ...`.
+        /// Messages of the compiler, `file(line): error: ...`.
         log: String,
     },
     /// The GPU cannot run a program.
@@ -44,41 +44,41 @@ pub enum CudaError {
     Capability {
         /// File name of the program.
         name: String,
-        /// What it needs.
+        /// Required compute capability.
         needed: &'static str,
-        /// What there is.
+        /// Compute capability of the GPU.
         found: String,
     },
-    /// A program lacks a kernel that its block asks for.
+    /// A program lacks a kernel that its block needs.
     #[error("the kernel source {program} has no kernel `{kernel}`")]
     NoKernel {
         /// File name of the program.
         program: String,
-        /// The kernel.
+        /// Name of the kernel.
         kernel: String,
     },
-    /// The driver refused something.
+    /// A call of the driver failed.
     #[error("{what} failed: {reason} ({name})")]
     Driver {
-        /// What was tried.
+        /// Operation that failed, as "opening the GPU".
         what: &'static str,
-        /// The driver's explanation.
+        /// Error text of the driver.
         reason: String,
-        /// The driver's name for it.
+        /// Error name of the driver.
         name: String,
     },
-    /// A library of the CUDA toolkit refused something.
+    /// A call of a library of the CUDA toolkit failed.
     #[error("{what} failed: {reason}")]
     Library {
-        /// What was tried.
+        /// Operation that failed, as "compiling a kernel".
         what: &'static str,
-        /// The library's name for it.
+        /// Error name of the library.
         reason: String,
     },
 }
 
 impl CudaError {
-    /// What the driver answered to `what`.
+    /// Converts an error of the driver in the operation `what`.
     pub(crate) fn driver(what: &'static str) -> impl Fn(DriverError) -> Self {
         move |error| {
             let text = |text: Result<&std::ffi::CStr, DriverError>| {
@@ -89,7 +89,7 @@ impl CudaError {
         }
     }
 
-    /// What a call of the driver's raw interface answered.
+    /// Converts the result of a call of the driver's C interface.
     pub(crate) fn check(what: &'static str, result: CUresult) -> Result<(), Self> {
         result.result().map_err(Self::driver(what))
     }

@@ -1,5 +1,5 @@
 //! Compiled programs, their kernels, and launches.
-#![allow(unsafe_code)] // launches, which only the caller can know to be right
+#![allow(unsafe_code)] // launches, whose arguments only the caller can check
 
 use super::compile::{compile_cached, included};
 use super::{CudaError, Device};
@@ -10,20 +10,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most arguments of a kernel.
+/// Largest number of arguments of a kernel.
 const MAX_ARGUMENTS: usize = 32;
-/// Shared memory that every kernel may have without asking, in bytes.
+/// Shared memory available to a kernel without setting an attribute, in bytes.
 const FREE_SHARED_BYTES: usize = 48 << 10;
 
-/// A program compiled for one device. Its source may be exchanged while kernels run.
+/// A program compiled for one device. Its source may be replaced while kernels run.
 pub struct Program {
     device: Arc<Device>,
     source: Source,
     headers: Vec<Source>,
     defines: Vec<(&'static str, String)>,
-    /// The newest last. Older ones stay loaded: their kernels may still run.
+    /// The newest module is last. Older ones stay loaded, because their kernels may still run.
     modules: Mutex<Vec<Module>>,
-    /// Grows with each module.
+    /// Incremented with each module.
     generation: AtomicU64,
 }
 
@@ -35,6 +35,9 @@ unsafe impl Send for Module {}
 impl Program {
     /// Compiles `source` for `device`, with `defines` as macros, or takes the result from the user's cache of
     /// compiled programs.
+    ///
+    /// # Errors
+    /// If the GPU lacks the required compute capability, or if the source cannot be compiled or loaded.
     pub fn compile(
         source: &ProgramSource,
         device: &Arc<Device>,
@@ -59,14 +62,17 @@ impl Program {
         Ok(program)
     }
 
-    /// Its file name.
+    /// File name of the source.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.source.name
     }
 
-    /// Compiles it anew from the kernel folder, where that has its source or a header, and lets
-    /// the next launches use the result. If it does not compile, everything stays as it was.
+    /// Compiles the program again, with files of the kernel directory in place of its embedded source and headers;
+    /// the next launches use the result. If it does not compile, launches continue with the old result.
+    ///
+    /// # Errors
+    /// If the source cannot be compiled or loaded.
     pub fn reload(&self) -> Result<(), CudaError> {
         let (source, headers) = self.sources();
         let architecture = self.device.architecture();
@@ -75,14 +81,14 @@ impl Program {
         // SAFETY: the driver copies the image, which is whole.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(CudaError::driver("loading a kernel"))?;
-        // Constants of the program are copied by a stream for which lanes do not wait.
+        // Constants of the program are copied on a stream for which CUDA pipelines do not wait.
         self.device.synchronise()?;
         self.modules.lock().unwrap_or_else(PoisonError::into_inner).push(Module(module));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Its source and the headers that this includes, as they stand in the kernel folder if that has them.
+    /// Returns the source and the headers that it includes, from the kernel directory where that has them.
     fn sources(&self) -> (Source, Vec<Source>) {
         let folder = self.device.kernel_folder();
         let edited = |source: &Source| match &folder {
@@ -95,14 +101,17 @@ impl Program {
         (source, headers)
     }
 
-    /// Whether a file of this name is part of it.
+    /// Whether the source or one of its headers has this file name.
     #[must_use]
     pub fn uses(&self, file: &str) -> bool {
         let (source, headers) = self.sources();
         std::iter::once(&source).chain(&headers).any(|source| source.name == file)
     }
 
-    /// Its kernel `name`, which gets `shared_bytes` of dynamic shared memory.
+    /// Returns the kernel `name`, launched with `shared_bytes` of dynamic shared memory.
+    ///
+    /// # Errors
+    /// If the program has no such kernel, or if the GPU has less shared memory.
     pub fn kernel(
         self: &Arc<Self>,
         name: &'static str,
@@ -120,7 +129,7 @@ impl Program {
     }
 }
 
-/// `source` as it stands in `folder` or one of its subdirectories.
+/// Returns `source` with the text of the file with its name in `folder` or a subdirectory, if there is one.
 fn edited(folder: &Path, source: &Source) -> Source {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let directories = std::iter::once(folder.to_owned()).chain(entries.map(|entry| entry.path()));
@@ -137,7 +146,7 @@ impl Drop for Program {
         let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
         if self.device.bind().is_ok() {
             for Module(module) in modules.drain(..) {
-                // SAFETY: kernels keep their program, and lanes outlast their work.
+                // SAFETY: kernels keep their program, and CUDA pipelines wait for their work before they are dropped.
                 let _ = unsafe { result::module::unload(module) };
             }
         }
@@ -157,21 +166,21 @@ pub struct Kernel {
     name: &'static str,
     shared_bytes: usize,
     function: Function,
-    /// Of the module that `function` is from.
+    /// Generation of the module of `function`.
     generation: u64,
 }
 
-/// Blocks of threads and threads of each.
+/// Grid and thread block dimensions of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Blocks in x, y and z.
+    /// Number of thread blocks in x, y and z.
     pub blocks: [usize; 3],
-    /// Threads of each block in x, y and z.
+    /// Number of threads of each thread block in x, y and z.
     pub threads: [usize; 3],
 }
 
 impl Grid {
-    /// `blocks` by x, y and z, of `threads` threads in a row.
+    /// Creates a grid of `blocks` thread blocks in x, y and z, of `threads` threads in x.
     #[must_use]
     pub fn new(blocks: [usize; 3], threads: usize) -> Self {
         Self { blocks, threads: [threads, 1, 1] }
@@ -192,7 +201,7 @@ macro_rules! word {
         impl From<$number> for Arg<'_> {
             fn from(number: $number) -> Self {
                 let mut word = [0; 8];
-                // Devices and hosts that CUDA runs on are little-endian.
+                // CUDA devices and their hosts are little-endian.
                 word[..size_of::<$number>()].copy_from_slice(&number.to_le_bytes());
                 Self::Word(word)
             }
@@ -202,7 +211,7 @@ macro_rules! word {
 word!(u64, i64, u32, i32, f32, f64);
 
 impl Kernel {
-    /// Takes the function from the newest module, if there is a newer one.
+    /// Switches to the newest module, if there is a newer one.
     fn refresh(&mut self) -> Result<(), CudaError> {
         let generation = self.program.generation.load(Ordering::Acquire);
         if generation == self.generation {
@@ -219,7 +228,7 @@ impl Kernel {
         // SAFETY: the module is loaded as long as the program lives.
         let function =
             unsafe { result::module::get_function(*module, name) }.map_err(|_| no_kernel())?;
-        // Asking for an attribute has the driver load the function now, not at its first launch.
+        // Querying an attribute makes the driver load the function now, not at its first launch.
         let registers = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function is the module's.
         unsafe { result::function::get_function_attribute(function, registers) }
@@ -230,14 +239,14 @@ impl Kernel {
             let set = unsafe {
                 result::function::set_function_attribute(function, most, self.shared_bytes as i32)
             };
-            set.map_err(CudaError::driver("asking for a kernel's shared memory"))?;
+            set.map_err(CudaError::driver("setting the shared memory of a kernel"))?;
         }
         drop(modules);
         (self.function, self.generation) = (Function(function), generation);
         Ok(())
     }
 
-    /// Blocks of `threads` threads that one multiprocessor holds at a time.
+    /// Number of thread blocks of `threads` threads that fit on one multiprocessor at a time.
     pub fn blocks_per_multiprocessor(&self, threads: usize) -> Result<usize, CudaError> {
         self.program.device.bind()?;
         // SAFETY: the function is loaded.
@@ -250,7 +259,7 @@ impl Kernel {
         };
         blocks
             .map(|blocks| blocks.max(0) as usize)
-            .map_err(CudaError::driver("asking for a kernel's occupancy"))
+            .map_err(CudaError::driver("querying the occupancy of a kernel"))
     }
 
     /// Queues the kernel on `stream`.
@@ -266,7 +275,7 @@ impl Kernel {
     ) -> Result<(), CudaError> {
         self.refresh()?;
         if arguments.len() > MAX_ARGUMENTS {
-            let reason = format!("{} arguments, {MAX_ARGUMENTS} at most", arguments.len());
+            let reason = format!("{} arguments, the limit is {MAX_ARGUMENTS}", arguments.len());
             return Err(CudaError::Library { what: "launching a kernel", reason });
         }
         let mut pointers = [std::ptr::null_mut::<c_void>(); MAX_ARGUMENTS];

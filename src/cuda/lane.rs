@@ -1,10 +1,10 @@
-//! Per-block CUDA pipeline: three streams with up to [`IN_FLIGHT`] jobs queued on them.
+//! Per-block CUDA pipeline: upload, compute and download streams with up to [`IN_FLIGHT`] jobs in flight.
 //!
-//! What kernels and copies use belongs to the lane while they may run: frames go into the job
-//! before its work is queued, and memory that copies use is kept by the lane from its first copy
-//! on. An error between two calls leaves the job with the lane, which waits for the device before
-//! it gives the frames away. No order of calls and of drops frees memory in use.
-#![allow(unsafe_code)] // copies between memory that the lane keeps
+//! The CUDA pipeline owns all memory that queued kernels and copies use: a job gets its frames before its work is
+//! queued, and memory of copies is kept from the first copy on. After an error between two calls, the pipeline
+//! still owns the job, and waits for the device before it releases the frames. So no order of calls and drops
+//! frees memory in use.
+#![allow(unsafe_code)] // copies between memory that the CUDA pipeline keeps
 
 use super::driver_calls::{Cuda, Driver, Mark, Queue};
 use super::memory::{DeviceArray, Pinned, Shared};
@@ -22,16 +22,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Jobs that a lane queues at most: one that runs, one that is ready to run, and one that may be
-/// done while its block is still to be woken.
+/// Largest number of jobs in flight: one that runs, one that is ready to run, and one that may be done while its
+/// block has not been woken yet.
 pub const IN_FLIGHT: usize = 3;
 
-/// How far the device is with the jobs of a lane: what host memory asks before it is read or
-/// written.
+/// Progress of the device in the jobs of a CUDA pipeline, checked before the host accesses pinned memory.
 pub(super) struct Progress {
-    /// Number of the lane in this process, from 1.
+    /// Number of the CUDA pipeline in this process, from 1.
     lane: u64,
-    /// Every job up to this number is over.
+    /// Number up to which all jobs have finished.
     over: AtomicU64,
 }
 
@@ -42,7 +41,7 @@ impl Progress {
         Arc::new(Self { lane, over: AtomicU64::new(0) })
     }
 
-    /// Whether job `number` is over.
+    /// Whether job `number` has finished.
     pub(super) fn is_over(&self, number: u64) -> bool {
         self.over.load(Ordering::Acquire) >= number
     }
@@ -67,7 +66,7 @@ impl Stage {
     }
 }
 
-/// A job that is begun and not submitted.
+/// A job that has begun and is not submitted.
 struct Open<J> {
     number: u64,
     slot: usize,
@@ -77,7 +76,7 @@ struct Open<J> {
     job: Option<J>,
 }
 
-/// A job that the device works on.
+/// A submitted job.
 struct Queued<J> {
     number: u64,
     slot: usize,
@@ -88,54 +87,58 @@ struct Queued<J> {
 
 /// Per-block CUDA pipeline: its streams, and the jobs queued on them.
 ///
-/// A job `J` owns what its kernels use: the frames they read and the one they write. It comes back
-/// from [`done`](Self::done) once the device has finished it, in the order in which jobs were
-/// submitted. Each job has a slot from 0 to [`IN_FLIGHT`] - 1 that no other job in flight has,
-/// for tables that are copied along.
+/// A job `J` owns the frames that its kernels read and write. [`done`](Self::done) returns jobs in the order in which
+/// they were submitted, once the device has finished them. Each job has a slot from 0 to [`IN_FLIGHT`] - 1, distinct
+/// from those of other jobs in flight, for the memory of tables that are copied with it.
 ///
-/// Kernels of one job follow those of the one before. Between them the device would wait for
-/// each small copy, a few microseconds every time; so what has memory of the slot's own can be
-/// queued aside, before the kernels ([`tables`](Self::tables)) and after them
-/// ([`results`](Self::results)), and goes on while other jobs work.
+/// The kernels of all jobs run in order on the compute stream. A small copy between them would stall this stream for
+/// a few microseconds. Therefore copies that use only memory of the slot run on the upload stream before the kernels
+/// ([`tables`](Self::tables)) and on the download stream after them ([`results`](Self::results)), while kernels of
+/// other jobs run.
 pub struct Lane<J, D: Driver = Cuda> {
     driver: D,
     jobs: VecDeque<Queued<J>>,
     open: Option<Open<J>>,
-    /// Jobs begun so far, with those that an error ended.
+    /// Number of jobs begun so far, including those ended by an error.
     begun: u64,
-    /// Jobs submitted so far: the next one's slot follows.
+    /// Number of jobs submitted so far, from which the slot of the next one follows.
     submitted: u64,
     progress: Arc<Progress>,
     /// Memory of all copies so far.
     kept: Vec<Arc<dyn Any + Send + Sync>>,
-    /// Empty lists for the inputs of jobs to come.
+    /// Empty lists for the inputs of later jobs.
     spare: Vec<Vec<Arc<Frame>>>,
     device_nanoseconds: Counter,
     device_jobs: DeviceJobs,
 }
 
 impl<J> Lane<J> {
-    /// A lane of the block that `env` belongs to, on the device of `env`.
+    /// Creates the CUDA pipeline of the block of `env`, on its device.
+    ///
+    /// # Errors
+    /// If the block has no CUDA device, or if the driver fails.
     pub fn new(env: &Env) -> Result<Self, BlockError> {
         let device = Device::of(env);
-        let device =
-            device.ok_or_else(|| BlockError::new("the block was not given a CUDA device"))?;
+        let device = device.ok_or_else(|| BlockError::new("the block has no CUDA device"))?;
         Ok(Self::with_driver(Cuda::new(&device, env)?, env))
     }
 
-    /// The device.
+    /// Returns the device.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
         self.driver.device()
     }
 
-    /// The stream to launch on, between [`begin`](Self::begin) and [`submit`](Self::submit).
+    /// Returns the stream for launches, between [`begin`](Self::begin) and [`submit`](Self::submit).
     #[must_use]
     pub fn stream(&self) -> sys::CUstream {
         self.driver.stream(self.queue())
     }
 
-    /// Where the payload of `frame` lies on the device; the open job keeps the frame.
+    /// Returns the device address of the payload of `frame`, which the open job keeps.
+    ///
+    /// # Errors
+    /// If the frame is not on the device, or if no job has begun.
     pub fn read(&mut self, frame: &Arc<Frame>) -> Result<u64, BlockError> {
         let address = frame_address(frame, self.device())?;
         self.keep(Arc::clone(frame))?;
@@ -164,10 +167,10 @@ impl<J, D: Driver> Lane<J, D> {
     }
 
     fn open(&mut self) -> Result<&mut Open<J>, BlockError> {
-        self.open.as_mut().ok_or_else(|| BlockError::new("no job of the CUDA pipeline is begun"))
+        self.open.as_mut().ok_or_else(|| BlockError::new("no job of the CUDA pipeline has begun"))
     }
 
-    /// Whether another job may be begun. If not, the block is woken when that changes.
+    /// Whether another job may begin. If not, the block is woken when a job has finished.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.jobs.len() < IN_FLIGHT
@@ -179,12 +182,14 @@ impl<J, D: Driver> Lane<J, D> {
         self.jobs.is_empty()
     }
 
-    /// Begins a job on the frame with this timestamp; ask [`has_room`](Self::has_room) first.
-    /// Returns its slot.
+    /// Begins a job on the frame with this timestamp, and returns its slot. Check [`has_room`](Self::has_room) first.
     ///
-    /// What is queued on [`stream`](Self::stream) from here on comes after the work of the jobs
-    /// before, but the time it takes is not counted: copies to memory that jobs share. Kernels come
-    /// after [`work`](Self::work).
+    /// Operations queued on [`stream`](Self::stream) between this call and [`tables`](Self::tables) or
+    /// [`work`](Self::work) run after the kernels of earlier jobs, and their time is not counted: for copies to memory
+    /// that jobs share. Kernels are queued after [`work`](Self::work).
+    ///
+    /// # Errors
+    /// If [`IN_FLIGHT`] jobs are in flight, or if the driver fails.
     pub fn begin(&mut self, timestamp: u64) -> Result<usize, BlockError> {
         self.abandon();
         if !self.has_room() {
@@ -205,30 +210,39 @@ impl<J, D: Driver> Lane<J, D> {
         Ok(slot)
     }
 
-    /// Gives the lane what the open job's kernels write and what [`done`](Self::done) is to return.
-    /// Comes before [`work`](Self::work): from then on the job is the device's, whatever fails.
+    /// Moves the job, with the frames that its kernels write, into the CUDA pipeline; [`done`](Self::done) returns it.
+    /// Required before [`work`](Self::work), so that the pipeline owns the frames even after an error.
+    ///
+    /// # Errors
+    /// If no job has begun.
     pub fn hold(&mut self, job: J) -> Result<(), BlockError> {
         self.open()?.job = Some(job);
         Ok(())
     }
 
-    /// Has the open job keep `frame` until the device has finished it.
+    /// Keeps `frame` until the device has finished the open job.
+    ///
+    /// # Errors
+    /// If no job has begun.
     pub fn keep(&mut self, frame: Arc<Frame>) -> Result<(), BlockError> {
         self.open()?.inputs.push(frame);
         Ok(())
     }
 
-    /// What is queued from here to [`work`](Self::work) may run while the jobs before still do, so
-    /// that a fault of it is reported with the frame of one of those:
-    /// it must use nothing but memory of the job's slot, and the job's frames.
+    /// Switches to the upload stream. Operations queued between this call and [`work`](Self::work) may run in parallel
+    /// with earlier jobs, so they must use only memory of the job's slot and the job's frames. An error in them may be
+    /// reported for the frame of an earlier job.
     pub fn tables(&mut self) {
         if let Some(open) = &mut self.open {
             open.stage = Stage::Tables;
         }
     }
 
-    /// What is queued from here on is the job's work: it comes after the [`tables`](Self::tables),
-    /// if there are any, and after the work of the jobs before, and its time is counted.
+    /// Switches to the compute stream. Operations queued from here on run after the job's [`tables`](Self::tables) and
+    /// after the kernels of earlier jobs, and their time is counted.
+    ///
+    /// # Errors
+    /// If the job does not [hold](Self::hold) its frames, or if the driver fails.
     pub fn work(&mut self) -> Result<(), BlockError> {
         self.await_tables()?;
         let open = self.open()?;
@@ -249,8 +263,11 @@ impl<J, D: Driver> Lane<J, D> {
         Ok(())
     }
 
-    /// What is queued from here on comes after the job's work, and may run while the next jobs
-    /// already work: it must use nothing but memory of the job's slot, and the job's frames.
+    /// Switches to the download stream. Operations queued from here on run after the job's kernels, in parallel with
+    /// later jobs, so they must use only memory of the job's slot and the job's frames.
+    ///
+    /// # Errors
+    /// If no job has begun, or if the driver fails.
     pub fn results(&mut self) -> Result<(), BlockError> {
         self.await_tables()?;
         let open = self.open()?;
@@ -261,7 +278,10 @@ impl<J, D: Driver> Lane<J, D> {
         Ok(self.driver.note_worked(Queue::Results, (self.submitted + 1) as u32)?)
     }
 
-    /// Ends the open job. [`done`](Self::done) returns what the job holds.
+    /// Submits the open job, which [`done`](Self::done) returns later.
+    ///
+    /// # Errors
+    /// If the job does not [hold](Self::hold) its frames, or if the driver fails.
     pub fn submit(&mut self) -> Result<(), BlockError> {
         self.driver.bind()?;
         let Open { slot, stage, .. } = *self.open()?;
@@ -270,7 +290,7 @@ impl<J, D: Driver> Lane<J, D> {
         }
         self.driver.record(Queue::Results, slot, Mark::Ended)?;
         self.driver.call_back(Queue::Results)?;
-        // Only now: a job whose end was not recorded would be taken for one that is done.
+        // Only after the event `Ended` is recorded: without it the job would appear to be done.
         let none = || BlockError::new("the CUDA pipeline does not hold the frames of the job");
         if self.open()?.job.is_none() {
             return Err(none());
@@ -284,12 +304,12 @@ impl<J, D: Driver> Lane<J, D> {
         Ok(())
     }
 
-    /// Ends an open job that an error kept from being submitted: waits for the device, then drops
-    /// what the job holds. A call without an open job does nothing.
+    /// Ends an open job that was not submitted because of an error: waits for the device, then drops the job and its
+    /// frames. Has no effect without an open job.
     pub fn abandon(&mut self) {
         let Some(mut open) = self.open.take() else { return };
         let _ = self.driver.bind();
-        // After a fault the open job stays the one that the device was at work on, if its turn had come.
+        // After a fault of the device, the open job may be the one to report.
         if self.wait().is_ok() {
             self.driver.note_over(self.submitted as u32);
         }
@@ -297,9 +317,12 @@ impl<J, D: Driver> Lane<J, D> {
         self.spare.push(open.inputs);
     }
 
-    /// The oldest job, if the device has finished it.
+    /// Returns the oldest job, if the device has finished it.
+    ///
+    /// # Errors
+    /// If the device has failed.
     pub fn done(&mut self) -> Result<Option<J>, BlockError> {
-        // What is open between two calls of `work` was left by an error.
+        // A job that is still open here was left by an error.
         self.abandon();
         let Some(&Queued { number, slot, has_work, .. }) = self.jobs.front() else {
             return Ok(None);
@@ -321,8 +344,11 @@ impl<J, D: Driver> Lane<J, D> {
         }))
     }
 
-    /// Queues the copy of the elements `which` of `host` to the same place of `array`. Until the
-    /// job is over the host may read them and not write them.
+    /// Queues a copy of the elements `which` of `host` to the same elements of `array`. Until the job has finished,
+    /// the host may read `host` but not write it.
+    ///
+    /// # Errors
+    /// If no job has begun, if `which` is out of range, if another CUDA pipeline uses `host`, or if the driver fails.
     pub fn send<T: Pod>(
         &mut self,
         host: &mut Pinned<T>,
@@ -333,12 +359,14 @@ impl<J, D: Driver> Lane<J, D> {
         let skip = (which.start * size_of::<T>()) as u64;
         let number = self.lend(host, array)?;
         host.sent_with(&self.progress, number);
-        // SAFETY: both have these elements, and the lane keeps them until the copy is made.
+        // SAFETY: both have these elements, and the CUDA pipeline keeps them until the copy is made.
         unsafe { self.copy(array.address() + skip, host.address() + skip, bytes) }
     }
 
-    /// Queues the copy of all elements of `array` to `host`. Until the job is over the host may not
-    /// read them.
+    /// Queues a copy of all elements of `array` to `host`. Until the job has finished, the host may not read `host`.
+    ///
+    /// # Errors
+    /// If no job has begun, if `host` is shorter, if another CUDA pipeline uses `host`, or if the driver fails.
     pub fn fetch<T: Pod>(
         &mut self,
         array: &DeviceArray<T>,
@@ -347,19 +375,22 @@ impl<J, D: Driver> Lane<J, D> {
         let bytes = self.copied(host, array, &(0..array.len()))?;
         let number = self.lend(host, array)?;
         host.fetched_with(&self.progress, number);
-        // SAFETY: as above; nobody sees the host's elements meanwhile.
+        // SAFETY: as above; the host cannot access the elements meanwhile.
         unsafe { self.copy(host.address(), array.address(), bytes) }
     }
 
     /// Queues the clearing of all elements of `array`.
+    ///
+    /// # Errors
+    /// If no job has begun, or if the driver fails.
     pub fn zero<T: Pod>(&mut self, array: &DeviceArray<T>) -> Result<(), BlockError> {
         self.open()?;
         self.keep_memory(array.shared());
-        // SAFETY: the array is as long, and the lane keeps it until it is cleared.
+        // SAFETY: the array has these bytes, and the CUDA pipeline keeps it until it is cleared.
         unsafe { self.clear(array.address(), array.bytes()) }
     }
 
-    /// Bytes of the elements `which`, if both have them.
+    /// Returns the size of the elements `which` in bytes, if both arrays have them.
     fn copied<T: Pod>(
         &self,
         host: &Pinned<T>,
@@ -368,13 +399,13 @@ impl<J, D: Driver> Lane<J, D> {
     ) -> Result<usize, BlockError> {
         let len = host.len().min(array.len());
         if which.start > which.end || which.end > len {
-            let text = format!("elements {which:?} of a table of {len} cannot be copied");
+            let text = format!("cannot copy elements {which:?} of a table of {len} elements");
             return Err(BlockError::new(text));
         }
         Ok(which.len() * size_of::<T>())
     }
 
-    /// Keeps the memory of a copy; the number of the open job.
+    /// Keeps the memory of a copy, and returns the number of the open job.
     fn lend<T: Pod>(
         &mut self,
         host: &Pinned<T>,
@@ -400,26 +431,27 @@ impl<J, D: Driver> Lane<J, D> {
         }
     }
 
-    /// Queues a copy of `bytes` bytes between any two of device memory and pinned host memory.
+    /// Queues a copy of `bytes` bytes from address `from` to address `to`, each in device memory or pinned host
+    /// memory.
     ///
     /// # Safety
-    /// Both addresses must be valid for so many bytes until the job is done.
+    /// Both addresses must be valid for `bytes` bytes until the job is done.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
             let queued = unsafe { self.driver.copy(self.queue(), to, from, bytes) };
             queued.map_err(|error| {
-                let what = format!("{bytes} bytes from {from:#x} to {to:#x} cannot be copied");
+                let what = format!("cannot copy {bytes} bytes from {from:#x} to {to:#x}");
                 BlockError::new(what).because(error)
             })?;
         }
         Ok(())
     }
 
-    /// Queues the clearing of device memory.
+    /// Queues the clearing of `bytes` bytes of device memory.
     ///
     /// # Safety
-    /// The address must be valid for so many bytes until the job is done.
+    /// The address must be valid for `bytes` bytes until the job is done.
     pub unsafe fn clear(&self, address: u64, bytes: usize) -> Result<(), BlockError> {
         if bytes > 0 {
             // SAFETY: the caller's promise.
@@ -428,7 +460,7 @@ impl<J, D: Driver> Lane<J, D> {
         Ok(())
     }
 
-    /// Waits until nothing is queued. After a fault there is nothing to wait for.
+    /// Waits until all queued work is done, or returns the fault of the device.
     fn wait(&self) -> Result<(), CudaError> {
         let waited = self.driver.wait();
         self.progress.over.store(self.begun, Ordering::Release);
@@ -438,7 +470,7 @@ impl<J, D: Driver> Lane<J, D> {
 
 impl<J, D: Driver> Drop for Lane<J, D> {
     fn drop(&mut self) {
-        // Only at the end of a run: kernels may still use the jobs' frames and the kept memory.
+        // This wait is only at the end of a run: kernels may still use the jobs' frames and the kept memory.
         if self.driver.bind().is_ok() {
             let _ = self.wait();
         }

@@ -1,5 +1,5 @@
-//! Order, memory and error paths of a lane, with a driver that needs no GPU: what is queued is
-//! done when the test says so, and any call can be made to fail.
+//! Tests of the order of calls, the memory and the error paths of the CUDA pipeline, with a driver that needs no
+//! GPU: the test decides when queued operations run, and any call can be made to fail.
 
 use super::super::memory::HostMemory;
 use super::super::status::Status;
@@ -24,7 +24,7 @@ enum Did {
     Wait,
 }
 
-/// What is queued on a stream.
+/// An operation queued on a stream.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Copy {
@@ -37,13 +37,13 @@ enum Op {
         bytes: usize,
     },
     Record(usize, Mark, u64),
-    /// Until the event has been passed as often.
+    /// Waits until the record with this number of the event has been passed.
     Follow(usize, Mark, u64),
     CallBack,
     NoteWorked(u32),
 }
 
-/// How often an event was recorded, and passed as what.
+/// Number of records of an event, and number of the last one passed.
 #[derive(Clone, Copy, Default)]
 struct Recorded {
     recorded: u64,
@@ -56,13 +56,13 @@ struct State {
     streams: RefCell<[VecDeque<Op>; 3]>,
     events: RefCell<[[Recorded; 4]; IN_FLIGHT]>,
     called_back: Cell<u64>,
-    /// Calls that still succeed; the next one fails, once.
+    /// Number of calls that still succeed before one fails.
     fails_after: Cell<Option<usize>>,
-    /// The device does nothing more.
+    /// The device has failed and runs no operation.
     has_failed: Cell<bool>,
 }
 
-/// A driver whose device is the test.
+/// A driver whose operations run in the test.
 #[derive(Clone)]
 struct Fake(Rc<State>);
 
@@ -85,7 +85,7 @@ impl Fake {
         match self.0.fails_after.get() {
             Some(0) => {
                 self.0.fails_after.set(None);
-                Err(CudaError::Library { what: "a call", reason: "the test says so".to_owned() })
+                Err(CudaError::Library { what: "a call", reason: "as requested".to_owned() })
             }
             left => {
                 self.0.fails_after.set(left.map(|left| left - 1));
@@ -98,7 +98,7 @@ impl Fake {
         self.0.streams.borrow_mut()[queue as usize].push_back(op);
     }
 
-    /// Does the next thing of a stream; `false` if there is none that may be done.
+    /// Runs the next operation of a stream; `false` if there is none that can run.
     fn step(&self, queue: Queue) -> bool {
         if self.0.has_failed.get() {
             return false;
@@ -108,8 +108,7 @@ impl Fake {
         };
         let memory = |address: u64| std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
         match op {
-            // SAFETY: the lane keeps both ends valid until the copy is made: under Miri, this fails if
-            // it does not.
+            // SAFETY: the CUDA pipeline keeps both ends valid until the copy is made; Miri reports it if not.
             Op::Copy { to, from, bytes } => unsafe {
                 std::ptr::copy_nonoverlapping(memory(from), memory(to), bytes);
             },
@@ -124,14 +123,14 @@ impl Fake {
                 }
             }
             Op::CallBack => self.0.called_back.set(self.0.called_back.get() + 1),
-            // SAFETY: the word is the status'.
+            // SAFETY: the word is in the memory of the status.
             Op::NoteWorked(number) => unsafe { self.0.status.word().write_volatile(number) },
         }
         self.0.streams.borrow_mut()[queue as usize].pop_front();
         true
     }
 
-    /// Does everything that may be done.
+    /// Runs all operations that can run.
     fn finish(&self) {
         while Queue::ALL.into_iter().any(|queue| self.step(queue)) {}
     }
@@ -164,7 +163,7 @@ impl Driver for Fake {
     }
     fn has_passed(&self, slot: usize, mark: Mark) -> Result<bool, CudaError> {
         let event = self.0.events.borrow()[slot][mark as usize];
-        // As the driver has it: an event that was never recorded has passed.
+        // As in the CUDA driver, an event that was never recorded counts as passed.
         Ok(event.passed == event.recorded)
     }
     fn work_nanoseconds(&self, _: usize) -> Option<u64> {
@@ -217,7 +216,7 @@ fn lane<J>() -> (Lane<J, Fake>, Fake) {
     (Lane::with_driver(fake.clone(), &Env::detached("block")), fake)
 }
 
-/// A table with all of its parts.
+/// A table with its arrays on host and device.
 struct Table {
     host: Pinned<u32>,
     array: DeviceArray<u32>,
@@ -234,7 +233,7 @@ impl Table {
     }
 }
 
-/// Queues a job that holds `job` and sends `values` through the device and back.
+/// Queues a job that holds `job` and copies `values` to the device and back.
 fn queue<J>(
     lane: &mut Lane<J, Fake>,
     job: J,
@@ -262,7 +261,7 @@ fn frame(pool: &Arc<Pool>) -> Arc<Frame> {
 }
 
 #[test]
-fn job_with_tables_and_results_is_queued_in_order() {
+fn job_with_tables_and_results_queues_operations_in_order() {
     use Queue::{Results, Tables, Work};
     let (mut lane, fake) = lane();
     queue(&mut lane, (), &mut Table::new(4), &[1, 2, 3, 4]).unwrap();
@@ -283,7 +282,7 @@ fn job_with_tables_and_results_is_queued_in_order() {
 }
 
 #[test]
-fn steady_state_waits_for_nothing_and_keeps_each_memory_once() {
+fn steady_state_does_not_wait_and_keeps_each_memory_once() {
     let (mut lane, fake) = lane();
     let mut tables = tables();
     for n in 0..20_u32 {
@@ -292,7 +291,7 @@ fn steady_state_waits_for_nothing_and_keeps_each_memory_once() {
         if lane.has_room() {
             continue;
         }
-        assert_eq!(lane.done().unwrap(), None, "nothing was done yet");
+        assert_eq!(lane.done().unwrap(), None, "no job is done yet");
         fake.finish();
         while let Some(n) = lane.done().unwrap() {
             assert_eq!(tables[n as usize % IN_FLIGHT].back.get().unwrap(), [n; 4]);
@@ -303,7 +302,7 @@ fn steady_state_waits_for_nothing_and_keeps_each_memory_once() {
 }
 
 #[test]
-fn jobs_come_back_in_order_and_only_when_their_results_are_there() {
+fn done_returns_jobs_in_order_once_their_results_are_fetched() {
     let (mut lane, fake) = lane();
     let mut tables = tables();
     for n in 0..3_u32 {
@@ -319,23 +318,23 @@ fn jobs_come_back_in_order_and_only_when_their_results_are_there() {
 }
 
 #[test]
-fn host_memory_is_refused_while_a_copy_may_be_under_way() {
+fn host_memory_rejects_access_while_a_copy_may_be_in_flight() {
     let (mut lane, fake) = lane();
     let mut table = Table::new(4);
     queue(&mut lane, (), &mut table, &[1, 2, 3, 4]).unwrap();
-    assert_eq!(table.host.get().unwrap(), [1, 2, 3, 4], "the device only reads it");
+    assert_eq!(table.host.get().unwrap(), [1, 2, 3, 4], "the device only reads the memory");
     assert_eq!(table.host.get_mut(), Err(InUse));
     assert_eq!(table.back.get(), Err(InUse));
     assert_eq!(table.back.get_mut(), Err(InUse));
     fake.finish();
-    assert_eq!(table.back.get(), Err(InUse), "the lane has not seen the end of the job");
+    assert_eq!(table.back.get(), Err(InUse), "the pipeline has not seen the end of the job");
     lane.done().unwrap().unwrap();
     assert_eq!(table.back.get().unwrap(), [1, 2, 3, 4]);
     table.host.get_mut().unwrap().fill(0);
 }
 
 #[test]
-fn memory_dropped_before_its_copies_are_made_stays_until_the_lane_goes() {
+fn memory_dropped_before_its_copy_is_freed_with_the_pipeline() {
     let (mut lane, fake) = lane();
     let mut table = Table::new(4);
     queue(&mut lane, (), &mut table, &[1; 4]).unwrap();
@@ -347,12 +346,12 @@ fn memory_dropped_before_its_copies_are_made_stays_until_the_lane_goes() {
     queue(&mut lane, (), &mut Table::new(4), &[2; 4]).unwrap();
     assert!(!fake.is_idle());
     drop(lane);
-    assert!(fake.is_idle(), "the lane waits before it frees memory");
+    assert!(fake.is_idle(), "the pipeline waits before it frees memory");
     assert!(memory[0].upgrade().is_none());
 }
 
 #[test]
-fn memory_of_another_lane_is_refused_until_its_job_is_over() {
+fn send_rejects_memory_of_another_pipeline_until_its_job_is_done() {
     let ((mut one, fake), (mut other, _)) = (lane(), lane::<()>());
     let mut table = Table::new(4);
     queue(&mut one, (), &mut table, &[1; 4]).unwrap();
@@ -364,10 +363,10 @@ fn memory_of_another_lane_is_refused_until_its_job_is_over() {
 }
 
 #[test]
-fn copies_beyond_a_table_or_outside_a_job_are_refused() {
+fn copies_beyond_a_table_or_outside_a_job_are_rejected() {
     let (mut lane, _) = lane::<()>();
     let mut table = Table::new(4);
-    assert!(lane.send(&mut table.host, &table.array, 0..4).is_err(), "no job is begun");
+    assert!(lane.send(&mut table.host, &table.array, 0..4).is_err(), "no job has begun");
     assert!(lane.zero(&table.array).is_err());
     lane.begin(0).unwrap();
     assert!(lane.send(&mut table.host, &table.array, 0..5).is_err());
@@ -380,9 +379,9 @@ fn copies_beyond_a_table_or_outside_a_job_are_refused() {
 }
 
 #[test]
-fn each_call_that_fails_leaves_frames_with_the_lane_until_the_device_is_done() {
+fn failed_call_leaves_frames_with_the_pipeline_until_the_device_is_done() {
     let pool = Pool::new(&HostAllocator, 8, 64, 1).unwrap();
-    // Ten calls of the driver queue a job.
+    // A job is queued by ten calls of the driver.
     for fails_after in 0..10 {
         let (mut lane, fake) = lane();
         let mut tables = tables();
@@ -395,17 +394,17 @@ fn each_call_that_fails_leaves_frames_with_the_lane_until_the_device_is_done() {
         let home = pool.available();
         fake.0.fails_after.set(Some(fails_after));
         assert!(queue(&mut lane, frame(&pool), &mut tables[0], &[4; 4]).is_err(), "{fails_after}");
-        assert_eq!(pool.available(), home - 1, "{fails_after}: the frame went home unfinished");
+        assert_eq!(pool.available(), home - 1, "{fails_after}: an unfinished frame was released");
         assert!(!fake.is_idle());
         fake.take_log();
-        // The job that failed never comes back; those before it do.
+        // The failed job is never returned, but those before it are.
         drop(lane.done().unwrap().unwrap());
         assert_eq!(fake.take_log(), [Did::Wait, Did::NoteOver(3)], "{fails_after}");
         assert_eq!(tables[1].back.get().unwrap(), [2; 4]);
         drop(lane.done().unwrap().unwrap());
-        assert!(lane.done().unwrap().is_none(), "{fails_after}: an unfinished frame was handed on");
+        assert!(lane.done().unwrap().is_none(), "{fails_after}: an unfinished job was returned");
         assert_eq!(pool.available(), pool.size());
-        // And the slot is free for the next one.
+        // The slot is free for the next job.
         assert_eq!(queue(&mut lane, frame(&pool), &mut tables[0], &[5; 4]).unwrap(), 0);
         fake.finish();
         drop(lane.done().unwrap().unwrap());
@@ -421,8 +420,8 @@ fn work_on(lane: &mut Lane<(), Fake>, timestamp: u64) {
 }
 
 #[test]
-fn job_ended_by_an_error_is_not_the_one_at_work_afterwards() {
-    // Before its work is noted and behind: neither is taken for work that is under way, or done.
+fn at_work_ignores_a_job_ended_by_an_error() {
+    // Errors before and after the note that its kernels have run.
     for calls_after_work in 0..5 {
         let (mut lane, fake) = lane();
         work_on(&mut lane, 10);
@@ -442,7 +441,7 @@ fn job_ended_by_an_error_is_not_the_one_at_work_afterwards() {
 }
 
 #[test]
-fn job_that_a_fault_ends_before_it_is_submitted_is_reported() {
+fn at_work_reports_a_job_ended_by_a_fault_before_submission() {
     let (mut lane, fake) = lane();
     for timestamp in [10, 20] {
         work_on(&mut lane, timestamp);
@@ -457,7 +456,7 @@ fn job_that_a_fault_ends_before_it_is_submitted_is_reported() {
 }
 
 #[test]
-fn lane_dropped_after_an_error_waits_before_the_frames_go_home() {
+fn drop_after_an_error_waits_before_it_releases_frames() {
     let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
     let (mut lane, fake) = lane();
     fake.0.fails_after.set(Some(8));
@@ -469,7 +468,7 @@ fn lane_dropped_after_an_error_waits_before_the_frames_go_home() {
 }
 
 #[test]
-fn inputs_that_a_job_keeps_go_home_when_it_is_done() {
+fn kept_inputs_are_released_when_the_job_is_done() {
     let pool = Pool::new(&HostAllocator, 2, 64, 1).unwrap();
     let (mut lane, fake) = lane();
     lane.begin(0).unwrap();
@@ -483,9 +482,9 @@ fn inputs_that_a_job_keeps_go_home_when_it_is_done() {
 }
 
 #[test]
-fn slots_take_turns_beyond_the_range_of_32_bits() {
+fn slots_stay_in_order_beyond_32_bits() {
     let (mut lane, fake) = lane();
-    // As after 49.7 days of a job each millisecond: 2^32 is no multiple of the slots.
+    // As after 49.7 days with one job per millisecond; 2^32 is not a multiple of the number of slots.
     let before = u64::from(u32::MAX) - 4;
     (lane.begun, lane.submitted) = (before, before);
     let mut tables = tables();

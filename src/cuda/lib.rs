@@ -1,28 +1,28 @@
-//! CUDA devices, loaded at run time: a machine without them builds and runs everything else.
+//! CUDA devices. The CUDA driver is loaded at run time, so that fxgraph also builds and runs without it.
 //!
-//! - [`Device`]: an opened GPU. [`count`] says how many there are, [`properties`] what one is.
-//! - [`ProgramSource`]: a CUDA source that a crate carries, its own or any other's.
-//! - [`Program`], [`Kernel`]: sources, compiled by NVRTC for the GPU at hand and launched.
+//! - [`Device`]: an opened GPU. [`count`] returns the number of GPUs, [`properties`] the properties of one.
+//! - [`ProgramSource`]: a CUDA source embedded in a crate.
+//! - [`Program`], [`Kernel`]: sources compiled by NVRTC for the GPU of a block, and their kernels.
 //! - [`DeviceArray`], [`Pinned`], [`DeviceAllocator`], [`PinnedAllocator`]: memory.
-//! - [`Lane`]: a block's place on a device: streams, the jobs queued on them, and the callback that
-//!   wakes the block when one is done.
-//! - [`GpuMap`]: what makes one frame of each frame; the rest is the same for all such blocks.
-//! - [`Readout`]: frames copied to the host beside everything else.
-//! - [`Tunable`], [`Tuning`]: kernels that can be cut in several ways, and the fastest one of each.
-//! - [`calls`]: counts of allocations and of waits, which steady state has none of.
+//! - [`Lane`]: the CUDA pipeline of a block: streams, the jobs queued on them, and the callback that
+//!   wakes the block when a job is done.
+//! - [`GpuMap`]: work of a block with one output frame per input frame; [`GpuMapped`] is the block.
+//! - [`Readout`]: copies of frames to the host, independent of blocks.
+//! - [`Tunable`], [`Tuning`]: kernels with several launch configurations, and the fastest one of each.
+//! - [`calls`]: counts of allocations and waits, which do not occur in steady state.
 //! - [`transfer`]: the blocks `upload` and `download`, which the plan inserts.
 //!
-//! A block hands a frame on only when the device has finished it (`src/adr/007`): a reader never
-//! waits for an event, header and payload belong together, and a fault is found in the block whose
-//! frame it spoilt. To keep the device busy meanwhile, each block keeps [`IN_FLIGHT`] jobs queued.
+//! A block pushes a frame only when the device has finished it (`src/adr/007`): so a reader never
+//! waits for an event, header and payload belong together, and a fault shows in the block whose
+//! frame it affects. To keep the device busy meanwhile, each block keeps [`IN_FLIGHT`] jobs queued.
 //!
 //! # Safety
 //!
-//! Copies of tables are safe calls of a [`Lane`]: the lane keeps the memory of both ends, and
-//! [`Pinned`] gives its elements to the host only while no copy may be under way.
+//! Copies of tables are safe calls of a [`Lane`]: the CUDA pipeline keeps the memory of both ends, and
+//! [`Pinned`] gives the host access to its elements only while no copy may be in flight.
 //!
-//! Kernels are launched with plain device addresses, which no type can check. What keeps them
-//! valid: a job owns the frames whose addresses its kernels use, and a [`Lane`] gives a job back,
+//! Kernels are launched with plain device addresses, which no type can check. The addresses stay
+//! valid because a job owns the frames whose addresses its kernels use, and a [`Lane`] returns a job,
 //! or drops it, only after the device has finished it, also when an error ended the job early.
 
 mod calls;

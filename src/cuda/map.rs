@@ -1,24 +1,26 @@
-//! Blocks that make one frame of each frame, on a GPU.
+//! GPU blocks with one output frame per input frame.
 
 use super::{Device, Lane, frame_address};
 use fxgraph_core::retune::Change;
 use fxgraph_core::{Block, BlockError, Env, Frame, FrameMut, Header, Io, Next};
 use std::sync::Arc;
 
-/// What makes one frame of each frame on a GPU: [`fxgraph_core::Map`] there. [`GpuMapped`] makes a block of it.
+/// Work of a GPU block with one output frame per input frame, as [`fxgraph_core::Map`] on the CPU. [`GpuMapped`] is the
+/// block.
 pub trait GpuMap: Send {
-    /// Queues the work on one frame: tables that it needs, kernels, what is fetched of it.
+    /// Queues the work on one frame: copies of tables, kernels, copies of results.
     ///
-    /// Timestamp, configuration and annotations of the input are in the output's header already, and its validity.
+    /// The output's header already has the timestamp, configuration number and annotations of the input, and the
+    /// [validity](Self::validity).
     fn queue(&mut self, job: GpuJob<'_>) -> Result<(), BlockError>;
 
-    /// Writes the validity of the output, a count for each of its units, given that of the input. By default it is
-    /// the same.
+    /// Writes the validity of the output, a count per validity unit, given that of the input. By default both are the
+    /// same.
     fn validity(&mut self, input: &[u32], output: &mut [u32]) {
         output.copy_from_slice(input);
     }
 
-    /// Where the payloads of `input` and `output` lie: on `device`, both.
+    /// Returns the addresses of the payloads of `input` and `output`; by default both are on `device`.
     fn addresses(
         &mut self,
         input: &Frame,
@@ -28,13 +30,13 @@ pub trait GpuMap: Send {
         Ok([frame_address(input, device)?, frame_address(output, device)?])
     }
 
-    /// Whether another frame may be queued; `is_idle` says that none is on the device. If not, it is asked again when
-    /// the device has finished one.
+    /// Whether another frame may be queued; `is_idle` is whether the device has no frame. If not, the block asks again
+    /// when the device has finished one.
     fn has_room(&mut self, _is_idle: bool) -> bool {
         true
     }
 
-    /// Reads what the job of `slot` has fetched, once the device has finished it, and completes the output's header.
+    /// Reads the results of the job of `slot`, which the device has finished, and completes the output's header.
     fn complete(&mut self, _slot: usize, _output: &mut Header) -> Result<(), BlockError> {
         Ok(())
     }
@@ -45,19 +47,19 @@ pub trait GpuMap: Send {
     }
 }
 
-/// The frames of a job, which its lane keeps until the device has finished it.
+/// Frames of a job, which the CUDA pipeline keeps until the device has finished the job.
 pub struct Frames {
     _input: Arc<Frame>,
     output: FrameMut,
     slot: usize,
 }
 
-/// One frame on its way through a GPU.
+/// Job of one frame.
 pub struct GpuJob<'a> {
-    /// Its lane, on which the job has begun and which holds the frames. [`Lane::work`] comes before the first launch;
-    /// beginning and submitting is the driver's.
+    /// CUDA pipeline, in which the job has begun and which holds the frames. Call [`Lane::work`] before the first
+    /// launch; [`GpuMapped`] begins and submits the job.
     pub lane: &'a mut Lane<Frames>,
-    /// Number of the job's tables; see [`Lane::begin`].
+    /// Slot of the job, for its tables; see [`Lane::begin`].
     pub slot: usize,
     /// Header of the input frame.
     pub header: &'a Header,
@@ -67,15 +69,18 @@ pub struct GpuJob<'a> {
     pub to: u64,
 }
 
-/// Makes a [`Block`] of a [`GpuMap`].
+/// [`Block`] that runs a [`GpuMap`].
 pub struct GpuMapped<M> {
-    /// First, so that it waits for the GPU before anything else is dropped.
+    /// First field, so that its drop waits for the GPU before the other fields are dropped.
     lane: Lane<Frames>,
     map: M,
 }
 
 impl<M: GpuMap + 'static> GpuMapped<M> {
-    /// The block whose work is what `make` returns, given the block's lane, on the GPU of `env`.
+    /// Creates the block on the GPU of `env`; `make` returns its work, given the CUDA pipeline of the block.
+    ///
+    /// # Errors
+    /// If the CUDA pipeline cannot be created, or if `make` fails.
     pub fn build(
         env: &Env,
         make: impl FnOnce(&Lane<Frames>) -> Result<M, BlockError>,
@@ -115,7 +120,7 @@ impl<M: GpuMap + 'static> Block for GpuMapped<M> {
         if input.ended() && is_idle {
             return Ok(Next::Finished);
         }
-        // A look at the input takes a frame off the edge: only with room for it.
+        // Peeking takes a frame off the edge, so check for room first.
         if !self.lane.has_room() || !self.map.has_room(is_idle) || input.peek().is_none() {
             return Ok(Next::Wait);
         }

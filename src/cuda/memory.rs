@@ -1,7 +1,7 @@
-//! Memory of a device, and memory of the host that devices copy from and to.
+//! Device memory, and pinned host memory for copies from and to devices.
 //!
-//! What is done here to device memory goes by the driver's own stream, for which lanes do not wait:
-//! so each of these calls ends when the device has done it. They belong to the start of a run.
+//! The operations on device memory here use the driver's default stream, for which CUDA pipelines do not wait.
+//! Therefore each call returns only when the device has finished it. Use them at the start of a run.
 #![allow(unsafe_code)] // allocations of the driver, which these types own
 
 use super::lane::Progress;
@@ -16,15 +16,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes behind every buffer that kernels may read, so that they need not cut their last vector.
+/// Readable bytes after every buffer, so that kernels may read a full vector at its end.
 pub const SLACK_BYTES: usize = 256;
-/// What device memory holds before anything is written: no number, and no plausible sample.
+/// Fill pattern of new device memory: a NaN as float and an implausible integer sample.
 const POISON: u8 = 0xff;
 
-/// Memory that a lane keeps beyond its owner.
+/// Memory that a CUDA pipeline may keep longer than its owner.
 pub(super) struct Shared<M> {
     pub memory: Arc<M>,
-    /// Number of the lane that keeps it; 0 without one.
+    /// Number of the CUDA pipeline that keeps it; 0 if there is none.
     pub kept_by: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl<M> Shared<M> {
     }
 }
 
-/// Who allocated memory, and frees it.
+/// Allocator of memory, which frees it.
 enum Owner {
     Device(Arc<Device>),
     /// The host's heap, in tests without a GPU.
@@ -46,7 +46,7 @@ impl Owner {
     #[cfg(test)]
     fn heap(bytes: usize) -> (Self, *mut c_void) {
         let layout = std::alloc::Layout::from_size_align(bytes.max(1), 64).unwrap();
-        // SAFETY: of more than no bytes.
+        // SAFETY: the size is not 0.
         (Self::Heap(layout), unsafe { std::alloc::alloc_zeroed(layout) }.cast())
     }
 
@@ -59,7 +59,7 @@ impl Owner {
     }
 }
 
-/// Device memory, freed when it is dropped.
+/// Device memory, freed on drop.
 pub(super) struct Allocation {
     owner: Owner,
     address: u64,
@@ -87,7 +87,7 @@ impl Drop for Allocation {
         match &self.owner {
             Owner::Device(device) => {
                 if device.bind().is_ok() {
-                    // SAFETY: nobody else frees it. After a fault the driver refuses, and has freed it.
+                    // SAFETY: only freed here. After a fault the driver has freed it, and returns an error.
                     let _ = unsafe { result::free_sync(self.address) };
                 }
             }
@@ -103,7 +103,7 @@ impl Drop for Allocation {
     }
 }
 
-/// An array in device memory that belongs to a block. Kernels write it through its address.
+/// An array in device memory, owned by a block. Kernels access it through its address.
 pub struct DeviceArray<T> {
     memory: Shared<Allocation>,
     len: usize,
@@ -111,13 +111,16 @@ pub struct DeviceArray<T> {
 }
 
 impl<T: Pod> DeviceArray<T> {
-    /// Room for `len` elements; they hold nonsense.
+    /// Allocates `len` elements without defined values.
+    ///
+    /// # Errors
+    /// If there is not enough device memory, or if the driver fails.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
         let memory = Shared::new(Allocation::new(device, len * size_of::<T>())?);
         Ok(Self { memory, len, element: PhantomData })
     }
 
-    /// An array on the host's heap, for a driver that needs no GPU.
+    /// Allocates an array on the host's heap, for a test driver without a GPU.
     #[cfg(test)]
     pub(super) fn on_heap(len: usize) -> Self {
         let bytes = len * size_of::<T>();
@@ -138,7 +141,10 @@ impl<T: Pod> DeviceArray<T> {
         self.memory.memory.owner.device()
     }
 
-    /// Room for `len` elements of zero.
+    /// Allocates `len` elements of value 0.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
     pub fn zeros(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
         let array = Self::new(device, len)?;
         // SAFETY: exactly the array's bytes.
@@ -148,63 +154,72 @@ impl<T: Pod> DeviceArray<T> {
         Ok(array)
     }
 
-    /// A copy of `values`. Waits for the device: for the start, not for frames.
+    /// Copies `values` to a new array. Waits for the device: for the start of a run, not for frames.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
     pub fn from_slice(device: &Arc<Device>, values: &[T]) -> Result<Self, CudaError> {
         let mut array = Self::new(device, values.len())?;
         array.write(values)?;
         Ok(array)
     }
 
-    /// Overwrites the first elements. Waits for the device: for the start, not for frames.
+    /// Overwrites the first elements. Waits for the device: for the start of a run, not for frames.
+    ///
+    /// # Errors
+    /// If there are more `values` than elements, or if the driver fails.
     pub fn write(&mut self, values: &[T]) -> Result<(), CudaError> {
         if values.len() > self.len {
             let reason = format!("{} elements into an array of {}", values.len(), self.len);
             return Err(CudaError::Library { what: "copying to the GPU", reason });
         }
         self.device().bind()?;
-        // SAFETY: as many bytes as are there.
+        // SAFETY: the array has at least these bytes.
         let copied = unsafe { result::memcpy_htod_sync(self.address(), values) };
         copied.map_err(CudaError::driver("copying to the GPU"))?;
         self.device().synchronise()
     }
 
-    /// A copy on the host. Waits for the device: for tests and for the end.
+    /// Copies the elements to the host. Waits for the device: for tests and for the end of a run.
+    ///
+    /// # Errors
+    /// If the driver fails.
     pub fn read(&self) -> Result<Vec<T>, CudaError> {
         self.device().synchronise()?;
         let mut values = vec![T::zeroed(); self.len];
-        // SAFETY: as many bytes as are there.
+        // SAFETY: the array has exactly these bytes.
         let copied = unsafe { result::memcpy_dtoh_sync(&mut values, self.address()) };
         copied.map_err(CudaError::driver("copying from the GPU"))?;
         Ok(values)
     }
 
-    /// Address of its first element.
+    /// Device address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.memory.address
     }
 
-    /// Elements.
+    /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Whether the array has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
 }
 
-/// Host memory that devices reach directly, zero at first, freed when it is dropped. Whoever reads
-/// or writes it makes sure that no device does.
+/// Pinned host memory, which devices access directly. Initially zero, freed on drop. Code that reads or writes it must
+/// ensure that no device accesses it at the same time.
 pub(super) struct HostMemory {
     owner: Owner,
     /// Aligned for every element type.
@@ -212,7 +227,7 @@ pub(super) struct HostMemory {
     bytes: usize,
 }
 
-// SAFETY: it owns its memory, which only unsafe code reads or writes.
+// SAFETY: the type owns its memory, which only unsafe code reads or writes.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -221,7 +236,7 @@ impl HostMemory {
     pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, CudaError> {
         device.bind()?;
         calls::count_allocation();
-        // For all devices alike, and at the host's address; not write-combined, as hosts read it.
+        // Accessible to all devices at the host's address; not write-combined, because the host reads it.
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: the memory is owned by the result, which frees it once.
         let memory = unsafe { result::malloc_host(bytes.max(1), flags) }
@@ -231,24 +246,24 @@ impl HostMemory {
         Ok(Self { owner: Owner::Device(Arc::clone(device)), memory: memory.cast(), bytes })
     }
 
-    /// Memory on the heap, for a driver that needs no GPU.
+    /// Allocates memory on the heap, for a test driver without a GPU.
     #[cfg(test)]
     pub(super) fn on_heap(bytes: usize) -> Self {
         let (owner, memory) = Owner::heap(bytes);
         Self { owner, memory: memory.cast(), bytes }
     }
 
-    /// Where it begins, aligned for every element type.
+    /// Returns the start of the memory, aligned for every element type.
     pub(super) fn as_ptr(&self) -> *mut u128 {
         self.memory
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Its address on the device, which is that on the host.
+    /// Address on the device, equal to that on the host.
     pub(super) fn address(&self) -> u64 {
         self.memory.expose_provenance() as u64
     }
@@ -259,7 +274,7 @@ impl Drop for HostMemory {
         match &self.owner {
             Owner::Device(device) => {
                 if device.bind().is_ok() {
-                    // SAFETY: nobody else frees it.
+                    // SAFETY: only freed here.
                     let _ = unsafe { result::free_host(self.memory.cast::<c_void>()) };
                 }
             }
@@ -270,9 +285,9 @@ impl Drop for HostMemory {
     }
 }
 
-/// A job that is not over uses memory that the host wants to read or write.
+/// Error of an access by the host to memory that an unfinished job uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the GPU still uses this memory: its job is not over")]
+#[error("the GPU still uses this memory: a job has not finished")]
 pub struct InUse;
 
 impl From<InUse> for BlockError {
@@ -281,26 +296,30 @@ impl From<InUse> for BlockError {
     }
 }
 
-/// An array in host memory that devices reach directly, and that copies of a
-/// [`Lane`](super::Lane) fill or read. The host gets at it only while no such copy may be under way.
+/// An array in pinned host memory, for copies of a CUDA pipeline ([`Lane`](super::Lane)). The host gets access only
+/// while no such copy may be in flight.
 pub struct Pinned<T> {
     memory: Shared<HostMemory>,
     len: usize,
-    /// Of the lane that copies it.
+    /// Progress of the CUDA pipeline that copies it.
     progress: Option<Arc<Progress>>,
-    /// Number of the last job that reads it, and of the last one that writes it.
+    /// Number of the last job that reads it.
     sent: u64,
+    /// Number of the last job that writes it.
     fetched: u64,
     element: PhantomData<T>,
 }
 
 impl<T: Pod> Pinned<T> {
-    /// `len` zeros.
+    /// Allocates `len` elements of value 0.
+    ///
+    /// # Errors
+    /// If there is not enough memory, or if the driver fails.
     pub fn new(device: &Arc<Device>, len: usize) -> Result<Self, CudaError> {
         Ok(Self::of(HostMemory::new(device, len * size_of::<T>())?, len))
     }
 
-    /// An array on the heap, for a driver that needs no GPU.
+    /// Allocates an array on the heap, for a test driver without a GPU.
     #[cfg(test)]
     pub(super) fn on_heap(len: usize) -> Self {
         Self::of(HostMemory::on_heap(len * size_of::<T>()), len)
@@ -315,7 +334,10 @@ impl<T: Pod> Pinned<T> {
         self.progress.as_ref().is_none_or(|progress| progress.is_over(number))
     }
 
-    /// The elements, unless a copy of a job that is not over may write them.
+    /// Returns the elements.
+    ///
+    /// # Errors
+    /// If a copy of an unfinished job may write them.
     pub fn get(&self) -> Result<&[T], InUse> {
         if !self.is_over(self.fetched) {
             return Err(InUse);
@@ -324,7 +346,10 @@ impl<T: Pod> Pinned<T> {
         Ok(unsafe { std::slice::from_raw_parts(self.memory.memory.as_ptr().cast(), self.len) })
     }
 
-    /// The elements, to be written, unless a copy of a job that is not over may read or write them.
+    /// Returns the elements for writing.
+    ///
+    /// # Errors
+    /// If a copy of an unfinished job may read or write them.
     pub fn get_mut(&mut self) -> Result<&mut [T], InUse> {
         if !self.is_over(self.fetched.max(self.sent)) {
             return Err(InUse);
@@ -333,19 +358,19 @@ impl<T: Pod> Pinned<T> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.memory.memory.as_ptr().cast(), self.len) })
     }
 
-    /// Elements.
+    /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Whether the array has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its address on the device, which is that on the host.
+    /// Address on the device, equal to that on the host.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.memory.address()
@@ -355,19 +380,19 @@ impl<T: Pod> Pinned<T> {
         &self.memory
     }
 
-    /// Whether no job of another lane than that of `progress` uses it.
+    /// Whether no job of another CUDA pipeline than that of `progress` uses the array.
     pub(super) fn is_free_for(&self, progress: &Arc<Progress>) -> bool {
         self.progress.as_ref().is_none_or(|own| Arc::ptr_eq(own, progress))
             || self.is_over(self.fetched.max(self.sent))
     }
 
-    /// Job `number` of the lane of `progress` reads it.
+    /// Notes that job `number` of the CUDA pipeline of `progress` reads the array.
     pub(super) fn sent_with(&mut self, progress: &Arc<Progress>, number: u64) {
         self.lent_to(progress);
         self.sent = number;
     }
 
-    /// Job `number` of the lane of `progress` writes it.
+    /// Notes that job `number` of the CUDA pipeline of `progress` writes the array.
     pub(super) fn fetched_with(&mut self, progress: &Arc<Progress>, number: u64) {
         self.lent_to(progress);
         self.fetched = number;
@@ -381,8 +406,8 @@ impl<T: Pod> Pinned<T> {
     }
 }
 
-/// Payload of a frame in host memory. A frame is written by the one job or block that owns it, and
-/// read by others only after that.
+/// Payload of a frame in pinned host memory. The one job or block that owns a frame writes it; others read it only
+/// afterwards.
 struct PinnedPayload(HostMemory);
 
 impl HostBuffer for PinnedPayload {
@@ -393,12 +418,12 @@ impl HostBuffer for PinnedPayload {
     }
     fn words_mut(&mut self) -> &mut [u128] {
         let words = self.0.len() / size_of::<u128>();
-        // SAFETY: as above, and the frame is borrowed alone: no job owns it.
+        // SAFETY: as above, and the frame is borrowed exclusively: no job owns it.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), words) }
     }
 }
 
-/// Payloads of frames in the memory of a device.
+/// Allocator of frame payloads in device memory.
 pub struct DeviceAllocator(pub Arc<Device>);
 
 /// Payload of a frame in device memory.
@@ -421,7 +446,7 @@ impl Allocator for DeviceAllocator {
     }
 }
 
-/// Payloads of frames in host memory that devices copy from or to.
+/// Allocator of frame payloads in pinned host memory.
 pub struct PinnedAllocator(pub Arc<Device>);
 
 impl Allocator for PinnedAllocator {
@@ -432,7 +457,10 @@ impl Allocator for PinnedAllocator {
     }
 }
 
-/// Where the payload of `frame` lies on `device`.
+/// Returns the address of the payload of `frame` on `device`.
+///
+/// # Errors
+/// If the payload is not in the memory of `device`.
 pub fn frame_address(frame: &Frame, device: &Device) -> Result<u64, BlockError> {
     let payload = match frame.storage() {
         Storage::Device(buffer) => buffer.as_any().downcast_ref::<Payload>(),
@@ -442,6 +470,6 @@ pub fn frame_address(frame: &Frame, device: &Device) -> Result<u64, BlockError> 
         Some(Payload(memory)) if memory.owner.device().ordinal() == device.ordinal() => {
             Ok(memory.address)
         }
-        _ => Err(BlockError::new(format!("a frame does not lie on cuda:{}", device.ordinal()))),
+        _ => Err(BlockError::new(format!("the frame is not on cuda:{}", device.ordinal()))),
     }
 }

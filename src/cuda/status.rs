@@ -1,11 +1,10 @@
-//! What a device was at work on, readable after its context is gone.
+//! The current job of a device, readable after a fault has destroyed the CUDA context.
 //!
-//! An illegal access or a failed assertion ends everything on the device at once, and the driver
-//! says neither which kernel it was nor where it stood. So each lane has a word in pinned memory that
-//! the device itself writes when the work of a job is done: it was at work on the one that follows.
-//! The word is written beside the kernels, which would wait a microsecond for it between them, and
-//! behind the callback of the job before. So a fault in the first microseconds of a job, or while the
-//! host is late with that callback, may be told with a frame before.
+//! An illegal access or a failed assertion ends all work on the device at once, and the driver does not report the
+//! kernel. Therefore each CUDA pipeline has a word in pinned memory to which the device writes the number of each job
+//! whose kernels have run: at a fault, the device was running the next job. The word is written on the download
+//! stream, because a write between kernels would cost a microsecond, and after the callback of the job before. So a
+//! fault in the first microseconds of a job, or while that callback is late, may be reported with an earlier frame.
 #![allow(unsafe_code)] // words that the device writes
 
 use super::memory::HostMemory;
@@ -15,17 +14,17 @@ use fxgraph_core::kind::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Jobs whose frames are remembered; more are never in flight.
+/// Number of jobs whose timestamps are stored, more than can be in flight.
 const REMEMBERED: usize = 8;
 
-/// What is known of one lane.
+/// State of one CUDA pipeline, for error messages.
 pub(super) struct Status {
     block: String,
-    /// After a fault the driver runs no more callbacks, so somebody else has to wake the block.
+    /// For the thread that watches the device, because after a fault the driver runs no callbacks.
     pub waker: Waker,
-    /// Number of the job whose work was done last.
+    /// Number of the last job whose kernels have run.
     worked: HostMemory,
-    /// Number of the job that was begun last.
+    /// Number of the last job that has begun.
     begun: AtomicU32,
     /// Timestamps of the frames of the last jobs.
     frames: [AtomicU64; REMEMBERED],
@@ -39,7 +38,7 @@ impl Status {
         Ok(status)
     }
 
-    /// What is known of a lane that writes to the word in `worked`.
+    /// Creates the state of a CUDA pipeline that writes to the word in `worked`.
     pub fn with_word(worked: HostMemory, block: &str, waker: Waker) -> Self {
         let frames = [const { AtomicU64::new(0) }; REMEMBERED];
         let begun = AtomicU32::new(0);
@@ -50,21 +49,21 @@ impl Status {
         self.worked.as_ptr().cast()
     }
 
-    /// Notes that job `number`, on the frame of this timestamp, begins.
+    /// Notes that job `number`, on the frame with this timestamp, begins.
     pub fn begin(&self, number: u32, timestamp: u64) {
         self.frames[number as usize % REMEMBERED].store(timestamp, Ordering::Relaxed);
         self.begun.store(number, Ordering::Relaxed);
     }
 
-    /// Notes that job `number` was the last one, and its work is done: the job after it was begun, and ended without
-    /// being submitted. Nothing may be queued.
+    /// Notes that job `number` was the last one, and that its kernels have run: the job after it had begun, and ended
+    /// without being submitted. No work may be queued.
     pub fn over(&self, number: u32) {
         self.begun.store(number, Ordering::Relaxed);
-        // SAFETY: the word is the memory's; the device, which has nothing to do, does not write it now.
+        // SAFETY: the word is in the memory; the device is idle and does not write it now.
         unsafe { self.word().write_volatile(number) };
     }
 
-    /// Queues the note that the work of job `number` is done.
+    /// Queues the note that the kernels of job `number` have run.
     pub fn worked(&self, stream: sys::CUstream, number: u32) -> Result<(), CudaError> {
         // SAFETY: the word is pinned memory, which has one address on host and device.
         let result =
@@ -72,9 +71,9 @@ impl Status {
         CudaError::check("queueing work", result)
     }
 
-    /// The job that was begun and whose work is not done, the first of them, if there is one.
+    /// Returns the first job that has begun and whose kernels have not run, as text.
     pub fn at_work(&self) -> Option<String> {
-        // SAFETY: the word is the memory's; the device may write it at any time.
+        // SAFETY: the word is in the memory; the device may write it at any time.
         let worked = unsafe { self.word().read_volatile() };
         if worked == self.begun.load(Ordering::Relaxed) {
             return None;

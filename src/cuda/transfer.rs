@@ -1,4 +1,4 @@
-//! The blocks between host and device, which the plan puts where an edge crosses.
+//! The blocks `upload` and `download`, which the plan inserts in edges between host and device.
 #![allow(unsafe_code)] // copies between frames that the job owns
 
 use super::{Device, GpuJob, GpuMap, GpuMapped, IN_FLIGHT, frame_address};
@@ -9,7 +9,7 @@ use fxgraph_core::kind::{AnyConfigured, Env, Ports, Refusal, Resources};
 use fxgraph_core::port::PortType;
 use std::sync::Arc;
 
-/// Which way frames go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// From host memory to the device.
@@ -19,7 +19,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// The kind's name.
+    /// Name of the kind.
     #[must_use]
     pub fn kind(self) -> &'static str {
         match self {
@@ -31,9 +31,9 @@ impl Transfer {
 
 /// A transfer of the frames of one port.
 pub struct Connected {
-    /// Its direction.
+    /// Direction.
     pub way: Transfer,
-    /// Input and output, which carry the same.
+    /// Input and output, which have the same type.
     pub ports: Ports,
 }
 

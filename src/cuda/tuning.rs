@@ -1,4 +1,4 @@
-//! Kernels that can be cut in several ways, and which way was measured to be the fastest.
+//! Measured fastest launch configurations of kernels.
 
 use fxgraph_core::files;
 use fxgraph_core::gpu::Tunable;
@@ -6,53 +6,52 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Longest tuning file that is read.
+/// Largest accepted tuning file, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The fastest way to compute something.
+/// The fastest launch configuration of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// How the work is cut.
+    /// Launch configuration.
     pub geometry: String,
-    /// Time of the GPU for a frame of the block.
+    /// GPU time per frame of the block, in microseconds.
     pub microseconds: f64,
-    /// The same in the way that is usual.
+    /// GPU time per frame with the default launch configuration, in microseconds.
     pub usual_microseconds: f64,
 }
 
-/// What was measured, in a file that people can read and take to another machine: by GPU, program
-/// and shape.
+/// Measured launch configurations by GPU, program and shape, in a readable file that can be copied to another
+/// machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tuning(BTreeMap<String, BTreeMap<String, BTreeMap<String, Choice>>>);
 
-/// Why a file of measurements cannot be used.
+/// Error of a tuning file.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("the tuning file {path} cannot be {action}")]
     File {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
         /// `read` or `written`.
         action: &'static str,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// It holds something else.
+    /// The file has other content.
     #[error("{path} is not a tuning file; `fxgraph tune` writes one")]
     Content {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// Where and why.
+        /// Syntax error with its position.
         source: serde_json::Error,
     },
 }
 
 impl Tuning {
-    /// Where it is kept unless something else is said: `fxgraph/tuning.json` in the user's folder
-    /// for configuration.
+    /// Default path of the tuning file: `fxgraph/tuning.json` in the user's configuration directory.
     #[must_use]
     pub fn default_path() -> Option<PathBuf> {
         let base = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -61,7 +60,10 @@ impl Tuning {
         Some(base.join("fxgraph").join("tuning.json"))
     }
 
-    /// Reads the file at `path`; none if there is none.
+    /// Reads the tuning file at `path`; returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not a tuning file.
     pub fn read(path: &Path) -> Result<Option<Self>, TuningError> {
         let path_buf = || path.to_owned();
         let text =
@@ -76,7 +78,10 @@ impl Tuning {
         tuning.map(Some).map_err(|source| TuningError::Content { path: path_buf(), source })
     }
 
-    /// Writes the file at `path`, whole or not at all.
+    /// Writes the tuning file at `path` atomically.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), TuningError> {
         let failed =
             |source| TuningError::File { path: path.to_owned(), action: "written", source };
@@ -90,13 +95,13 @@ impl Tuning {
         std::fs::rename(&beside, path).map_err(failed)
     }
 
-    /// What was chosen for `tunable` on GPUs of this name.
+    /// Returns the choice for `tunable` on GPUs with the name `gpu`.
     #[must_use]
     pub fn get(&self, gpu: &str, tunable: &Tunable) -> Option<&Choice> {
         self.0.get(gpu)?.get(tunable.program)?.get(&tunable.shape_text())
     }
 
-    /// Keeps a choice.
+    /// Stores the choice for `tunable` on GPUs with the name `gpu`.
     pub fn set(&mut self, gpu: &str, tunable: &Tunable, choice: Choice) {
         let programs = self.0.entry(gpu.to_owned()).or_default();
         let shapes = programs.entry(tunable.program.to_owned()).or_default();
@@ -118,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn tuning_file_is_read_as_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new").join("tuning.json");
         assert_eq!(Tuning::read(&path).unwrap(), None);

@@ -7,16 +7,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes before the data in the files written here: room for any number of frames.
+/// Header length in files written here, in bytes: room for any number of frames.
 const HEADER_BYTES: usize = 512;
-/// Longest header that is read.
+/// Longest accepted header, in bytes.
 const MAX_HEADER_BYTES: usize = 1 << 16;
-/// Longest type and most axes that are read.
+/// Longest accepted type, in bytes.
 const MAX_DESCR: usize = 64;
+/// Largest accepted number of axes.
 const MAX_AXES: usize = 32;
 
-/// An array that grows. The file can be read at any time: the header is rewritten after every
-/// row and never promises more than is there.
+/// Writer of an array that grows row by row. The file can be read at any time: the header is rewritten after
+/// every row and never counts more rows than are in the file.
 pub struct ArrayWriter {
     file: File,
     path: PathBuf,
@@ -27,7 +28,10 @@ pub struct ArrayWriter {
 }
 
 impl ArrayWriter {
-    /// An empty array at `path` of rows of `row_shape` elements of NumPy type `descr`.
+    /// Creates an empty array at `path`, with rows of shape `row_shape` and NumPy type `descr`.
+    ///
+    /// # Errors
+    /// If the file cannot be created or written.
     pub fn create(
         files: &Files,
         path: &Path,
@@ -42,7 +46,7 @@ impl ArrayWriter {
         Ok(writer)
     }
 
-    /// Appends a row. After an error the file holds the rows before it.
+    /// Appends a row. After an error the file still holds the rows before this one.
     pub fn append(&mut self, row: &[u8]) -> io::Result<()> {
         let row = &row[..self.row_bytes];
         let offset = HEADER_BYTES as u64 + self.rows * self.row_bytes as u64;
@@ -55,19 +59,19 @@ impl ArrayWriter {
         header
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Where the file is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -89,14 +93,14 @@ impl ArrayWriter {
     }
 }
 
-/// What the header of an array says.
+/// Header of a `.npy` array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// NumPy's type, `<i4` for instance.
+    /// NumPy type, for example `<i4`.
     pub descr: String,
     /// Lengths of the axes.
     pub shape: Vec<u64>,
-    /// Where the data begins.
+    /// Offset of the data in the file, in bytes.
     pub data_offset: u64,
 }
 
@@ -107,14 +111,14 @@ impl Header {
         let read = |bytes: &mut [u8], at: u64| {
             file.read_exact_at(bytes, offset.saturating_add(at)).map_err(|error| {
                 match error.kind() {
-                    io::ErrorKind::UnexpectedEof => "it ends within its header".to_owned(),
+                    io::ErrorKind::UnexpectedEof => "the array ends within its header".to_owned(),
                     _ => files::reason(&error),
                 }
             })
         };
         read(&mut start[..10], 0)?;
         if start[..6] != MAGIC[..6] {
-            return Err("it is not a .npy array (its first bytes are not \\x93NUMPY)".to_owned());
+            return Err("not a .npy array (the first bytes are not \\x93NUMPY)".to_owned());
         }
         let (at, len) = match start[6] {
             1 => (10, usize::from(u16::from_le_bytes([start[8], start[9]]))),
@@ -123,31 +127,31 @@ impl Header {
                 (12, u32::from_le_bytes([start[8], start[9], start[10], start[11]]) as usize)
             }
             version => {
-                return Err(format!("its .npy format version must be 1 to 3, found {version}"));
+                return Err(format!("the .npy format version must be 1 to 3, found {version}"));
             }
         };
         if len > MAX_HEADER_BYTES {
             let limit = MAX_HEADER_BYTES;
-            return Err(format!("its header has {len} bytes, more than the limit of {limit}"));
+            return Err(format!("the header has {len} bytes, more than the limit of {limit}"));
         }
         let mut text = vec![0u8; len];
         read(&mut text, at)?;
-        let text = String::from_utf8(text).map_err(|_| "its header is not text".to_owned())?;
+        let text = String::from_utf8(text).map_err(|_| "the header is not text".to_owned())?;
         let (descr, shape) = parse_dictionary(&text)?;
         Ok(Self { descr, shape, data_offset: offset.saturating_add(at + len as u64) })
     }
 }
 
-/// Type and shape out of the header's dictionary.
+/// Reads type and shape from the dictionary of the header.
 fn parse_dictionary(text: &str) -> Result<(String, Vec<u64>), String> {
     let after = |key: &str| {
         let (_, rest) = text.split_once(&format!("'{key}'"))?;
         Some(rest.trim_start().strip_prefix(':')?.trim_start())
     };
-    let missing = |key: &str| format!("its header has no valid `{key}`");
+    let missing = |key: &str| format!("the header has no valid `{key}`");
     let descr = after("descr").ok_or_else(|| missing("descr"))?;
     if descr.starts_with('[') {
-        return Err("expected an array of plain numbers, found one of structures".to_owned());
+        return Err("expected an array of plain numbers, found a structured array".to_owned());
     }
     let descr = descr.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
     let (descr, _) = descr.ok_or_else(|| missing("descr"))?;
@@ -159,7 +163,7 @@ fn parse_dictionary(text: &str) -> Result<(String, Vec<u64>), String> {
         Some(order) if order.starts_with("False") => {}
         Some(order) if order.starts_with("True") => {
             return Err("expected an array in C order, found Fortran order \
-                        (`numpy.ascontiguousarray` changes it)"
+                        (convert it with `numpy.ascontiguousarray`)"
                 .to_owned());
         }
         _ => return Err(missing("fortran_order")),
@@ -181,7 +185,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn the_file_is_whole_after_every_row() {
+    fn file_is_complete_after_every_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
         let mut writer = ArrayWriter::create(&Files::default(), &path, "<i2", vec![3], 6).unwrap();
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_headers_are_refused_plainly() {
+    fn hostile_headers_are_rejected_with_the_reason() {
         let refused = |bytes: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(bytes).unwrap();
@@ -213,7 +217,7 @@ mod tests {
             let said = parse_dictionary(&text).unwrap_err();
             assert!(said.contains(why), "{text}: {said}");
         };
-        refused("[('a', '<i4')]", "False", "()", "found one of structures");
+        refused("[('a', '<i4')]", "False", "()", "found a structured array");
         refused("'<i4'", "True", "()", "found Fortran order");
         refused("'<i4'", "0", "()", "no valid `fortran_order`");
         refused("'<i\u{1b}4'", "False", "()", "no valid `descr`");

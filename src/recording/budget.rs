@@ -1,4 +1,4 @@
-//! What recordings may take of a disk.
+//! Limits on the disk space of recordings.
 
 use super::lock;
 use fxgraph_core::BlockError;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Bytes that several recorders may write together into one folder.
+/// Limits that several recorders with files in one directory share.
 #[derive(Debug)]
 pub struct Budget {
     folder: PathBuf,
@@ -17,21 +17,22 @@ pub struct Budget {
 
 #[derive(Debug)]
 struct Taken {
-    /// Of files that are there.
+    /// Bytes of existing files.
     used_bytes: u64,
-    /// That archives will need once more while they are put together.
+    /// Bytes that archives need in addition while they are assembled.
     owed_bytes: u64,
 }
 
 impl Budget {
-    /// `most_bytes` in `folder`, of which `used_bytes` are used; of its disk, `left_free_bytes` are left to others.
+    /// Limits the files in `folder` to `most_bytes`, of which `used_bytes` are used, and keeps `left_free_bytes` of
+    /// its disk free.
     #[must_use]
     pub fn new(folder: &Path, most_bytes: u64, used_bytes: u64, left_free_bytes: u64) -> Self {
         let taken = Mutex::new(Taken { used_bytes, owed_bytes: 0 });
         Self { folder: folder.to_owned(), most_bytes, left_free_bytes, taken }
     }
 
-    /// Whether `bytes` more can be written, and `owed_bytes` more for a moment.
+    /// Checks that `bytes` more can be written, and `owed_bytes` more temporarily.
     fn admits(&self, taken: &Taken, bytes: u64, owed_bytes: u64) -> Result<(), BlockError> {
         if taken.used_bytes.saturating_add(bytes) > self.most_bytes {
             let text =
@@ -42,7 +43,7 @@ impl Budget {
         match free_bytes(&self.folder) {
             Some(free) if free.saturating_sub(needed) < self.left_free_bytes => {
                 Err(BlockError::new(format!(
-                    "the disk of {} is nearly full: {free} bytes are free, and recordings leave {}",
+                    "the disk of {} is nearly full: {free} bytes are free, recordings must leave {}",
                     self.folder.display(),
                     self.left_free_bytes
                 )))
@@ -51,13 +52,13 @@ impl Budget {
         }
     }
 
-    /// Whether a recording whose frames have `frame_bytes` can begin.
+    /// Checks that a recording of frames of `frame_bytes` can start.
     pub fn begin(&self, frame_bytes: u64) -> Result<(), BlockError> {
         self.admits(&lock(&self.taken), frame_bytes, frame_bytes)
     }
 
-    /// Takes `bytes` of it, if so many are left; with `is_archived`, the disk has to have room for them a second
-    /// time, until they are [settled](Self::settle).
+    /// Reserves `bytes`. With `is_archived` the disk needs room for them a second time, until they are
+    /// [settled](Self::settle).
     pub(super) fn take(&self, bytes: u64, is_archived: bool) -> Result<(), BlockError> {
         let mut taken = lock(&self.taken);
         let owed_bytes = if is_archived { bytes } else { 0 };
@@ -67,20 +68,21 @@ impl Budget {
         Ok(())
     }
 
-    /// An archive of `bytes` has been put together, or never will be.
+    /// Releases the additional reservation for an archive of `bytes`, which was assembled or given up.
     pub(super) fn settle(&self, bytes: u64) {
         let mut taken = lock(&self.taken);
         taken.owed_bytes = taken.owed_bytes.saturating_sub(bytes);
     }
 
-    /// Gives back what files took that are gone.
+    /// Releases the `bytes` of deleted files.
     pub fn free(&self, bytes: u64) {
         let mut taken = lock(&self.taken);
         taken.used_bytes = taken.used_bytes.saturating_sub(bytes);
     }
 }
 
-/// Bytes of the files in `folder` whose names begin with `prefix`, and of the directories in it.
+/// Returns the total size in bytes of the files in `folder` whose names begin with `prefix`, and of the contents of
+/// such directories in it.
 pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
     let mut bytes = 0u64;
     for entry in std::fs::read_dir(folder)? {
@@ -88,7 +90,7 @@ pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
         if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
             continue;
         }
-        // What is gone by now, or is nobody's to see, is none of the recordings.
+        // Files that were deleted meanwhile, or are not accessible, are not recordings.
         let Ok(found) = entry.metadata() else { continue };
         let inside = || used_bytes(&entry.path(), "").unwrap_or_default();
         bytes += if found.is_dir() { inside() } else { found.len() };
@@ -96,7 +98,7 @@ pub fn used_bytes(folder: &Path, prefix: &str) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes that this process may still write to the disk of `folder`; `None` where nobody says.
+/// Returns the bytes that this process may still write to the disk of `folder`; `None` if unknown.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(folder).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -108,33 +110,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_to_others_is_not_taken() {
+    fn take_keeps_the_given_space_free() {
         let folder = tempfile::tempdir().unwrap();
         let free = free_bytes(folder.path()).unwrap();
         assert!(free > 0);
         let with = |left_free| Budget::new(folder.path(), u64::MAX, 0, left_free);
         let said = with(u64::MAX).take(1, false).unwrap_err().to_string();
         assert!(said.contains("is nearly full"), "{said}");
-        // Others write on this disk too, so half of what is free is far from both ends.
+        // Other programs write to this disk too, so the limit is half of the free space, far from both ends.
         assert!(with(free / 2).take(free / 4, false).is_ok());
         assert!(with(free / 2).take(free / 4 * 3, false).is_err());
         assert!(with(free / 2).take(free / 3, true).is_err(), "an archive needs it twice");
     }
 
     #[test]
-    fn an_archive_needs_its_room_twice_until_it_is_there() {
+    fn archive_needs_its_size_twice_until_it_is_settled() {
         let folder = tempfile::tempdir().unwrap();
         let free = free_bytes(folder.path()).unwrap();
         let budget = Budget::new(folder.path(), u64::MAX, 0, free / 2);
         budget.take(free / 6, true).unwrap();
-        // Nothing was written, so the disk is as before.
+        // No file was written, so the free space is as before.
         assert!(budget.begin(free / 6 + free / 12).is_err());
         budget.settle(free / 6);
         assert!(budget.begin(free / 6).is_ok());
     }
 
     #[test]
-    fn files_that_are_gone_count_no_more() {
+    fn deleted_files_do_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let budget = Budget::new(folder.path(), 100, 30, 0);
         budget.take(60, false).unwrap();

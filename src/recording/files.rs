@@ -1,4 +1,4 @@
-//! One recording: its arrays and its side file.
+//! Writer of a recording: its arrays and its side file.
 
 use super::Checksum;
 use super::PLACEHOLDER;
@@ -19,21 +19,21 @@ use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// How often the side file is brought up to date.
+/// Interval at which the side file is updated.
 const SIDE_FILE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Files with one name beside each other.
+/// Largest number of recordings with the same name.
 const MOST_NAMESAKES: usize = 9999;
 
-/// Member of a `.npz` that says what its side file says.
+/// Member of a `.npz` with the text of the side file.
 pub const DESCRIPTION: &str = "recording.json";
 
-/// A recording that grows.
+/// Writer of a recording, which grows frame by frame.
 pub struct RecordingWriter {
     path: PathBuf,
-    /// Where all its files may be.
+    /// Access to the files of the recording.
     files: Files,
-    /// Folder of the arrays until a `.npz` is put together.
+    /// Directory of the arrays until the `.npz` is assembled.
     parts: Option<PathBuf>,
     data: ArrayWriter,
     sequence: ArrayWriter,
@@ -41,15 +41,15 @@ pub struct RecordingWriter {
     config_id: ArrayWriter,
     validity: ArrayWriter,
     checksum: ArrayWriter,
-    /// By name.
+    /// Arrays of the annotations, in the order of their names.
     annotations: Vec<(&'static str, ArrayWriter)>,
-    /// Bytes of a row that is being put together.
+    /// Buffer for the bytes of a row.
     row: Vec<u8>,
     side: SideFile,
     side_written: Instant,
 }
 
-/// An error at `path`.
+/// Converts an I/O error at `path`.
 fn at(path: &Path) -> impl Fn(io::Error) -> BlockError {
     let path = path.display().to_string();
     move |error| BlockError::new(format!("cannot write {path}: {}", files::reason(&error)))
@@ -61,8 +61,11 @@ fn put(writer: &mut ArrayWriter, row: &[u8], checksum: &mut Checksum) -> Result<
     writer.append(row).map_err(at(writer.path()))
 }
 
-/// Whether a file can be written at `path`, tried without touching what is there: in the place of
-/// a file that is there if it `overwrites`, else beside that file.
+/// Checks that a file can be written at `path`, without changing existing files. With `overwrites` an existing
+/// file must be writable, otherwise a new file beside it.
+///
+/// # Errors
+/// If the file or its directory cannot be written.
 pub fn try_path(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> {
     try_folder(path)?;
     let (files, path) = (path.files(), path.path());
@@ -77,21 +80,25 @@ pub fn try_path(path: &WrittenPath, overwrites: bool) -> Result<(), BlockError> 
     }
 }
 
-/// Whether files can be made in the directory of `path`, without those that a timestamp names; makes the directory.
+/// Checks that files can be created in the directory of `path`, up to the first path component with a timestamp;
+/// creates this directory.
+///
+/// # Errors
+/// If the directory or a file in it cannot be created.
 pub fn try_folder(path: &WrittenPath) -> Result<(), BlockError> {
     let start = path.split(PLACEHOLDER).next().unwrap_or_default();
     let (files, start) = (path.files(), PathBuf::from(format!("{start}x")));
     create_folder_of(files, &start)?;
     let folder = start.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // A name of its own: several sinks may be at it at once.
+    // A unique name, because several sinks may check the same directory at once.
     let named = tempfile::Builder::new();
     let tried = named.make_in(folder.unwrap_or(Path::new(".")), |path| files.create_new(path));
     let tried = tried.and_then(|tried| Ok(tried.into_temp_path().keep()?));
     tried.and_then(|tried| files.remove_file(&tried)).map_err(at(path.path()))
 }
 
-/// Takes the name `path` for a new recording: `false` if another recording has it. No other
-/// program can take the name at the same time.
+/// Reserves the name `path` for a new recording; `false` if another recording has the name. No other
+/// program can reserve the name at the same time.
 fn claim(files: &Files, path: &Path) -> Result<bool, BlockError> {
     let taken = |made: io::Result<()>, name: &Path| match made {
         Err(error) if error.kind() == AlreadyExists => Ok(false),
@@ -99,7 +106,7 @@ fn claim(files: &Files, path: &Path) -> Result<bool, BlockError> {
     };
     match files.file_type(path) {
         Ok(there) if there.is_file() => return Ok(false),
-        // A device takes what is written to it.
+        // A device or pipe is written to as it is.
         Ok(_) => return Ok(true),
         Err(_) => {}
     }
@@ -110,7 +117,7 @@ fn claim(files: &Files, path: &Path) -> Result<bool, BlockError> {
     if !taken(files.make_directory(&parts), &parts)? {
         return Ok(false);
     }
-    // A recording that was finished since the look above has the name, or a link.
+    // A recording finished since the check above, or a link, has the name.
     if files.is_taken(path) {
         let _ = files.remove_directory(&parts);
         return Ok(false);
@@ -118,7 +125,7 @@ fn claim(files: &Files, path: &Path) -> Result<bool, BlockError> {
     Ok(true)
 }
 
-/// Gives back the name `path`, which was taken.
+/// Releases the reserved name `path`.
 fn release(files: &Files, path: &Path) {
     if is_archive(path) {
         let _ = files.remove_directory(&parts_of(path));
@@ -131,7 +138,7 @@ fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npz")
 }
 
-/// Folder of the arrays of the archive at `path` until they are put together.
+/// Returns the directory of the arrays of the archive at `path` until it is assembled.
 fn parts_of(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.parts", path.display()))
 }
@@ -141,8 +148,11 @@ fn create_folder_of(files: &Files, path: &Path) -> Result<(), BlockError> {
 }
 
 impl RecordingWriter {
-    /// A new recording at `path`, which ends in `.npy` or `.npz`, or, if another recording has that
-    /// name, at the first free one of `x_2.npz`, `x_3.npz`, ...
+    /// Creates a recording at `path`, which ends in `.npy` or `.npz`. If another recording has that name, the first
+    /// free one of `x_2.npz`, `x_3.npz`, ... is used.
+    ///
+    /// # Errors
+    /// If a file cannot be created, or if all these names are taken.
     pub fn create_new(
         path: &WrittenPath,
         port: &PortType,
@@ -155,7 +165,7 @@ impl RecordingWriter {
         let numbered = |n| path.with_file_name(format!("{stem}_{n}.{extension}"));
         for name in [path.to_owned()].into_iter().chain((2..=MOST_NAMESAKES).map(numbered)) {
             if claim(files, &name)? {
-                // On a full disk the next try gets this name again.
+                // Released after an error, so that the next try uses this name again.
                 let created = Self::begin(files, name.clone(), port, side);
                 return created.inspect_err(|_| release(files, &name));
             }
@@ -164,7 +174,10 @@ impl RecordingWriter {
         Err(BlockError::new(format!("there are {MOST_NAMESAKES} recordings named {path} already")))
     }
 
-    /// A new recording at `path`, which ends in `.npy` or `.npz`; an earlier one is overwritten.
+    /// Creates a recording at `path`, which ends in `.npy` or `.npz`; overwrites an earlier one.
+    ///
+    /// # Errors
+    /// If a file cannot be created.
     pub fn create(path: &WrittenPath, port: &PortType, side: SideFile) -> Result<Self, BlockError> {
         create_folder_of(path.files(), path.path())?;
         Self::begin(path.files(), path.path().to_owned(), port, side)
@@ -179,7 +192,7 @@ impl RecordingWriter {
         let parts = is_archive(&path).then(|| parts_of(&path));
         if let Some(parts) = &parts {
             create_folder_of(files, &parts.join("x"))?;
-            // What stands there is of an earlier run and would be taken for this one's.
+            // An archive from an earlier run could be mistaken for this one.
             match files.remove_file(&path) {
                 Err(error) if error.kind() != NotFound => return Err(at(&path)(error)),
                 _ => {}
@@ -220,19 +233,19 @@ impl RecordingWriter {
         Ok(recording)
     }
 
-    /// The file that names it: an array or an archive.
+    /// Path of the recording: of its data array or its archive.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Frames that are whole on disk.
+    /// Number of frames completely on disk.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.side.frames
     }
 
-    /// Its files, as they are once it is closed.
+    /// Returns the files of the recording after it is closed.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
         let side = PathBuf::from(format!("{}.json", self.path.display()));
@@ -243,7 +256,7 @@ impl RecordingWriter {
         arrays.chain([side]).collect()
     }
 
-    /// Whether its arrays are put together to an archive when it is closed.
+    /// Whether the arrays are assembled into an archive when the recording is closed.
     #[must_use]
     pub fn is_archive(&self) -> bool {
         self.parts.is_some()
@@ -255,7 +268,10 @@ impl RecordingWriter {
         self.side.arrays.insert(name.to_owned(), file_name.unwrap_or_default());
     }
 
-    /// Appends a frame, with its payload as bytes, to all arrays.
+    /// Appends a frame to all arrays; `payload` is its data in bytes.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
     pub fn append(&mut self, header: &Header, payload: &[u8]) -> Result<(), BlockError> {
         let time = header.timestamp;
         let mut checksum = Checksum::default();
@@ -311,7 +327,7 @@ impl RecordingWriter {
         for (name, writer) in &mut self.annotations {
             let values = all.get(name);
             let row_bytes = writer.row_bytes();
-            // Frames before the table first appeared, and those without it, say not a number.
+            // Frames before the first one with this annotation, and those without it, get rows of NaN.
             while writer.rows() < self.side.frames + 1 {
                 self.row.clear();
                 let is_now = writer.rows() == self.side.frames;
@@ -322,7 +338,7 @@ impl RecordingWriter {
                 while self.row.len() < row_bytes {
                     self.row.extend(f64::NAN.to_le_bytes());
                 }
-                // A row that says nothing stands for no table.
+                // A row of NaN means that the frame has no such annotation.
                 if is_now && !values.iter().all(|value| value.is_nan()) {
                     checksum.add(&self.row);
                 }
@@ -332,7 +348,7 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Replaces the side file in one step, so that a reader never sees half of it.
+    /// Replaces the side file atomically, so that a reader never sees an incomplete one.
     fn write_side_file(&mut self) -> Result<(), BlockError> {
         let path = PathBuf::from(format!("{}.json", self.path.display()));
         let draft = PathBuf::from(format!("{}.json.new", self.path.display()));
@@ -349,13 +365,16 @@ impl RecordingWriter {
         Ok(text + "\n")
     }
 
-    /// Closes all files; `complete` says whether the stream had ended.
+    /// Closes all files; `complete` is whether the stream had ended.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
     pub fn close(mut self, complete: bool) -> Result<(), BlockError> {
         let annotations = self.annotations.iter().map(|(_, writer)| writer);
         let numbers = [&self.sequence, &self.timestamp, &self.config_id, &self.checksum];
         for writer in [&self.data, &self.validity].into_iter().chain(numbers).chain(annotations) {
             match writer.sync() {
-                // A pipe or a device has nothing to wait for.
+                // Pipes and devices do not support `sync`.
                 Err(error) if !matches!(error.kind(), InvalidInput | Unsupported) => {
                     return Err(at(writer.path())(error));
                 }
@@ -365,7 +384,7 @@ impl RecordingWriter {
         self.side.complete = complete;
         if let Some(parts) = self.parts.take() {
             if let Err(error) = self.zip(&parts) {
-                // Half a file would only hide where the arrays are; nobody needs its removal said.
+                // An incomplete archive would hide the arrays; an error of its removal does not matter.
                 let _ = self.files.remove_file(&self.path);
                 let message = format!("{error}; the arrays are still in {}", parts.display());
                 return Err(BlockError::new(message));
@@ -375,8 +394,8 @@ impl RecordingWriter {
         self.write_side_file()
     }
 
-    /// Puts the arrays together to the `.npz`, the payloads last: of a file that was cut off, the
-    /// frames before the cut are whole.
+    /// Assembles the arrays into the `.npz`, the payloads last: in a truncated file, the frames before the cut are
+    /// complete.
     fn zip(&self, parts: &Path) -> Result<(), BlockError> {
         let path = &self.path;
         let file = self.files.create(path).map_err(at(path))?;
@@ -399,8 +418,8 @@ impl RecordingWriter {
     }
 }
 
-/// A file that takes everything once a write has failed: an archive that is dropped tries to finish
-/// itself and prints every error.
+/// A file that ignores writes after the first failed one: an archive tries to finish itself when dropped, and prints
+/// every error.
 struct FailsOnce<'a> {
     file: &'a File,
     has_failed: bool,
@@ -427,7 +446,7 @@ impl Seek for FailsOnce<'_> {
     }
 }
 
-/// File of the array `name` of the recording at `path`.
+/// Returns the path of the array `name` of the recording at `path`.
 fn array_path(path: &Path, parts: Option<&Path>, name: &str) -> PathBuf {
     match parts {
         Some(parts) => parts.join(format!("{name}.npy")),

@@ -1,16 +1,16 @@
-//! Types out of JSON of unknown origin: bounded, with errors that name the key.
+//! Deserialisation of JSON of unknown origin, with limits and with errors that name the key.
 
 use fxgraph_core::diagnostic::Span;
 use fxgraph_core::tree::{Key, Node, Problem, Reader, Value};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// Values in one text at most.
+/// Largest number of values in a text.
 const MAX_VALUES: usize = 20_000;
-/// Characters of a key that errors show.
+/// Number of characters of a key that errors show.
 const MAX_KEY: usize = 40;
 
-/// Reads `text`; the error says which value is wrong and why.
+/// Reads `text`; the error names the invalid value and the reason.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut places = Places(vec![(0, String::new())]);
     let mut json = serde_json::Deserializer::from_str(text);
@@ -31,12 +31,12 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// `text` without characters that would act on a terminal.
+/// Returns `text` without control characters, which would act on a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// What is wrong with the text as JSON, and where.
+/// Returns the text of a JSON syntax error, with its position.
 fn syntax(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let why = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
@@ -44,7 +44,7 @@ fn syntax(error: &serde_json::Error) -> String {
     printable(&format!("{why} (line {}, column {})", error.line(), error.column()))
 }
 
-/// Where each value stands: the number of the value around it, and the step from there.
+/// Position of each value: the number of its parent, and the step from there.
 struct Places(Vec<(usize, String)>);
 
 impl Places {
@@ -56,7 +56,7 @@ impl Places {
         Ok(self.0.len() - 1)
     }
 
-    /// `axes[0].len`; nothing for the root.
+    /// Path of a value, for example `axes[0].len`; empty for the root.
     fn path(&self, mut place: usize) -> String {
         let mut steps = Vec::new();
         while place > 0 {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn read_wrong_value_names_its_key() {
+    fn read_of_wrong_value_names_its_key() {
         let said = refused(r#"{"frames": 1, "axes": [{"len": 2}, {"len": "\u001b[2Jx"}]}"#);
         assert_eq!(said, "`axes[1].len`: expected an integer, found `\u{fffd}[2Jx`");
         let said = refused(r#"{"frames": -1, "axes": []}"#);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn read_broken_json_names_the_place() {
+    fn read_of_broken_json_names_the_position() {
         assert_eq!(refused("{\n \"frames\" 1}"), "expected `:` (line 2, column 11)");
         assert_eq!(refused("{"), "the text ends too early (line 1, column 1)");
         assert_eq!(refused(""), "the text ends too early (line 1, column 0)");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn read_of_very_many_values_is_refused() {
+    fn read_rejects_too_many_values() {
         let text = format!("[{}0]", "0,".repeat(1 << 20));
         assert!(refused(&text).starts_with("more than 20000 values (line 1"), "{}", refused(&text));
     }

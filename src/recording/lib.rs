@@ -1,23 +1,23 @@
-//! Frames in files, and a memory of the frames that came before.
+//! Recordings of frames in files, and a ring buffer of the newest frames.
 //!
-//! A recording holds frames bit for bit, as NumPy arrays with the frames along their first axis: payloads
+//! A recording stores frames bit for bit, as NumPy arrays with the frames along their first axis: payloads
 //! (`data`), `sequence`, `timestamp`, `config_id`, `validity`, a `checksum` of each frame, and a table for
-//! each annotation. A JSON side file says what they are and where they came from. A recording grows frame by
+//! each annotation. A JSON side file describes the arrays and their origin. A recording grows frame by
 //! frame and can be read at any time.
 //!
-//! The checksum of a frame is the CRC-32 (that of zlib) over its rows of `sequence`, `timestamp`, `config_id`,
-//! `validity`, of the annotations by name (those that are not all NaN), and of `data`.
+//! The checksum of a frame is the CRC-32 of zlib over its rows of `sequence`, `timestamp`, `config_id`,
+//! `validity`, of the annotations in the order of their names (those that are not all NaN), and of `data`.
 //!
 //! # Layout
-//! - [`array`](mod@array): one array that grows, and the header of one that is read
-//! - [`side_file`]: what the arrays are
-//! - `json`: a side file of unknown origin
-//! - `files`: a recording that grows
-//! - `options`: what is asked of a recorder
-//! - `budget`: what recordings may take of a disk
-//! - `ring`: the newest frames of a stream in memory
-//! - `recorder`: what of a stream is recorded, and when
-//! - `writing`: its thread, from memory to files
+//! - [`array`](mod@array): writer of a growing `.npy` array, and reader of its header
+//! - [`side_file`]: description of the arrays
+//! - `json`: reader of side files of unknown origin
+//! - `files`: writer of a recording
+//! - `options`: options of a recorder
+//! - `budget`: limits on the disk space of recordings
+//! - `ring`: ring buffer of the newest frames of a stream
+//! - `recorder`: recorder of a stream around triggers
+//! - `writing`: thread of a recorder, from memory to files
 
 pub mod array;
 mod budget;
@@ -37,29 +37,29 @@ pub use options::{EventTrigger, Loud, PLACEHOLDER, RecorderOptions, Trigger};
 pub use recorder::{Recorded, Recorder, RecorderState, RecorderStatus};
 pub use side_file::SideFile;
 
-// The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
+// The derive macros refer to the crate `fxgraph`, which re-exports everything that they need.
 extern crate fxgraph_core as fxgraph;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The checksum of a frame while it is made: CRC-32 as in zlib.
+/// Incremental checksum of a frame: CRC-32 as in zlib.
 #[derive(Default)]
 pub struct Checksum(crc32fast::Hasher);
 
 impl Checksum {
-    /// Goes on with `bytes`.
+    /// Adds `bytes` to the checksum.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The checksum of all bytes so far.
+    /// Returns the checksum of all bytes so far.
     #[must_use]
     pub fn value(self) -> u32 {
         self.0.finalize()
     }
 }
 
-/// A panic elsewhere leaves plain data behind, which is still worth reading.
+/// Locks `mutex`, also after a panic in another thread: all data here stay consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

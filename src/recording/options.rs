@@ -1,4 +1,4 @@
-//! What is asked of a recorder.
+//! Options of a recorder.
 
 use super::budget::{Budget, used_bytes};
 use fxgraph_core::access::WrittenPath;
@@ -9,49 +9,51 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What stands for the first timestamp in a path.
+/// Placeholder for the first timestamp in a path.
 pub const PLACEHOLDER: &str = "{timestamp}";
-/// Memory for frames that wait for a slow disk, and how many of them at least and at most.
+/// Memory for frames that wait for a slow disk, in bytes.
 const BACKLOG_BYTES: usize = 256 << 20;
+/// Smallest and largest number of these frames.
 const BACKLOG_FRAMES: (usize, usize) = (4, 256);
-/// Memory for what a frame has besides payload and validity, about.
+/// Approximate memory of a frame without payload and validity, in bytes.
 const HEADER_BYTES: usize = 256;
-/// What the files of a recorder in a flowgraph take at most, and what they leave free, unless it is set.
+/// Default limit on the files of a recorder in a flowgraph, in bytes.
 const MAX_TOTAL_BYTES: u64 = 100_000_000_000;
+/// Default disk space that such a recorder leaves free, in bytes.
 const MIN_FREE_BYTES: u64 = 1_000_000_000;
 
-/// What is recorded of a stream, and when.
+/// Options of a recorder: files, time around a trigger, limits.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Parameters)]
 #[serde(deny_unknown_fields)]
 pub struct RecorderOptions {
-    /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` becomes the first frame's
-    /// timestamp. A file that exists is left alone: the new one gets a number.
+    /// File of a recording, ending in `.npz` or `.npy`; `{timestamp}` is replaced by the first frame's
+    /// timestamp. An existing file is not overwritten: the new one gets a number.
     pub path: WrittenPath,
-    /// Time before the trigger that is recorded; that much of the stream is kept in memory.
+    /// Recorded time before the trigger; this part of the stream is kept in memory.
     #[serde(default)]
     #[param(default)]
     pub before_seconds: f64,
-    /// Time after the trigger that is recorded; to the end of the stream unless set.
+    /// Recorded time after the trigger; to the end of the stream unless set.
     pub after_seconds: Option<f64>,
-    /// Bytes of payload in one recording at most.
+    /// Maximum payload of one recording in bytes.
     pub max_bytes: Option<u64>,
-    /// Bytes of all files at most, with those that are in the directory already and whose names begin like
-    /// `path`; 10^11 (100 GB) unless set. The recorder ends there, the flowgraph goes on.
+    /// Maximum size of all files in bytes, including existing ones in the directory whose names begin like
+    /// `path`; 10^11 (100 GB) unless set. At this size the recorder ends; the flowgraph continues.
     pub max_total_bytes: Option<u64>,
-    /// Bytes of the disk that stay free, or the recorder ends; 10^9 (1 GB) unless set.
+    /// Disk space to keep free in bytes, below which the recorder ends; 10^9 (1 GB) unless set.
     pub min_free_bytes: Option<u64>,
-    /// What a recording begins with.
+    /// Trigger of a recording.
     #[serde(default)]
     #[param(default)]
     pub trigger: Trigger,
-    /// What all files may take that were asked for while the flowgraph runs.
+    /// Limit shared by all recordings requested while the flowgraph runs.
     #[serde(skip)]
     #[schemars(skip)]
     #[param(skip)]
     pub budget: Option<Arc<Budget>>,
 }
 
-/// What a recording begins with.
+/// Trigger of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -60,33 +62,33 @@ pub enum Trigger {
     Start,
     /// A request.
     Request,
-    /// A frame of which something is missing.
+    /// A frame with missing data.
     Missing,
-    /// A frame whose annotation, which a block before made, has a value above a limit.
+    /// A frame with a value above a limit in an annotation of an upstream block.
     Loud(Loud),
     /// An event of the run, or a request.
     Events(EventTrigger),
 }
 
-/// An annotation that says that something was found.
+/// Condition on an annotation of a frame.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loud {
     /// Name of the annotation: `adc_clipped`, `adc_power`, `saturated`, ...
     pub annotation: String,
-    /// The limit.
+    /// Limit that a value must exceed.
     #[serde(default)]
     pub above: f64,
 }
 
-/// Events that a recording begins with.
+/// Events that trigger a recording.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventTrigger {
     /// Kinds of events.
     #[serde(default = "usual_kinds")]
     pub kinds: Vec<EventKind>,
-    /// Names of blocks that they happen to; any unless set.
+    /// Names of the blocks of the events; any block unless set.
     pub blocks: Option<Vec<String>>,
 }
 
@@ -96,7 +98,7 @@ fn usual_kinds() -> Vec<EventKind> {
 }
 
 impl RecorderOptions {
-    /// Why a stream like `port` cannot be recorded in this way; all refusals at once.
+    /// Checks the options for a stream like `port`; returns all errors.
     #[must_use]
     pub fn refusals(&self, port: &PortType) -> Vec<Refusal> {
         let mut refusals = Vec::new();
@@ -109,8 +111,11 @@ impl RecorderOptions {
             );
         }
         let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        let no_time = |key: &str, seconds: f64| {
+            format!("`{key}` must be finite and at least 0, got {seconds}")
+        };
         if !is_time(self.before_seconds) {
-            let message = format!("{} s are no time", self.before_seconds);
+            let message = no_time("before_seconds", self.before_seconds);
             refusals.push(Refusal::parameter("before_seconds", message));
         } else if self.memory_bytes(port).is_none() {
             let message =
@@ -118,21 +123,24 @@ impl RecorderOptions {
             refusals.push(Refusal::parameter("before_seconds", message));
         }
         if let Some(seconds) = self.after_seconds.filter(|seconds| !is_time(*seconds)) {
-            refusals.push(Refusal::parameter("after_seconds", format!("{seconds} s are no time")));
+            let message = no_time("after_seconds", seconds);
+            refusals.push(Refusal::parameter("after_seconds", message));
         }
         if self.max_bytes.is_some_and(|most| most < port.frame_bytes() as u64) {
-            let message = format!("a frame has {} bytes already", port.frame_bytes());
+            let frame_bytes = port.frame_bytes();
+            let message =
+                format!("`max_bytes` must be at least {frame_bytes}, the size of a frame");
             refusals.push(Refusal::parameter("max_bytes", message));
         }
         refusals
     }
 
-    /// What limits the files: the disk, and what all recorders may take that were asked for while the flowgraph
-    /// runs.
+    /// Returns the limits on the files: of this recorder, and the shared one of recorders requested while the
+    /// flowgraph runs.
     pub(super) fn budgets(&self) -> Vec<Arc<Budget>> {
         let (most, free) = match &self.budget {
             None => (MAX_TOTAL_BYTES, MIN_FREE_BYTES),
-            // That one has its own limits.
+            // The shared limit applies.
             Some(_) => (u64::MAX, 0),
         };
         let start = self.path.split(PLACEHOLDER).next().unwrap_or_default();
@@ -145,20 +153,20 @@ impl RecorderOptions {
         };
         let (most, free) =
             (self.max_total_bytes.unwrap_or(most), self.min_free_bytes.unwrap_or(free));
-        // A directory that cannot be listed cannot be written either, which is said then.
+        // If a directory cannot be listed, writing to it gives the error.
         let used = used_bytes(Path::new(folder), prefix).unwrap_or_default();
         let own = Arc::new(Budget::new(Path::new(folder), most, used, free));
         [own].into_iter().chain(self.budget.clone()).collect()
     }
 
-    /// Frames that are kept: those before a trigger, and those that wait for the disk.
+    /// Number of frames in memory: those before a trigger, and those that wait for the disk.
     pub(super) fn frames(&self, port: &PortType) -> usize {
         let before = self.before_seconds * port.clock.frames_per_second();
         let backlog = BACKLOG_BYTES / port.frame_bytes().max(1);
         (before.ceil() as usize).saturating_add(backlog.clamp(BACKLOG_FRAMES.0, BACKLOG_FRAMES.1))
     }
 
-    /// Memory for the frames that are kept; `None` if it cannot be said in bytes.
+    /// Memory for the frames, in bytes; `None` if the number exceeds the address space.
     #[must_use]
     pub fn memory_bytes(&self, port: &PortType) -> Option<usize> {
         let counts = port.validity.units() * size_of::<u32>();

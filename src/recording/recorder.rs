@@ -1,5 +1,5 @@
-//! What of a stream is recorded, and when: the newest frames are kept in memory, and when something
-//! happens they go to a file with what comes after.
+//! Recorder of a stream: keeps the newest frames in memory, and at a trigger writes them to a file with the frames
+//! that follow.
 
 use super::options::{EventTrigger, Loud, RecorderOptions, Trigger};
 use super::ring::Ring;
@@ -13,21 +13,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where a recorder is in its life.
+/// Lifecycle state of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderState {
-    /// It keeps the newest frames in memory.
+    /// The recorder keeps the newest frames in memory and waits for a trigger.
     Waiting,
-    /// Frames go to a file.
+    /// The recorder writes frames to a file.
     Recording,
-    /// It could not write, and has ended.
+    /// The recorder has ended because it could not read or write frames.
     Failed,
-    /// It has ended: it was stopped, or the stream ended.
+    /// The recorder has ended: it was stopped, or the stream ended.
     Ended,
 }
 
 impl RecorderState {
-    /// The word for it in REST and logs.
+    /// Name of the state in REST and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,55 +39,55 @@ impl RecorderState {
     }
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its file.
+    /// Path of the data array or archive.
     pub path: PathBuf,
-    /// All files that belong to it.
+    /// All files of the recording.
     pub files: Vec<PathBuf>,
-    /// Frames in it.
+    /// Number of frames.
     pub frames: u64,
-    /// Bytes of payload in it.
+    /// Size of the payloads in bytes.
     pub bytes: u64,
-    /// Timestamps of its first and last frame, in ADC samples.
+    /// Timestamps of the first and last frame, in ADC samples.
     pub timestamps: (u64, u64),
-    /// Frames that should be in it and found no room in memory, before its trigger or after.
+    /// Number of frames dropped for lack of memory within the time of the recording.
     pub lost: u64,
-    /// Why it was made.
+    /// Trigger of the recording, as text.
     pub cause: String,
 }
 
-/// What a recorder does.
+/// Status of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderStatus {
-    /// Its name: that of its block, or a number.
+    /// Name: that of its block, or a number.
     pub name: String,
-    /// What it reads: `block.port`; empty for a block of the flowgraph.
+    /// Recorded output, `block.port`; empty for a block of the flowgraph.
     pub output: String,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: RecorderState,
-    /// Frames in memory.
+    /// Number of frames in memory.
     pub frames_kept: u64,
-    /// Frames that it could not keep: the disk is too slow.
+    /// Number of frames dropped because the disk is too slow.
     pub frames_lost: u64,
-    /// Frames that are in files.
+    /// Number of frames written to files.
     pub frames_written: u64,
-    /// The recordings that it has made, oldest first; not more than some hundred.
+    /// Finished recordings, oldest first; at most the last 256.
     pub recordings: Vec<Recorded>,
-    /// Why it failed.
+    /// Cause of the failure, if the recorder failed.
     pub fault: Option<String>,
 }
 
-/// Where a recorder stands, and what its frames are.
+/// State of a recorder, with the frames in memory.
 pub(super) struct State {
     pub ring: Ring,
-    /// No frame comes any more.
+    /// No further frames arrive.
     pub has_ended: bool,
-    /// Nothing is written any more.
+    /// The thread that writes has ended.
     pub is_over: bool,
     fault: Option<String>,
-    /// The files may take no more of the disk.
+    /// The limit on disk space is reached.
     is_full: bool,
     pub recordings: Vec<Recorded>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Inner {
     pub port: PortType,
     pub blank: SideFile,
     pub options: RecorderOptions,
-    /// What the files may take of the disk.
+    /// Limits on the disk space of the files.
     pub budgets: Vec<Arc<Budget>>,
     state: Mutex<State>,
     pub moved: Condvar,
@@ -110,13 +110,17 @@ pub(super) struct Inner {
 
 /// A recorder of one stream; cheap to clone.
 ///
-/// Whoever has the stream [pushes](Self::push) its frames and never waits: a thread of its own writes, and
-/// frames for which there is no room are counted.
+/// The caller [pushes](Self::push) frames and never waits: a separate thread writes them, and frames for which there
+/// is no memory are dropped and counted.
 #[derive(Clone)]
 pub struct Recorder(pub(super) Arc<Inner>);
 
 impl Recorder {
-    /// A recorder of `port`, known to `recorders` as `name`. Its files begin as `blank`.
+    /// Starts a recorder of a stream like `port` and adds it to `recorders` as `name`. `blank` is the initial side
+    /// file of its recordings.
+    ///
+    /// # Errors
+    /// If the thread that writes cannot be created.
     pub fn start(
         (name, output): (&str, &str),
         port: &PortType,
@@ -154,11 +158,9 @@ impl Recorder {
             budgets,
             state: Mutex::new(state),
             moved: Condvar::new(),
-            written: counters.count("frames_written", "Frames on disk."),
-            lost: counters.loss(
-                "frames_lost",
-                "Frames that were to be recorded and found no room in memory: the disk is too slow.",
-            ),
+            written: counters.count("frames_written", "frames written to disk"),
+            lost: counters
+                .loss("frames_lost", "frames dropped because memory is full: the disk is too slow"),
             reports: recorders.reports(),
             thread: Mutex::default(),
         }));
@@ -166,13 +168,13 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name(format!("record {name}"))
             .spawn(move || writing.write())
-            .map_err(|error| BlockError::new("no thread to write files").because(error))?;
+            .map_err(|error| BlockError::new("cannot create the writer thread").because(error))?;
         *lock(&recorder.0.thread) = Some(thread);
         recorders.add(Arc::new(recorder.clone()));
         Ok(recorder)
     }
 
-    /// Its name.
+    /// Name of the recorder.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
@@ -182,13 +184,14 @@ impl Recorder {
         lock(&self.0.state)
     }
 
-    /// A buffer for the next frame; without one, the frame is to be left out and [counted](Self::lose).
+    /// Returns a buffer for the next frame. If there is none, the caller drops the frame and
+    /// [counts](Self::lose) it.
     #[must_use]
     pub fn take(&self) -> Option<TapFrame> {
         self.state().ring.take()
     }
 
-    /// [`take`](Self::take), which waits up to `limit` for the disk.
+    /// Returns a buffer like [`take`](Self::take), after waiting up to `limit` for the disk.
     #[must_use]
     pub fn take_within(&self, limit: Duration) -> Option<TapFrame> {
         let mut state = self.state();
@@ -201,12 +204,12 @@ impl Recorder {
         state.ring.take()
     }
 
-    /// Takes back a buffer that was not filled.
+    /// Returns an unused buffer.
     pub fn give_back(&self, frame: TapFrame) {
         self.state().ring.give_back(frame);
     }
 
-    /// Keeps a frame of the stream.
+    /// Adds a frame of the stream.
     pub fn push(&self, frame: TapFrame) {
         let found = self.finds(&frame.header);
         let mut state = self.state();
@@ -221,13 +224,13 @@ impl Recorder {
         self.0.moved.notify_all();
     }
 
-    /// Counts frames that were left out before the one that is [pushed](Self::push) next.
+    /// Counts frames that the caller dropped before the one that is [pushed](Self::push) next.
     pub fn lose(&self, frames: u64) {
         self.0.lost.add(frames);
         self.state().ring.lose(frames);
     }
 
-    /// What there is about a frame that a recording is to begin with.
+    /// Returns the cause if a frame triggers a recording.
     fn finds(&self, header: &Header) -> Option<String> {
         let at = header.timestamp;
         match &self.0.options.trigger {
@@ -245,9 +248,8 @@ impl Recorder {
         }
     }
 
-    /// What came shortly before timestamp `at` (the newest frame's end without one) and what comes shortly after
-    /// it goes to a file, because of `cause`; `false` if it has ended. A recording that is being made goes on
-    /// for longer.
+    /// Triggers a recording of the frames around timestamp `at`, or around the end of the newest frame if `None`;
+    /// `cause` describes the trigger. Extends a recording in progress. Returns `false` if the recorder has ended.
     #[must_use]
     pub fn trigger(&self, at: Option<u64>, cause: &str) -> bool {
         let mut state = self.state();
@@ -260,7 +262,7 @@ impl Recorder {
         true
     }
 
-    /// No frame comes any more, or no more shall be taken: what is being recorded is closed.
+    /// Ends the recorder: frames in memory that belong to a recording are written, and the recording is closed.
     pub fn end(&self) {
         let mut state = self.state();
         state.ring.cut();
@@ -269,50 +271,50 @@ impl Recorder {
         self.0.moved.notify_all();
     }
 
-    /// Waits until everything is on the disk, after the [end](Self::end).
+    /// Waits, after the [end](Self::end), until all recordings are on the disk.
     pub fn join(&self) {
         let thread = lock(&self.0.thread).take();
-        // What it panicked with stands in the log; the run is over.
+        // A panic of the thread is in the log already.
         let _ = thread.map(JoinHandle::join);
     }
 
-    /// It cannot go on, for this reason.
+    /// Ends the recorder with a failure, for the reason `why`.
     pub fn fail(&self, why: &str) {
         self.state().fault.get_or_insert_with(|| why.to_owned());
         self.say(&format!("the recorder failed: {why}"));
         self.end();
     }
 
-    /// Notes that its files may take no more of the disk.
+    /// Notes that the limit on disk space is reached.
     pub(super) fn fill(&self) {
         self.state().is_full = true;
     }
 
-    /// Whether it has failed because its files may take no more of the disk.
+    /// Whether the recorder has failed because the limit on disk space is reached.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.state().is_full
     }
 
-    /// Why it has failed, if it has.
+    /// Cause of the failure, if the recorder has failed.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         self.state().fault.clone()
     }
 
-    /// Whether nothing is written any more.
+    /// Whether the thread that writes has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state().is_over
     }
 
-    /// Memory for the frames that it may keep.
+    /// Memory for frames, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.options.memory_bytes(&self.0.port).unwrap_or(usize::MAX)
     }
 
-    /// What it does.
+    /// Current status.
     #[must_use]
     pub fn status(&self) -> RecorderStatus {
         let state = self.state();
@@ -333,7 +335,7 @@ impl Recorder {
         }
     }
 
-    /// Tells whoever watches the run.
+    /// Adds an event of the run.
     pub(super) fn say(&self, text: &str) {
         let block = self.0.output.rsplit_once('.').map_or(self.0.name.as_str(), |(block, _)| block);
         if let Some(reports) = self.0.reports.upgrade() {
@@ -358,7 +360,7 @@ impl AnyRecorder for Recorder {
             let block = event.block.as_ref().map(|block| format!(" of `{block}`"));
             let cause =
                 format!("{}{}: {}", event.kind.name(), block.unwrap_or_default(), event.text);
-            // One that has ended records nothing more.
+            // An ended recorder ignores triggers.
             let _ = self.trigger(None, &cause);
         }
     }

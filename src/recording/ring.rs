@@ -1,67 +1,67 @@
-//! The newest frames of a stream in memory, and which of them go to a file.
+//! Ring buffer of the newest frames of a stream, and the choice of those that are recorded.
 
 use fxgraph_core::edge::TapFrame;
 use std::collections::VecDeque;
 
-/// Recordings that wait for the disk at once; later triggers lengthen the last one.
+/// Largest number of recordings that wait for the disk; later triggers extend the last one.
 const MOST_WINDOWS: usize = 64;
 
-/// What is to be recorded: frames that overlap this time, in ADC samples.
+/// A recording: the frames that overlap this interval, in ADC samples.
 struct Window {
     from: u64,
     until: u64,
     cause: String,
 }
 
-/// A frame that is kept.
+/// A frame in the ring.
 struct Kept {
     frame: TapFrame,
-    /// Frames that were left out right before it.
+    /// Number of frames dropped directly before this one.
     lost: u64,
 }
 
-/// The frames that are kept. Its buffers go round: once it is full it allocates nothing.
+/// Ring buffer of frames. Buffers are reused: once full, it does not allocate.
 pub(super) struct Ring {
     /// Oldest first.
     frames: VecDeque<Kept>,
-    /// Frames left out since the newest.
+    /// Number of frames dropped since the newest frame.
     lost: u64,
     spare: Vec<TapFrame>,
-    /// Buffers kept, spare, and out to be filled or written.
+    /// Number of buffers: in the ring, spare, being filled and being written.
     buffers: usize,
     most_buffers: usize,
     samples_per_frame: u64,
     before_samples: u64,
     after_samples: u64,
-    /// In order of time, one behind the other.
+    /// In order of time, without overlap.
     windows: VecDeque<Window>,
-    /// End of what was written last.
+    /// End of the frame written last.
     written_until: u64,
-    /// Why a window is to open with the first frame.
+    /// Cause of a window that opens with the first frame.
     opens_at_first: Option<String>,
     /// End of the newest frame.
     now: Option<u64>,
 }
 
-/// What is to be done next.
+/// Next step of the thread that writes.
 pub(super) enum Step {
-    /// This frame goes to the file; its buffer comes [back](Ring::give_back).
+    /// Write this frame to the file, and [return](Ring::give_back) its buffer.
     Write {
         frame: TapFrame,
-        /// Frames that belong before it and were left out.
+        /// Number of frames dropped before this one within the recording.
         lost: u64,
     },
-    /// Nothing more belongs to what is being recorded.
+    /// Close the current recording, which is complete.
     Close {
-        /// Frames that belong to its end and were left out.
+        /// Number of frames dropped at its end.
         lost: u64,
     },
-    /// Nothing before something happens.
+    /// Wait for a frame or a trigger.
     Wait,
 }
 
 impl Ring {
-    /// A ring of up to `most_buffers` frames that are `samples_per_frame` apart.
+    /// Creates a ring of up to `most_buffers` frames of `samples_per_frame` ADC samples.
     pub fn new(
         most_buffers: usize,
         samples_per_frame: u64,
@@ -84,7 +84,7 @@ impl Ring {
         }
     }
 
-    /// A buffer to fill; `None` if every frame that is kept still has to be written.
+    /// Returns a buffer to fill; `None` if all frames in the ring still have to be written.
     pub fn take(&mut self) -> Option<TapFrame> {
         if let Some(spare) = self.spare.pop() {
             return Some(spare);
@@ -101,12 +101,12 @@ impl Ring {
         if is_wanted { None } else { self.frames.pop_front().map(|oldest| oldest.frame) }
     }
 
-    /// Takes back a buffer.
+    /// Returns an unused buffer.
     pub fn give_back(&mut self, frame: TapFrame) {
         self.spare.push(frame);
     }
 
-    /// Frames are left out here.
+    /// Notes that frames were dropped after the newest one.
     pub fn lose(&mut self, frames: u64) {
         self.lost += frames;
     }
@@ -115,7 +115,7 @@ impl Ring {
         frame.header.timestamp.saturating_add(self.samples_per_frame)
     }
 
-    /// Keeps a frame.
+    /// Adds a frame.
     pub fn push(&mut self, frame: TapFrame) {
         if let Some(cause) = self.opens_at_first.take() {
             self.open(frame.header.timestamp, cause);
@@ -126,7 +126,7 @@ impl Ring {
         self.forget();
     }
 
-    /// Gives up the frames that nobody will ask for.
+    /// Removes frames that are too old for a future recording.
     fn forget(&mut self) {
         if self.is_recording() {
             return;
@@ -141,8 +141,7 @@ impl Ring {
         }
     }
 
-    /// Something happened at timestamp `at`, or now: what came shortly before and comes after goes to a
-    /// file. If that time is being recorded, it is recorded for longer.
+    /// Triggers a recording around timestamp `at`, or now. Extends a recording that contains that time.
     pub fn trigger(&mut self, at: Option<u64>, cause: &str) {
         let Some(at) = at.or(self.now) else {
             self.opens_at_first = Some(cause.to_owned());
@@ -163,35 +162,35 @@ impl Ring {
         self.windows.push_back(Window { from, until, cause });
     }
 
-    /// Nothing more is recorded than what is kept.
+    /// Limits recordings to the frames in the ring.
     pub fn cut(&mut self) {
         self.opens_at_first = None;
         let now = self.now.unwrap_or_default();
         self.windows.iter_mut().for_each(|window| window.until = window.until.min(now));
     }
 
-    /// Nothing more goes to what is being recorded.
+    /// Ends the current recording.
     pub fn close(&mut self) {
         self.windows.pop_front();
         self.forget();
     }
 
-    /// Whether something is being recorded.
+    /// Whether a recording is in progress.
     pub fn is_recording(&self) -> bool {
         !self.windows.is_empty()
     }
 
-    /// Why what is being recorded is.
+    /// Cause of the current recording.
     pub fn cause(&self) -> &str {
         self.windows.front().map_or("", |window| &window.cause)
     }
 
-    /// Frames that are kept.
+    /// Number of frames in the ring.
     pub fn kept(&self) -> usize {
         self.frames.len()
     }
 
-    /// What is to be done next; `has_ended` says that no frame comes any more.
+    /// Returns the next step; with `has_ended` no further frames arrive.
     pub fn step(&mut self, has_ended: bool) -> Step {
         let Some(window) = self.windows.front() else { return Step::Wait };
         let (from, until) = (window.from, window.until);
@@ -210,7 +209,7 @@ impl Ring {
             }
             self.spare.push(kept.frame);
         }
-        // Frames are in order: one that begins where the newest ends comes too late.
+        // Frames are in order: the next one starts at or after the end of the newest.
         if has_ended || self.now.is_some_and(|now| now >= until) {
             let lost = self.lost_in(from, until, self.lost);
             self.close();
@@ -220,8 +219,8 @@ impl Ring {
         }
     }
 
-    /// How many of `lost` frames belong between what was written last in a window that opened at `from`, and
-    /// the time `until`.
+    /// Returns how many of `lost` frames lie between the frame written last, in a window that opened at `from`, and
+    /// the timestamp `until`.
     fn lost_in(&self, from: u64, until: u64, lost: u64) -> u64 {
         let missing = until.saturating_sub(self.written_until.max(from));
         lost.min(missing.div_ceil(self.samples_per_frame))

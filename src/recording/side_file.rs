@@ -1,4 +1,4 @@
-//! The JSON file beside a recording: what the numbers are, and where they came from.
+//! JSON side file of a recording: description and origin of its arrays.
 
 use super::json;
 use fxgraph_core::dtype::UnknownDtype;
@@ -6,33 +6,33 @@ use fxgraph_core::{Axis, Band, Clock, Dtype, Env, PortType, ValidityType, npy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What `format` says.
+/// Value of `format`.
 const FORMAT: &str = "fxgraph recording";
-/// Largest frame that is believed.
+/// Largest accepted frame, in bytes.
 const MAX_FRAME_BYTES: usize = 1 << 32;
-/// Most validity units that are believed.
+/// Largest accepted number of validity units.
 const MAX_UNITS: usize = 1 << 24;
-/// Most axes of a frame or of its validity that are believed.
+/// Largest accepted number of axes of a frame or of its validity.
 const MAX_AXES: usize = 16;
-/// Most channels of a whole band that are believed.
+/// Largest accepted number of channels of the whole band.
 const MAX_CHANNELS: usize = 1 << 40;
-/// Most ADC samples from one frame to the next that are believed: 45 hours at 1.7 GHz.
+/// Largest accepted number of ADC samples per frame: 45 hours at 1.7 GHz.
 const MAX_SAMPLES: u64 = 1 << 48;
-/// Characters of a text that errors show.
+/// Number of characters of a text that errors show.
 const MAX_SHOWN: usize = 40;
 
-/// The whole side file.
+/// Content of a side file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SideFile {
-    /// Says that this is a side file.
+    /// Identifies a side file: `fxgraph recording`.
     pub format: String,
-    /// Whether the stream ended before the file did.
+    /// Whether the recording ended regularly.
     pub complete: bool,
-    /// Frames written.
+    /// Number of frames.
     pub frames: u64,
     /// Element type of the stream.
     pub dtype: String,
-    /// How the elements stand in the data array.
+    /// Layout of the elements in the data array.
     pub layout: String,
     /// Axes of one frame; in the data array the frames come first.
     pub axes: Vec<AxisEntry>,
@@ -49,11 +49,11 @@ pub struct SideFile {
     pub first_timestamp: Option<u64>,
     /// Unix time of the first frame in seconds.
     pub start_unix_seconds: Option<f64>,
-    /// Name of the block that wrote it.
+    /// Name of the block that wrote the recording.
     pub block: String,
-    /// Version of the program.
+    /// Version of the program that wrote the recording.
     pub fxgraph_version: String,
-    /// Hash over the resolved flowgraph.
+    /// Hash of the resolved flowgraph.
     pub config_hash: String,
     /// The resolved flowgraph.
     pub flowgraph: String,
@@ -103,11 +103,11 @@ pub struct BandEntry {
 pub struct ValidityEntry {
     /// Axes of the counts of one frame.
     pub axes: Vec<AxisEntry>,
-    /// Count of a unit to which everything contributed.
+    /// Count of a unit without missing data.
     pub full: u32,
 }
 
-/// The axes with their coordinates.
+/// Returns the axes with their coordinates.
 fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
     let mut samples = port.clock.samples_per_frame as f64;
     let entry = |axis: &Axis| {
@@ -129,7 +129,7 @@ fn entries(axes: &[Axis], port: &PortType) -> Vec<AxisEntry> {
 }
 
 impl SideFile {
-    /// The side file of an empty recording of `port`; provenance and arrays are the caller's.
+    /// Creates the side file of an empty recording of a stream like `port`, without origin and arrays.
     #[must_use]
     pub fn of(port: &PortType) -> Self {
         let clock = &port.clock;
@@ -165,7 +165,7 @@ impl SideFile {
         }
     }
 
-    /// The same, with what is known of the block that `env` is for: where the numbers come from.
+    /// Adds the origin: the block of `env` and its flowgraph.
     #[must_use]
     pub fn made_by(self, env: &Env) -> Self {
         Self {
@@ -176,13 +176,13 @@ impl SideFile {
         }
     }
 
-    /// Reads the text of a side file; the error says which value is wrong and why.
+    /// Reads the text of a side file; the error names the invalid value and the reason.
     pub fn read(text: &str) -> Result<Self, String> {
         json::read(text)
     }
 
-    /// The stream that was recorded, its axes named by what `known` gives for their names. The error
-    /// says which value is wrong and why.
+    /// Returns the type of the recorded stream. `known` maps the names of axes to static ones, or to `None` if
+    /// unknown. The error names the invalid value and the reason.
     pub fn port(&self, known: fn(&str) -> Option<&'static str>) -> Result<PortType, String> {
         self.port_of(known).map_err(|why| json::printable(&why))
     }
@@ -237,7 +237,7 @@ impl BandEntry {
     }
 }
 
-/// The axes under `key`, whose lengths multiply to at most `most`.
+/// Reads the axes under `key`, which must have at most `most` elements in total.
 fn axes_of(
     list: &[AxisEntry],
     key: &str,
@@ -262,7 +262,7 @@ fn axes_of(
     Ok(axes)
 }
 
-/// As much of `text` as an error shows.
+/// Truncates `text` for an error.
 fn short(text: &str) -> &str {
     text.char_indices().nth(MAX_SHOWN).map_or(text, |(end, _)| &text[..end])
 }

@@ -1,4 +1,4 @@
-//! Which frames get into which file.
+//! Tests of recorders: the frames in each file.
 
 use super::array::Header as ArrayHeader;
 use super::*;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A thousand samples a second, ten a frame.
+/// Stream of 1000 samples per second, 10 per frame.
 fn port() -> PortType {
     PortType {
         dtype: Dtype::U8,
@@ -20,7 +20,7 @@ fn port() -> PortType {
     }
 }
 
-/// Five frames before a trigger, three after it.
+/// Options to record five frames before a trigger and three after it.
 fn options(folder: &Path, trigger: Trigger) -> RecorderOptions {
     RecorderOptions {
         path: folder.join("r_{timestamp}.npy").as_path().into(),
@@ -42,7 +42,7 @@ fn start(options: RecorderOptions) -> (Recorder, Recorders, Counters) {
     (recorder.unwrap(), recorders, counters)
 }
 
-/// Frame number `n`; in number 42 something is missing, in number 50 something is loud.
+/// Pushes frame number `n`; number 42 has missing data, number 50 a large value in an annotation.
 fn push(recorder: &Recorder, n: u64) {
     let mut frame = recorder.take_within(std::time::Duration::from_secs(20)).unwrap();
     frame.header.sequence = n;
@@ -54,7 +54,7 @@ fn push(recorder: &Recorder, n: u64) {
     recorder.push(frame);
 }
 
-/// The numbers of an array of one column.
+/// Reads the numbers of an array with one axis.
 fn numbers<const N: usize>(path: &Path, number: fn([u8; N]) -> u64) -> Vec<u64> {
     let header = ArrayHeader::read(&File::open(path).unwrap(), 0).unwrap();
     let bytes = fs::read(path).unwrap().split_off(header.data_offset as usize);
@@ -73,7 +73,7 @@ fn recorded(recorder: &Recorder) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_request_brings_what_came_before_it_and_what_comes_after() {
+fn request_records_frames_before_and_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let (recorder, ..) = start(options(folder.path(), Trigger::Request));
     (0..=20).for_each(|n| push(&recorder, n));
@@ -81,13 +81,13 @@ fn a_request_brings_what_came_before_it_and_what_comes_after() {
     assert_eq!(recorder.status().frames_kept, 5);
     assert!(recorder.trigger(None, "a request"));
     (21..=30).for_each(|n| push(&recorder, n));
-    // At a time that has passed, and again while it is being recorded.
+    // At a timestamp that has passed, and again during the recording.
     assert!(recorder.trigger(Some(290), "a second"));
     assert!(recorder.trigger(Some(300), "a third"));
     (31..=60).for_each(|n| push(&recorder, n));
     let all = recorded(&recorder);
     assert_eq!(all[0], (16..24).collect::<Vec<_>>());
-    // What stands in the first file does not stand in the second one, which is longer for the third trigger.
+    // The second file has no frame of the first one, and is extended by the third trigger.
     assert_eq!(all[1..], [(24..33).collect::<Vec<_>>()]);
     let status = recorder.status();
     assert_eq!((status.state, status.frames_lost), (RecorderState::Ended, 0));
@@ -99,7 +99,7 @@ fn a_request_brings_what_came_before_it_and_what_comes_after() {
 }
 
 #[test]
-fn a_frame_that_shows_something_is_recorded_with_those_before_and_after() {
+fn missing_and_loud_triggers_record_frames_before_and_after() {
     let loud = Loud { annotation: "adc_clipped".to_owned(), above: 3.0 };
     for (trigger, at) in [(Trigger::Missing, 42), (Trigger::Loud(loud), 50)] {
         let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn a_frame_that_shows_something_is_recorded_with_those_before_and_after() {
 }
 
 #[test]
-fn an_event_begins_a_recording_if_it_is_one_that_is_waited_for() {
+fn event_trigger_selects_by_kind_and_block() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = Some(vec!["x".to_owned()]);
     let kinds = vec![EventKind::Fault];
@@ -122,21 +122,21 @@ fn an_event_begins_a_recording_if_it_is_one_that_is_waited_for() {
         time: SystemTime::now(),
         block: Some(block.to_owned()),
         kind,
-        text: "it burns".to_owned(),
+        text: "overheated".to_owned(),
     };
     (0..10).for_each(|n| push(&recorder, n));
     watch(&event(EventKind::DataLost, "x"));
     watch(&event(EventKind::Fault, "y"));
     (10..20).for_each(|n| push(&recorder, n));
     watch(&event(EventKind::Fault, "x"));
-    // The end comes first.
+    // The stream ends before `after_seconds` have passed.
     push(&recorder, 20);
     assert_eq!(recorded(&recorder), [(15..21).collect::<Vec<_>>()]);
-    assert_eq!(recorder.status().recordings[0].cause, "fault of `x`: it burns");
+    assert_eq!(recorder.status().recordings[0].cause, "fault of `x`: overheated");
 }
 
 #[test]
-fn every_frame_has_the_checksum_of_its_rows() {
+fn checksum_covers_all_rows_of_a_frame() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Trigger::Start);
     options.after_seconds = None;
@@ -156,14 +156,14 @@ fn every_frame_has_the_checksum_of_its_rows() {
 }
 
 #[test]
-fn a_full_recording_is_closed_and_nothing_is_overwritten() {
+fn full_recording_is_closed_and_existing_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("r_0.npy"), "precious").unwrap();
     let mut options = options(folder.path(), Trigger::Start);
     (options.after_seconds, options.max_bytes) = (None, Some(45));
     let (recorder, ..) = start(options);
     (0..3).for_each(|n| push(&recorder, n));
-    // It ends by itself, so its buffers may be gone.
+    // The recorder ends by itself, so there may be no buffers.
     (3..9).for_each(|_| {
         let _ = recorder.take().map(|mut frame| {
             frame.header.sequence = 3;
@@ -181,7 +181,7 @@ fn a_full_recording_is_closed_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn what_stands_in_files_when_there_is_no_more_room_stays_readable() {
+fn recording_at_the_budget_limit_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Trigger::Start);
     options.after_seconds = None;
@@ -195,7 +195,7 @@ fn what_stands_in_files_when_there_is_no_more_room_stays_readable() {
 }
 
 #[test]
-fn a_disk_is_not_filled_to_its_end() {
+fn recorder_fails_when_the_disk_is_nearly_full() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Trigger::Start);
     options.budget = Some(Arc::new(Budget::new(folder.path(), u64::MAX, 0, u64::MAX)));
@@ -207,7 +207,7 @@ fn a_disk_is_not_filled_to_its_end() {
 }
 
 #[test]
-fn frames_that_wait_for_the_disk_are_kept_and_those_without_room_are_left_out() {
+fn ring_keeps_frames_to_be_written_and_rejects_further_ones() {
     let mut ring = ring::Ring::new(3, 10, 10, 1000);
     let push = |ring: &mut ring::Ring, n: u64| {
         let Some(mut frame) = ring.take() else { return false };
@@ -215,19 +215,19 @@ fn frames_that_wait_for_the_disk_are_kept_and_those_without_room_are_left_out() 
         ring.push(frame);
         true
     };
-    assert!((0..9).all(|n| push(&mut ring, n)), "nobody wants the old ones");
+    assert!((0..9).all(|n| push(&mut ring, n)), "old frames are removed");
     ring.trigger(None, "now");
     assert!(push(&mut ring, 9) && push(&mut ring, 10));
-    assert!(!push(&mut ring, 11), "all three are to be written");
+    assert!(!push(&mut ring, 11), "all three frames wait for the disk");
     let ring::Step::Write { frame, lost: 0 } = ring.step(false) else { panic!("there is a frame") };
     assert_eq!(frame.header.timestamp, 80);
-    assert!(!push(&mut ring, 11), "it is being written");
+    assert!(!push(&mut ring, 11), "the buffer is being written");
     ring.give_back(frame);
     assert!(push(&mut ring, 12));
 }
 
 #[test]
-fn a_recording_counts_the_frames_that_were_lost_in_its_time_only() {
+fn recording_counts_dropped_frames_within_its_time_only() {
     let folder = tempfile::tempdir().unwrap();
     let (recorder, ..) = start(options(folder.path(), Trigger::Request));
     let lose_and_push = |lost: std::ops::Range<u64>| {
@@ -235,7 +235,7 @@ fn a_recording_counts_the_frames_that_were_lost_in_its_time_only() {
         push(&recorder, lost.end);
     };
     push(&recorder, 0);
-    // Long before the first recording; partly before it; in it; partly after its end.
+    // Dropped frames long before the first recording, partly before it, in it, and partly after its end.
     lose_and_push(1..5);
     (6..10).for_each(|n| push(&recorder, n));
     lose_and_push(10..18);
@@ -243,7 +243,7 @@ fn a_recording_counts_the_frames_that_were_lost_in_its_time_only() {
     assert!(recorder.trigger(None, "a request"));
     lose_and_push(20..21);
     lose_and_push(22..30);
-    // Right before the end of the second one, which is the end of everything.
+    // Dropped frames at the end of the stream, after the frames of the second recording.
     (31..40).for_each(|n| push(&recorder, n));
     assert!(recorder.trigger(None, "another"));
     recorder.lose(2);
@@ -254,7 +254,7 @@ fn a_recording_counts_the_frames_that_were_lost_in_its_time_only() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused_all_at_once() {
+fn options_report_all_errors() {
     let refused = |change: fn(&mut RecorderOptions)| {
         let mut options = options(Path::new("x"), Trigger::Start);
         change(&mut options);
@@ -262,9 +262,11 @@ fn options_that_cannot_be_are_refused_all_at_once() {
     };
     assert_eq!(refused(|_| {}), [""; 0]);
     assert_eq!(refused(|o| o.path = "a.txt".into()), ["`a.txt` is not a NumPy file name"]);
-    assert_eq!(refused(|o| o.before_seconds = f64::NAN), ["NaN s are no time"]);
+    let not_finite = "`before_seconds` must be finite and at least 0, got NaN";
+    assert_eq!(refused(|o| o.before_seconds = f64::NAN), [not_finite]);
     assert_eq!(refused(|o| o.before_seconds = 1e300).len(), 1);
-    assert_eq!(refused(|o| o.max_bytes = Some(9)), ["a frame has 10 bytes already"]);
+    let too_small = "`max_bytes` must be at least 10, the size of a frame";
+    assert_eq!(refused(|o| o.max_bytes = Some(9)), [too_small]);
     let two = refused(|o| (o.before_seconds, o.after_seconds) = (-1.0, Some(-1.0)));
     assert_eq!(two.len(), 2);
 }

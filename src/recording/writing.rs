@@ -1,4 +1,4 @@
-//! The thread of a recorder: from memory to files.
+//! Thread of a recorder, which writes frames from memory to files.
 
 use super::RecordingWriter;
 use super::options::{PLACEHOLDER, Trigger};
@@ -9,17 +9,17 @@ use fxgraph_core::edge::TapFrame;
 use fxgraph_core::error::with_causes;
 use std::sync::PoisonError;
 
-/// Recordings that a recorder remembers.
+/// Number of finished recordings in the status of a recorder.
 const REMEMBERED: usize = 256;
 
-/// A recording that is being written.
+/// A recording in progress.
 struct Open {
     writer: RecordingWriter,
     recorded: Recorded,
 }
 
 impl Recorder {
-    /// Writes what is to be written until nothing comes any more.
+    /// Writes recordings until the recorder ends.
     pub(super) fn write(&self) {
         let mut open = None;
         while let Some((step, cause)) = self.wait() {
@@ -27,7 +27,7 @@ impl Recorder {
                 Step::Write { frame, lost } => {
                     let is_full = self.append(&mut open, &frame, lost, cause);
                     self.state().ring.give_back(frame);
-                    // Whoever waits for a buffer finds this one.
+                    // Wakes a caller that waits for a buffer.
                     self.0.moved.notify_all();
                     is_full
                 }
@@ -44,7 +44,7 @@ impl Recorder {
                 Ok(is_done)
             });
             match closed {
-                // There is one first frame.
+                // This trigger makes only one recording.
                 Ok(true) if self.0.options.trigger == Trigger::Start => break,
                 Ok(_) => {}
                 Err(error) => {
@@ -53,17 +53,17 @@ impl Recorder {
                 }
             }
         }
-        // After a failure: what is there is worth reading, and the first cause is the one to tell.
+        // After a failure the written part is closed too; only the first cause is reported.
         let _ = open.map(|open| self.close(open));
         let mut state = self.state();
         state.is_over = true;
-        // The memory goes back, whoever still holds the recorder.
+        // Frees the memory, although other handles of the recorder may exist.
         state.ring = Ring::new(0, 1, 0, 0);
         drop(state);
         self.0.moved.notify_all();
     }
 
-    /// Waits for something to do, and says why; `None` at the end.
+    /// Waits for the next step, and returns it with the cause of its recording; `None` at the end.
     fn wait(&self) -> Option<(Step, String)> {
         let mut state = self.state();
         loop {
@@ -79,7 +79,7 @@ impl Recorder {
         }
     }
 
-    /// Writes a frame, before which `lost` are missing; `true` if no other one may go to the same file.
+    /// Writes a frame, before which `lost` frames were dropped; `true` if the recording is full.
     fn append(
         &self,
         open: &mut Option<Open>,
@@ -137,10 +137,10 @@ impl Recorder {
         closed?;
         let lost = match recorded.lost {
             0 => String::new(),
-            lost => format!(", {lost} lost because the disk is too slow"),
+            lost => format!(", {lost} dropped because the disk is too slow"),
         };
         let (path, frames) = (recorded.path.display(), recorded.frames);
-        self.say(&format!("{path}: {frames} frames{lost}; because of {}", recorded.cause));
+        self.say(&format!("{path}: {frames} frames{lost}; trigger: {}", recorded.cause));
         let mut state = self.state();
         if state.recordings.len() == REMEMBERED {
             state.recordings.remove(0);

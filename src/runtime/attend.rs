@@ -1,4 +1,4 @@
-//! Calls a block's own code so that nothing it does gets past the caller.
+//! Runs block code and converts errors, panics and aborts into an [`Outcome`].
 
 use super::cell::Cell;
 use super::run::{Fault, Run};
@@ -8,13 +8,13 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Instant;
 
-/// What of a block is called.
+/// A method of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
     Start,
     /// Counts as busy time.
     Work,
-    /// Goes through also when the run is aborted: files are to be left readable.
+    /// Runs to its end even if the run is aborted, so that files stay readable.
     Finish,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Outcome<T> {
     Aborted,
 }
 
-/// Runs `future` to its end, to its panic or to an abort of the run.
+/// Runs `future` until it completes, panics or the run is aborted.
 pub(super) async fn attend<T>(
     run: &Run,
     cell: &Cell,
@@ -46,7 +46,7 @@ pub(super) async fn attend<T>(
             Err(panic) => Poll::Ready(Outcome::Failed(Fault::panic(panic.as_ref()))),
             Ok(Poll::Pending) if call == Call::Finish => Poll::Pending,
             Ok(Poll::Pending) => {
-                // First where to find us, then the question: an abort in between finds us.
+                // Registered before the check, so that an abort in between wakes this task.
                 cell.waits_as(context.waker());
                 if run.is_aborting() { Poll::Ready(Outcome::Aborted) } else { Poll::Pending }
             }

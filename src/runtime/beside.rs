@@ -1,9 +1,9 @@
-//! The running block's side of an exchange: another block catches up beside it, takes its place at
-//! a frame boundary, and is watched; the one that was there before stands ready to come back.
+//! The running block's side of a swap: the candidate catches up on the same frames, takes the slot
+//! at a frame boundary and is checked for some frames; the old block stays ready for a roll-back.
 //!
-//! Timestamps tell which frame of the one belongs to which of the other. The newcomer has caught up
-//! when a frame of it says of its data what the old block's frame says: filters have their history
-//! then, sums all their parts. So no block has to know that it is exchanged.
+//! Frames of the two blocks are matched by timestamp. The candidate has caught up when one of its
+//! frames has the same validity as the old block's frame: filters then have their history and
+//! integrations all their input. So block code needs no support for swaps.
 
 use super::cell::Cell;
 use super::companion::{Companion, GivenUp, Link, Order, Verdict};
@@ -17,55 +17,55 @@ use fxgraph_core::retune::{Known, When};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Frames of each output that a block makes in its new place while the old one stands ready.
+/// Frames of each output that the new block pushes while the old one is ready for a roll-back.
 const WATCHED: u64 = 3;
 
-/// Another block beside a running one.
+/// State of a swap in the running block: the candidate, later the old block as a fallback.
 pub(super) struct Beside {
     link: Arc<Link>,
-    /// What the companion makes.
+    /// Frames of each output of the candidate.
     kept: Vec<FrameReader>,
-    /// Whether the companion's last frame of each output was the block's.
+    /// For each output: the candidate's last frame had the validity of the running block's.
     caught_up: Vec<bool>,
     phase: Phase,
-    /// When it takes the place.
+    /// Timestamp from which the candidate's frames are used.
     when: When,
-    /// Whoever sent it knows that it has caught up.
+    /// The caller of the swap was notified that the candidate has caught up.
     is_told: bool,
-    /// So much later than the old block the new one may be.
+    /// Longest delay of a frame of the new block after the old block's.
     late: Duration,
 }
 
 enum Phase {
     CatchingUp,
-    /// The block has come to the timestamp at which the companion takes its place; that is on its way home.
+    /// The running block has reached the swap's timestamp; the candidate is being handed over.
     Fetching,
-    /// It has taken the place; the old block is the companion.
+    /// The candidate is in the slot; the old block runs on the candidate's thread.
     Watching {
-        /// Frames of each output after which all is well.
+        /// Number of frames of each output after which the swap is final.
         until: Vec<u64>,
-        /// Since when the old block has a frame that the new one has not.
+        /// Time since which the old block has had a frame that the new one has not.
         behind: Option<Instant>,
     },
-    /// It failed; the old block is on its way home.
+    /// The new block failed; the old one is being handed back.
     RollingBack(String),
 }
 
-/// What the block may do now.
+/// Next action of the running block.
 pub(super) enum Turn {
     Work,
-    /// Wait: for the old block to come back, or for readers to take what the new one has made.
+    /// Wait: for the old block to come back, or for readers to take frames of the new one.
     Hold,
-    /// Neither of two blocks is of use.
+    /// Both blocks have failed.
     Lost(Fault),
 }
 
-/// What an exchange is made of.
+/// A candidate with its edges and the terms of its swap.
 pub(super) struct Newcomer {
     pub link: Arc<Link>,
     pub tees: Vec<Arc<Edge>>,
     pub kept: Vec<Arc<Edge>>,
-    /// The timestamp from which its frames count.
+    /// Timestamp from which the candidate's frames are used.
     pub when: When,
     /// Samples of a frame of each output.
     pub samples: Vec<u64>,
@@ -74,7 +74,7 @@ pub(super) struct Newcomer {
 }
 
 impl Hosted {
-    /// Puts a companion beside the block; `false` if there is one already.
+    /// Attaches a candidate to the block; `false` if the block has a candidate or shadow already.
     pub(super) fn put_beside(&mut self, new: Newcomer) -> bool {
         if self.inputs.iter().any(|input| input.reader.has_tee()) {
             return false;
@@ -99,13 +99,13 @@ impl Hosted {
         true
     }
 
-    /// A time after all frames that any input has handed out.
+    /// Timestamp after all frames that any input has handed out.
     pub(super) fn next_time(&self) -> u64 {
         let newest = self.inputs.iter().filter_map(|input| input.reader.newest()).max();
         newest.map_or(0, |newest| newest + 1)
     }
 
-    /// What comes before a call of `work`.
+    /// Advances a swap before a call of `work`, and returns the block's next action.
     pub(super) fn settle(&mut self, run: &Run, cell: &Cell) -> Turn {
         let mut turn = Turn::Work;
         if let Some(mut beside) = self.beside.take() {
@@ -125,7 +125,7 @@ impl Hosted {
         if matches!(turn, Turn::Work) && !is_flushed { Turn::Hold } else { turn }
     }
 
-    /// The block failed. Calls the one back whose place it took, if that is still possible.
+    /// Starts a roll-back to the old block after `fault`; `false` if that is not possible any more.
     pub(super) fn roll_back(&mut self, fault: &Fault) -> bool {
         let has_lost_sight = self.tee_dropped();
         let Some(beside) = &mut self.beside else { return false };
@@ -138,7 +138,7 @@ impl Hosted {
 }
 
 impl Beside {
-    /// What the block may do now, and whether the companion's time is over.
+    /// Advances the swap: the block's next action, and whether the swap is over.
     fn step(&mut self, hosted: &mut Hosted, run: &Run, cell: &Cell) -> (Turn, bool) {
         self.link.wake_companion();
         match &mut self.phase {
@@ -148,7 +148,7 @@ impl Beside {
                 (if is_due { Turn::Hold } else { Turn::Work }, is_over)
             }
             Phase::Watching { .. } => match self.watch(hosted) {
-                // The block must not work while the other one comes.
+                // The failed block must not work while the old one is handed back.
                 None if matches!(self.phase, Phase::RollingBack(_)) => (Turn::Hold, false),
                 None => (Turn::Work, false),
                 Some(text) => {
@@ -162,7 +162,7 @@ impl Beside {
                 let Some(mut old) = self.link.take_home() else { return (Turn::Hold, false) };
                 if let Some(other) = self.link.fault() {
                     self.link.send_back(old, Order::End);
-                    let cause = format!("{cause}; the block before it is lost too: {other}");
+                    let cause = format!("{cause}; the old block failed too: {other}");
                     return (Turn::Lost(Fault { cause, panic: false }), true);
                 }
                 self.exchange(hosted, &mut old, cell);
@@ -174,7 +174,7 @@ impl Beside {
         }
     }
 
-    /// Before the exchange; `true` if there will be none.
+    /// Advances the swap until the candidate is in the slot; `true` if the swap was given up.
     fn catch_up(&mut self, hosted: &mut Hosted, cell: &Cell) -> bool {
         let given_up = if let Some(cause) = self.link.fault() {
             Some(GivenUp::Failed(cause))
@@ -199,7 +199,7 @@ impl Beside {
             let is_there = writers.clone().all(FrameWriter::has_reached_switch)
                 || writers.any(|writer| writer.holds_back() && writer.is_held_up());
             if is_there && !has_caught_up {
-                // Frames are held back for one that has none to follow them.
+                // Frames are held back, but the candidate has none that could follow them.
                 self.link.decide(Verdict::GivenUp(GivenUp::NeverCaughtUp));
                 return true;
             }
@@ -222,7 +222,7 @@ impl Beside {
         false
     }
 
-    /// Holds the companion's frames against those of the block; drops both.
+    /// Compares the candidate's frames with those of the block, and drops both.
     fn compare(&mut self, hosted: &mut Hosted) {
         let outputs = hosted.outputs.iter_mut().map(|output| &mut output.writer);
         for ((kept, writer), caught_up) in
@@ -237,7 +237,7 @@ impl Beside {
                 }
                 match log.front() {
                     None if last.is_none_or(|last| header.timestamp > last) => break,
-                    // Of a frame without any data nothing can be learnt.
+                    // A frame without any valid data proves nothing.
                     Some((time, validity))
                         if *time == header.timestamp && validity.iter().any(|count| *count > 0) =>
                     {
@@ -250,11 +250,11 @@ impl Beside {
         }
     }
 
-    /// After the exchange: what to say if all is well, or if nobody can tell any more.
+    /// Checks the new block; the text of the event once the swap is final.
     fn watch(&mut self, hosted: &mut Hosted) -> Option<String> {
         let Phase::Watching { until, behind } = &mut self.phase else { return None };
         if hosted.tee_dropped() || self.link.fault().is_some() {
-            return Some("in place; the old block could not be kept ready".to_owned());
+            return Some("in place; the old block could not be kept as a fallback".to_owned());
         }
         let mut outputs = hosted.outputs.iter().zip(&*until);
         if outputs.all(|(output, until)| output.writer.pushed() >= *until) {
@@ -270,13 +270,12 @@ impl Beside {
         }
         if !is_ahead {
             *behind = None;
-            let text = "in place; no frame came to be watched";
+            let text = "in place; no frame arrived to check it";
             return self.link.is_overdue().then(|| text.to_owned());
         }
         if behind.get_or_insert_with(Instant::now).elapsed() > self.late {
             let late = self.late.as_secs_f64();
-            let cause =
-                format!("it was more than {late} s later with a frame than the block before it");
+            let cause = format!("a frame came more than {late} s later than from the old block");
             self.roll_back(&cause, false);
         }
         None
@@ -311,7 +310,7 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// On whatever path the block goes, its companion's thread ends.
+    /// Ends the candidate's thread, however the block ends.
     fn drop(&mut self) {
         self.link.decide(Verdict::Ended);
         self.link.order(Order::End);

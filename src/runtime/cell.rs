@@ -1,4 +1,4 @@
-//! What one block of a run shares with those who watch it.
+//! State of one block of a run, shared with the handles that monitor the run.
 
 use super::hosted::{Hosted, Mailbox};
 use super::report::{BlockStats, Failure, Queue, State};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Skipped frames of a block are told of once in this time.
+/// Shortest time between two events about skipped frames of a block.
 const TELL: Duration = Duration::from_secs(1);
 
 const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, State::Failed];
@@ -23,11 +23,11 @@ const STATES: [State; 4] = [State::Starting, State::Running, State::Finished, St
 /// One block of a run.
 pub(super) struct Cell {
     pub name: String,
-    /// Has the block's `work` called.
+    /// Schedules a call of the block's `work`.
     pub wake: Waker,
-    /// What is to be done to the block between two calls of its `work`.
+    /// Commands to the block, run between two calls of its `work`.
     pub mailbox: Mailbox,
-    /// The task of the block while it awaits something inside one of its own calls.
+    /// Task of the block while one of its calls awaits something.
     waiting: Mutex<Option<std::task::Waker>>,
     arrived: AtomicBool,
     state: AtomicU8,
@@ -35,29 +35,30 @@ pub(super) struct Cell {
     outputs: Vec<CellOutput>,
     /// Samples of a frame of each input.
     input_samples: Vec<u64>,
-    /// Of each input and of each output: its timestamps are those of the block's live updates.
+    /// For each input and each output: its timestamps count as those of the block's live updates.
     is_on_clock: [Vec<bool>; 2],
-    /// Timestamp after the newest sample that it pushed, or that it took and has no outputs.
+    /// Timestamp after the newest sample pushed, or consumed by a block without outputs.
     newest: AtomicU64,
-    /// When that was, in nanoseconds of the epoch.
+    /// Time at which `newest` was set, in nanoseconds since the epoch of `waits`.
     newest_at: AtomicU64,
     /// Unix time of the epoch in seconds.
     epoch_unix: f64,
     /// Samples per second.
     rate_hz: f64,
-    /// Expected time from one frame to the next, in seconds; of ports that differ the longest.
+    /// Expected frame interval in seconds; the longest if ports differ.
     frame_seconds: f64,
-    /// Expected time from one frame to the next of each input, and of the outputs the longest, in seconds.
+    /// Expected frame interval of each input, in seconds.
     input_seconds: Vec<f64>,
+    /// Longest expected frame interval of the outputs, in seconds.
     push_seconds: f64,
-    /// What real time is, for a source.
+    /// Real time of the timestamps, for a source.
     origin: Option<Arc<Origin>>,
-    /// Sources with samples of the same rate, and numbers of the blocks directly before this one.
+    /// Sources with the same sample rate, and numbers of the blocks directly upstream.
     before: OnceLock<(Vec<Arc<Origin>>, Vec<usize>)>,
     is_stalled: AtomicBool,
-    /// How long it waited for what.
+    /// Time spent waiting, by cause.
     pub waits: Waiting,
-    /// What its frames are made of, for a block without outputs.
+    /// Push times of the sources of its frames, for a block without outputs.
     sources: OnceLock<Vec<Arc<Pushes>>>,
     latency: Latency,
     busy_nanoseconds: AtomicU64,
@@ -65,7 +66,7 @@ pub(super) struct Cell {
     faults: AtomicU64,
     restarts: AtomicU64,
     last_fault: Mutex<Option<Failure>>,
-    /// When a skipped frame was told of, and how many were not since.
+    /// Time of the last event about a skipped frame, and number of frames skipped since.
     told: Mutex<Option<(Instant, u64)>>,
     pub tally: Mutex<Tally>,
 }
@@ -75,7 +76,7 @@ struct CellOutput {
     pushed: AtomicU64,
     frame_bytes: u64,
     frame_samples: u64,
-    /// What a source pushed when.
+    /// Push times, for a source.
     pushes: Option<Arc<Pushes>>,
 }
 
@@ -141,8 +142,8 @@ impl Cell {
         })
     }
 
-    /// Timestamp before which the blocks that are or were in the place of `hosted` have worked on everything:
-    /// what they took, and what they pushed.
+    /// Timestamp before which the blocks in the slot of `hosted`, present and past, have begun to work on all
+    /// samples: those that they consumed, and those that they pushed.
     pub fn begun(&self, hosted: &Hosted) -> u64 {
         let taken = hosted.inputs.iter().map(|input| input.reader.last_taken());
         let taken = taken.zip(&self.input_samples).zip(&self.is_on_clock[0]);
@@ -155,7 +156,7 @@ impl Cell {
         taken.chain(pushed).filter_map(until).max().unwrap_or_default()
     }
 
-    /// The block has pushed `frames` frames so far, the last one of timestamp `last`.
+    /// Notes that the block has pushed `frames` frames so far, the last one with timestamp `last`.
     pub fn set_pushed(&self, output: usize, frames: u64, last: Option<u64>) {
         let output = &self.outputs[output];
         let is_new = output.pushed.swap(frames, Ordering::Relaxed) != frames;
@@ -176,7 +177,7 @@ impl Cell {
         self.newest_at.store(now, Ordering::Relaxed);
     }
 
-    /// The block, which has no outputs, is done with frames of `input` of these timestamps.
+    /// Notes that the block, which has no outputs, has consumed frames of `input` with the timestamps `times`.
     pub fn note_done(&self, input: usize, times: &[u64]) {
         if times.is_empty() {
             return;
@@ -190,33 +191,32 @@ impl Cell {
         }
     }
 
-    /// What the block's outputs were pushed when, if it is a source.
+    /// Push times of the block's outputs, if it is a source.
     pub fn pushes(&self) -> impl Iterator<Item = &Arc<Pushes>> {
         self.outputs.iter().filter_map(|output| output.pushes.as_ref())
     }
 
-    /// What real time is for the block, if it is a source with samples of `rate_hz`.
+    /// Real time of the block's timestamps, if it is a source.
     pub fn origin(&self) -> Option<&Arc<Origin>> {
         self.origin.as_ref()
     }
 
-    /// Samples per second of what it puts out, or takes.
+    /// Sample rate of the first output, or of the first input of a block without outputs, in Hz.
     pub fn rate_hz(&self) -> f64 {
         self.rate_hz
     }
 
-    /// Sets the sources of the block, those with samples of the same rate, and the blocks directly
-    /// before it.
+    /// Sets the sources with the same sample rate, and the blocks directly upstream.
     pub fn set_before(&self, origins: Vec<Arc<Origin>>, blocks: Vec<usize>) {
         let _ = self.before.set((origins, blocks));
     }
 
-    /// Has the block, which has no outputs, measure how long after `sources` it is.
+    /// Enables latency measurement for a block without outputs, relative to `sources`.
     pub fn set_sources(&self, sources: Vec<Arc<Pushes>>) {
         let _ = self.sources.set(sources);
     }
 
-    /// Most frames that waited before each input since the last call.
+    /// Highest fill of each input queue since the last call, in frames.
     pub fn take_peaks(&self) -> Vec<usize> {
         self.inputs.iter().map(|(edge, _)| edge.take_peak()).collect()
     }
@@ -234,22 +234,22 @@ impl Cell {
         self.inputs.is_empty()
     }
 
-    /// Keeps the task of a block that awaits inside a call, so that an abort reaches it there.
+    /// Stores the task of a block that awaits inside a call, so that an abort can wake it.
     pub fn waits_as(&self, task: &std::task::Waker) {
         lock(&self.waiting).replace(task.clone());
     }
 
-    /// A failed block stays failed.
+    /// Sets the state; a failed block stays failed.
     pub fn set_state(&self, state: State) {
         self.state.fetch_max(state as u8, Ordering::AcqRel);
     }
 
-    /// The block has started, or failed to; `true` the first time.
+    /// Notes that the block has started or failed to; `true` the first time.
     pub fn arrives(&self) -> bool {
         !self.arrived.swap(true, Ordering::AcqRel)
     }
 
-    /// Has the block look up if it awaits something inside a call.
+    /// Wakes the block's task if it awaits something inside a call.
     pub fn interrupt(&self) {
         if let Some(task) = lock(&self.waiting).take() {
             task.wake();
@@ -264,8 +264,8 @@ impl Cell {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many skipped frames were not told of, if one is to be told of now: a block that fails at
-    /// every frame must not push everything else out of the events.
+    /// Number of skipped frames without an event if this one gets an event, `None` if not: a block that
+    /// fails at every frame must not displace all other events.
     pub fn tells_skip(&self) -> Option<u64> {
         match &mut *lock(&self.told) {
             Some((when, untold)) if when.elapsed() < TELL => {
@@ -276,7 +276,7 @@ impl Cell {
         }
     }
 
-    /// Keeps a fault as the block's last one.
+    /// Counts a fault and stores it as the block's last one.
     pub fn note_fault(&self, Fault { cause, panic }: Fault) -> Failure {
         let failure = Failure { block: self.name.clone(), cause, panic };
         self.faults.fetch_add(1, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl Cell {
         failure
     }
 
-    /// What shows whether frames pass, and what would keep them from it.
+    /// Progress of the block, for the detection of stalls.
     pub fn progress(&self) -> Progress<'_> {
         let taken = || self.inputs.iter().map(|(edge, _)| edge.popped()).sum();
         let pushed = self.outputs.iter().map(|output| output.pushed.load(Ordering::Relaxed)).sum();
@@ -311,13 +311,13 @@ impl Cell {
         STATES[usize::from(self.state.load(Ordering::Acquire))]
     }
 
-    /// When timestamp 0 was, in seconds of the epoch: by the source that makes it the earliest.
+    /// Time of timestamp 0, in seconds since the epoch of `waits`; the earliest over the sources.
     fn time_zero(&self) -> Option<f64> {
         let (origins, _) = self.before.get()?;
         origins.iter().filter_map(|origin| origin.zero()).min_by(f64::total_cmp)
     }
 
-    /// How far behind real time the newest sample came through. It grows once the next one is overdue.
+    /// Lag of the newest sample behind real time, in seconds. It grows once the next frame is overdue.
     fn lag_seconds(&self) -> Option<f64> {
         let newest = self.newest.load(Ordering::Relaxed);
         let zero = self.time_zero().filter(|_| newest != u64::MAX)?;

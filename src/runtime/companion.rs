@@ -1,8 +1,8 @@
-//! A second block beside a running one, on a thread of its own.
+//! A second block on the inputs of a running one, on its own thread: the candidate of a swap, or a shadow.
 //!
-//! It is driven here, without FutureSDR: it reads what the running block's inputs hand to a
-//! [`Tee`](fxgraph_core::edge::Tee), and its frames are kept in queues of their own. Between two calls of
-//! its `work` it can be called home, where the running block's thread finds it.
+//! This thread calls the block without FutureSDR. The block reads the frames that the running block's inputs
+//! hand to a [`Tee`](fxgraph_core::edge::Tee), and pushes its own frames into separate queues. Between two
+//! calls of its `work`, the thread can be ordered to hand the block over to the running block's thread.
 
 use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
@@ -18,58 +18,58 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// A block on the side, with all that goes with it when it changes places.
+/// A candidate or shadow, with everything that moves with it in a swap.
 pub(super) struct Companion {
     pub hosted: Hosted,
     pub occupant: Occupant,
 }
 
-/// What a companion is to do.
+/// Order to the candidate's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Nothing yet.
     Rest,
     Work,
-    /// Wait at home for what comes.
+    /// Hand the block over, and wait for a block in return.
     ComeHome,
     End,
 }
 
-/// How a companion's story ended for the one who sent it.
+/// Result of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has taken the block's place.
+    /// The candidate is in the slot.
     Swapped,
-    /// It took the block's place, and gave it back.
+    /// The candidate took the slot and failed; the old block is back.
     RolledBack(String),
-    /// It never took the block's place.
+    /// The candidate never took the slot.
     GivenUp(GivenUp),
-    /// The block ended.
+    /// The running block ended.
     Ended,
 }
 
-/// Why a companion did not take the block's place.
+/// Reason why a candidate did not take the slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GivenUp {
-    /// The block's frames came faster than it took them.
+    /// Frames arrived faster than the candidate consumed them.
     TooSlow,
     Failed(String),
-    /// None of its frames was what the block made at that time.
+    /// No frame of the candidate had the timestamp and validity of one of the running block.
     NeverCaughtUp,
 }
 
-/// What three threads know of a companion: its own, that of the running block, and that of
-/// whoever sent it.
+/// State shared by three threads: that of the candidate, that of the running block, and that of the
+/// caller of the swap.
 pub(super) struct Link {
     shared: Mutex<Shared>,
     changed: Condvar,
     /// Wakes the running block.
     pub main: Waker,
-    /// The companion's thread.
+    /// The candidate's thread.
     thread: OnceLock<Thread>,
 }
 
-/// How far a companion is.
+/// Lifecycle state of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Starting,
@@ -80,14 +80,15 @@ enum Progress {
 struct Shared {
     order: Order,
     progress: Progress,
-    /// It has caught up: its last frames were the block's.
+    /// The candidate has caught up with the running block.
     is_ready: bool,
+    /// Handed over, for the running block's thread to take.
     at_home: Option<Companion>,
-    /// On its way from the running block's thread to the companion's.
+    /// Handed back, for the candidate's thread to take.
     sent_back: Option<Companion>,
     fault: Option<Fault>,
     verdict: Option<Verdict>,
-    /// Whoever sent the companion waits no longer.
+    /// The caller's time limit has passed.
     is_overdue: bool,
 }
 
@@ -117,7 +118,7 @@ impl Link {
         result
     }
 
-    /// Waits until `found` finds something, up to `deadline`.
+    /// Waits until `found` returns a value, up to `deadline`.
     fn wait<T>(
         &self,
         deadline: Option<Instant>,
@@ -140,7 +141,7 @@ impl Link {
         }
     }
 
-    // By the running block's thread.
+    // Called by the running block's thread.
 
     pub fn order(&self, order: Order) {
         self.change(|shared| shared.order = order);
@@ -152,12 +153,12 @@ impl Link {
         }
     }
 
-    /// The companion, if it is at home.
+    /// The candidate, if it was handed over.
     pub fn take_home(&self) -> Option<Companion> {
         lock(&self.shared).at_home.take()
     }
 
-    /// What was at home, or what it was exchanged for, goes back to its thread with this order.
+    /// Hands the candidate, or the old block after a swap, back to the candidate's thread with `order`.
     pub fn send_back(&self, companion: Companion, order: Order) {
         self.change(|shared| {
             shared.sent_back = Some(companion);
@@ -165,7 +166,7 @@ impl Link {
         });
     }
 
-    /// Why the companion is of no use any more.
+    /// Cause of the candidate's failure, if it failed.
     pub fn fault(&self) -> Option<String> {
         lock(&self.shared).fault.as_ref().map(|fault| fault.cause.clone())
     }
@@ -178,18 +179,18 @@ impl Link {
         lock(&self.shared).is_overdue
     }
 
-    /// Says how it ended; the first word counts.
+    /// Sets the result; only the first call counts.
     pub fn decide(&self, verdict: Verdict) {
         self.change(|shared| {
             shared.verdict.get_or_insert(verdict);
         });
     }
 
-    // By whoever sent the companion.
+    // Called by the thread that requested the swap.
 
-    /// Waits until the companion has started, or why it could not.
+    /// Waits until the candidate has started; the error says why it did not.
     pub fn wait_started(&self, deadline: Instant) -> Result<(), String> {
-        let limit = || Err("it did not start in time".to_owned());
+        let limit = || Err("it did not start within the time limit".to_owned());
         let outcome = self.wait(Some(deadline), |shared| match &shared.fault {
             Some(fault) => Some(Err(fault.cause.clone())),
             None if shared.progress == Progress::Gone => {
@@ -200,7 +201,7 @@ impl Link {
         outcome.unwrap_or_else(limit)
     }
 
-    /// Waits until the companion has caught up, or for a verdict, until `deadline`.
+    /// Waits until the candidate has caught up or the swap has ended, up to `deadline`.
     pub fn wait_ready(&self, deadline: Instant) -> Option<Result<(), Verdict>> {
         self.wait(Some(deadline), |shared| match &shared.verdict {
             Some(verdict) => Some(Err(verdict.clone())),
@@ -208,26 +209,26 @@ impl Link {
         })
     }
 
-    /// Waits for the verdict until `deadline`.
+    /// Waits for the result, up to `deadline`.
     pub fn wait_verdict(&self, deadline: Instant) -> Option<Verdict> {
         self.wait(Some(deadline), |shared| shared.verdict.clone())
     }
 
-    /// Has the running block decide now.
+    /// Requests a decision of the running block now.
     pub fn hurry(&self) {
         self.change(|shared| shared.is_overdue = true);
         self.main.wake();
     }
 
-    /// Waits until the companion's thread is about to end.
+    /// Waits until the candidate's thread is about to end.
     pub fn wait_gone(&self, deadline: Instant) -> bool {
         self.wait(Some(deadline), |shared| (shared.progress == Progress::Gone).then_some(()))
             .is_some()
     }
 
-    // By the companion's thread.
+    // Called by the candidate's thread.
 
-    /// Waits at home; gives back what comes.
+    /// Hands the block over and waits for the block that comes in return.
     fn come_home(&self, companion: Companion) -> Companion {
         self.change(|shared| shared.at_home = Some(companion));
         self.main.wake();
@@ -238,13 +239,13 @@ impl Link {
         });
         match back {
             Some(companion) => companion,
-            // Without a time limit there is always something in the end.
+            // Without a time limit the wait only ends with a block.
             None => unreachable!("the wait has no time limit"),
         }
     }
 }
 
-/// Starts `part` on a thread of its own, where it rests until it is ordered to work.
+/// Starts `part` on its own thread, which waits for the order to work.
 pub(super) fn launch(
     part: Part,
     config_id: u64,
@@ -258,7 +259,7 @@ pub(super) fn launch(
     let hosted = Hosted::new(part.block, &part.inputs, &part.outputs, config_id, configurations);
     let companion = Companion { hosted, occupant };
     let (run, known) = (Arc::clone(run), Arc::clone(link));
-    let name = format!("{} companion", part.name.replace('\0', ""));
+    let name = format!("{} candidate", part.name.replace('\0', ""));
     let seen = Arc::clone(&cell);
     let driver = Driver { cell, run, link: known };
     let thread = thread::Builder::new().name(name).spawn(move || driver.run(companion))?;
@@ -329,7 +330,7 @@ impl Driver {
         self.cell.count_work();
         let fault = match outcome {
             Outcome::Done(Next::Finished) => {
-                Fault { cause: "it ended by itself".to_owned(), panic: false }
+                Fault { cause: "the block finished by itself".to_owned(), panic: false }
             }
             Outcome::Done(next) => {
                 return if hosted.wants_another_turn() { Next::Again } else { next };

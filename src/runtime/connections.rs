@@ -1,4 +1,4 @@
-//! How the parts of an assembly hang together.
+//! Connections between the parts of an assembly.
 
 use crate::report::StartError;
 use crate::tally::Occupant;
@@ -6,16 +6,16 @@ use fxgraph_flowgraph::{Assembly, Part};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// How to run an [`Assembly`].
+/// Options for a run of an [`Assembly`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Threads for the blocks that share them; 0 stands for the number of cores.
+    /// Worker threads for the blocks without a thread of their own; 0 means the number of cores.
     pub workers: usize,
-    /// What frame headers carry as `config_id`.
+    /// `config_id` in frame headers.
     pub config_id: u64,
 }
 
-/// Where an edge leads, by numbers of parts and ports.
+/// Ends of an edge, as numbers of parts and ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
     pub from: usize,
@@ -24,8 +24,8 @@ pub(crate) struct Connection {
     pub input: usize,
 }
 
-/// All connections of `assembly`, after a check that each edge has one writer and one reader and was never part of
-/// another run.
+/// Returns all connections of `assembly`, after a check that each edge has one writer and one reader and was never
+/// part of another run.
 pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartError> {
     let mut names = HashSet::new();
     let mut readers = HashMap::new();
@@ -34,19 +34,20 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
             return Err(refuse(part, "another block has the same name"));
         }
         if part.wake.is_set() {
-            return Err(refuse(part, "it was part of another run"));
+            return Err(refuse(part, "the block was part of another run"));
         }
         if part.inputs.len() != part.ports.inputs.len()
             || part.outputs.len() != part.ports.outputs.len()
         {
-            return Err(refuse(part, "its edges do not match its ports"));
+            return Err(refuse(part, "the edges do not match the ports"));
         }
         for (input, edge) in part.inputs.iter().enumerate() {
             if edge.reader.is_set() || edge.writer.is_set() {
                 return Err(refuse(part, format!("input {input} was part of another run")));
             }
             if readers.insert(Arc::as_ptr(edge), (to, input)).is_some() {
-                return Err(refuse(part, format!("input {input} shares its edge with another")));
+                let reason = format!("input {input} shares its edge with another input");
+                return Err(refuse(part, reason));
             }
         }
     }
@@ -55,11 +56,12 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
         for (output, port) in part.outputs.iter().enumerate() {
             for edge in &port.edges {
                 let Some((to, input)) = readers.remove(&Arc::as_ptr(edge)) else {
-                    let reason = format!("output {output} writes an edge nobody else reads");
+                    let reason = format!("output {output} writes an edge without another reader");
                     return Err(refuse(part, reason));
                 };
                 if to == from {
-                    return Err(refuse(part, format!("output {output} leads back to itself")));
+                    let reason = format!("output {output} is connected to the block itself");
+                    return Err(refuse(part, reason));
                 }
                 connections.push(Connection { from, output, to, input });
             }
@@ -67,13 +69,13 @@ pub(crate) fn connections(assembly: &Assembly) -> Result<Vec<Connection>, StartE
     }
     match readers.values().min() {
         Some(&(to, input)) => {
-            Err(refuse(&assembly.parts[to], format!("nobody writes input {input}")))
+            Err(refuse(&assembly.parts[to], format!("no block writes input {input}")))
         }
         None => Ok(connections),
     }
 }
 
-/// What comes and goes with the block of `part`.
+/// State that moves with the block of `part` in a swap.
 pub(crate) fn occupant(part: &Part) -> Occupant {
     Occupant {
         kind: part.kind,

@@ -1,4 +1,4 @@
-//! One block taking the place of another in a running flowgraph, from outside.
+//! Swaps of blocks with outputs in a running flowgraph, seen by the caller.
 
 use super::beside::Newcomer;
 use super::companion::{GivenUp, Link, Order, Verdict, launch};
@@ -10,49 +10,49 @@ use fxgraph_flowgraph::Part;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a block at which nothing happens looks at its companion.
+/// Interval at which an idle running block is woken to check its candidate.
 const LOOK: Duration = Duration::from_millis(100);
-/// What a thread that was told to end may take for it.
+/// Time limit for a thread to end after the order to.
 const PARTING: Duration = Duration::from_secs(10);
-/// What a block may take to give a newcomer up.
+/// Time limit for the running block to give up a candidate.
 const GIVING_UP: Duration = Duration::from_secs(2);
 
-/// How an exchange is to go.
+/// Terms of a swap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// What frames of the new block carry.
+    /// Configuration number in the frames of the new block.
     pub config_id: u64,
-    /// After this time the new block must be in place.
+    /// Time within which the new block must be in the slot.
     pub limit: Duration,
-    /// So much later than the old block the new one may be with a frame.
+    /// Longest delay of a frame of the new block after the old block's.
     pub late: Duration,
-    /// The flowgraph may wait for the new block.
+    /// The flowgraph may wait for the new block while it catches up.
     pub may_hold_up: bool,
 }
 
-/// Why a block did not take another's place, which goes on as if nothing had been.
+/// Reason why a block was not swapped; the old block continues unaffected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotExchanged {
-    /// The block did not come to the end of a frame, has ended, or is not there.
+    /// The block did not finish its frame in time, has ended, or does not exist.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
-    /// Another block is being put into its place already.
-    #[error("another change of it goes on")]
+    /// Another swap, or a shadow, of this block is in progress.
+    #[error("another swap or a shadow of this block is in progress")]
     Busy,
     /// The new block, or its thread, could not be started.
-    #[error("it could not be started: {0}")]
+    #[error("the new block could not be started: {0}")]
     NotStarted(String),
-    /// The new block failed before it was in place.
-    #[error("it failed before it was in place: {0}")]
+    /// The new block failed before it was in the slot.
+    #[error("the new block failed before it took over: {0}")]
     Failed(String),
-    /// The new block did not take frames as fast as they came.
-    #[error("it is too slow: frames came faster than it took them")]
+    /// Frames arrived faster than the new block consumed them.
+    #[error("the new block is too slow: frames arrived faster than it consumed them")]
     TooSlow,
-    /// No frame of the new block had the time and the validity of one of the old.
-    #[error("it did not catch up within {} s", .0.as_secs_f64())]
+    /// No frame of the new block had the timestamp and the validity of one of the old block.
+    #[error("the new block did not catch up within {} s", .0.as_secs_f64())]
     NeverCaughtUp(Duration),
     /// The new block failed in its first frames, and the old one is back.
-    #[error("it failed in its first frames: {0}")]
+    #[error("the new block failed and the old one was restored: {0}")]
     RolledBack(String),
     /// The flowgraph ended.
     #[error("the flowgraph ended")]
@@ -60,9 +60,9 @@ pub enum NotExchanged {
 }
 
 impl Handle {
-    /// Puts `part` into the place of the block of its name: it catches up on frames that are its
-    /// own to keep, changes places at a frame boundary, and gives the place back if its first
-    /// frames fail. `part` has a tee before each input and one queue behind each output.
+    /// Swaps the block with the name of `part` for `part`: the new block catches up on the same frames,
+    /// takes the slot at a frame boundary, and is rolled back if it fails in its first frames. `part` has
+    /// a tee before each input and one queue after each output.
     #[cfg(test)]
     pub(crate) fn exchange(&self, part: Part, terms: Terms) -> Result<(), NotExchanged> {
         let deadline = Instant::now() + terms.limit;
@@ -73,8 +73,9 @@ impl Handle {
         exchange.finish(deadline)
     }
 
-    /// Begins to put `part` into the place of the block of its name, as for `exchange`, where it goes over at the
-    /// timestamp that is decided: frames that start before it are the old block's, the others the new one's.
+    /// Starts a swap of the block with the name of `part`, at the timestamp `when`, which is decided later: frames that
+    /// start before it come from the old block, the others from the new one. `part` has a tee before each input
+    /// and one queue after each output.
     pub(crate) fn begin_exchange(
         &self,
         part: Part,
@@ -100,7 +101,7 @@ impl Handle {
             let (by_companion, by_main) =
                 if is_tee { (&edge.reader, &edge.writer) } else { (&edge.writer, &edge.reader) };
             by_companion.set(move || companion.wake_companion());
-            // A block that must not be held up need not hear when its tee has room.
+            // A block that must not be stalled needs no wake-up when its tee has room.
             if !is_tee || terms.may_hold_up {
                 by_main.set(move || main.wake());
             }
@@ -114,7 +115,7 @@ impl Handle {
         link.wait_started(deadline).map_err(NotExchanged::NotStarted)?;
         let (link, when) = (Arc::clone(link), when.clone());
         let new = Newcomer { link, tees, kept, when, samples, late, may_hold_up };
-        // One that answers too late gives the newcomer up.
+        // From here on dropping `exchange` gives the candidate up, even if the block answers too late.
         exchange.is_beside = true;
         if !self.ask(&name, limit, move |hosted| hosted.put_beside(new))? {
             exchange.is_beside = false;
@@ -126,17 +127,17 @@ impl Handle {
     }
 }
 
-/// A newcomer that catches up beside a block, to take its place at a timestamp that is decided when all are ready
-/// that change there together. Dropped before it is in place, it is given up.
+/// A swap in progress: a candidate that catches up with a running block. The timestamp is decided when the candidates
+/// of all swaps at that timestamp are ready. Dropping it before the end gives the candidate up.
 pub(crate) struct Exchange {
     link: Arc<Link>,
     limit: Duration,
-    /// The block knows of it.
+    /// The running block may have the candidate attached.
     is_beside: bool,
 }
 
 impl Exchange {
-    /// Waits until the newcomer has caught up.
+    /// Waits until the candidate has caught up.
     pub fn wait_ready(&self, deadline: Instant) -> Result<(), NotExchanged> {
         loop {
             match self.link.wait_ready(Instant::now() + LOOK) {
@@ -150,7 +151,7 @@ impl Exchange {
         }
     }
 
-    /// Once the timestamp is decided: waits until the newcomer is in place, or not.
+    /// Waits, once the timestamp is decided, for the result of the swap.
     pub fn finish(&self, deadline: Instant) -> Result<(), NotExchanged> {
         self.link.main.wake();
         loop {
@@ -164,8 +165,8 @@ impl Exchange {
         }
     }
 
-    /// Whether the running block has not answered for so long that it does not come to the end of its
-    /// `work`: others must not wait for it.
+    /// Whether the running block has not returned from `work` for so long that other swaps must not
+    /// wait for it.
     fn is_hung(&self, deadline: Instant) -> bool {
         Instant::now() >= deadline + PARTING
     }
@@ -193,12 +194,12 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.link.hurry();
         if self.is_beside {
-            // The block goes on alone then.
+            // After the result the running block has no candidate.
             let _ = self.link.wait_verdict(Instant::now() + GIVING_UP);
         }
         self.link.order(Order::End);
         self.link.wake_companion();
-        // Its memory and its sockets are free again then.
+        // After the end of the thread, the candidate's memory and sockets are free again.
         let _ = self.link.wait_gone(Instant::now() + PARTING);
     }
 }

@@ -1,4 +1,4 @@
-//! A running block with its ports, and what may be asked of it between two frames.
+//! A running block with its ports, and its mailbox for commands between two frames.
 
 use super::beside::Beside;
 use super::timing::For;
@@ -10,8 +10,7 @@ use fxgraph_core::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use fxgraph_flowgraph::PartOutput;
 use std::sync::{Arc, PoisonError};
 
-/// A running block in its place in the flowgraph: what [`Handle::ask`](super::Handle::ask) gives
-/// a look at.
+/// A running block with its ports; [`Handle::ask`](super::Handle::ask) gives access to it.
 pub struct Hosted {
     /// The block.
     pub block: Box<dyn Block>,
@@ -19,19 +18,19 @@ pub struct Hosted {
     pub inputs: Vec<Input>,
     /// Its outputs, in the order of the ports.
     pub outputs: Vec<Output>,
-    /// Another block that is to take its place.
+    /// A swap of the block in progress.
     pub(super) beside: Option<Beside>,
-    /// The block is being exchanged while its queues hold.
+    /// The block is being swapped while its input queues hold.
     pub(super) is_held: bool,
-    /// Blocks that were here before this one have begun to work on everything before this timestamp.
+    /// Timestamp before which earlier blocks in this slot have begun to work on all samples.
     pub(super) begun: u64,
-    /// The block has ended, and frames that it made still wait for room.
+    /// The block has ended, and frames of it still wait for room in an output queue.
     pub(super) has_ended: bool,
 }
 
 impl Hosted {
-    /// `block` between these edges; its frames carry `config_id`, and what of `configurations` comes from
-    /// here on.
+    /// Connects `block` to these edges. Its frames carry `config_id`, and later the changes in
+    /// `configurations`.
     pub(super) fn new(
         block: Box<dyn Block>,
         inputs: &[Arc<Edge>],
@@ -55,28 +54,28 @@ impl Hosted {
         }
     }
 
-    /// Offers the block new values of its live parameters, which hold behind everything that it and the
-    /// blocks before it have begun to work on.
+    /// Offers the block new values of its live parameters. They take effect after all samples that the block,
+    /// and earlier blocks in its slot, have begun to work on.
     pub(crate) fn offer(&mut self, change: Change) -> Result<(), BlockError> {
         self.block.retune(change.behind(self.begun))
     }
 
-    /// Everyone who read its outputs has ended, so it works for nobody.
+    /// Whether all readers of its outputs have ended, so that its frames are not used any more.
     pub(super) fn is_abandoned(&self) -> bool {
         let mut written = self.outputs.iter().filter_map(|o| o.writer.is_abandoned()).peekable();
         written.peek().is_some() && written.all(|abandoned| abandoned)
     }
 
-    /// The block has ended; `false` if frames of it have to go out before.
+    /// Notes that the block has ended; `false` if frames of it still have to be pushed.
     pub(super) fn may_end(&mut self) -> bool {
         self.has_ended = true;
-        // Nobody takes its place any more.
+        // A swap in progress is given up.
         self.beside = None;
         self.outputs.iter_mut().for_each(|output| output.writer.end_switch());
         self.outputs.iter_mut().all(|output| output.writer.push_made_before())
     }
 
-    /// What the block waits for that has nothing to do.
+    /// Cause of the wait of a block that has nothing to do.
     pub(super) fn waits_for(&self) -> For {
         let waits = |input: &Input| input.reader.waits();
         let is_held_up = self.outputs.iter().any(|output| output.writer.is_held_up());
@@ -99,7 +98,7 @@ impl Hosted {
     }
 }
 
-/// Stands in for a block that is gone until the next one is there.
+/// Placeholder between the removal of a block and its replacement.
 pub(super) struct Vacant;
 
 impl Block for Vacant {
@@ -108,13 +107,13 @@ impl Block for Vacant {
     }
 }
 
-/// Something to be done to a running block.
+/// A command to a running block.
 pub(super) type Command = Box<dyn FnOnce(&mut Hosted) + Send>;
 
-/// Commands for one block. They are done between two calls of its `work`, in order; those that
-/// are left when it ends are dropped.
+/// Queue of commands to one block. They run in order, between two calls of its `work`; commands left
+/// at the block's end are dropped.
 pub(super) struct Mailbox {
-    /// All that a block without commands looks at.
+    /// Checked before the lock, so that a block without commands takes no lock.
     has_mail: AtomicBool,
     /// `None` once the block has ended.
     commands: Mutex<Option<Vec<Command>>>,
@@ -131,7 +130,7 @@ impl Mailbox {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves `command`, which is dropped if the block has ended. The block is to be woken.
+    /// Appends `command`, or drops it if the block has ended. The caller then has to wake the block.
     pub fn post(&self, command: Command) {
         let mut commands = self.commands();
         if let Some(commands) = commands.as_mut() {
@@ -140,7 +139,7 @@ impl Mailbox {
         }
     }
 
-    /// What was left since the last time.
+    /// Removes and returns the commands posted since the last call.
     pub fn take(&self) -> Vec<Command> {
         // No allocation in the steady state: an empty `Vec` has none.
         if !self.has_mail.load(Ordering::Relaxed) {
@@ -151,10 +150,10 @@ impl Mailbox {
         commands.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// No command is done any more.
+    /// Drops all commands, and those posted from now on.
     pub fn close(&self) {
         let left = self.commands().take();
-        // Outside the lock: a command's end may tell somebody.
+        // Outside the lock: dropping a command may notify its sender.
         drop(left);
     }
 }

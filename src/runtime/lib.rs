@@ -1,24 +1,25 @@
-//! Runs flowgraphs on FutureSDR, watches them and changes them.
+//! Runs, monitors and changes flowgraphs, on FutureSDR.
 //!
 //! # Layout
-//! - [`control`]: what the terminal, REST and the web page drive
-//! - `connections`: how the parts of an assembly hang together
-//! - [`hosted`]: a running block, and what is asked of it between two frames
-//! - [`report`]: what a run says about itself
-//! - [`running`]: starting, watching and ending a run
-//! - `companion`: a second block beside a running one, and how they change places
-//! - `exchange`: one block taking the place of another, from outside
-//! - `shadow`: a block kept beside another, whose frames are compared
-//! - `tally`: what is counted in one place, whichever block is there
-//! - `replace`: the same for blocks without outputs
-//! - `timing`: where the time of a block goes, and how long frames are under way
-//! - `losses`: lost data as events
-//! - `stalls`: blocks that no frame passes
-//! - `run`, `cell`: what the blocks of a run and its handles share; what is of one block
-//! - `models`: edges, mailboxes and probes under many orders of their threads (feature `shuttle`)
+//! - [`control`]: the interface for the terminal, REST and the web page
+//! - `connections`: connections between the parts of an assembly
+//! - [`hosted`]: a running block, and commands to it between two frames
+//! - [`report`]: state, statistics and errors of a run
+//! - [`running`]: starting, monitoring and ending a run
+//! - `companion`: the thread of a candidate or shadow, and its protocol with the running block
+//! - `exchange`: swaps of blocks with outputs, seen by the caller
+//! - `beside`: swaps of blocks with outputs, seen by the running block
+//! - `replace`: swaps of blocks without outputs
+//! - `shadow`: a second block on the same frames, whose output is compared
+//! - `tally`: counters of a slot, across the blocks that were in it
+//! - `timing`: busy and wait times of a block, latency of frames
+//! - `losses`: events for missing and dropped data
+//! - `stalls`: detection of blocks that no frame passes
+//! - `run`, `cell`: state shared by all blocks of a run and its handles; state of one block
+//! - `models`: edges, mailboxes and probes under many thread interleavings (feature `shuttle`)
 //! - `fsdr`: the only module that uses FutureSDR
 
-// The derive macros name the crate `fxgraph`, which re-exports all that they need of this one.
+// The derive macros refer to the crate `fxgraph`, which re-exports everything that they need.
 #[cfg(test)]
 extern crate fxgraph_core as fxgraph;
 

@@ -1,4 +1,4 @@
-//! Lost data as events: blocks only count it, packet by packet.
+//! Events for missing and dropped data, which blocks only count packet by packet.
 
 use super::report::BlockStats;
 use super::run::lock;
@@ -7,22 +7,22 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What was told of a counter, and when.
+/// Last reported value and time of each counter, by block and counter.
 type Told = HashMap<(String, &'static str), (u64, Instant)>;
 
-/// What was told of the losses of a run.
+/// Reports of the missing and dropped data of a run.
 #[derive(Default)]
 pub(super) struct Losses(Mutex<Told>);
 
 impl Losses {
-    /// Tells of what counters have counted of which nothing was told for `interval`.
+    /// Adds an event for each counter that has grown since its last event, at least `interval` ago.
     pub fn tell(
         &self,
         stats: impl FnOnce() -> Vec<BlockStats>,
         events: &Events,
         interval: Duration,
     ) {
-        // The figures of whoever comes second are the later ones.
+        // Read inside the lock: of two threads, the second one then has the later statistics.
         let mut told = lock(&self.0);
         for BlockStats { name, counters, .. } in stats() {
             for counter in counters.iter().filter(|counter| counter.is_loss) {

@@ -1,9 +1,9 @@
-//! Edges, wakers, mailboxes and probes under many orders of their threads, of which `shuttle` tries
-//! thousands: no frame is lost, no wake-up is missed (that would be a deadlock, which fails), and
-//! everything that is left goes home.
+//! Tests of edges, wakers, mailboxes and probes under thousands of thread interleavings, chosen by
+//! `shuttle`: every frame arrives, no wake-up is missed (a deadlock would fail the test), and all
+//! buffers return to their pool.
 //!
-//! `cargo test -p fxgraph-runtime --lib --features shuttle models::` runs them; other tests need the
-//! feature off.
+//! `cargo test -p fxgraph-runtime --lib --features shuttle models::` runs these tests; all other tests
+//! need the feature off.
 
 use super::hosted::{Hosted, Mailbox};
 use fxgraph_core::block::{Block, Io, Next};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Orders of threads that are tried: at random, and such that few switches matter.
+/// Runs `model` under random interleavings, and under those with few preemptions.
 fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), 5000);
     shuttle::check_pct(model, 5000, 3);
 }
 
-/// What the scheduler of blocks is to a block: it calls `work` again some time after a wake-up, and
-/// once for all that came before.
+/// Model of the scheduler of blocks: after a wake-up it calls `work` again, once for all wake-ups before
+/// the call.
 #[derive(Clone, Default)]
 struct Task(Arc<(Mutex<bool>, Condvar)>);
 
@@ -49,7 +49,7 @@ impl Task {
     }
 }
 
-/// An edge with the tasks of its writer and its reader, and a pool for its frames.
+/// Returns an edge with the tasks of its writer and its reader, and a pool for its frames.
 fn edge(depth: usize) -> (Arc<Edge>, [Task; 2], Arc<Pool>) {
     let edge = Edge::new(depth);
     let tasks = [Task::default(), Task::default()];
@@ -76,7 +76,7 @@ fn write(writer: &mut FrameWriter, task: &Task, frames: u64) {
 }
 
 #[test]
-fn edge_hands_over_every_frame_and_the_end() {
+fn edge_under_any_interleaving_delivers_every_frame_and_the_end() {
     explore(|| {
         let (edge, [writes, reads], pool) = edge(1);
         let home = Arc::clone(&pool);
@@ -100,7 +100,7 @@ fn edge_hands_over_every_frame_and_the_end() {
 }
 
 #[test]
-fn edge_whose_reader_leaves_holds_up_nobody_and_keeps_no_frame() {
+fn edge_without_reader_does_not_block_its_writer_and_keeps_no_frame() {
     explore(|| {
         let (edge, [writes, _], pool) = edge(1);
         let home = Arc::clone(&pool);
@@ -115,7 +115,7 @@ fn edge_whose_reader_leaves_holds_up_nobody_and_keeps_no_frame() {
     });
 }
 
-/// A block that nobody calls.
+/// A block that is never called.
 struct Idle;
 
 impl Block for Idle {
@@ -124,7 +124,7 @@ impl Block for Idle {
     }
 }
 
-/// Counts itself when it is dropped, done or not.
+/// Counts its drop, whether its command ran or not.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -134,7 +134,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn mailbox_has_every_command_done_or_dropped() {
+fn mailbox_runs_or_drops_every_command() {
     explore(|| {
         let (mailbox, task) = (Arc::new(Mailbox::default()), Task::default());
         let [done, gone] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
@@ -154,7 +154,7 @@ fn mailbox_has_every_command_done_or_dropped() {
         };
         let threads = [posts(2), posts(1)];
         let mut hosted = Hosted::new(Box::new(Idle), &[], &[], 0, &Arc::default());
-        // The block ends when it has done two: the third is done or dropped.
+        // The block ends after two commands: the third one runs or is dropped.
         while done.load(Ordering::SeqCst) < 2 {
             for command in mailbox.take() {
                 command(&mut hosted);
@@ -172,7 +172,7 @@ fn mailbox_has_every_command_done_or_dropped() {
 }
 
 #[test]
-fn probe_gets_frames_in_order_and_counts_those_left_out() {
+fn probe_receives_frames_in_order_and_counts_dropped_ones() {
     const FRAMES: u64 = 4;
     explore(|| {
         let pool = Pool::new(&HostAllocator, FRAMES as usize + 1, 16, 1).unwrap();
@@ -203,7 +203,7 @@ fn probe_gets_frames_in_order_and_counts_those_left_out() {
 }
 
 #[test]
-fn probe_that_closes_keeps_no_frame() {
+fn closed_probe_keeps_no_frame() {
     explore(|| {
         let pool = Pool::new(&HostAllocator, 4, 16, 1).unwrap();
         let queue = TapQueue::new(2);

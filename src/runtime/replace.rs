@@ -1,4 +1,5 @@
-//! One block following another in a place without outputs, while the queues before it hold.
+//! Swaps of blocks without outputs: the old block ends and the new one starts, while the input queues hold
+//! back the writers.
 
 use super::attend::{Call, Outcome, attend};
 use super::cell::Cell;
@@ -18,10 +19,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the new block's first turn may be waited for.
+/// Time limit for the new block to be in the slot.
 const PUT: Duration = Duration::from_secs(10);
 
-/// Fails at once, so that its flowgraph's run stops with this cause.
+/// Block that fails at once, so that the run stops with this cause.
 struct Lost(String);
 
 impl Block for Lost {
@@ -30,7 +31,7 @@ impl Block for Lost {
     }
 }
 
-/// A block outside the flowgraph.
+/// Calls a block on the caller's thread, outside the flowgraph.
 struct Aside<'a> {
     run: &'a Run,
     cell: Arc<Cell>,
@@ -53,7 +54,7 @@ impl Aside<'_> {
         self.call(Call::Start, block.call_start())
     }
 
-    /// Lets `block` see the end of its `inputs` inputs, and ends it.
+    /// Calls `block` with `inputs` ended inputs until it finishes, and ends it.
     fn end(
         &self,
         mut block: Box<dyn Block>,
@@ -71,7 +72,7 @@ impl Aside<'_> {
             match self.call(Call::Work, block.call_work(&mut io)) {
                 Ok(Next::Finished) => break Ok(()),
                 Ok(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
-                Ok(_) => break Err("it did not come to its end".to_owned()),
+                Ok(_) => break Err("the block did not end within the time limit".to_owned()),
                 Err(cause) => break Err(cause),
             }
         };
@@ -82,9 +83,9 @@ impl Aside<'_> {
 }
 
 impl Handle {
-    /// Puts `part` into the place of the block of its name, which has no outputs, at an input frame
-    /// boundary. The old block ends as it does when its inputs end; `ends_first` says that it must
-    /// do so before the new one can start.
+    /// Swaps the block with the name of `part`, which has no outputs, for `part` at an input frame boundary.
+    /// The old block ends as it does when its inputs end; with `ends_first` it ends before the new block
+    /// starts.
     pub(crate) fn replace(
         &self,
         part: Part,
@@ -119,7 +120,7 @@ impl Handle {
         let old = match asked {
             Ok(_) => lock(&out).take().ok_or(NotExchanged::Busy),
             Err(error) => {
-                // If it was taken out all the same, it goes back.
+                // If the old block was taken out all the same, it goes back.
                 self.tell_block(&name, move |hosted| {
                     if let Some((old, _)) = lock(&out).take() {
                         hosted.block = old;
@@ -137,7 +138,7 @@ impl Handle {
             }
         };
         if let Err(cause) = aside.end(old, inputs, deadline) {
-            let text = format!("the block before failed at its end: {cause}");
+            let text = format!("the old block failed at its end: {cause}");
             self.run().events.add(EventKind::DataLost, Some(&name), text);
         }
         let mut outcome = Ok(());
@@ -149,7 +150,7 @@ impl Handle {
         }
         let is_new = outcome.is_ok();
         let cell = Arc::clone(&place);
-        // Whoever holds the place cannot be busy, and gets it back on a machine that is late, too.
+        // `Vacant` in the slot cannot be busy, so this command also runs on a slow machine.
         let (done, is_done) = mpsc::sync_channel(1);
         self.tell_block(&name, move |hosted| {
             hosted.block = new;
@@ -174,15 +175,15 @@ impl Handle {
 }
 
 impl Aside<'_> {
-    /// The block that was there before, or one that ends the run with both causes.
+    /// Rebuilds and starts the old block; if that fails, returns a block that ends the run with both causes.
     fn again(&self, rebuild: Option<Rebuild>, begun: u64, cause: &str) -> Box<dyn Block> {
         let lost = |why: String| -> Box<dyn Block> { Box::new(Lost(format!("{cause}; {why}"))) };
         let Some(rebuild) = rebuild else {
-            return lost("the block before it could not go on where it ended".to_owned());
+            return lost("the old block cannot continue where it ended".to_owned());
         };
         let started = self
             .call(Call::Start, async { rebuild(begun) })
             .and_then(|mut block| self.start(block.as_mut()).map(|()| block));
-        started.unwrap_or_else(|other| lost(format!("the block before it cannot go on: {other}")))
+        started.unwrap_or_else(|other| lost(format!("the old block cannot be restarted: {other}")))
     }
 }

@@ -1,44 +1,44 @@
-//! What a run says about itself, while it goes on and when it has ended.
+//! State, statistics and failures of a run, while it runs and after its end.
 
 use super::timing::Latencies;
 use fxgraph_core::counter::{Named, NamedGauge};
 use fxgraph_core::device_jobs::JobTimes;
 use std::time::Duration;
 
-/// Where a block is in its life.
+/// Lifecycle state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It opens what it needs; nothing moves yet.
+    /// The block opens its resources; no frame moves yet.
     Starting,
-    /// It moves frames.
+    /// The block processes frames.
     Running,
-    /// It ended as it should.
+    /// The block ended without a failure.
     Finished,
-    /// It failed; the cause is in [`Report::failures`].
+    /// The block failed; the cause is in [`Report::failures`].
     Failed,
-    /// It runs, and no frame has passed for many times as long as frames are apart.
+    /// The block runs, but no frame has passed it for many frame intervals.
     Stalled,
 }
 
-/// Where a run is in its life.
+/// Lifecycle state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// Everything is built and waits for the start.
+    /// All blocks are built; the run waits for its start.
     Prepared,
-    /// Blocks open what they need; nothing moves yet.
+    /// Blocks open their resources; no frame moves yet.
     Starting,
     /// Frames move.
     Running,
-    /// A stop was asked for, or a block failed: what is queued flows to its end.
+    /// A stop was requested, or a block failed: queued frames are processed to the end.
     Draining,
-    /// It is over, and all went well.
+    /// The run ended without failures.
     Ended,
-    /// It is over, and a block failed.
+    /// The run ended, and a block failed.
     Failed,
 }
 
 impl RunState {
-    /// The word for it in REST, metrics and logs.
+    /// Name of the state in REST, metrics and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,92 +52,92 @@ impl RunState {
     }
 }
 
-/// Fill of the queue in front of an input.
+/// Statistics of the queue before an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Frames that wait.
+    /// Frames in the queue.
     pub queued: usize,
-    /// Frames it holds at most.
+    /// Capacity in frames.
     pub depth: usize,
-    /// Frames that were taken out of it.
+    /// Frames consumed from the queue so far.
     pub taken: u64,
 }
 
-/// Figures of one block.
+/// Statistics of one block.
 #[derive(Clone, Debug)]
 pub struct BlockStats {
     /// Name of the block in the flowgraph.
     pub name: String,
-    /// Its kind.
+    /// Kind of the block.
     pub kind: &'static str,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: State,
-    /// Times that it failed, also those that it survived.
+    /// Number of faults, including those that the block survived.
     pub faults: u64,
-    /// Times that it was built anew after a fault.
+    /// Number of restarts after a fault.
     pub restarts: u64,
-    /// Why it failed last.
+    /// The last fault.
     pub last_fault: Option<Failure>,
-    /// Frames it took, all inputs together.
+    /// Frames consumed, sum over all inputs.
     pub frames_in: u64,
-    /// Frames it pushed, all outputs together, a fan-out counted once.
+    /// Frames pushed, sum over all outputs; a fan-out counts once.
     pub frames_out: u64,
-    /// Payload bytes of the frames it took.
+    /// Payload bytes of the consumed frames.
     pub bytes_in: u64,
-    /// Payload bytes of the frames it pushed.
+    /// Payload bytes of the pushed frames.
     pub bytes_out: u64,
-    /// Time it spent working.
+    /// Time spent in `work`.
     pub busy: Duration,
-    /// Time that a GPU spent on its frames.
+    /// Time that a GPU spent on the block's frames.
     pub device_busy: Duration,
-    /// How long its jobs took the GPU; nothing before the first one.
+    /// Durations of the block's GPU jobs; `None` before the first job.
     pub device_jobs: Option<JobTimes>,
-    /// Time it waited for frames; a source: for what it makes them of.
+    /// Time spent waiting for input frames; for a source: for its data.
     pub input_wait: Duration,
-    /// Time it waited for room behind it.
+    /// Time spent waiting for room downstream.
     pub room_wait: Duration,
-    /// Timestamp after the newest sample that it pushed; a block without outputs: that it took.
+    /// Timestamp after the newest sample pushed; for a block without outputs: consumed.
     pub newest_timestamp: Option<u64>,
-    /// How far behind real time the newest sample is, in seconds; nothing before the first one and after
+    /// Lag of the newest sample behind real time, in seconds; `None` before the first sample and after
     /// the end.
     pub lag_seconds: Option<f64>,
-    /// Unix time of timestamp 0 in seconds: what the source knows, or by its earliest sample.
+    /// Unix time of timestamp 0, in seconds: from the source's sync time, or else from its earliest sample.
     pub time_zero: Option<f64>,
-    /// How long after the sources it was done with frames; for blocks without outputs.
+    /// Latencies from the sources to this block; for blocks without outputs.
     pub latencies: Option<Latencies>,
-    /// Calls of its `work`.
+    /// Number of calls of `work`.
     pub works: u64,
-    /// Queues in front of its inputs, in the order of the ports.
+    /// Queues before the inputs, in the order of the ports.
     pub queues: Vec<Queue>,
-    /// What it counts.
+    /// Counters of the block's kind.
     pub counters: Vec<Named>,
-    /// What it measures.
+    /// Gauges of the block's kind.
     pub gauges: Vec<NamedGauge>,
-    /// What it says for itself.
+    /// Summary text of the block.
     pub summary: String,
 }
 
 impl BlockStats {
-    /// Lost data, all causes together, each in its own unit.
+    /// Amount of missing and dropped data: the sum over all causes, each in its own unit.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.counters.iter().filter(|named| named.is_loss).map(|named| named.counter.get()).sum()
     }
 }
 
-/// Why a block, and with it the run, failed.
+/// Failure of a block, and with it of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Name of the block.
     pub block: String,
-    /// Text of the error and of everything that caused it, joined by `: `.
+    /// Text of the error and of all its causes, joined by `: `.
     pub cause: String,
-    /// Whether the block panicked, which is a fault of the program and not of its input.
+    /// Whether the block panicked, which is a bug in the program and not an error in its input.
     pub panic: bool,
 }
 
 impl State {
-    /// The word for it in REST, metrics and logs.
+    /// Name of the state in REST, metrics and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl State {
 }
 
 impl Failure {
-    /// What happened, without the block's name.
+    /// Text of the failure without the block's name.
     #[must_use]
     pub fn text(&self) -> String {
         let verb = if self.panic { "panicked" } else { "failed" };
@@ -165,57 +165,57 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What is left of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Failures in the order they happened; empty says that all went well.
+    /// Failures in the order in which they happened; empty after a successful run.
     pub failures: Vec<Failure>,
-    /// Figures of every block at the end.
+    /// Statistics of every block at the end.
     pub stats: Vec<BlockStats>,
-    /// Time from the first `work` to the end.
+    /// Time from the first call of `work` to the end.
     pub elapsed: Duration,
-    /// Whether it was ended at once.
+    /// Whether the run was aborted.
     pub is_aborted: bool,
 }
 
-/// Why a flowgraph did not start. Everything is shut down again.
+/// Reason why a flowgraph did not start. All its blocks have been shut down again.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The assembly contradicts itself.
+    /// The assembly is inconsistent.
     #[error("`{block}` cannot be connected: {reason}")]
     Wiring {
         /// Name of the block.
         block: String,
-        /// What is wrong.
+        /// The inconsistency.
         reason: String,
     },
-    /// A block asks for a core that this process may not use.
-    #[error("`{block}` asks for core {core}, this machine offers {}", numbers(.offered))]
+    /// A block needs a CPU core that this process may not use.
+    #[error("`core` of `{block}` must be one of {}, got {core}", numbers(.offered))]
     NoSuchCore {
         /// Name of the block.
         block: String,
-        /// What it asks for.
+        /// Number of the core that the block needs.
         core: usize,
-        /// What there is.
+        /// Numbers of the cores that this process may use.
         offered: Vec<usize>,
     },
-    /// The system gave no thread.
-    #[error("no thread for `{block}`")]
+    /// The operating system created no thread.
+    #[error("cannot create a thread for `{block}`")]
     NoThread {
         /// Name of the block.
         block: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Blocks failed in their `start`; no block worked, all finished.
     #[error("{}", join(.0))]
     Blocks(Vec<Failure>),
-    /// The runtime underneath failed.
-    #[error("the runtime did not start: {0}")]
+    /// FutureSDR failed.
+    #[error("FutureSDR did not start: {0}")]
     Runtime(String),
 }
 
-/// Why a block did not do what was asked of it; it will not do it later either, except for one that
+/// Reason why a block did not run a command. The command will not run later either, unless the block
 /// [hung](Self::Hung).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
@@ -225,16 +225,16 @@ pub enum Unanswered {
     /// The block has ended.
     #[error("`{0}` has ended")]
     Ended(String),
-    /// The block works on a frame for longer than the time limit.
-    #[error("`{block}` did not come to the end of a frame within {} s", (limit.as_secs_f64() * 1e3).round() / 1e3)]
+    /// The block worked on a frame for longer than the time limit.
+    #[error("`{block}` did not finish its frame within {} s", (limit.as_secs_f64() * 1e3).round() / 1e3)]
     Busy {
         /// Name of the block.
         block: String,
         /// The time limit.
         limit: Duration,
     },
-    /// The block began to answer and did not come to the end of that.
-    #[error("`{block}` began to answer and has not done so within {} s", limit.as_secs())]
+    /// The block began to run the command and did not finish within the time limit.
+    #[error("`{block}` began to answer and did not finish within {} s", limit.as_secs())]
     Hung {
         /// Name of the block.
         block: String,

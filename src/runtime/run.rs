@@ -1,4 +1,4 @@
-//! What all blocks of a run share with those who watch it.
+//! State shared by all blocks of a run and the handles that monitor it.
 
 use super::cell::Cell;
 use super::losses::Losses;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 /// Whether blocks may work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// Not before every block has started.
+    /// Not every block has started yet.
     Closed,
-    /// All have started.
+    /// All blocks have started.
     Open,
-    /// One could not start, so none works.
+    /// A block could not start, so no block works.
     Cancelled,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Run {
     /// Blocks may start.
     launched: AtomicBool,
     starting: AtomicUsize,
-    /// Blocks with inputs that have not started yet; sources wait for them.
+    /// Number of blocks with inputs that have not started yet; sources wait for them.
     receivers_starting: AtomicUsize,
     receivers_started: Event,
     gate: AtomicU8,
     stopping: AtomicBool,
     aborting: AtomicBool,
-    /// Blocks beside those of the run, which an abort has to reach too.
+    /// Candidates and shadows, which an abort has to interrupt too.
     companions: Mutex<Vec<Weak<Cell>>>,
     failures: Mutex<Vec<Failure>>,
     losses: Losses,
@@ -52,7 +52,7 @@ pub(super) struct Run {
     end: Condvar,
 }
 
-/// What a block did wrong.
+/// Error or panic of a block.
 pub(super) struct Fault {
     pub cause: String,
     pub panic: bool,
@@ -67,7 +67,7 @@ impl Fault {
         Self { cause: panic_text(panic), panic: true }
     }
 
-    /// The same fault, and why the block did not survive it.
+    /// Appends the reason why the block did not survive the fault.
     pub fn because(mut self, why: &str) -> Self {
         self.cause = format!("{}; {why}", self.cause);
         self
@@ -76,7 +76,7 @@ impl Fault {
 
 const GATES: [Gate; 3] = [Gate::Closed, Gate::Open, Gate::Cancelled];
 
-/// A panic elsewhere leaves plain data behind, which is still worth reading.
+/// Locks `mutex`, also after a panic in another thread: all data here stay consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -120,7 +120,7 @@ impl Run {
         GATES[usize::from(self.gate.load(Ordering::Acquire))]
     }
 
-    /// The block has started, or failed to; the last one opens the gate or cancels the run.
+    /// Notes that a block has started or failed to; the last block opens the gate or cancels the run.
     pub fn arrive(&self, cell: &Cell) {
         if !cell.arrives() {
             return;
@@ -142,8 +142,8 @@ impl Run {
         }
     }
 
-    /// Waits until every block with inputs has started, or failed to. Sources start after them:
-    /// a source that takes in data while a GPU is still being set up loses the data.
+    /// Waits until every block with inputs has started or failed to. Sources start after them, because
+    /// data received while a GPU is still being set up would have to be dropped.
     pub async fn receivers_started(&self) {
         while self.receivers_starting.load(Ordering::Acquire) > 0 {
             let listener = self.receivers_started.listen();
@@ -153,12 +153,12 @@ impl Run {
         }
     }
 
-    /// Blocks start now.
+    /// Notes that blocks start now.
     pub fn launch(&self) {
         self.launched.store(true, Ordering::Release);
     }
 
-    /// It will never be started.
+    /// Notes that the run will never start.
     pub fn discard(&self) {
         lock(&self.ended).get_or_insert(Duration::ZERO);
         self.end.notify_all();
@@ -172,7 +172,7 @@ impl Run {
         self.aborting.load(Ordering::Acquire)
     }
 
-    /// Has the sources finish; `why` is for those who watch.
+    /// Stops the sources; `why` is the text of the event.
     pub fn request_stop(&self, why: &str) {
         if !self.stopping.swap(true, Ordering::AcqRel) && !self.is_ended() {
             self.events.add(EventKind::Stopping, None, why);
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Has an abort reach `companion` too.
+    /// Adds a candidate or shadow for an abort to interrupt.
     pub fn add_companion(&self, companion: &Arc<Cell>) {
         let mut companions = lock(&self.companions);
         companions.retain(|known| known.strong_count() > 0);
@@ -209,10 +209,10 @@ impl Run {
         self.cells.iter().for_each(|cell| cell.wake.wake());
     }
 
-    /// Keeps the cause and stops the run: what is queued behind the block still flows out.
+    /// Stores the cause and stops the run; frames queued downstream of the block are still processed.
     pub fn fail(&self, cell: &Cell, fault: Fault) {
         let failure = cell.note_fault(fault);
-        // The report is what users read; a log beside it would say everything twice.
+        // Users read the report; a log at a higher level would repeat it.
         tracing::info!(block = cell.name, "{}", failure.text());
         self.events.add(EventKind::Fault, Some(&cell.name), failure.text());
         lock(&self.failures).push(failure);
@@ -220,23 +220,23 @@ impl Run {
         self.request_stop("a block failed");
     }
 
-    /// The block goes on without the frame at which it failed.
+    /// Notes that the block continues without the frame at which it failed.
     pub fn skip(&self, cell: &Cell, fault: Fault) {
         let text = cell.note_fault(fault).text();
         if let Some(before) = cell.tells_skip() {
-            let more = if before > 0 { format!(" ({before} more before)") } else { String::new() };
+            let more = if before > 0 { format!(" (and {before} before)") } else { String::new() };
             self.events.add(EventKind::Skipped, Some(&cell.name), format!("{text}{more}"));
         }
     }
 
-    /// The block was built anew and goes on.
+    /// Notes that the block was recreated and continues.
     pub fn restarted(&self, cell: &Cell, fault: Fault) {
         let failure = cell.note_fault(fault);
         cell.count_restart();
         self.events.add(EventKind::Restarted, Some(&cell.name), failure.text());
     }
 
-    /// Most frames that waited before each input of each block since the last call.
+    /// Highest fill of each input queue of each block since the last call, in frames.
     pub fn take_peaks(&self) -> Vec<(String, Vec<usize>)> {
         self.cells.iter().map(|cell| (cell.name.clone(), cell.take_peaks())).collect()
     }
@@ -249,19 +249,20 @@ impl Run {
         self.cells.iter().map(|cell| cell.stats()).collect()
     }
 
-    /// Events of what blocks have lost since the last ones, those of a counter `interval` apart.
+    /// Adds events for data that went missing or was dropped since the last ones, at most one per counter
+    /// and `interval`.
     pub fn tell_losses(&self, interval: Duration) {
         self.losses.tell(|| self.stats(), &self.events, interval);
     }
 
-    /// Looks which blocks no frame passes.
+    /// Detects stalled blocks.
     pub fn tell_stalls(&self) {
         if self.state() == RunState::Running {
             self.stalls.look(&self.cells, &self.events);
         }
     }
 
-    /// Faults of all blocks, also those that the run survived.
+    /// Number of faults of all blocks, including those that the run survived.
     pub fn faults(&self) -> u64 {
         self.cells.iter().map(|cell| cell.faults()).sum()
     }
@@ -277,13 +278,13 @@ impl Run {
         }
     }
 
-    /// Time from the first `work` to the end, or to now.
+    /// Time from the first call of `work` to the end, or to now.
     pub fn elapsed(&self) -> Duration {
         let ended = *lock(&self.ended);
         ended.unwrap_or_else(|| self.opened.get().map_or(Duration::ZERO, Instant::elapsed))
     }
 
-    /// Nothing of the run is left; `fault` says what the runtime underneath has to complain of.
+    /// Notes that the run has ended; `fault` is an error of FutureSDR.
     pub fn set_ended(&self, fault: Option<String>) {
         let mut failures = lock(&self.failures);
         if let (Some(cause), true) = (fault, failures.is_empty()) {
@@ -293,12 +294,12 @@ impl Run {
         drop(failures);
         let elapsed = self.opened.get().map_or(Duration::ZERO, Instant::elapsed);
         let text = match failed {
-            0 => "all went well".to_owned(),
+            0 => "without failures".to_owned(),
             1 => "a block failed".to_owned(),
             failed => format!("{failed} blocks failed"),
         };
         self.tell_losses(Duration::ZERO);
-        // Whoever hears of the end finds everything that went before.
+        // Added after all others: a client that receives this event has received those before.
         self.events.add(EventKind::Ended, None, text);
         lock(&self.ended).get_or_insert(elapsed);
         self.end.notify_all();

@@ -1,4 +1,4 @@
-//! Starting, watching and ending a run.
+//! Starting, monitoring and ending a run.
 
 use super::cell::Cell;
 use super::fsdr;
@@ -20,19 +20,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a block may take for an answer that it has begun.
+/// Time limit for a block to finish a command that it has begun.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Starts every block, then lets all of them work. Returns when all have started, or, if one
-/// could not, when all have finished again.
+/// Starts every block, then lets all of them work. Returns when all blocks have started, or, if a block
+/// failed to, when all have finished again.
 ///
-/// Without a `tracing` subscriber of the program an inert one is installed; a program that wants
-/// its own sets it first.
+/// If no `tracing` subscriber is set, an inert one is installed; a program with its own subscriber
+/// sets it first.
 pub fn start(assembly: Assembly, options: Options) -> Result<Running, StartError> {
     Prepared::new(assembly)?.start(options)
 }
 
-/// A run that can be watched and is about to start.
+/// A run that is built and can be monitored, but has not started.
 pub struct Prepared {
     assembly: Assembly,
     connections: Vec<Connection>,
@@ -40,12 +40,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// A run of `assembly`.
+    /// Prepares a run of `assembly`.
     pub fn new(assembly: Assembly) -> Result<Self, StartError> {
         Self::with_events(assembly, Arc::default())
     }
 
-    /// A run of `assembly` after another one, whose events go on.
+    /// Prepares a run of `assembly` that continues the events of the run `before`.
     pub fn after(before: &Handle, assembly: Assembly) -> Result<Self, StartError> {
         Self::with_events(assembly, Arc::clone(&before.run.events))
     }
@@ -61,18 +61,18 @@ impl Prepared {
         Ok(Self { assembly, connections, run })
     }
 
-    /// Gives the run up; nothing of it was started.
+    /// Discards the run, none of whose blocks was started.
     pub fn discard(self) {
         self.run.discard();
     }
 
-    /// A handle that sees the run start.
+    /// Returns a handle, which is valid before and after the start.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle { run: Arc::clone(&self.run) }
     }
 
-    /// See [`start`].
+    /// Starts the run, see [`start`].
     pub fn start(self, options: Options) -> Result<Running, StartError> {
         let Self { assembly, connections, run } = self;
         run.launch();
@@ -90,7 +90,8 @@ impl Prepared {
     }
 }
 
-/// Has each block without outputs know the sources whose samples come to it and that count them alike.
+/// Enables latency measurement in each block without outputs, relative to its upstream sources with the same sample
+/// rate.
 fn measure_latency(assembly: &Assembly, sources: &[Arc<[usize]>], run: &Run) {
     let rate = |port: &PortType| port.clock.adc_sample_rate_hz.to_bits();
     for (sink, part) in assembly.parts.iter().enumerate() {
@@ -107,7 +108,7 @@ fn measure_latency(assembly: &Assembly, sources: &[Arc<[usize]>], run: &Run) {
     }
 }
 
-/// Has each block know the blocks before it, and the sources whose samples come to it.
+/// Sets, for each block, the blocks directly upstream and the upstream sources with the same sample rate.
 fn find_origins(connections: &[Connection], sources: &[Arc<[usize]>], run: &Run) {
     let mut before = vec![Vec::new(); run.cells.len()];
     for connection in connections {
@@ -121,8 +122,8 @@ fn find_origins(connections: &[Connection], sources: &[Arc<[usize]>], run: &Run)
     }
 }
 
-/// Numbers of the blocks without inputs from which frames come to each block, itself included. Blocks that frames
-/// come to from the same sources share one list: a long chain has one in all.
+/// Returns the numbers of the sources upstream of each block, itself included. Blocks with the same sources share one
+/// list, so that a long chain has a single list.
 fn sources(blocks: usize, connections: &[Connection]) -> Vec<Arc<[usize]>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); blocks];
     let mut waits = vec![0; blocks];
@@ -131,7 +132,7 @@ fn sources(blocks: usize, connections: &[Connection]) -> Vec<Arc<[usize]>> {
         waits[connection.to] += 1;
     }
     let mut order: Vec<usize> = (0..blocks).filter(|block| waits[*block] == 0).collect();
-    // Also for blocks in a circle, to which nothing ever comes.
+    // Stays empty for blocks in a cycle.
     let mut sources: Vec<Arc<[usize]>> = vec![Arc::default(); blocks];
     order.iter().for_each(|source| sources[*source] = Arc::new([*source]));
     let mut before: Vec<Vec<Arc<[usize]>>> = vec![Vec::new(); blocks];
@@ -162,7 +163,7 @@ pub struct Running {
     handle: Handle,
 }
 
-/// Watches and ends a run, from any thread; cheap to clone, harmless after the end.
+/// Handle to monitor and end a run, from any thread; cheap to clone, valid after the end.
 #[derive(Clone)]
 pub struct Handle {
     run: Arc<Run>,
@@ -173,62 +174,62 @@ impl Handle {
         &self.run
     }
 
-    /// What has the block called `block` work.
+    /// Waker that schedules a call of the block's `work`.
     pub(crate) fn waker(&self, block: &str) -> Option<Waker> {
         self.run.cell(block).map(|cell| cell.wake.clone())
     }
 
-    /// Figures of every block, now.
+    /// Current statistics of every block.
     #[must_use]
     pub fn stats(&self) -> Vec<BlockStats> {
         self.run.stats()
     }
 
-    /// Where the run is in its life.
+    /// Lifecycle state of the run.
     #[must_use]
     pub fn state(&self) -> RunState {
         self.run.state()
     }
 
-    /// Failures so far, in the order they happened.
+    /// Failures so far, in the order in which they happened.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         self.run.failures()
     }
 
-    /// Number of faults of all blocks so far, also those that the run survived.
+    /// Number of faults of all blocks so far, including those that the run survived.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.run.faults()
     }
 
-    /// Time since the first `work`, up to the end.
+    /// Time from the first call of `work` to the end, or to now.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.run.elapsed()
     }
 
-    /// The events with larger numbers than `sequence`, as far as they are kept: some thousand. A
-    /// first one with another number than the next says that others are forgotten.
+    /// Returns the events with numbers above `sequence`, as far as they are kept (some thousand). If the
+    /// first one is not number `sequence` + 1, older events have been discarded.
     #[must_use]
     pub fn events_since(&self, sequence: u64) -> Vec<Event> {
         self.run.events.since(sequence)
     }
 
-    /// [`events_since`](Self::events_since), which waits up to `timeout` for the first of them.
+    /// Returns [`events_since`](Self::events_since), after waiting up to `timeout` for the first of them.
     #[must_use]
     pub fn wait_events(&self, sequence: u64, timeout: Duration) -> Vec<Event> {
         self.run.events.wait(sequence, timeout)
     }
 
-    /// [`events_since`](Self::events_since), which waits for the first of them.
+    /// Returns [`events_since`](Self::events_since), after waiting for the first of them.
     pub async fn next_events(&self, sequence: u64) -> Vec<Event> {
         self.run.events.next(sequence).await
     }
 
-    /// Runs `question` on a block between two calls of its `work` and brings back what it says. It
-    /// holds the block up for as long as it takes; this call waits up to `limit` for it to begin, and then
-    /// up to 10 s for its end.
+    /// Runs `question` on a block between two calls of its `work`, and returns its result. The block is
+    /// stalled for the duration of `question`. This call waits up to `limit` for the begin of `question`,
+    /// then up to 10 s for its end.
     pub fn ask<T: Send + 'static>(
         &self,
         block: &str,
@@ -239,12 +240,12 @@ impl Handle {
             return Err(Unanswered::NoSuchBlock(block.to_owned()));
         };
         let (answer, answers) = mpsc::sync_channel(1);
-        // Whoever sets it first decides: the block begins, or the caller gives up.
+        // The first to set it decides: the block begins, or the caller gives up.
         let is_decided = Arc::new(AtomicBool::new(false));
         let decide = Arc::clone(&is_decided);
         cell.mailbox.post(Box::new(move |hosted| {
             if !decide.swap(true, Ordering::AcqRel) {
-                // Whoever asked waits for it.
+                // Fails only if the caller has given up.
                 let _ = answer.send(question(hosted));
             }
         }));
@@ -267,13 +268,13 @@ impl Handle {
         }
     }
 
-    /// Frames of all outputs carry another configuration from a moment on.
+    /// Changes the configuration number in the frames of all outputs, from a timestamp on.
     pub(crate) fn say_config(&self, change: ConfigChange) {
         self.run.configurations.say(change);
     }
 
-    /// Runs `command` on a block between two calls of its `work`, some time soon if it has not ended
-    /// by then.
+    /// Runs `command` on a block between two calls of its `work`, without waiting; drops it if the block
+    /// has ended.
     pub(crate) fn tell_block(
         &self,
         block: &str,
@@ -285,7 +286,7 @@ impl Handle {
         }
     }
 
-    /// Has `block` be made by what `rebuild` gives if it has to be made anew.
+    /// Sets the function that recreates `block` when it is restarted.
     pub(crate) fn set_rebuild(
         &self,
         block: &str,
@@ -303,7 +304,7 @@ impl Handle {
         self.run.events.watch(watch);
     }
 
-    /// Most frames that waited before each input of each block since the last call.
+    /// Highest fill of each input queue of each block since the last call, in frames.
     pub(crate) fn take_peaks(&self) -> Vec<(String, Vec<usize>)> {
         self.run.take_peaks()
     }
@@ -313,11 +314,11 @@ impl Handle {
         self.run.events.add(kind, block, text);
     }
 
-    /// Tells of lost data until the run ends, on a thread of its own.
+    /// Starts a thread that adds events for missing and dropped data and for stalls until the run ends.
     pub(crate) fn watch_losses(&self) {
-        /// How often it is looked.
+        /// Interval between two checks.
         const LOOK: Duration = Duration::from_millis(100);
-        /// What a counter counts within this time after an event becomes one event.
+        /// Shortest time between two events of a counter.
         const INTERVAL: Duration = Duration::from_secs(1);
         let run = Arc::clone(&self.run);
         let watching = move || {
@@ -326,22 +327,22 @@ impl Handle {
                 run.tell_stalls();
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("losses".to_owned()).spawn(watching) {
-            tracing::warn!("no thread that tells of lost data: {error}");
+        if let Err(error) = std::thread::Builder::new().name("watch".to_owned()).spawn(watching) {
+            tracing::warn!("cannot create the thread that reports missing data: {error}");
         }
     }
 
-    /// Asks for a draining stop: sources finish, and what is queued still flows to its end.
+    /// Requests a draining stop: sources finish, and queued frames are still processed.
     pub fn request_stop(&self) {
-        self.run.request_stop("a stop was asked for");
+        self.run.request_stop("stop requested");
     }
 
-    /// Ends the run at once; queued frames are dropped, every block's `finish` still runs.
+    /// Aborts the run: queued frames are dropped, every block's `finish` still runs.
     pub fn abort(&self) {
         self.run.abort();
     }
 
-    /// Whether a stop was asked for, by a user or by a failure.
+    /// Whether a stop was requested, by a user or because of a failure.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.run.is_stopping()
@@ -361,7 +362,7 @@ impl Handle {
 }
 
 impl Running {
-    /// A handle for signal handlers, progress displays and control.
+    /// Returns a handle, for signal handlers, progress displays and control.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -421,8 +422,8 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_joined_and_split_streams_are_those_upstream() {
-        // 0 and 1 feed 3 through 2 (0 also directly), 4 reads 1, 5 stands alone.
+    fn sources_of_joined_and_split_streams_are_the_upstream_ones() {
+        // 0 and 1 feed 3 through 2 (0 also directly), 4 reads 1, 5 is not connected.
         let edges = [(0, 2), (1, 2), (2, 3), (0, 3), (1, 4)];
         let sources = sources_of(6, edges.into_iter());
         let lists: Vec<&[usize]> = sources.iter().map(|list| &**list).collect();
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_a_long_chain_and_its_many_branches_are_one_list() {
+    fn sources_of_a_long_chain_and_its_branches_share_one_list() {
         const CHAIN: usize = 5000;
         let chain = (1..CHAIN).map(|block| (block - 1, block));
         let branches = (CHAIN..2 * CHAIN).map(|block| (CHAIN - 1, block));

@@ -1,4 +1,4 @@
-//! A block kept beside a running one, on the same frames, and what is different about its own.
+//! A shadow: a second block on the inputs of a running one, whose output frames are compared with the block's.
 
 use super::cell::Cell;
 use super::companion::{Link, Order, launch};
@@ -25,70 +25,70 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What a thread that was told to end may take for it.
+/// Time limit for a thread to end after the order to.
 const PARTING: Duration = Duration::from_secs(10);
 
-/// What a shadow's frames are, held against those of the block.
+/// Result of the comparison of a shadow's frames with those of the block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compared {
-    /// What is different in their frames.
+    /// Statistics of the differences.
     pub difference: StreamDifference,
-    /// Frames that the shadow or the comparison was too slow for.
+    /// Frames dropped because the shadow or the comparison was too slow.
     pub frames_dropped: u64,
-    /// The first pair that differs.
+    /// The first two frames that differ.
     pub first: Option<Arc<Pair>>,
-    /// Time per frame of the block, while the shadow is there.
+    /// Time per frame of the block, since the start of the shadow.
     pub block_time: Option<Duration>,
     /// Time per frame of the shadow.
     pub shadow_time: Option<Duration>,
-    /// Why the shadow has ended, if it has.
+    /// Reason why the shadow has ended, if it has.
     pub ended: Option<String>,
 }
 
-/// Two frames of one time that differ.
+/// Two frames with the same timestamp that differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// Output port, by position.
     pub output: usize,
-    /// What it carries.
+    /// Type of the port: data type, axes, clock.
     pub port: PortType,
-    /// Their time.
+    /// Timestamp of both frames.
     pub timestamp: u64,
     /// Payload of the block's frame.
     pub block: Vec<u8>,
-    /// Payload of the shadow's.
+    /// Payload of the shadow's frame.
     pub shadow: Vec<u8>,
 }
 
 impl Pair {
-    /// The block's frame as a NumPy array, `.npy`.
+    /// Returns the block's frame as a NumPy array (`.npy`).
     #[must_use]
     pub fn block_npy(&self) -> Vec<u8> {
         npy::array(&self.port, &self.block)
     }
 
-    /// The shadow's frame as a NumPy array, `.npy`.
+    /// Returns the shadow's frame as a NumPy array (`.npy`).
     #[must_use]
     pub fn shadow_npy(&self) -> Vec<u8> {
         npy::array(&self.port, &self.shadow)
     }
 }
 
-/// A shadow of a running block. It ends with the block, or when this is dropped.
+/// A shadow of a running block. It ends with the block, or when this value is dropped.
 pub(crate) struct Shadow {
     link: Arc<Link>,
     compared: Arc<Mutex<Compared>>,
     dropped: Vec<Counter>,
     main: Arc<Cell>,
     side: Arc<Cell>,
-    /// Busy time and frames of the block when the shadow came.
+    /// Busy time and frames of the block at the start of the shadow.
     before: (Duration, u64),
     is_over: Arc<AtomicBool>,
     comparison: Thread,
 }
 
 impl Shadow {
-    /// What was seen so far.
+    /// Result of the comparison so far.
     pub fn compared(&self) -> Compared {
         let mut compared = lock(&self.compared).clone();
         compared.frames_dropped = self.dropped.iter().map(Counter::get).sum();
@@ -105,7 +105,7 @@ impl Shadow {
     }
 }
 
-/// Busy time and frames taken, of the processor or, where that is at work, of the device.
+/// Returns the larger of CPU and GPU busy time, and the number of consumed frames.
 fn spent(cell: &Cell) -> (Duration, u64) {
     let stats = cell.stats();
     (stats.busy.max(stats.device_busy), stats.frames_in)
@@ -121,9 +121,9 @@ impl Drop for Shadow {
 }
 
 impl Handle {
-    /// Puts `part` beside the block of its name, to stay there. `part` has a tee before each input and
-    /// one queue behind each output; its frames, and those of the block, lie on `device` if there is
-    /// one. With `ends_at_difference` nothing is compared after the first pair that differs.
+    /// Runs `part` as a shadow of the block with its name. `part` has a tee before each input and one
+    /// queue after each output. `device` is the GPU that holds the frames of both blocks, if any. With
+    /// `ends_at_difference` the comparison ends at the first frame that differs.
     pub(crate) fn shadow(
         &self,
         part: Part,
@@ -168,8 +168,8 @@ impl Handle {
         Ok(Shadow { link, compared, dropped, main, side, before, is_over, comparison })
     }
 
-    /// Once the shadow has started: starts the thread that compares, and has frames come to both. The
-    /// thread, and what counts the frames that find no room.
+    /// Waits for the start of the shadow, starts the comparison thread, and connects both to the running
+    /// block. Returns the thread, and the counters of dropped frames.
     fn attach_shadow(
         &self,
         name: &str,
@@ -190,7 +190,7 @@ impl Handle {
         Ok((thread.thread().clone(), dropped.ok_or(NotExchanged::Busy)?))
     }
 
-    /// Takes the tees of `block` away.
+    /// Removes the tees of `block`, which ends its shadow.
     pub(crate) fn end_shadow(&self, block: &str, limit: Duration) -> Result<(), Unanswered> {
         self.ask(block, limit, |hosted| {
             hosted.inputs.iter_mut().for_each(|input| input.reader.set_tee(None));
@@ -199,7 +199,7 @@ impl Handle {
     }
 }
 
-/// Has the companion's thread woken by all that its block `part` waits for.
+/// Lets every event that the block of `part` waits for wake the shadow's thread.
 fn wake_through(link: &Arc<Link>, part: &Part) {
     let wake = || {
         let link = Arc::clone(link);
@@ -219,18 +219,19 @@ fn wake_through(link: &Arc<Link>, part: &Part) {
     }
 }
 
-/// What leads frames to a shadow and its comparison.
+/// Edges of a shadow and its comparison.
 struct Edges {
     /// Before each input of the shadow.
     tees: Vec<Arc<Edge>>,
-    /// Behind each output of the shadow, and of the block.
+    /// After each output of the shadow.
     kept: Vec<Arc<Edge>>,
+    /// After each output of the running block.
     of_main: Vec<Arc<Edge>>,
 }
 
 impl Hosted {
-    /// Hands what the inputs take to `before` too, and what the outputs push to `behind`; what counts the
-    /// frames that find no room there. `None` if another block has tees here.
+    /// Copies the input frames to the edges `before`, and the output frames to the edges `behind`. Returns the
+    /// counters of frames that found no room there, or `None` if a swap or shadow has tees already.
     fn put_tees(&mut self, before: Vec<Arc<Edge>>, behind: Vec<Arc<Edge>>) -> Option<Vec<Counter>> {
         if self.inputs.iter().any(|input| input.reader.has_tee()) {
             return None;
@@ -258,13 +259,13 @@ struct Output {
     shadow: FrameReader,
     elements: Elements,
     port: PortType,
-    /// What brings frames from the device on which they lie.
+    /// Copies frames from the GPU that holds them.
     readout: Option<Readout>,
-    /// Where it brings them.
+    /// Buffers for the copies, of the block's and of the shadow's frame.
     copies: [Vec<u8>; 2],
 }
 
-/// The outputs of both blocks, whose frames come by these edges of the block and of its shadow.
+/// Creates the outputs of both blocks, from the edges of the block and those of its shadow.
 fn outputs(
     ports: &[PortType],
     [of_main, kept]: [&[Arc<Edge>]; 2],
@@ -284,7 +285,7 @@ fn outputs(
     all.collect()
 }
 
-/// The thread that compares; so neither block does.
+/// Comparison thread, so that the comparison delays neither block.
 struct Comparison {
     name: String,
     outputs: Vec<Output>,
@@ -320,7 +321,8 @@ impl Comparison {
         self.link.wake_companion();
     }
 
-    /// Takes the next frame of an output, or the next two; `false` if there is nothing to take.
+    /// Consumes the next frame of both blocks at an output, or the older one if their timestamps differ;
+    /// `false` if a frame is missing.
     fn step(&mut self, number: usize) -> Result<bool, BlockError> {
         let Output { main, shadow, elements, port, readout, copies } = &mut self.outputs[number];
         let (Some(a), Some(b)) = (main.peek().cloned(), shadow.peek().cloned()) else {
@@ -354,7 +356,7 @@ impl Comparison {
                 };
                 compared.first = Some(Arc::new(pair));
                 let text = format!(
-                    "the frame of time {time} differs in {} of {} values, by up to {}",
+                    "the frame with timestamp {time} differs in {} of {} values, by up to {}",
                     found.values_different, found.values, found.max
                 );
                 self.run.events.add(EventKind::ShadowDiffers, Some(&self.name), text);

@@ -1,4 +1,4 @@
-//! Blocks that no frame passes, as a state and as events.
+//! Detection of stalled blocks, which no frame passes, as a state and as events.
 
 use super::cell::Cell;
 use super::run::lock;
@@ -7,65 +7,67 @@ use fxgraph_core::event::{EventKind, Events};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A block is stalled when no frame has passed it for this many times the time that frames are apart, or when it
-/// has taken input for this many frames of its outputs and pushed none ...
+/// Number of frame intervals without a frame after which a block is stalled; also number of output frames for
+/// which a block may consume input without pushing one.
 const FRAMES: f64 = 10.0;
-/// ... and for this long: a machine that is busy takes blocks off their cores for that.
+/// Shortest time without a frame after which a block is stalled: a busy machine may deschedule blocks for shorter.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A block that works, or that blocks which move frames give none to, is given so many times as long.
+/// Factor on the time limit of a block that is busy, or that lacks input although no upstream block is stalled.
 const MORE_PATIENCE: u32 = 10;
 
-/// What shows whether frames pass a block, and what would keep them from it.
+/// Progress of a block, and the state of its queues.
 pub(super) struct Progress<'a> {
     pub is_running: bool,
-    /// Frames that it took; a source: that it pushed.
+    /// Frames consumed; for a source: pushed.
     pub frames: u64,
-    /// Frames that it pushed.
+    /// Frames pushed.
     pub pushed: u64,
-    /// Time of the signal that it took; of several inputs the shortest.
+    /// Duration of the consumed signal, in seconds; the shortest over the inputs.
     pub taken_seconds: f64,
-    /// Time of the signal from one frame that it pushes to the next; 0 if none is expected.
+    /// Duration of the signal per pushed frame, in seconds; 0 for a block without outputs.
     pub push_seconds: f64,
-    /// Time that they should be apart.
+    /// Expected frame interval, in seconds.
     pub frame_seconds: f64,
-    /// What it waits for; `None` while it works.
+    /// Cause of the wait; `None` while the block works.
     pub waits: Option<For>,
-    /// Whether no frame waits before one of its inputs.
+    /// Whether the queue of an input is empty.
     pub lacks_input: bool,
-    /// Numbers of the blocks directly before it.
+    /// Numbers of the blocks directly upstream.
     pub before: &'a [usize],
 }
 
-/// What is known of a block.
+/// Progress of a block at earlier checks.
 struct Known {
     first: Instant,
     frames: u64,
-    /// When the last frame passed.
+    /// Time at which the last frame passed.
     since: Instant,
-    /// Frames that it had pushed at the last look at which there were more, what it had taken then, and when.
+    /// Number of pushed frames when it last grew.
     pushed: u64,
+    /// Duration of the consumed signal at that time, in seconds.
     taken_seconds: f64,
+    /// Time at which `pushed` last grew.
     pushed_at: Instant,
     is_stalled: bool,
-    /// Whether it was reported.
+    /// Whether the stall was reported as an event.
     is_told: bool,
 }
 
-/// What is known of the blocks of a run.
+/// Progress of the blocks of a run at earlier checks.
 #[derive(Default)]
 pub(super) struct Stalls(Mutex<Vec<Known>>);
 
-/// What holds a block up that no frame passes.
+/// Cause of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// Itself, or the world before a source.
+    /// The block, or the input of a source, for this reason.
     Itself(&'static str),
-    /// Blocks behind it, or a stalled one before it.
+    /// Downstream blocks, or a stalled upstream block.
     Others,
 }
 
-/// Whether a block is stalled past which no frame came for `silent`, and why. In the mean they came
-/// `mean_seconds` apart.
+/// Returns the cause if a block that no frame has passed for `silent` is stalled. Its mean frame interval is
+/// `mean_seconds`.
 fn judge(
     progress: &Progress,
     silent: Duration,
@@ -78,11 +80,11 @@ fn judge(
         Some(For::Room) => (Cause::Others, patience),
         _ if progress.lacks_input && has_stalled_before => (Cause::Others, patience),
         _ if progress.lacks_input => {
-            (Cause::Itself("it waits for frames"), patience.saturating_mul(MORE_PATIENCE))
+            (Cause::Itself("no input frames"), patience.saturating_mul(MORE_PATIENCE))
         }
-        None => (Cause::Itself("it works"), patience.saturating_mul(MORE_PATIENCE)),
-        Some(For::Input) => (Cause::Itself("it waits for data"), patience),
-        Some(For::Itself) => (Cause::Itself("frames wait before it"), patience),
+        None => (Cause::Itself("the block is busy"), patience.saturating_mul(MORE_PATIENCE)),
+        Some(For::Input) => (Cause::Itself("the source waits for data"), patience),
+        Some(For::Itself) => (Cause::Itself("input frames are waiting"), patience),
     };
     (silent >= patience).then_some(cause)
 }
@@ -101,14 +103,14 @@ impl Known {
         }
     }
 
-    /// Whether the block takes frames, and has pushed none for so long that some were due.
+    /// Whether the block consumes frames and pushes none, although several are due.
     fn swallows(&mut self, progress: &Progress, now: Instant) -> bool {
         if progress.pushed != self.pushed || !progress.is_running {
             self.pushed = progress.pushed;
             self.taken_seconds = progress.taken_seconds;
             self.pushed_at = now;
         }
-        // An interval that is infinite or not a number is never over.
+        // An infinite or NaN interval never ends.
         let is_overdue =
             progress.taken_seconds - self.taken_seconds >= FRAMES * progress.push_seconds;
         let silent = now.saturating_duration_since(self.pushed_at);
@@ -117,7 +119,7 @@ impl Known {
 }
 
 impl Stalls {
-    /// Looks at all blocks; says of those that hold themselves up when it begins and when it is over.
+    /// Checks all blocks. Adds events for the begin and the end of a stall that the block itself causes.
     pub fn look(&self, cells: &[Arc<Cell>], events: &Events) {
         let now = Instant::now();
         let mut all = lock(&self.0);
@@ -148,7 +150,7 @@ impl Stalls {
             let passing = known.since.saturating_duration_since(known.first).as_secs_f64();
             let mean_seconds = if known.frames > 0 { passing / known.frames as f64 } else { 0.0 };
             let cause = if swallows {
-                Some(Cause::Itself("it takes frames and pushes none"))
+                Some(Cause::Itself("the block consumes frames and pushes none"))
             } else {
                 judge(&progress, silent, mean_seconds, has_stalled_before)
             };
@@ -186,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn block_is_stalled_after_ten_expected_or_usual_intervals() {
+    fn block_without_frames_is_stalled_after_ten_frame_intervals() {
         let source = progress(Some(For::Input), false, &[]);
         let at = |silent: f64, mean| judge(&source, Duration::from_secs_f64(silent), mean, false);
         assert_eq!(at(1.9, 0.0), None);
-        assert_eq!(at(2.0, 0.0), Some(Cause::Itself("it waits for data")));
+        assert_eq!(at(2.0, 0.0), Some(Cause::Itself("the source waits for data")));
         assert_eq!(at(2.0, 1.0), None);
         let fast = Progress { frame_seconds: 1e-4, ..progress(Some(For::Input), false, &[]) };
         assert_eq!(judge(&fast, Duration::from_millis(900), 0.0, false), None);
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn block_swallows_once_ten_of_its_frames_are_due_and_none_was_pushed() {
+    fn block_that_pushes_nothing_is_stalled_once_ten_frames_are_due() {
         let start = Instant::now();
         let mut known = Known::new(start);
         // Dumps of 4 s from frames of 0.2 s.
@@ -214,8 +216,8 @@ mod tests {
         assert!(!look(at(3, 12.0), 12));
         assert!(!look(at(3, 51.0), 51));
         assert!(look(at(3, 52.0), 52));
-        assert!(!look(at(4, 53.0), 53), "a dump has come");
-        assert!(!look(Progress { push_seconds: 0.0, ..at(4, 1e9) }, 100), "it has no outputs");
+        assert!(!look(at(4, 53.0), 53), "a dump was pushed");
+        assert!(!look(Progress { push_seconds: 0.0, ..at(4, 1e9) }, 100), "no outputs");
         assert!(!look(Progress { push_seconds: f64::NAN, ..at(4, 1e9) }, 101));
         // A file is read faster than real time.
         assert!(!look(at(5, 1000.0), 102) && !look(at(5, 2000.0), 102));
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_block_that_holds_itself_up_is_the_cause() {
+    fn stall_names_the_block_that_causes_it() {
         let silent = Duration::from_secs(3);
         let cause = |progress: &Progress, has_stalled_before| {
             judge(progress, silent, 0.0, has_stalled_before)
@@ -232,14 +234,14 @@ mod tests {
         assert_eq!(cause(&held_up, false), Some(Cause::Others));
         let starving = progress(Some(For::Input), true, &[0]);
         assert_eq!(cause(&starving, true), Some(Cause::Others));
-        assert_eq!(cause(&starving, false), None, "the block before it may come to a frame yet");
+        assert_eq!(cause(&starving, false), None, "the upstream block may still push a frame");
         let hung = progress(Some(For::Itself), false, &[0]);
-        assert_eq!(cause(&hung, false), Some(Cause::Itself("frames wait before it")));
+        assert_eq!(cause(&hung, false), Some(Cause::Itself("input frames are waiting")));
         let works = progress(None, false, &[0]);
         assert_eq!(cause(&works, false), None);
         assert_eq!(
             judge(&works, Duration::from_secs(20), 0.0, false),
-            Some(Cause::Itself("it works"))
+            Some(Cause::Itself("the block is busy"))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted in one place of a flowgraph, whichever block is there.
+//! Counters of a slot, which continue across swaps.
 
 use fxgraph_core::counter::{Counter, Counters, Named};
 use fxgraph_core::event::BlockEvents;
@@ -6,7 +6,7 @@ use fxgraph_core::summary::Summary;
 use fxgraph_flowgraph::{OnFault, Rebuild};
 use std::collections::HashMap;
 
-/// What comes and goes with the block in a place.
+/// The block in a slot: everything that moves with it in a swap.
 pub(super) struct Occupant {
     pub kind: &'static str,
     pub counters: Counters,
@@ -16,13 +16,13 @@ pub(super) struct Occupant {
     pub rebuild: Option<Rebuild>,
 }
 
-/// Counts that only grow when one block takes another's place: what a block counted beside the
-/// running one is not counted again.
+/// Counters of a slot. They never decrease, and do not include the counts of a candidate outside the
+/// slot.
 pub(super) struct Tally {
     pub occupant: Occupant,
-    /// Counted here by those that were here before.
+    /// Counts of the earlier blocks in the slot.
     carried: Vec<Named>,
-    /// What the occupant had counted when it came.
+    /// Counts of the current block before it entered the slot.
     brought: HashMap<&'static str, u64>,
     device_nanoseconds_carried: u64,
     device_nanoseconds_brought: u64,
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Exchanges `occupant` for the one that is here.
+    /// Swaps the block in the slot with `occupant`.
     pub fn exchange(&mut self, occupant: &mut Occupant) {
         self.carried = self.list();
         self.device_nanoseconds_carried = self.device_nanoseconds();
@@ -52,7 +52,7 @@ impl Tally {
         std::mem::swap(&mut self.occupant, occupant);
     }
 
-    /// Everything counted here.
+    /// Returns the counters of the slot.
     pub fn list(&self) -> Vec<Named> {
         let mut all = self.carried.clone();
         for new in self.occupant.counters.list() {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_on_the_side_does_not_count_here() {
+    fn counts_outside_the_slot_are_excluded() {
         let (old, new) = (Counters::default(), Counters::default());
         old.count("both", "").add(10);
         old.count("old", "").add(1);
@@ -111,7 +111,7 @@ mod tests {
         tally.exchange(&mut side);
         assert_eq!(count(&tally), (10, 1, 100));
         new.count("both", "").add(4);
-        // On the side now.
+        // Outside the slot now.
         old.count("both", "").add(50);
         new.device_nanoseconds().add(5);
         assert_eq!(count(&tally), (14, 1, 105));

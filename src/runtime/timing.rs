@@ -1,20 +1,20 @@
-//! Where the time of a block goes, and how long frames are under way.
+//! Wait times of a block, latency of frames, and real time of timestamps.
 //!
-//! All of it is counted by the thread that works and read by others: atomic numbers, no locks.
+//! The block's thread writes all values and other threads read them: atomics, no locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// In place of the time since when a block waits, while it works.
+/// Value of `since` while the block works.
 const WORKING: u64 = u64::MAX;
 
-/// What a block waits for between two calls of its `work`.
+/// Cause of a wait between two calls of `work`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
-    /// Frames; a source: whatever it makes them of.
+    /// Input frames; for a source: its data.
     Input,
-    /// Room in queues behind it, or a buffer that its readers hold.
+    /// Room in a downstream queue, or a buffer that readers still hold.
     Room,
     /// Neither: a device, or a time. Not counted.
     Itself,
@@ -22,11 +22,11 @@ pub(super) enum For {
 
 const WAITS: [For; 3] = [For::Input, For::Room, For::Itself];
 
-/// How long a block waited for what.
+/// Wait times of a block, by cause.
 pub(super) struct Waiting {
     epoch: Instant,
-    /// Since when, in nanoseconds of the epoch. Whoever exchanges it counts the time up to then, so
-    /// nothing is counted twice.
+    /// Start of the current wait, in nanoseconds since the epoch. The thread that replaces the value counts the
+    /// time up to then, so that no time counts twice.
     since: AtomicU64,
     what: AtomicU8,
     for_input: AtomicU64,
@@ -40,18 +40,18 @@ impl Waiting {
         Self { epoch, since, what: AtomicU8::new(0), for_input: zero(), for_room: zero() }
     }
 
-    /// Nanoseconds of the epoch.
+    /// Current time, in nanoseconds since the epoch.
     pub fn now(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
 
-    /// The block begins to wait.
+    /// Notes that the block begins to wait.
     pub fn begin(&self, what: For) {
         self.what.store(what as u8, Ordering::Relaxed);
         self.since.store(self.now(), Ordering::Release);
     }
 
-    /// It works again.
+    /// Notes that the block works again.
     pub fn end(&self) {
         let since = self.since.swap(WORKING, Ordering::AcqRel);
         if since != WORKING {
@@ -68,7 +68,7 @@ impl Waiting {
         sum.fetch_add(until.saturating_sub(since), Ordering::Relaxed);
     }
 
-    /// What is waited for now; `None` while the block works.
+    /// Cause of the current wait; `None` while the block works.
     pub fn waits(&self) -> Option<For> {
         let is_waiting = self.since.load(Ordering::Acquire) != WORKING;
         is_waiting.then(|| self.what())
@@ -78,10 +78,10 @@ impl Waiting {
         WAITS[usize::from(self.what.load(Ordering::Relaxed))]
     }
 
-    /// Time waited for input and for room so far.
+    /// Total time waited for input and for room.
     pub fn totals(&self) -> [Duration; 2] {
         let (since, now) = (self.since.load(Ordering::Acquire), self.now());
-        // A wait that goes on is counted up to now.
+        // A wait in progress counts up to now.
         if since < now
             && self.since.compare_exchange(since, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
@@ -92,14 +92,14 @@ impl Waiting {
     }
 }
 
-/// Frames of a source that are remembered.
+/// Number of push times stored per output of a source.
 const REMEMBERED: usize = 4096;
-/// Frames that come faster are not all remembered, so that what is goes back a second.
+/// Shortest interval between two stored push times, in nanoseconds, so that they cover at least 1 s.
 const SPACING: u64 = 250_000;
 
-/// When a source pushed which samples.
+/// Push times of the frames of a source.
 pub(super) struct Pushes {
-    /// Timestamp after a frame's last sample, and when it was pushed.
+    /// Timestamp after a frame's last sample, and time of the push in nanoseconds since the epoch.
     entries: Box<[(AtomicU64, AtomicU64)]>,
     count: AtomicU64,
 }
@@ -115,7 +115,7 @@ impl Pushes {
         (until.load(Ordering::Relaxed), pushed.load(Ordering::Relaxed))
     }
 
-    /// A frame that ends before timestamp `until` was pushed. By the source's thread only.
+    /// Notes that a frame that ends before timestamp `until` was pushed at `now`. Only for the source's thread.
     pub fn note(&self, until: u64, now: u64) {
         let count = self.count.load(Ordering::Relaxed);
         if count > 0 && now.saturating_sub(self.entry(count - 1).1) < SPACING {
@@ -127,11 +127,11 @@ impl Pushes {
         self.count.store(count + 1, Ordering::Release);
     }
 
-    /// When all samples before `until` were pushed. One that is forgotten was pushed earlier than what is
-    /// said, one that was not remembered later.
+    /// Time at which all samples before `until` had been pushed, in nanoseconds since the epoch: the next stored push
+    /// time, or the oldest or newest one if `until` is beyond those stored. `None` before the first push.
     fn pushed(&self, until: u64) -> Option<u64> {
         let count = self.count.load(Ordering::Acquire);
-        // The oldest one may be overwritten just now.
+        // The oldest entry may be being overwritten.
         let (mut low, mut high) = (count.saturating_sub(REMEMBERED as u64 - 1), count);
         while low < high {
             let middle = low.midpoint(high);
@@ -145,16 +145,15 @@ impl Pushes {
     }
 }
 
-/// Smallest lag, in seconds, that a sync time is not believed to lead to: the sender counts from another
-/// time, or plays a recording.
+/// Lag in seconds from which on a sync time is ignored: the sender counts from another time, or plays a recording.
 const BELIEVED: f64 = 86_400.0;
 
-/// Real time of a source's timestamps: when the sample of timestamp 0 was taken, in seconds of the epoch.
+/// Real time of a source's timestamps: the time of timestamp 0, in seconds since the epoch.
 #[derive(Debug)]
 pub(super) struct Origin {
-    /// By the sample that came earliest; NaN before any.
+    /// Time derived from the earliest sample; NaN before the first one.
     earliest: AtomicU64,
-    /// By what the block knows; NaN if it does not.
+    /// Time known to the block; NaN if unknown.
     known: AtomicU64,
     newest: AtomicU64,
 }
@@ -165,13 +164,13 @@ impl Origin {
         Arc::new(Self { earliest: nan(), known: nan(), newest: AtomicU64::new(0) })
     }
 
-    /// All samples before timestamp `until`, at `rate_hz`, were pushed `now` seconds after the epoch. By
-    /// the source's thread only.
+    /// Notes that all samples before timestamp `until`, at `rate_hz`, were pushed `now` seconds after the
+    /// epoch. Only for the source's thread.
     pub fn note(&self, until: u64, rate_hz: f64, now: f64) {
         let zero = now - until as f64 / rate_hz;
         let earliest = f64::from_bits(self.earliest.load(Ordering::Relaxed));
-        // A stream that starts again from an earlier timestamp counts from another time.
-        // Outputs of one source may be some frames apart.
+        // A stream that restarts from an earlier timestamp has another time of timestamp 0. A step of less than 1 s
+        // is no restart, because the outputs of one source may be some frames apart.
         let newest = self.newest.load(Ordering::Relaxed);
         let is_new = earliest.is_nan() || (until as f64) < newest as f64 - rate_hz;
         self.newest.store(if is_new { until } else { until.max(newest) }, Ordering::Relaxed);
@@ -180,12 +179,12 @@ impl Origin {
         }
     }
 
-    /// Sets what the block knows.
+    /// Sets the time known to the block.
     pub fn set_known(&self, zero: Option<f64>) {
         self.known.store(zero.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
     }
 
-    /// The time of timestamp 0; `None` before the first sample.
+    /// Time of timestamp 0, in seconds since the epoch; `None` before the first sample.
     pub fn zero(&self) -> Option<f64> {
         let [earliest, known] =
             [&self.earliest, &self.known].map(|zero| f64::from_bits(zero.load(Ordering::Relaxed)));
@@ -194,20 +193,20 @@ impl Origin {
     }
 }
 
-/// Upper bounds of the classes of latencies, in seconds; one more has no bound.
+/// Upper bounds of the bins of the latency histogram, in seconds; one more bin has no bound.
 pub const LATENCY_BOUNDS_SECONDS: [f64; 13] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
 
-/// How many frames took how long from source to sink.
+/// Histogram of the latencies of frames from source to sink.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Frames of each class of [`LATENCY_BOUNDS_SECONDS`], and of those beyond.
+    /// Number of frames in each bin of [`LATENCY_BOUNDS_SECONDS`], and above the last bound.
     pub counts: [u64; LATENCY_BOUNDS_SECONDS.len() + 1],
-    /// Sum of all.
+    /// Sum of all latencies.
     pub sum: Duration,
 }
 
-/// The latencies of what a sink takes.
+/// Latencies of the frames that a sink consumes.
 #[derive(Default)]
 pub(super) struct Latency {
     counts: [AtomicU64; LATENCY_BOUNDS_SECONDS.len() + 1],
@@ -215,8 +214,8 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// The sink is done at `now` with samples before timestamp `until`, which come from `sources`. It
-    /// is measured from when the last of them had pushed these samples.
+    /// Notes that the sink has consumed, at `now`, the samples before timestamp `until` from `sources`. Their latency
+    /// counts from the time at which the last source had pushed them.
     pub fn note(&self, sources: &[Arc<Pushes>], until: u64, now: u64) {
         let pushed = sources.iter().filter_map(|source| source.pushed(until)).max();
         let Some(pushed) = pushed else { return };
@@ -240,47 +239,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_counted_once_whoever_looks() {
+    fn wait_read_while_in_progress_counts_once() {
         let waiting = Waiting::new(Instant::now());
         assert_eq!(waiting.totals(), [Duration::ZERO; 2]);
         waiting.begin(For::Room);
         let pause = Duration::from_millis(5);
         std::thread::sleep(pause);
         let [_, seen] = waiting.totals();
-        assert!(seen >= pause, "a wait that goes on counts");
+        assert!(seen >= pause, "a wait in progress counts");
         waiting.end();
         waiting.begin(For::Input);
         waiting.end();
         let [input, room] = waiting.totals();
         assert!(room >= seen && input < pause, "{input:?} {room:?}");
         assert!(input + room <= Duration::from_nanos(waiting.now()));
-        assert_eq!(waiting.totals(), [input, room], "nothing is counted while it works");
+        assert_eq!(waiting.totals(), [input, room], "no wait counts while the block works");
     }
 
     #[test]
-    fn a_frame_is_as_late_as_the_last_of_its_samples() {
+    fn latency_of_a_frame_counts_from_its_last_sample() {
         let (first, second) = (Pushes::new(), Pushes::new());
         let latency = Latency::default();
         latency.note(&[Arc::clone(&first)], 100, 5);
-        assert_eq!(latency.get(), Latencies::default(), "nothing was pushed yet");
+        assert_eq!(latency.get(), Latencies::default(), "no frame was pushed yet");
         let millisecond = 1_000_000;
         for n in 1..=10_000 {
             first.note(100 * n, n * millisecond);
             second.note(100 * n, (n + 3) * millisecond);
         }
         let until = 100 * 9_990;
-        // Samples up to here came at 9990 and 9993 ms.
+        // The two sources pushed samples up to `until` at 9990 and 9993 ms.
         latency.note(&[first.clone(), second], until, 10_000 * millisecond);
         assert_eq!(latency.get().sum, Duration::from_millis(7));
         assert_eq!(latency.get().counts[3], 1);
-        // Between two frames the later one counts, and what is forgotten is late at least so much.
+        // Between two frames the later one counts; for frames that are not stored any more, the oldest stored one.
         assert_eq!(first.pushed(until - 50), Some(9_990 * millisecond));
         assert_eq!(first.pushed(1), Some((10_000 - REMEMBERED as u64 + 2) * millisecond));
         assert_eq!(first.pushed(u64::MAX), Some(10_000 * millisecond));
     }
 
     #[test]
-    fn frames_that_come_fast_are_remembered_now_and_then() {
+    fn pushes_at_high_frame_rate_are_thinned() {
         let pushes = Pushes::new();
         for n in 0..1000 {
             pushes.note(n, n * SPACING / 10);
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn origin_without_sync_time_is_that_of_the_earliest_sample() {
+    fn origin_without_sync_time_follows_the_earliest_sample() {
         let origin = Origin::new();
         assert_eq!(origin.zero(), None);
         // A sample per second; the first frame was 3 s late, the third one is on time.
@@ -300,14 +299,14 @@ mod tests {
         }
         assert_eq!(origin.zero(), Some(1000.0));
         origin.note(5, 1.0, 2000.0);
-        assert_eq!(origin.zero(), Some(1995.0), "it counts from another time now");
+        assert_eq!(origin.zero(), Some(1995.0), "timestamp 0 has another time now");
     }
 
     #[test]
-    fn origin_that_a_source_knows_holds_unless_it_is_days_off() {
+    fn origin_known_to_the_source_is_used_unless_a_day_off() {
         let origin = Origin::new();
         origin.set_known(Some(990.0));
-        assert_eq!(origin.zero(), None, "nothing has come");
+        assert_eq!(origin.zero(), None, "no sample has arrived");
         origin.note(10, 1.0, 1013.0);
         assert_eq!(origin.zero(), Some(990.0));
         origin.set_known(Some(-1e9));

@@ -248,7 +248,7 @@ def an_output_is_recorded(page):
     before.fill("-1")
     record = page.locator("form").get_by_role("button", name="Record")
     record.click()
-    expect(field(page, "before_seconds").locator(".problem")).to_have_text("-1 s are no time")
+    expect(field(page, "before_seconds").locator(".problem")).to_have_text("`before_seconds` must be finite and at least 0, got -1")
     before.fill("0.5")
     page.get_by_label("trigger").fill("request")
     record.click()

@@ -68,7 +68,7 @@ fn flowgraph_is_replaced_live_or_with_a_restart() {
     let refused = put(&program, "", &larger);
     assert_eq!(refused.problem(409), "the update needs a restart of the flowgraph");
     let help = refused.json()["help"].clone();
-    assert_eq!((&help[0], &help[1]), (&"`b`: it is taken away".into(), &"`c`: it is new".into()));
+    assert_eq!((&help[0], &help[1]), (&"`b`: it is removed".into(), &"`c`: it is new".into()));
     put(&program, "", "flowgraph: tunable\nblocks: {source: {kind: nul}}").problem(422);
     put(&program, "?set=3", &other).problem(400);
     put(&program, "?set=%7B%22x%22:1%7D", &other).problem(422);

@@ -41,7 +41,7 @@ fn shadow_starts_compares_and_ends() {
     let started = start("", same);
     assert_eq!(started.status, 201, "{started:?}");
     assert_eq!(started.json()["parameters"]["threads"], 2);
-    assert_eq!(start("", same).problem(409), "`f` has a shadow: end that first");
+    assert_eq!(start("", same).problem(409), "`f` has a shadow; end the shadow first");
     patch(&program, "/api/v1/blocks/f", same).problem(409);
     let seen = wait("frames_compared", 5);
     assert_eq!((&seen["frames_different"], &seen["ended"]), (&0.into(), &().into()));

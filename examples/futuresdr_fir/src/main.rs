@@ -1,4 +1,4 @@
-//! `fxgraph` with a filter of FutureSDR: every command, the REST interface and the page.
+//! `fxgraph` with a filter of FutureSDR: all commands, the REST interface and the web page.
 
 use std::process::ExitCode;
 

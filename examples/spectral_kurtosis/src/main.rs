@@ -1,4 +1,4 @@
-//! `fxgraph` with one more kind of block: every command, the REST interface and the page.
+//! `fxgraph` with one more kind of block: all commands, the REST interface and the web page.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A whole flowgraph put in place of the one that runs: all of it at one timestamp, or nothing.
+//! Atomic updates: another flowgraph replaces the running one at one timestamp, completely or not at all.
 
 use super::swap::{After, NotTogether};
 use super::update::{form, parameters};
@@ -12,20 +12,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What came of an update.
+/// Result of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updated {
-    /// From this timestamp on data are those of the other flowgraph, if something is different: blocks that were swapped
-    /// go over with their first frame that starts there or later. [`Update::not_atomic`] says which do not.
+    /// Timestamp from which data are those of the new flowgraph, or `None` if no block differs. A swapped block changes
+    /// with its first frame that starts there or later; [`Update::not_atomic`] lists the exceptions.
     pub effective_timestamp: Option<u64>,
 }
 
-/// What was made of an update that failed.
+/// Blocks that ran temporarily with an update that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interim {
-    /// Data from this timestamp on, until all was as before; without one, some.
+    /// First affected timestamp, up to the roll-back; `None` if unknown.
     pub from: Option<u64>,
-    /// Names of the blocks that were as the update has them.
+    /// Names of the affected blocks.
     pub blocks: Vec<String>,
 }
 
@@ -34,58 +34,58 @@ impl Interim {
         let Some(Self { from, blocks }) = interim else { return String::new() };
         let blocks: Vec<String> = blocks.iter().map(|block| format!("`{block}`")).collect();
         let from = from.map_or(String::new(), |from| format!(" from timestamp {from} on"));
-        format!("; {} ran as in the update{from}, until all was as before", blocks.join(", "))
+        format!("; {} ran with the update{from}, until it was rolled back", blocks.join(", "))
     }
 }
 
-/// Why a flowgraph was not updated; it goes on as before.
+/// Reason why an update was not made. The flowgraph continues unchanged, except after [`HalfMade`](Self::HalfMade).
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// The flowgraph is not the one for which the update was checked.
-    #[error("the flowgraph has changed since: check the update again")]
+    /// The flowgraph is not the one against which the update was checked.
+    #[error("the flowgraph has changed since this update was checked; try again")]
     Outdated,
-    /// Only a new start changes all of it.
-    #[error("it takes a new start: {}", .0.join("; "))]
+    /// The update needs a restart, for these reasons.
+    #[error("the update needs a restart: {}", .0.join("; "))]
     Restart(Vec<String>),
     /// A block was not swapped.
     #[error("`{block}` was not swapped: {source}{}", Interim::told(.interim.as_deref()))]
     Swap {
         /// Name of the block.
         block: String,
-        /// Why.
+        /// Reason why the block was not swapped.
         source: SwapError,
-        /// What data show of the update; nothing if none do.
+        /// Blocks that ran temporarily with the update, if any.
         interim: Option<Box<Interim>>,
     },
     /// Live parameters were not changed.
     #[error(transparent)]
     Retune(#[from] RetuneError),
-    /// The update could not be undone otherwise: blocks without outputs were swapped and are back.
+    /// The update failed after some blocks were swapped; these have been swapped back.
     #[error("{cause}{}", Interim::told(Some(.interim)))]
     Undone {
-        /// What failed.
+        /// Error of the update.
         cause: Box<UpdateError>,
-        /// What data show of the update.
+        /// Blocks that ran temporarily with the update.
         interim: Interim,
     },
-    /// A block was swapped, and what came after it failed, and so did the way back.
-    #[error("{cause}; and `{block}` could not be swapped back: {source}")]
+    /// The update failed after some blocks were swapped, and one of them could not be swapped back.
+    #[error("{cause}; `{block}` could not be swapped back: {source}")]
     HalfMade {
-        /// What failed first.
+        /// Error of the update.
         cause: String,
-        /// Name of the block that is as the update has it.
+        /// Name of the block that still runs with the update.
         block: String,
-        /// Why.
+        /// Reason why the block was not swapped back.
         source: SwapError,
     },
 }
 
 impl Control {
-    /// Makes an update while frames flow, all of it or nothing, at one timestamp: new blocks catch up first, then blocks
-    /// without outputs are swapped, and when all are ready and have taken their live parameters, the timestamp is
-    /// decided. Whatever fails before that changes nothing but blocks without outputs, which are swapped back; what fails
-    /// after that is told with what data show of it. See [`swap`](Self::swap) for `limit`, which holds for all of it, and
-    /// `may_hold_up`.
+    /// Makes an update while frames flow, atomically at one timestamp: new blocks catch up first, then blocks without
+    /// outputs are swapped. When all new blocks are ready and the live values are scheduled, the timestamp is decided.
+    /// An error before that affects only blocks without outputs, which are swapped back; an error after that lists
+    /// the blocks that ran temporarily with the update. See [`swap`](Self::swap) for `limit`, which covers the whole
+    /// update, and for `may_hold_up`.
     pub fn apply(
         &self,
         update: &Update,
@@ -102,11 +102,11 @@ impl Control {
         if !Arc::ptr_eq(&current.plan, &update.before) {
             return Err(UpdateError::Outdated);
         }
-        // What is told of the flowgraph goes into the configuration that frames name.
+        // The head of the file is part of the configuration that frames refer to.
         let head = Arc::new(current.settled().with_head_of(&update.after));
         if update.blocks.iter().all(|block| block.step == Step::Same) {
             if update.after.config_hash == update.before.config_hash {
-                // Comments may be other ones.
+                // Only comments may differ.
                 self.0.commit(&update.before, head, 0);
             }
             return Ok(Updated::default());
@@ -189,7 +189,8 @@ impl Control {
         })
     }
 
-    /// The swaps of `update`, each of the flowgraph that the one before it leaves; the first one of `plan`.
+    /// Returns the swaps of `update`, each checked against the flowgraph after the previous one, the first one against
+    /// `plan`.
     fn changes(
         &self,
         update: &Update,
@@ -209,7 +210,8 @@ impl Control {
         Ok(changes)
     }
 
-    /// Swaps and retunes `blocks` back to what they were before `update`; the one that stays as it is, and why.
+    /// Restores `blocks` and their parameters to their state before `update`. The error names the first block that
+    /// could not be restored.
     fn undo(
         &self,
         update: &Update,
@@ -275,11 +277,11 @@ impl Control {
         deadline: Instant,
         may_hold_up: bool,
     ) -> Result<(), SwapError> {
-        // It was checked with the update, and nobody else changes the flowgraph meanwhile.
+        // This change was checked with the update, and no other change is made meanwhile.
         let mut change =
             self.change(&old.name, &form(old, new)).map_err(|_| SwapError::Outdated)?;
         if !new.pending.is_empty() {
-            // One that is put back waits for what it waited for.
+            // A restored block has its scheduled values again.
             change.after.blocks[change.index].pending.clone_from(&new.pending);
         }
         let left = deadline.saturating_duration_since(Instant::now());

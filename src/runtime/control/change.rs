@@ -1,4 +1,4 @@
-//! Changes of a running flowgraph: what they do and how they are made, said before they are.
+//! Changes of a block of a running flowgraph: their differences and their method, determined before they are made.
 
 use super::{Control, Current};
 use crate::Handle;
@@ -9,72 +9,71 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nobody waits for longer than some of this: a clock may be as slow as it likes.
+/// Longest frame interval assumed in time limits.
 const LONGEST: Duration = Duration::from_hours(24);
-/// How long a block may take to come to the end of a frame at least.
+/// Shortest time limit for a block to finish a frame.
 const FRAME: Duration = Duration::from_secs(5);
-/// Frames that pass from the decision on the timestamp of a swap until the new block is in place and was watched.
+/// Frames from the decision on the timestamp of a swap until the new block is in the slot and was checked.
 const FINISHING_FRAMES: u32 = 8;
 
-/// A change of one block, checked against the flowgraph that runs.
+/// A change of one block, checked against the running flowgraph.
 pub struct Change {
     /// Name of the block.
     pub block: String,
-    /// What becomes different.
+    /// Changed values.
     pub differences: Vec<Difference>,
-    /// How it is made.
+    /// Method of the change.
     pub way: Way,
-    /// Memory that it takes besides what the flowgraph has, in bytes, some of it only until the
-    /// change is made.
+    /// Additional memory per device, in bytes; some of it is needed only until the change is made.
     pub memory: BTreeMap<DeviceName, usize>,
-    /// The flowgraph for which this was found.
+    /// The flowgraph against which the change was checked.
     pub(super) before: Arc<Plan>,
-    /// Its run.
+    /// Run of that flowgraph.
     pub(super) run: Handle,
     /// The flowgraph with the change.
     pub(super) after: Plan,
-    /// Index of the block in both.
+    /// Index of the block in both flowgraphs.
     pub(super) index: usize,
 }
 
-/// A value that a change makes different.
+/// One changed value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// `kind`, `implementation`, `on_fault`, `parameters.taps`.
+    /// Key of the value, for example `kind`, `implementation`, `on_fault` or `parameters.taps`.
     pub key: String,
-    /// What runs; nothing if it is not set.
+    /// Value in the running flowgraph; null if not set.
     pub from: Json,
-    /// What will run; nothing if it will not be set.
+    /// Value after the change; null if not set.
     pub to: Json,
 }
 
-/// How a change is made.
+/// Method of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nothing is different.
+    /// No value differs.
     Nothing,
-    /// The new block catches up beside the old one and takes its place between two frames: no
-    /// frame is lost, doubled or late.
+    /// The new block catches up while the old one runs, and takes the slot between two frames: no
+    /// frame is dropped, duplicated or delayed.
     Seamless,
-    /// The old block ends and the new one starts while the queues before it hold; no frame is lost
-    /// as long as they are not full.
+    /// The old block ends and the new one starts while the input queues hold back the writers; no frame is
+    /// dropped as long as these queues have room.
     Held {
-        /// They use the same socket or file, so that the new one can start only when the old one has
-        /// ended: if it cannot, the old one is started again.
+        /// Both blocks use the same socket or file, so that the old block ends before the new one starts.
+        /// If the new one fails to start, the old one is started again.
         ends_first: bool,
     },
-    /// Not while the flowgraph runs, for this reason.
+    /// The change needs a restart of the flowgraph, for this reason.
     Restart(String),
 }
 
 impl Way {
-    /// The interruption to expect, in words.
+    /// Returns the expected interruption as text.
     #[must_use]
     pub fn gap(&self) -> String {
         match self {
             Self::Nothing | Self::Seamless => "none".to_owned(),
             Self::Held { .. } => {
-                "none as long as the queue before it holds what comes meanwhile".to_owned()
+                "none as long as the input queues have room for the frames meanwhile".to_owned()
             }
             Self::Restart(_) => "from the stop of the flowgraph to its next start".to_owned(),
         }
@@ -82,13 +81,13 @@ impl Way {
 }
 
 impl Control {
-    /// Checks a change of `block`, see [`Plan::change`]; nothing is changed yet.
+    /// Checks a change of `block`, see [`Plan::change`], without making it.
     pub fn change(&self, block: &str, text: &str) -> Result<Change, Refused> {
         let Current { plan, run, .. } = self.0.current();
         self.change_of(plan, run, block, text)
     }
 
-    /// [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
+    /// Checks a [`change`](Self::change) of a block of the flowgraph `before`, whose run is `run`.
     pub(super) fn change_of(
         &self,
         before: Arc<Plan>,
@@ -98,7 +97,7 @@ impl Control {
     ) -> Result<Change, Refused> {
         let Changed { sources, result } = before.change(block, text, self.registry());
         let after = result.map_err(|problems| Refused { sources, problems })?;
-        // It was found when the change was checked.
+        // The block exists: `Plan::change` has checked that.
         let index = before.block(block).unwrap_or_default();
         let (old, new) = (&before.blocks[index], &after.blocks[index]);
         let differences = differences(old, new);
@@ -113,7 +112,7 @@ impl Control {
 }
 
 impl Change {
-    /// A time limit that leaves a block long enough to catch up.
+    /// Default time limit for the change, long enough for the new block to catch up.
     #[must_use]
     pub fn usual_limit(&self) -> Duration {
         Duration::from_secs(10).max(self.frame_period() * 12)
@@ -124,14 +123,13 @@ impl Change {
         frame_period(&self.after.blocks[self.index])
     }
 
-    /// A time limit that leaves the block long enough to go over once the timestamp is decided, which is not given up
-    /// half way.
+    /// Time limit for the swap after its timestamp is decided.
     pub(super) fn finishing_limit(&self) -> Duration {
         FRAME.max(self.frame_period() * FINISHING_FRAMES)
     }
 }
 
-/// A time limit that leaves `block` long enough to come to the end of a frame.
+/// Time limit for `block` to finish a frame.
 pub(super) fn frame_limit(block: &PlannedBlock) -> Duration {
     FRAME.max(frame_period(block))
 }
@@ -143,7 +141,7 @@ fn frame_period(block: &PlannedBlock) -> Duration {
     Duration::try_from_secs_f64(1.0 / slowest).map_or(LONGEST, |period| period.min(LONGEST))
 }
 
-/// What is different in `new`.
+/// Returns the values of `new` that differ from those of `old`.
 pub(super) fn differences(old: &PlannedBlock, new: &PlannedBlock) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut compare = |key: String, from: Json, to: Json| {
@@ -172,7 +170,7 @@ fn way(old: &PlannedBlock, new: &PlannedBlock, is_same: bool) -> Way {
         Way::Nothing
     } else if new.device != old.device {
         let (from, to) = (old.device, new.device);
-        Way::Restart(format!("frames would have to come to {to} and leave {from} on other ways"))
+        Way::Restart(format!("moving the block from {from} to {to} changes its transfers"))
     } else if new.ports.inputs.is_empty() {
         Way::Restart(format!("`{}` has no inputs: its stream would begin again", new.kind))
     } else if new.ports.outputs.is_empty() {

@@ -1,4 +1,4 @@
-//! Starts of the flowgraph. Whoever owns its run makes them, on a thread of its own; control only asks.
+//! Starts of the flowgraph. Its owner starts runs, on its own thread; [`Control`] only passes requests on.
 
 use super::{Control, Current};
 use crate::{Prepared, RunState, StartError};
@@ -8,36 +8,36 @@ use fxgraph_flowgraph::{BuildError, Plan};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the owner of the run is to do.
+/// Request to the owner of the run.
 #[derive(Clone)]
 pub enum Wanted {
-    /// Start what is prepared.
+    /// Start the prepared run.
     Start,
     /// Run this flowgraph instead.
     Other(Box<Plan>),
 }
 
-/// Why a flowgraph cannot be started.
+/// Reason why a flowgraph cannot be started now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStartable {
-    /// It has not come to its end.
-    #[error("it still drains")]
+    /// The flowgraph has not ended yet.
+    #[error("the flowgraph is still draining")]
     Draining,
-    /// It was not started to be held.
-    #[error("it has ended, and the program with it")]
+    /// The flowgraph has ended and cannot be started again, because the program does not hold it.
+    #[error("the flowgraph has ended, and the program is about to exit")]
     Over,
-    /// Another flowgraph was asked for, and is being prepared.
-    #[error("another flowgraph was asked for already, and is about to run")]
+    /// Another flowgraph was requested and is being prepared.
+    #[error("another flowgraph was requested before and is about to run")]
     Another,
 }
 
-/// Why a flowgraph cannot be started, not even when that is asked for.
+/// Reason why a flowgraph cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrepared {
-    /// A block, or memory, could not be had.
+    /// A block could not be built, or there is not enough memory.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// What was built does not fit together.
+    /// The built blocks cannot be connected.
     #[error(transparent)]
     Start(#[from] StartError),
 }
@@ -51,11 +51,11 @@ pub(super) struct Requests {
 #[derive(Default)]
 struct Asked {
     wanted: Option<Wanted>,
-    /// Another flowgraph was asked for, and has not been prepared.
+    /// Another flowgraph was requested and is not prepared yet.
     is_other_due: bool,
-    /// The owner prepares another run when one has ended.
+    /// The owner prepares another run after the end of one.
     is_held: bool,
-    /// The owner starts nothing any more.
+    /// The owner starts no more runs.
     is_over: bool,
 }
 
@@ -66,9 +66,9 @@ impl Requests {
 }
 
 impl Control {
-    /// Asks for the start of a flowgraph that is prepared; one that runs stays as it is.
+    /// Requests the start of a prepared flowgraph; has no effect on a running one.
     pub fn request_start(&self) -> Result<(), NotStartable> {
-        // Held over the look, so that `note_started` finds what is asked for on the strength of it.
+        // Locked while the state is read, so that `note_started` sees a request that is based on that state.
         let mut asked = self.0.requests.asked();
         match self.state() {
             _ if asked.is_over => return Err(NotStartable::Over),
@@ -85,20 +85,19 @@ impl Control {
         Ok(())
     }
 
-    /// Says that a run has started: one that was asked for again until now is this one. By the owner of
-    /// the run.
+    /// Notes that a run has started, which also fulfils requests made until now. Only for the owner of the run.
     pub fn note_started(&self) {
         let mut asked = self.0.requests.asked();
         match asked.wanted {
             Some(Wanted::Start) => asked.wanted = None,
-            // It was asked for while this run was about to start.
+            // Requested while this run was about to start.
             Some(Wanted::Other(_)) => self.0.run().request_stop(),
             None => {}
         }
     }
 
-    /// Asks for another flowgraph: the one that runs drains and the other one is built and started, or,
-    /// if that cannot be, the one before again. One at a time: until it is prepared no other is taken.
+    /// Requests another flowgraph: the running one drains, then `plan` is built and started; if that fails, the
+    /// old one is started again. Further requests are rejected until `plan` is prepared.
     pub fn request_other(&self, plan: Plan) -> Result<(), NotStartable> {
         let mut asked = self.0.requests.asked();
         if asked.is_over {
@@ -116,7 +115,7 @@ impl Control {
         Ok(())
     }
 
-    /// Says that another run is prepared whenever one has ended. By the owner of the run.
+    /// Declares that another run is prepared whenever one has ended. Only for the owner of the run.
     pub fn hold(&self) {
         self.0.requests.asked().is_held = true;
     }
@@ -127,7 +126,7 @@ impl Control {
         self.0.requests.asked().is_held
     }
 
-    /// What is asked for, if something is within `timeout`. By the owner of the run.
+    /// Waits up to `timeout` for a request. Only for the owner of the run.
     #[must_use]
     pub fn wait_wanted(&self, timeout: Duration) -> Option<Wanted> {
         let requests = &self.0.requests;
@@ -136,8 +135,8 @@ impl Control {
         waited.unwrap_or_else(PoisonError::into_inner).0.wanted.take()
     }
 
-    /// What is asked for when a run has ended. If that is nothing and the flowgraph is not held, nothing is
-    /// started any more, and whoever asks for it is told so. By the owner of the run.
+    /// Returns the request at the end of a run. Without a request, and if the flowgraph is not held, later requests
+    /// are rejected. Only for the owner of the run.
     #[must_use]
     pub fn take_last_wanted(&self) -> Option<Wanted> {
         let mut asked = self.0.requests.asked();
@@ -145,19 +144,19 @@ impl Control {
         asked.wanted.take()
     }
 
-    /// Builds `plan`, made of the kinds in `registry`: a run that is about to start, under control.
+    /// Builds `plan`, whose kinds are in `registry`, and returns the prepared run with its control.
     pub fn prepared(plan: Plan, registry: Registry) -> Result<(Self, Prepared), NotPrepared> {
         let prepared = Prepared::new(plan.build()?)?;
         Ok((Self::new(plan, registry, prepared.handle()), prepared))
     }
 
-    /// Builds `plan` and goes over to a run of it that is about to start; its events follow those of
-    /// the run before, which has ended or was never started. By the owner of the run.
+    /// Builds `plan`, and makes its prepared run the current one. The run continues the events of the run before it,
+    /// which has ended or was never started. Only for the owner of the run.
     pub fn prepare(&self, plan: Plan) -> Result<Prepared, NotPrepared> {
         let prepared = Prepared::after(&self.0.run(), plan.build()?)?;
         let run = prepared.handle();
         run.watch_losses();
-        // Held meanwhile: a shadow of the run before cannot come in between.
+        // Locked meanwhile, so that no shadow of the old run is added in between.
         let mut shadows = self.locked_shadows();
         let next = Current { plan: Arc::new(plan), run, steady_state: 0 };
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = next;
@@ -167,7 +166,7 @@ impl Control {
         Ok(prepared)
     }
 
-    /// Notes why another flowgraph was asked for and does not run. By the owner of the run.
+    /// Adds an event with the reason why a requested flowgraph does not run. Only for the owner of the run.
     pub fn tell_not_started(&self, why: &str) {
         self.0.run().tell(EventKind::NotStarted, None, why.to_owned());
     }

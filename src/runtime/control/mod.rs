@@ -1,19 +1,19 @@
-//! Control of a running flowgraph: what the terminal, REST and the web page drive.
+//! Control of a running flowgraph: the interface for the terminal, REST and the web page.
 //!
-//! [`Control`] is a handle that any thread may hold. Looking at the flowgraph costs it nothing;
-//! what is asked of a block happens between two of its frames, and whoever asks waits no longer
-//! than a time limit.
+//! [`Control`] is a handle that any thread may hold. Monitoring does not slow the flowgraph. Commands
+//! to a block run between two of its frames, and the caller waits no longer than a time limit.
 //!
 //! # Layout
-//! - [`Change`]: what a change does and how it is made, before it is made
-//! - `swap`: making it
-//! - `shadow`: a second form of a block on the same frames
+//! - [`Change`]: differences and method of a change of one block, before it is made
+//! - `swap`: changes of one block
+//! - `shadow`: a second block on the same frames, for comparison
 //! - `lifecycle`: starts
-//! - `record`: outputs to files, with what came before an event
-//! - `tap`: what an output carries, seen while it runs
-//! - `retune`: parameters of running blocks, changed at a timestamp
-//! - [`Update`]: a whole flowgraph against the one that runs, and what becomes of each block
-//! - `apply`: making it, all of it or nothing
+//! - `record`: recordings of outputs, including frames from before an event
+//! - `tap`: probes of outputs
+//! - `retune`: live updates of parameters
+//! - [`Update`]: differences between a whole flowgraph and the running one, and the step for each block
+//! - `apply`: atomic updates to another flowgraph
+//! - `turns`: order of changes
 
 mod apply;
 mod change;
@@ -48,7 +48,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-/// A flowgraph under control; cheap to clone, harmless after the end.
+/// Handle to control a flowgraph; cheap to clone, valid after the end.
 #[derive(Clone)]
 pub struct Control(Arc<Inner>);
 
@@ -56,16 +56,16 @@ struct Inner {
     current: RwLock<Current>,
     registry: Registry,
     requests: lifecycle::Requests,
-    /// Whose turn it is to change something.
+    /// Order of the callers that want to change the flowgraph.
     turns: turns::Turns,
     shadows: Mutex<Vec<shadow::Shadowed>>,
-    /// Where recordings go, if any may be made.
+    /// Directory of requested recordings, if recordings are enabled.
     recordings: OnceLock<record::Place>,
-    /// Recorders that were asked for so far.
+    /// Number of recorders requested so far.
     recorders_made: AtomicU64,
 }
 
-/// What runs now: a plan and the run of it, and another plan with another run after a new start.
+/// The running flowgraph: its plan and its run. A new start replaces both.
 #[derive(Clone)]
 struct Current {
     plan: Arc<Plan>,
@@ -83,8 +83,8 @@ impl Inner {
         self.current().run
     }
 
-    /// The flowgraph is as in `after` now, if it still was as in `before`: a change that outlives its run
-    /// has no say in the next one. What blocks make from `steady_state` on reflects it.
+    /// Replaces the plan `before` by `after`; `false` if another plan is current, so that a change that outlives its
+    /// run does not affect the next run. From timestamp `steady_state` on all output reflects `after`.
     fn commit(&self, before: &Arc<Plan>, after: Arc<Plan>, steady_state: u64) -> bool {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let is_current = Arc::ptr_eq(&current.plan, before);
@@ -97,7 +97,7 @@ impl Inner {
 }
 
 impl Control {
-    /// Control over `run`, a run of `plan` made of the kinds in `registry`.
+    /// Creates the control over `run`, a run of `plan`, whose kinds are in `registry`.
     #[must_use]
     pub fn new(plan: Plan, registry: Registry, run: Handle) -> Self {
         let telling = run.clone();
@@ -117,59 +117,62 @@ impl Control {
         }))
     }
 
-    /// The flowgraph that runs: its blocks, where they run and in which form, their ports and
-    /// edges, its configuration. [`Drawing::of`](fxgraph_flowgraph::draw::Drawing::of) it is a picture.
+    /// Returns the plan of the running flowgraph: its blocks with their devices and implementations, ports and
+    /// edges, and its configuration. [`Drawing::of`](fxgraph_flowgraph::draw::Drawing::of) draws it.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         self.0.current().plan
     }
 
-    /// Limits which files changes from now on may name: those that the flowgraph names now, and others below the
-    /// directories in `allowed`. Before clients whom the operator does not trust with all files.
+    /// Limits the files that later changes may name to those that the flowgraph names now and those below the
+    /// directories in `allowed`. Call it before clients connect that may not access all files.
+    ///
+    /// # Errors
+    /// If an allowed directory cannot be opened.
     pub fn limit_files(&self, allowed: ClientFiles) -> io::Result<()> {
         let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         current.plan = Arc::new(current.plan.limited(allowed, &self.0.registry)?);
         Ok(())
     }
 
-    /// The kinds that blocks of this flowgraph may be of.
+    /// Returns the kinds of blocks available to this flowgraph.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.0.registry
     }
 
-    /// Where the flowgraph is in its life.
+    /// Lifecycle state of the flowgraph.
     #[must_use]
     pub fn state(&self) -> RunState {
         self.0.run().state()
     }
 
-    /// Figures of every block now, in the order of the plan, then of those that only watch.
+    /// Current statistics of every block, in the order of the plan, then of blocks that only monitor.
     #[must_use]
     pub fn stats(&self) -> Vec<BlockStats> {
         self.0.run().stats()
     }
 
-    /// Most frames that waited before each input of each block since the last call: for one that looks
-    /// regularly and tells the others.
+    /// Highest fill of each input queue of each block since the last call, in frames. For a single caller that polls
+    /// regularly, because each call resets the values.
     #[must_use]
     pub fn take_queue_peaks(&self) -> Vec<(String, Vec<usize>)> {
         self.0.run().take_peaks()
     }
 
-    /// What went wrong so far, in order.
+    /// Failures so far, in the order in which they happened.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         self.0.run().failures()
     }
 
-    /// Number of faults of all blocks so far, also those that the run survived.
+    /// Number of faults of all blocks so far, including those that the run survived.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.0.run().faults()
     }
 
-    /// Time since frames began to move, up to the end.
+    /// Time from the first frame to the end, or to now.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.run().elapsed()

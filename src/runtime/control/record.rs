@@ -1,4 +1,4 @@
-//! Recordings of outputs, asked for while the flowgraph runs.
+//! Recordings of outputs, requested while the flowgraph runs.
 
 use super::{Control, Tap, TapError, TapOptions, Tapped};
 use fxgraph_core::access::WrittenPath;
@@ -21,86 +21,89 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Recorders that may be at work at once: each takes memory and two threads.
+/// Largest number of recorders that run at once: each takes memory and two threads.
 const MOST: usize = 16;
-/// Recorders that have ended and can still be looked at.
+/// Number of ended recorders whose status is still available.
 const REMEMBERED: usize = 256;
-/// Longest name of a file.
+/// Longest file name, in bytes.
 const MOST_LETTERS: usize = 128;
-/// Memory that an output's pool is lent so that a moment's delay of the disk costs no frame, and how many
-/// frames at least and at most.
+/// Memory in bytes for frames that wait for a recorder during a short delay of the disk.
 const LENT_BYTES: usize = 64 << 20;
+/// Smallest and largest number of these frames.
 const LENT_FRAMES: (usize, usize) = (4, 64);
-/// How often a reader looks whether it is to end.
+/// Interval at which a reader checks whether its recorder has ended.
 const TICK: Duration = Duration::from_millis(50);
-/// How often lost frames are told of.
+/// Shortest interval between two events about dropped frames.
 const TELL: Duration = Duration::from_secs(1);
 
-/// Where recordings go that are asked for.
+/// Directory of the requested recordings.
 pub(super) struct Place {
     folder: PathBuf,
-    /// The folder, which no link leads out of.
+    /// Access to files in the directory; symbolic links cannot lead out of it.
     files: Files,
     budget: Arc<Budget>,
-    /// Held where recorders are counted and one more is begun.
+    /// Locked while recorders are counted and a new one is started.
     beginning: Mutex<()>,
 }
 
-/// Why a recorder was not made, or did not do what was asked of it.
+/// Reason why a request for a recorder failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Nobody said where files may be written.
-    #[error("this program writes no recordings: it was not told where to")]
+    /// The program has no directory for recordings.
+    #[error("recording is disabled: the program has no directory for recordings")]
     NoFolder,
-    /// There are as many recorders as there may be.
-    #[error("there are {MOST} recorders at work; one of them has to end first")]
+    /// The largest number of recorders is running.
+    #[error("{MOST} recorders are running, the maximum; end one of them first")]
     TooMany,
-    /// The file's name leads elsewhere, or is too long.
+    /// The file name contains other characters, such as `/`, or is too long.
     #[error(
-        "`{0}` is no name of a file: letters, digits, `.`, `_`, `-` and `{{timestamp}}` make one"
+        "`{0}` is not a valid file name: use a short name of letters, digits, `.`, `_`, `-` and \
+         `{{timestamp}}`"
     )]
     Name(String),
-    /// The request cannot be read, or does not fit to the output.
-    #[error("{}", .0.problems.first().map_or("the request was refused", |first| &first.message))]
+    /// The request cannot be parsed, or does not suit the output.
+    #[error("{}", .0.problems.first().map_or("invalid request", |first| &first.message))]
     Request(Refused),
-    /// The options do not fit to the output.
-    #[error("{}", .0.first().map_or("the recording was refused", |first| &first.message))]
+    /// The options do not suit the output.
+    #[error("{}", .0.first().map_or("invalid recording options", |first| &first.message))]
     Refused(Vec<Refusal>),
-    /// The frames to be kept do not fit into memory.
+    /// The frames of the recorder do not fit into memory.
     #[error(
-        "{needed} bytes of frames are to be kept in memory, and {allowed} are left for recorders: half \
-         of what is free"
+        "the recorder needs {needed} bytes of memory for frames, but only {allowed} bytes are left for \
+         recorders (half of the free memory)"
     )]
     Memory {
-        /// What it needs.
+        /// Memory that the recorder needs, in bytes.
         needed: usize,
-        /// What it may have.
+        /// Memory left for recorders, in bytes.
         allowed: usize,
     },
     /// The output cannot be read.
     #[error(transparent)]
     Tap(#[from] TapError),
-    /// The disk has no room for it, or recordings may take no more.
+    /// The disk has no room, or recordings have reached their limit.
     #[error("{}", with_causes(.0))]
     Room(BlockError),
     /// Files cannot be written or removed.
     #[error("{}", with_causes(.0))]
     Files(BlockError),
-    /// There is no such recorder.
+    /// The recorder does not exist.
     #[error("there is no recorder `{0}`")]
     NoSuchRecorder(String),
-    /// It has ended.
+    /// The recorder has ended.
     #[error("recorder `{0}` has ended")]
     Ended(String),
-    /// It belongs to the flowgraph.
-    #[error("recorder `{0}` is a block of the flowgraph, which ends with it")]
+    /// The recorder is a block of the flowgraph.
+    #[error("recorder `{0}` is a block of the flowgraph and ends with the flowgraph")]
     IsBlock(String),
 }
 
 impl Control {
-    /// Lets recordings be asked for: files in `folder`, which is made, up to `most_bytes` with those that are
-    /// there already, and as long as `left_free_bytes` of its disk stay free for everything else that writes there.
-    /// The first call counts.
+    /// Enables recordings on request. Files are written to `folder`, which is created, up to `most_bytes` including
+    /// the files already in it, and while `left_free_bytes` of its disk stay free. Only the first call has an effect.
+    ///
+    /// # Errors
+    /// If the directory cannot be created, written or read.
     pub fn allow_recordings(
         &self,
         folder: &Path,
@@ -114,14 +117,14 @@ impl Control {
         let files = Files::below(folder).map_err(cannot)?;
         let used = used_bytes(folder, "").map_err(cannot)?;
         let budget = Arc::new(Budget::new(folder, most_bytes, used, left_free_bytes));
-        // A second call changes nothing.
+        // A second call has no effect.
         let (folder, beginning) = (folder.to_owned(), Mutex::default());
         let _ = self.0.recordings.set(Place { folder, files, budget, beginning });
         Ok(())
     }
 
-    /// What `request` asks for, a mapping (YAML or JSON) of [`RecorderOptions`], none of which it needs to
-    /// have, for a recorder of `output`.
+    /// Parses `request`, a mapping (YAML or JSON) of [`RecorderOptions`], all of them optional, for a recorder
+    /// of `output`.
     pub fn recorder_options(
         &self,
         output: &str,
@@ -137,12 +140,12 @@ impl Control {
         request::read(request, &defaults, refusals).map_err(RecordError::Request)
     }
 
-    /// A recorder of `output`, a block's output like `f[0].fft.output`, from its next frame on. The path
-    /// is the name of a file in the folder that was [allowed](Self::allow_recordings). Waits up to about `limit`
+    /// Starts a recorder of `output`, a block's output such as `f[0].fft.output`, from its next frame on. The path
+    /// is a file name in the [directory for recordings](Self::allow_recordings). Waits up to about `limit`
     /// for the block.
     ///
     /// A recorder never slows the flowgraph: frames for which neither the disk nor the memory has room are
-    /// left out, counted and told of.
+    /// dropped, counted and reported.
     pub fn record(
         &self,
         output: &str,
@@ -165,7 +168,7 @@ impl Control {
         let depth = (LENT_BYTES / port.frame_bytes().max(1)).clamp(LENT_FRAMES.0, LENT_FRAMES.1);
         let tap = self.tap(output, TapOptions { queue: depth, ..TapOptions::default() }, limit)?;
 
-        // Again: others may have begun meanwhile.
+        // Checked again, because other recorders may have started meanwhile.
         let _alone = place.beginning.lock().unwrap_or_else(PoisonError::into_inner);
         admit(&plan, &options, &port)?;
         let path = place.folder.join(options.path.path()).display().to_string();
@@ -186,17 +189,17 @@ impl Control {
         let thread = std::thread::Builder::new().name(format!("read {name}"));
         thread.spawn(move || control.read(tap, &reading)).map_err(|error| {
             recorder.end();
-            RecordError::Files(BlockError::new("no thread to read frames").because(error))
+            RecordError::Files(BlockError::new("cannot create the reader thread").because(error))
         })?;
         Ok(recorder.status())
     }
 
-    /// Hands the frames of a tap to a recorder until either ends.
+    /// Passes the frames of a probe to a recorder until either ends.
     fn read(&self, mut tap: Tap, recorder: &Recorder) {
         let block = tap.output().rsplit_once('.').map(|(block, _)| block.to_owned());
         let (mut lost, mut told, mut last) = (0, 0, None::<Instant>);
         while !recorder.is_over() {
-            // While the disk is slow the tap keeps frames, and leaves out the oldest in the end.
+            // While the disk is slow, frames wait in the queue of the probe, which drops the oldest when full.
             let Some(buffer) = recorder.take_within(TICK) else { continue };
             let next = tap.next_into(buffer, TICK);
             let dropped = tap.dropped();
@@ -216,7 +219,7 @@ impl Control {
             if lost > told && last.is_none_or(|last| last.elapsed() > TELL) {
                 let (name, output) = (recorder.name(), tap.output());
                 let text = format!(
-                    "recorder {name} lost {} frames of `{output}`: the disk is too slow",
+                    "recorder {name} dropped {} frames of `{output}`: the disk is too slow",
                     lost - told
                 );
                 self.0.run().tell(EventKind::Recorded, block.as_deref(), text);
@@ -226,7 +229,7 @@ impl Control {
         recorder.end();
     }
 
-    /// Every recorder of the flowgraph, its blocks and those that were asked for.
+    /// Status of every recorder: blocks of the flowgraph, and recorders started on request.
     #[must_use]
     pub fn recorders(&self) -> Vec<RecorderStatus> {
         self.plan()
@@ -237,7 +240,7 @@ impl Control {
             .collect()
     }
 
-    /// The recorder called `name`.
+    /// Status of the recorder called `name`.
     pub fn recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
         self.find_recorder(name).map(|recorder| recorder.status())
     }
@@ -247,8 +250,8 @@ impl Control {
         found.map(Arc::unwrap_or_clone).ok_or_else(|| RecordError::NoSuchRecorder(name.to_owned()))
     }
 
-    /// Has a recorder write what it keeps from before timestamp `at` (without one, from before now), and
-    /// what comes after.
+    /// Triggers a recorder at timestamp `at`, or now if `None`: it writes the frames that it keeps from before the
+    /// trigger, and those after it.
     pub fn trigger_recorder(
         &self,
         name: &str,
@@ -261,7 +264,7 @@ impl Control {
         Ok(recorder.status())
     }
 
-    /// The recorder called `name`, if it was asked for and is no block.
+    /// Returns the recorder called `name`, if it was started on request and is not a block.
     fn find_asked_for(&self, name: &str) -> Result<Recorder, RecordError> {
         let recorder = self.find_recorder(name)?;
         if self.plan().block(name).is_some() {
@@ -270,7 +273,7 @@ impl Control {
         Ok(recorder)
     }
 
-    /// Ends a recorder that was asked for; what it is recording is closed. Waits for the disk.
+    /// Ends a recorder started on request, and closes its current recording. Waits for the disk.
     pub fn stop_recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
         let recorder = self.find_asked_for(name)?;
         recorder.end();
@@ -278,7 +281,7 @@ impl Control {
         Ok(recorder.status())
     }
 
-    /// Ends a recorder that was asked for, removes its files and forgets it. Waits for the disk.
+    /// Deletes a recorder started on request, and its files. Waits for the disk.
     pub fn delete_recorder(&self, name: &str) -> Result<RecorderStatus, RecordError> {
         let status = self.stop_recorder(name)?;
         for recorded in &status.recordings {
@@ -299,13 +302,13 @@ impl Control {
         Ok(status)
     }
 
-    /// Waits until everything that was recorded is on the disk, after the end of the run.
+    /// Waits, after the end of the run, until all recordings are on the disk.
     pub fn finish_recordings(&self) {
         self.plan().recorders.list().iter().for_each(|recorder: &Arc<Recorder>| recorder.join());
     }
 }
 
-/// Whether there is room for another recorder, of `port`: of their number, and of memory.
+/// Checks that a further recorder, of `port`, is within the limits of number and memory.
 fn admit(plan: &Plan, options: &RecorderOptions, port: &PortType) -> Result<(), RecordError> {
     let mut asked_for = plan.recorders.list::<Recorder>();
     asked_for.retain(|recorder| plan.block(recorder.name()).is_none());
@@ -319,7 +322,7 @@ fn admit(plan: &Plan, options: &RecorderOptions, port: &PortType) -> Result<(), 
     let needed = options.memory_bytes(port).unwrap_or(usize::MAX);
     let promised: usize = at_work.iter().map(|recorder| recorder.memory_bytes()).sum();
     let available = fxgraph_flowgraph::available_on(DeviceName::Cpu).unwrap_or(usize::MAX);
-    // The others may not have taken all of theirs yet.
+    // The other recorders may not have allocated all of their memory yet.
     let allowed = (available / 2).saturating_sub(promised);
     if needed > allowed {
         return Err(RecordError::Memory { needed, allowed });
@@ -327,7 +330,7 @@ fn admit(plan: &Plan, options: &RecorderOptions, port: &PortType) -> Result<(), 
     Ok(())
 }
 
-/// Whether `path` names a file, and no folder, whatever the timestamp in it.
+/// Whether `path` is a plain file name, with any timestamp in it.
 fn is_file_name(path: &str) -> bool {
     let plain = path.replace(PLACEHOLDER, "0");
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -339,7 +342,7 @@ mod tests {
     use super::is_file_name;
 
     #[test]
-    fn names_of_files_lead_nowhere_else() {
+    fn file_name_rejects_other_directories_and_characters() {
         for good in ["a.npz", "f_0_.fft_{timestamp}.npy", "A-1.npz"] {
             assert!(is_file_name(good), "{good}");
         }

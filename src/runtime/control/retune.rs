@@ -1,4 +1,4 @@
-//! Parameters of running blocks, changed as one transaction that takes effect at one timestamp.
+//! Live updates: changes of parameters of running blocks, as one transaction with one effective timestamp.
 
 use super::turns::Turn;
 use super::{Control, Current};
@@ -14,57 +14,56 @@ use fxgraph_flowgraph::{Plan, PlannedBlock, Refused};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What came of a change of parameters.
+/// Result of a live update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retuned {
-    /// The change holds for whatever the blocks make of samples from this timestamp on: an ADC
-    /// sample of the simulator, a spectrum that starts there.
+    /// Timestamp from which the new values apply: from this ADC sample of a simulator on, or from the first
+    /// spectrum that starts at or after it.
     pub effective_timestamp: u64,
-    /// The timestamp that was asked for had passed at one of the blocks.
+    /// Whether one of the blocks had already passed the requested timestamp.
     pub is_late: bool,
-    /// What the blocks make from this timestamp on reflects all changes up to this one.
+    /// Timestamp from which all output of the blocks reflects all changes up to this one.
     pub steady_state_timestamp: u64,
-    /// What headers of frames carry that start there or later.
+    /// Configuration number in the headers of frames that start at the effective timestamp or later.
     pub config_id: u64,
 }
 
-/// Why parameters were not changed; all of them are as they were.
+/// Reason why a live update was not made; all parameters keep their values.
 #[derive(Debug, thiserror::Error)]
 pub enum RetuneError {
-    /// The values are wrong, or cannot change.
-    #[error("{}", .0.problems.first().map_or("the change was refused", |first| &first.message))]
+    /// The values are invalid, or the parameters are not live.
+    #[error("{}", .0.problems.first().map_or("invalid values", |first| &first.message))]
     Refused(Refused),
-    /// A block did not take its values.
-    #[error("`{block}` did not take its values: {}", with_causes(.source))]
+    /// A block rejected its values.
+    #[error("`{block}` rejected its new values: {}", with_causes(.source))]
     Block {
         /// Name of the block.
         block: String,
-        /// Why.
+        /// Error of the block.
         source: BlockError,
     },
     /// A block did not answer.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
-    /// Another change was being made for all of the time limit.
-    #[error("other changes are being made, and this one had no turn in time")]
+    /// Other changes were in progress until the time limit.
+    #[error("other changes are in progress; this change timed out waiting for them")]
     Busy,
     /// The flowgraph was restarted meanwhile.
-    #[error("the flowgraph was restarted meanwhile")]
+    #[error("the flowgraph was restarted during the change")]
     Outdated,
 }
 
 impl Control {
-    /// Changes live parameters of running blocks, all of them or none: `request` is a mapping (YAML or
-    /// JSON) of names of blocks to those of their parameters that change, as
-    /// `{"f[0].postproc": {"gains": 2}}`.
+    /// Changes live parameters of running blocks, all of them or none. `request` is a mapping (YAML or
+    /// JSON) from block names to the changed parameters, for example `{"f[0].postproc": {"gains": 2}}`.
     ///
-    /// The change takes effect in all of these blocks at timestamp `at` (ADC samples since sync
-    /// time), or, without one or if that has passed, behind the newest samples that any of them has
-    /// begun to work on. Several changes may wait for their timestamps; a later one replaces what was to
-    /// come to the same parameter at its timestamp or after it.
+    /// The new values apply in all these blocks from timestamp `at` (ADC samples since sync time) on.
+    /// Without `at`, or if it has passed, they apply after the newest samples that any of the blocks has
+    /// begun to work on. Several updates may be scheduled; a later one replaces scheduled values of the
+    /// same parameter at or after its timestamp.
     ///
-    /// The call returns within about `limit`, and does not wait for the timestamp. The plan shows the
-    /// new values at once.
+    /// The call returns within about `limit`, and does not wait for the effective timestamp. The plan
+    /// shows the new values at once.
     pub fn retune(
         &self,
         request: &str,
@@ -76,7 +75,7 @@ impl Control {
         self.retune_alone(request, at, deadline)
     }
 
-    /// [`retune`](Self::retune) while no other change is made.
+    /// Makes a [`retune`](Self::retune); the caller holds the turn.
     pub(super) fn retune_alone(
         &self,
         request: &str,
@@ -95,9 +94,9 @@ impl Control {
             return Err(RetuneError::Outdated);
         }
         let is_late = at.is_some_and(|at| at < effective_timestamp);
-        let late = if is_late { ", later than asked for" } else { "" };
+        let late = if is_late { ", later than requested" } else { "" };
         let from = match effective_timestamp {
-            // No block has begun with any sample.
+            // No block has begun to work on any sample.
             0 => "from the first sample on".to_owned(),
             at => format!("from timestamp {at} on"),
         };
@@ -113,8 +112,8 @@ impl Control {
         })
     }
 
-    /// Offers the blocks of `plan` what `request` has for them, to hold from a moment on, and has frames carry the
-    /// configuration of that.
+    /// Schedules the values in `request` in the blocks of `plan`, from the timestamp `when` on, and the configuration
+    /// number in all frames.
     pub(super) fn offer_all(
         &self,
         plan: &Plan,
@@ -133,10 +132,10 @@ impl Control {
             let refused = Refused { sources: Sources::default(), problems: vec![problem] };
             return Err(RetuneError::Refused(refused));
         }
-        // Before the offers: frames with new values carry it. Blocks that do not change make frames of
-        // another flowgraph too.
+        // Before the offers, so that all frames with new values carry the new configuration number. Frames of blocks
+        // without changes carry it too.
         run.say_config(when.config(retuned.plan.config_id()));
-        // First, so that one that is built anew before the decision knows of the offer too.
+        // Before the offers, so that a block restarted before the decision has the new values too.
         rebuild_as(run, &retuned.plan, &named);
         if let Err(error) = offer(run, retuned.blocks, when, deadline) {
             rebuild_as(run, plan, &named);
@@ -146,28 +145,28 @@ impl Control {
         Ok(Offered { plan: retuned.plan, names })
     }
 
-    /// The flowgraph that runs, as it is to be started anew: live values that have come hold from the
-    /// start, those that wait for their timestamps still wait.
+    /// Returns the running flowgraph for a restart: live values that have taken effect apply from the start,
+    /// scheduled values stay scheduled.
     #[must_use]
     pub fn settled_plan(&self) -> Arc<Plan> {
         self.0.current().settled()
     }
 
-    /// What blocks make from this timestamp on reflects every change that was made so far.
+    /// Timestamp from which all output of the blocks reflects every change so far.
     #[must_use]
     pub fn steady_state_timestamp(&self) -> u64 {
         self.0.current().steady_state
     }
 
-    /// Keeps other changes off while one is made.
+    /// Waits for the turn to make a change; no other change is made until the turn is dropped.
     pub(super) fn begin_change(&self, deadline: Instant) -> Result<Turn<'_>, RetuneError> {
         self.0.turns.take(deadline).ok_or(RetuneError::Busy)
     }
 }
 
-/// What blocks were offered.
+/// New values that were scheduled in blocks.
 pub(super) struct Offered {
-    /// The flowgraph with it.
+    /// The flowgraph with the new values.
     pub plan: Plan,
     /// Names of the blocks.
     names: Vec<String>,
@@ -189,7 +188,7 @@ impl Current {
     }
 }
 
-/// Offers blocks their new values.
+/// Schedules new values in blocks.
 fn offer(
     run: &Handle,
     blocks: Vec<(String, Vec<(&'static str, LiveValue)>)>,
@@ -205,7 +204,7 @@ fn offer(
     Ok(())
 }
 
-/// Has those of `blocks` that are built anew be as they are in `plan`.
+/// Sets how `blocks` are recreated at a restart: with their values in `plan`.
 fn rebuild_as(run: &Handle, plan: &Plan, blocks: &[&PlannedBlock]) {
     for block in blocks {
         let Some(index) = plan.block(&block.name) else { continue };
@@ -215,12 +214,12 @@ fn rebuild_as(run: &Handle, plan: &Plan, blocks: &[&PlannedBlock]) {
 
 fn beyond(at: Option<u64>) -> Option<Diagnostic> {
     let at = at.filter(|at| *at >= MAX_TIMESTAMP)?;
-    let message = format!("timestamp {at} will never come");
+    let message = format!("the timestamp must be below {MAX_TIMESTAMP}, got {at}");
     let problem = Diagnostic::nowhere(codes::PARAMETER_OUT_OF_RANGE, message);
-    Some(problem.help("timestamps are ADC samples since sync time"))
+    Some(problem.help("give the timestamp in ADC samples since sync time"))
 }
 
-/// What is to be said if one timestamp means several times.
+/// Returns a diagnostic if the blocks have different clocks, so that one timestamp would mean several times.
 pub(super) fn clocks_differ(blocks: &[&PlannedBlock]) -> Option<Diagnostic> {
     let (first, others) = blocks.split_first()?;
     let clock = first.ports.clock()?;
@@ -228,5 +227,5 @@ pub(super) fn clocks_differ(blocks: &[&PlannedBlock]) -> Option<Diagnostic> {
     let other = others.iter().find(|other| other.ports.clock().is_some_and(differs))?;
     let message = format!("`{}` and `{}` have different clocks", first.name, other.name);
     let problem = Diagnostic::nowhere(codes::RATE, message);
-    Some(problem.help("change them one after the other, each at a timestamp of its own clock"))
+    Some(problem.help("change them in separate requests, each at a timestamp of its own clock"))
 }

@@ -1,4 +1,4 @@
-//! A second form of a block on the same frames, to see what is different about its own.
+//! Shadows: a second block on the same frames as a running one, to compare their outputs.
 
 use super::change::Change;
 use super::swap::{Lent, SwapError};
@@ -11,45 +11,45 @@ use serde_json::Value as Json;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a block may take to come to the end of a frame.
+/// Time limit for a block to finish a frame.
 const FRAME: Duration = Duration::from_secs(5);
-/// How long a shadow waits for its turn.
+/// Time limit for other changes to finish before a shadow starts.
 const TURN: Duration = Duration::from_secs(10);
 
-/// A block's shadow, and what was seen of it so far.
+/// A block's shadow, and the comparison so far.
 #[derive(Clone, Debug)]
 pub struct ShadowReport {
     /// Name of the block.
     pub block: String,
     /// Kind of the shadow.
     pub kind: &'static str,
-    /// Its form.
+    /// Implementation of the shadow.
     pub implementation: &'static str,
-    /// Its parameters.
+    /// Parameters of the shadow.
     pub parameters: Json,
-    /// Bytes of memory that the comparison takes for as long as it lasts.
+    /// Memory of the shadow and the comparison while they run, in bytes.
     pub bytes: usize,
-    /// Bytes of memory of the block: its own, and the pools of its outputs.
+    /// Memory of the block and the pools of its outputs, in bytes.
     pub block_bytes: usize,
-    /// The same of the shadow in the block's place.
+    /// Memory of the shadow and the pools of its outputs if it were in the block's slot, in bytes.
     pub shadow_bytes: usize,
-    /// The comparison.
+    /// Result of the comparison so far.
     pub compared: Compared,
 }
 
-/// A shadow with all that it keeps.
+/// A shadow with its resources.
 pub(super) struct Shadowed {
     report: ShadowReport,
     shadow: shadow::Shadow,
-    /// What its tees hold; given back when it goes.
+    /// Buffers for the frames that the tees hold; removed on drop.
     _lent: Lent,
 }
 
 impl Control {
-    /// Runs the block as `change` would have it beside the block as it is, until
-    /// [`end_shadow`](Self::end_shadow) or the end of the flowgraph. It gets the same frames, drops
-    /// its own where it is too slow, and its outputs go nowhere but into the comparison; with
-    /// `ends_at_difference` only up to the first frame that differs, which is kept.
+    /// Runs the block with `change` as a shadow of the running block, until
+    /// [`end_shadow`](Self::end_shadow) or the end of the flowgraph. The shadow gets the same input
+    /// frames, or drops them if it is too slow, and its output is only compared. With `ends_at_difference`
+    /// the comparison ends at the first frame that differs. That frame is kept in either case.
     pub fn shadow(&self, change: &Change, ends_at_difference: bool) -> Result<(), SwapError> {
         let Ok(_turn) = self.begin_change(Instant::now() + TURN) else {
             return Err(SwapError::Busy);
@@ -61,15 +61,15 @@ impl Control {
         let block = &change.after.blocks[change.index];
         let refuse = |why: &str| Err(SwapError::NoShadow(format!("`{}` {why}", change.block)));
         if block.inputs.is_empty() || block.ports.outputs.is_empty() {
-            return refuse("has nothing to compare: it needs inputs and outputs");
+            return refuse("cannot have a shadow: it needs inputs and outputs");
         }
         if let Way::Restart(why) = &change.way {
-            return refuse(&format!("can have no such shadow: {why}"));
+            return refuse(&format!("cannot have this shadow: {why}"));
         }
         self.check_memory(change)?;
         let index = change.index;
         let lent = self.lend(change, PlannedBlock::lent_frames, |port| {
-            // What waits to be compared, and what is.
+            // Frames in the queue of the comparison, and those being compared.
             beside_frames(block.ports.outputs[port].frame_bytes()) + 2
         })?;
         let part = change.after.newcomer(index, Waker::default())?;
@@ -100,13 +100,13 @@ impl Control {
         self.0.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block has one companion at a time.
+    /// Rejects a swap or another shadow of a block that has a shadow.
     pub(super) fn refuse_shadowed(&self, block: &str) -> Result<(), SwapError> {
         let is_shadowed = self.locked_shadows().iter().any(|known| known.report.block == block);
         if is_shadowed { Err(SwapError::Shadowed(block.to_owned())) } else { Ok(()) }
     }
 
-    /// What the shadows show.
+    /// All shadows, with their comparisons so far.
     #[must_use]
     pub fn shadows(&self) -> Vec<ShadowReport> {
         let report = |shadowed: &Shadowed| ShadowReport {
@@ -116,7 +116,7 @@ impl Control {
         self.locked_shadows().iter().map(report).collect()
     }
 
-    /// Ends the shadow of `block`; what it showed last, if there is one.
+    /// Ends the shadow of `block`; returns its final comparison, or `None` if there is no shadow.
     pub fn end_shadow(&self, block: &str) -> Result<Option<ShadowReport>, Unanswered> {
         let known = |shadowed: &Shadowed| shadowed.report.block == block;
         let taken = {
@@ -124,11 +124,11 @@ impl Control {
             shadows.iter().position(known).map(|index| shadows.remove(index))
         };
         let Some(taken) = taken else { return Ok(None) };
-        // Without its tees it ends, which is not what it showed.
+        // Read before the tees are removed, which would end the shadow and add a cause to the result.
         let compared = taken.shadow.compared();
-        // Whoever looks at the shadows does not wait for the block.
+        // The list of shadows is not locked here: clients that read it do not wait for the block.
         match self.0.run().end_shadow(block, FRAME) {
-            // Its tees went with the block.
+            // The tees ended with the block.
             Ok(()) | Err(Unanswered::Ended(_)) => {}
             Err(error) => {
                 self.locked_shadows().push(taken);

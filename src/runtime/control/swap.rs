@@ -1,4 +1,4 @@
-//! Changes made while frames flow.
+//! Swaps: changes of blocks while frames flow.
 
 use super::change::{Change, Way, frame_limit};
 use super::{Control, UpdateError};
@@ -14,45 +14,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A newcomer may be later with a frame than the block before it by this, and by some frames.
+/// Shortest limit on the delay of a frame of the new block after the old block's.
 const LATE: Duration = Duration::from_millis(500);
+/// The same limit in frame intervals; the longer one applies.
 const LATE_FRAMES: u32 = 4;
 
-/// Why a change was not made. Whatever it is, the flowgraph goes on as before.
+/// Reason why a change was not made. The flowgraph continues unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// Another change is being made.
-    #[error("other changes are being made, and this one had no turn in time")]
+    /// Other changes were in progress until the time limit.
+    #[error("other changes are in progress; this change timed out waiting for them")]
     Busy,
-    /// The flowgraph is not the one for which the change was checked.
-    #[error("the flowgraph has changed since: check the change again")]
+    /// The flowgraph is not the one against which the change was checked.
+    #[error("the flowgraph has changed since this change was checked; try again")]
     Outdated,
-    /// Only a new start makes it.
+    /// The change needs a restart.
     #[error("{0}: stop the flowgraph and start it with the change")]
     Restart(String),
     /// The block has a shadow.
-    #[error("`{0}` has a shadow: end that first")]
+    #[error("`{0}` has a shadow; end the shadow first")]
     Shadowed(String),
     /// The block cannot have a shadow.
     #[error("{0}")]
     NoShadow(String),
-    /// There is not enough memory for two blocks beside each other.
-    #[error("it needs {needed} bytes more on {device} for a while, {available} are available")]
+    /// There is not enough memory to run both blocks at once.
+    #[error("the change needs {needed} more bytes on {device}, {available} bytes are available")]
     Memory {
-        /// Where.
+        /// Device whose memory is not sufficient.
         device: DeviceName,
-        /// Bytes that it needs.
+        /// Additional memory that the change needs, in bytes.
         needed: usize,
-        /// Bytes that there are.
+        /// Available memory, in bytes.
         available: usize,
     },
-    /// The new block, or its memory, could not be had.
+    /// The new block could not be built, or its memory not allocated.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Frames that it holds could not be had.
+    /// The additional frames could not be allocated.
     #[error(transparent)]
     Frames(#[from] OutOfMemory),
-    /// The new block did not take the old one's place, or gave it back.
+    /// The new block did not take the slot, or was rolled back.
     #[error(transparent)]
     NotExchanged(#[from] NotExchanged),
 }
@@ -64,9 +65,9 @@ impl From<Unanswered> for SwapError {
 }
 
 impl Control {
-    /// Makes a change: see [`Way`]. Waits for its turn and for the change up to `limit` ([`Change::usual_limit`]) and a
-    /// little. With `may_hold_up` the flowgraph waits for a new block that takes frames more slowly than they
-    /// come while it catches up: right for files, wrong for a telescope.
+    /// Makes a change by the method in [`Change::way`]. Waits for other changes, and for this one, up to slightly more
+    /// than `limit` ([`Change::usual_limit`]). With `may_hold_up` the flowgraph waits for a new block that consumes
+    /// frames more slowly than they arrive while it catches up: for files, not for live data.
     pub fn swap(
         &self,
         change: &Change,
@@ -79,7 +80,7 @@ impl Control {
         self.swap_alone(change, left, may_hold_up)
     }
 
-    /// [`swap`](Self::swap) while no other change is made.
+    /// Makes a [`swap`](Self::swap); the caller holds the turn.
     pub(super) fn swap_alone(
         &self,
         change: &Change,
@@ -100,11 +101,11 @@ impl Control {
             Ok(()) => {
                 let after = Arc::new(change.after.clone());
                 if !self.0.commit(&change.before, after, 0) {
-                    // The run that it was made in is over.
+                    // The run in which the change was made has ended.
                     return Err(SwapError::Outdated);
                 }
             }
-            // That was told when it happened.
+            // The roll-back has an event already.
             Err(SwapError::NotExchanged(NotExchanged::RolledBack(_))) => {}
             Err(error) => {
                 let text = fxgraph_core::error::with_causes(error);
@@ -140,7 +141,7 @@ impl Control {
                     lent.stay();
                     return Ok(());
                 }
-                // A moment's delay is no reason to give up.
+                // The delay may have been short, so try again.
                 Err(SwapError::NotExchanged(NotExchanged::TooSlow)) if !is_over() => {
                     was_slow = true;
                 }
@@ -151,8 +152,9 @@ impl Control {
         }
     }
 
-    /// Makes all of `changes`, which are seamless, at one timestamp. `meanwhile` is called when all new blocks have
-    /// caught up, with what those share that change then, and may refuse: until it returns nothing has changed.
+    /// Makes all of `changes`, which are seamless, at one timestamp, and returns the timestamp. `meanwhile` is called
+    /// with the shared timestamp when all new blocks have caught up. None of `changes` is made before it returns, and
+    /// its error cancels all changes.
     pub(super) fn exchange_together<'a>(
         &self,
         changes: &[&'a Change],
@@ -191,9 +193,9 @@ impl Control {
             loop {
                 match one.exchange.wait_ready(deadline) {
                     Ok(()) => break,
-                    // A moment's delay is no reason to give up.
+                    // The delay may have been short, so try again.
                     Err(NotExchanged::TooSlow) if Instant::now() < deadline => {
-                        // The next one needs its memory.
+                        // Dropped first, because the next candidate needs its memory.
                         drop(one);
                         let again = change.send(moment.when(), deadline, may_hold_up);
                         one = again.map_err(|error| before(&change.block, error))?;
@@ -205,7 +207,7 @@ impl Control {
         }
         meanwhile(moment.when()).map_err(NotTogether::Before)?;
         let at = moment.decide(0);
-        // Now that it has begun, it gets time to come to its end.
+        // After the decision the swaps get the time that they need.
         let limit = changes.iter().map(|change| change.finishing_limit()).max();
         let deadline = deadline.max(Instant::now() + limit.unwrap_or_default());
         let mut in_place = Vec::new();
@@ -233,7 +235,7 @@ impl Control {
         }
     }
 
-    /// Whether there is room for a second block.
+    /// Checks that there is memory for a second block.
     pub(super) fn check_memory(&self, change: &Change) -> Result<(), SwapError> {
         check_memory(&change.memory)
     }
@@ -252,9 +254,8 @@ impl Control {
         Ok(())
     }
 
-    /// Makes the pools larger from which the block's frames come: by what a block beside it keeps of
-    /// each input for a while, by what is kept of each output, and by what the new one keeps more
-    /// than the old.
+    /// Adds buffers to pools: `beside` frames per input for a second block on the same frames, `behind` frames
+    /// per output, and the frames that the new block keeps in addition to those of the old one.
     pub(super) fn lend(
         &self,
         change: &Change,
@@ -290,7 +291,7 @@ impl Control {
         let (was, is) = (before.pool_frames(), after.pool_frames());
         for (index, (was, is)) in was.iter().zip(&is).enumerate() {
             for (port, (was, is)) in was.iter().zip(is).enumerate() {
-                // The new block brings pools of its own.
+                // The new block has its own pools.
                 if index == change.index || is <= was {
                     continue;
                 }
@@ -315,40 +316,40 @@ fn check_memory(needed: &BTreeMap<DeviceName, usize>) -> Result<(), SwapError> {
     Ok(())
 }
 
-/// Why several changes were not made at one timestamp.
+/// Reason why several changes were not made together.
 pub(super) enum NotTogether<'a> {
-    /// None of them was made.
+    /// No change was made.
     Before(UpdateError),
-    /// From a timestamp on some of them were.
+    /// Only some of the changes were made.
     After(Box<After<'a>>),
 }
 
-/// What was made of several changes at a timestamp when one of them failed there.
+/// Result of several changes at one timestamp of which one failed.
 pub(super) struct After<'a> {
     pub at: u64,
-    /// The first block that was not swapped, and why.
+    /// The first block that was not swapped.
     pub block: String,
     pub source: SwapError,
-    /// Those that are in place.
+    /// The changes that were made.
     pub in_place: Vec<&'a Change>,
 }
 
-/// A new block that catches up.
+/// A swap in progress.
 struct Sent {
     exchange: Exchange,
-    /// The frames that it keeps until it is in place.
+    /// Pools of the candidate, with the number of buffers that they need only until the candidate is in the slot.
     kept: Vec<(Arc<Pool>, usize)>,
 }
 
 impl Sent {
-    /// It is in place, and keeps none any more.
+    /// Removes the additional buffers of the candidate, which is in the slot now.
     fn settle(&self) {
         self.kept.iter().for_each(|(pool, depth)| pool.shrink(*depth));
     }
 }
 
 impl Change {
-    /// Sends the new block, which takes its place at `when`.
+    /// Starts a swap that takes effect at `when`.
     fn send(&self, when: &When, deadline: Instant, may_hold_up: bool) -> Result<Sent, SwapError> {
         let wake = self.run.waker(&self.block).unwrap_or_default();
         let newcomer = self.after.newcomer(self.index, wake)?;
@@ -367,7 +368,7 @@ impl Change {
     }
 }
 
-/// Buffers that pools have more than before; they are freed when this is dropped.
+/// Additional buffers in pools; removed on drop.
 pub(super) struct Lent {
     for_a_while: Vec<(Arc<Pool>, usize)>,
     to_stay: Vec<(Arc<Pool>, usize)>,

@@ -1,9 +1,9 @@
-//! Taps: what an output carries, seen by a reader that comes and goes while it runs.
+//! Probes: the data of an output, read while the flowgraph runs.
 //!
-//! A tap takes part in nothing: it has a queue of its own, whose oldest frame makes room when it is full. Frames
-//! are shared, not copied, on their way into it; so that the flowgraph never waits for one that a
-//! tap holds, the pool they come from is lent as many buffers as the tap can hold. The copy is made by
-//! whoever reads the tap, on its own thread and, for frames on a device, by a stream of its own.
+//! A probe never delays the flowgraph. It has its own queue, which drops its oldest frame when full. The queue
+//! shares frames and does not copy them; the pool of the frames gets as many additional buffers as the probe can
+//! hold, so that the flowgraph never waits for a buffer that a probe holds. The reader of the probe copies frames
+//! on its own thread and, for frames on a GPU, with its own CUDA stream.
 
 use super::Control;
 use crate::{Handle, Unanswered};
@@ -19,14 +19,14 @@ use fxgraph_flowgraph::{self as flowgraph, BuildError, Plan, Refused};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Which frames a tap gets, and how many wait for its reader.
+/// Decimation and queue length of a probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TapOptions {
-    /// One out of so many frames; 0 and 1 stand for all of them.
+    /// Decimation factor: one of every `every` frames; 0 and 1 mean all frames.
     pub every: u64,
-    /// So many frames in a second at most; `None` for as many as there are.
+    /// Maximum frame rate, in frames per second; `None` means no limit.
     pub most_per_second: Option<f64>,
-    /// Frames that wait for the reader at most; when they are more the oldest is left out.
+    /// Length of the queue, in frames; a full queue drops its oldest frame.
     pub queue: usize,
 }
 
@@ -36,45 +36,45 @@ impl Default for TapOptions {
     }
 }
 
-/// Frames that a tap waits with at most, whatever its options say: they take memory.
+/// Longest queue of a probe in frames, which limits its memory.
 const MOST_QUEUED: usize = 1024;
-/// Frames that a tap may hold besides those that wait: the one being read, and one that arrives while
-/// the oldest leaves.
+/// Frames that a probe may hold in addition to its queue: the one being read, and one that arrives while
+/// the oldest is being dropped.
 const HELD: usize = 2;
-/// How long a block may take to say where its frames come from.
+/// Time limit for a block to report the pool of its frames.
 const FOLLOW: Duration = Duration::from_secs(5);
-/// A pause between frames is at most this long.
+/// Longest pause between two frames of a probe, in seconds.
 const MOST_SECONDS: f64 = 1e6;
 
-/// What a tap has.
+/// Result of a read from a probe.
 #[derive(Clone, Debug)]
 pub enum Tapped {
     /// A frame.
     Frame(TapFrame),
-    /// Nothing within the time.
+    /// No frame within the time limit.
     Nothing,
-    /// The output has ended, and so has the tap.
+    /// The output has ended, and the probe with it.
     Ended,
 }
 
-/// Why an output cannot be tapped.
+/// Reason why an output cannot be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
-    /// There is no such output.
-    #[error("{}", .0.problems.first().map_or("the tap was refused", |first| &first.message))]
+    /// The output does not exist.
+    #[error("{}", .0.problems.first().map_or("invalid probe", |first| &first.message))]
     Refused(Refused),
     /// The block did not answer.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
-    /// There is no memory for the frames that the tap may hold.
-    #[error("no memory for the frames of a tap: {0}")]
+    /// There is not enough memory for the frames that the probe may hold.
+    #[error("not enough memory for the frames of the probe: {0}")]
     Memory(#[from] OutOfMemory),
     /// The device cannot be read.
     #[error("{}", with_causes(.0))]
     Device(BlockError),
 }
 
-/// A reader of a running output. Dropping it ends it.
+/// A probe: a reader of an output of a running flowgraph. Dropping it removes the probe.
 pub struct Tap {
     output: String,
     port: PortType,
@@ -84,17 +84,18 @@ pub struct Tap {
     readout: Option<Readout>,
 }
 
-/// Where an output is.
+/// The output that a probe reads, and the pool of its frames.
 struct Place {
     control: Control,
-    /// Block and output that are tapped, and those whose pool the frames come from.
+    /// Block and output that the probe reads.
     writer: (String, usize),
+    /// Block and output whose pool the frames come from.
     origin: (String, usize),
-    /// Buffers that the pool is lent.
+    /// Number of buffers added to the pool.
     buffers: usize,
 }
 
-/// Buffers that a pool has for as long as there is a tap.
+/// Buffers added to a pool; removed on drop.
 struct Lent {
     pool: Arc<Pool>,
     buffers: usize,
@@ -111,7 +112,7 @@ impl Place {
         self.control.0.run()
     }
 
-    /// Lends buffers to the pool that the output's frames come from now.
+    /// Adds buffers to the pool that the output's frames come from at present.
     fn lend(&self, deadline: Instant) -> Result<Lent, TapError> {
         let port = self.origin.1;
         let limit = deadline.saturating_duration_since(Instant::now());
@@ -132,22 +133,22 @@ impl Place {
 }
 
 impl Control {
-    /// Block and port of `output` in `plan`.
+    /// Returns the block and port of `output` in `plan`.
     pub(super) fn find_output(plan: &Plan, output: &str) -> Result<(usize, usize), TapError> {
         let named = flowgraph::Tap { text: output.to_owned(), span: Span::default() };
         plan.find(&named).map_err(|mut problem| {
-            // It was said where no file is.
+            // The request is not from a file, so the diagnostic has no position.
             problem.span = None;
             TapError::Refused(Refused { sources: Sources::default(), problems: vec![problem] })
         })
     }
 
-    /// A reader of an output of the running flowgraph: `block`, or `block.port`, also inside templates
-    /// (`f[0].fft.output`). It is there from the next frame on, between two frames of the block; the call
-    /// waits up to about `limit` for that.
+    /// Adds a probe to an output of the running flowgraph: `block`, or `block.port`, also inside templates
+    /// (`f[0].fft.output`). The probe is added between two frames of the block; the call waits up to about
+    /// `limit` for that.
     ///
-    /// A tap never slows the flowgraph: what its reader does not take in time is left out of it. For as
-    /// long as it is there the flowgraph's pools are some frames larger.
+    /// A probe never slows the flowgraph: it drops frames that its reader does not take in time. While the
+    /// probe exists, a pool of the flowgraph has additional buffers.
     pub fn tap(&self, output: &str, options: TapOptions, limit: Duration) -> Result<Tap, TapError> {
         let deadline = Instant::now() + limit;
         let plan = self.plan();
@@ -186,37 +187,37 @@ impl Control {
 }
 
 impl Tap {
-    /// What is tapped: `block.port`.
+    /// Name of the output: `block.port`.
     #[must_use]
     pub fn output(&self) -> &str {
         &self.output
     }
 
-    /// What its frames are: data type, axes, clock, frequencies.
+    /// Type of the frames: data type, axes, clock, frequencies.
     #[must_use]
     pub fn port(&self) -> &PortType {
         &self.port
     }
 
-    /// Frames that it was to get and that nobody took in time.
+    /// Number of dropped frames, which the reader did not take in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
 
-    /// Waits, without a thread, until [`Tap::next`] has something to say at once.
+    /// Waits, without blocking a thread, until [`Tap::next`] can return without waiting.
     pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let queue = Arc::clone(&self.queue);
         async move { queue.ready().await }
     }
 
-    /// The next frame; waits up to `timeout` for one.
+    /// Returns the next frame; waits up to `timeout` for it.
     pub fn next(&mut self, timeout: Duration) -> Result<Tapped, TapError> {
         self.next_into(TapFrame::default(), timeout).map(|(tapped, _)| tapped)
     }
 
-    /// The next frame in the memory of `frame`, which comes back if there is none; waits up to `timeout` for
-    /// one.
+    /// Returns the next frame in the memory of `frame`, which is returned unused if there is none; waits up to
+    /// `timeout` for a frame.
     pub fn next_into(
         &mut self,
         frame: TapFrame,
@@ -253,15 +254,14 @@ impl Tap {
                 readout.read(frame, &mut into.payload).map_err(TapError::Device)?;
             }
             (Storage::Device(_), None) => {
-                let text = format!("the frames of {} have moved to a device", self.output);
+                let text = format!("the frames of `{}` have moved to a GPU", self.output);
                 return Err(TapError::Device(BlockError::new(text)));
             }
         }
         Ok(into)
     }
 
-    /// Lends buffers to the pool that frames come from after another block took the place of the
-    /// one that made them.
+    /// Adds the buffers to the new pool after a swap of the block that the frames come from.
     fn follow(&mut self) -> Result<(), TapError> {
         self.lent = None;
         let lent = self.place.lend(Instant::now() + FOLLOW)?;
@@ -289,7 +289,7 @@ impl Drop for Tap {
                 output.writer.taps.retain(|tap| !tap.writes(&queue));
             }
         });
-        // Before the buffers go: they are freed here rather than as frames come home.
+        // Before the buffers are removed: so they are freed here, not when frames return to the pool.
         self.queue.close();
     }
 }

@@ -1,4 +1,4 @@
-//! Taps of a flowgraph at full speed.
+//! Tests of probes of a flowgraph at full speed.
 
 use super::{Control, Tap, TapError, TapFrame, TapOptions, Tapped};
 use crate::{Options, Prepared, Running};
@@ -13,14 +13,14 @@ use fxgraph_flowgraph::load_text;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_mins(1);
-/// Of a payload, all of them the frame's timestamp.
+/// Elements of a payload, all of them the frame's timestamp.
 const ELEMENTS: usize = 64;
 
-/// Numbered frames, as fast as they are taken.
+/// Source of numbered frames, as fast as they are consumed.
 #[derive(Clone, Kind)]
 #[kind(name = "numbers", page = "../../core/kind/test_page.md", outputs("output"))]
 struct Numbers {
-    /// How many frames there are; endless unless set.
+    /// Number of frames; endless unless set.
     frames: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl KindSpec for Numbers {
     }
 }
 
-/// Hands frames on.
+/// Passes frames on without a copy.
 #[derive(Clone, Kind)]
 #[kind(name = "pass", page = "../../core/kind/test_page.md", inputs("input"), outputs("output"))]
 struct Pass {}
@@ -91,7 +91,7 @@ impl KindSpec for Pass {
     }
 }
 
-/// Counts the frames that are not the next one.
+/// Sink that counts frames out of sequence.
 #[derive(Clone, Kind)]
 #[kind(name = "check", page = "../../core/kind/test_page.md", inputs("input"))]
 struct Check {}
@@ -117,7 +117,7 @@ impl Block for Checking {
 impl KindSpec for Check {
     type Shape = ();
     const IMPLEMENTATIONS: Implementations<Self> = &[Implementation::cpu(|_, env| {
-        let wrong = env.counters.loss("frames_wrong", "lost or doubled");
+        let wrong = env.counters.loss("frames_wrong", "frames out of sequence");
         Ok(Box::new(Checking { next: 0, wrong }))
     })];
 
@@ -134,7 +134,7 @@ fn registry() -> Registry {
     ])
 }
 
-/// A flowgraph that runs until it is stopped, or for so many frames.
+/// Starts a flowgraph that runs until it is stopped, or for the given number of frames.
 fn start(frames: Option<u64>) -> (Control, Running) {
     let frames = frames.map(|frames| format!("frames: {frames}")).unwrap_or_default();
     let text = format!(
@@ -148,7 +148,7 @@ fn start(frames: Option<u64>) -> (Control, Running) {
     (control, running)
 }
 
-/// Stops the run; every frame that was made arrived, once and in order.
+/// Stops the run, and checks that every frame arrived once and in order.
 fn finish(control: &Control, running: Running) {
     control.request_stop();
     assert!(control.wait_timeout(LIMIT));
@@ -180,11 +180,11 @@ fn pool_size(control: &Control) -> usize {
 }
 
 #[test]
-fn taps_come_and_go_under_load_and_no_frame_is_lost_or_doubled() {
+fn probes_added_and_removed_under_load_drop_and_duplicate_no_frame() {
     let (control, running) = start(None);
     let size = pool_size(&control);
     for round in 0..100 {
-        // `b` hands on the frames of `a`.
+        // `b` passes on the frames of `a`.
         let output = ["a", "b.output"][round % 2];
         let options = TapOptions { queue: 1 + round % 5, ..TapOptions::default() };
         let mut tap = control.tap(output, options, LIMIT).unwrap();
@@ -192,7 +192,7 @@ fn taps_come_and_go_under_load_and_no_frame_is_lost_or_doubled() {
         let first = frame(&mut tap).header.sequence;
         let second = frame(&mut tap).header.sequence;
         assert!(second > first);
-        // What is missing in between is counted, if only a moment later.
+        // Frames missing in between are counted, possibly a little later.
         let began = Instant::now();
         while tap.dropped() < second - first - 1 {
             assert!(began.elapsed() < LIMIT, "{} of {}", tap.dropped(), second - first - 1);
@@ -210,18 +210,18 @@ fn taps_come_and_go_under_load_and_no_frame_is_lost_or_doubled() {
 }
 
 #[test]
-fn a_reader_that_never_reads_costs_nothing_but_its_own_drops() {
+fn probe_that_is_never_read_drops_frames_and_does_not_block_the_flowgraph() {
     let (control, running) = start(None);
     let tap = control.tap("a", TapOptions { queue: 3, ..TapOptions::default() }, LIMIT).unwrap();
     let before = arrived(&control);
     let began = Instant::now();
     while arrived(&control) < before + 10_000 {
-        assert!(began.elapsed() < LIMIT, "the flowgraph stands still");
+        assert!(began.elapsed() < LIMIT, "no frames arrive");
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(tap.dropped() > 9_000);
     finish(&control, running);
-    // What it holds are the newest frames.
+    // The probe holds the newest frames.
     let mut tap = tap;
     let last = control.stats()[0].frames_out - 1;
     let found = [frame(&mut tap), frame(&mut tap), frame(&mut tap)].map(|f| f.header.sequence);
@@ -230,7 +230,7 @@ fn a_reader_that_never_reads_costs_nothing_but_its_own_drops() {
 }
 
 #[test]
-fn the_end_of_a_run_ends_its_taps() {
+fn end_of_a_run_ends_its_probes() {
     let (control, running) = start(None);
     let mut tap = control.tap("b", TapOptions::default(), LIMIT).unwrap();
     let waiting = std::thread::spawn(move || {
@@ -251,7 +251,7 @@ fn the_end_of_a_run_ends_its_taps() {
 }
 
 #[test]
-fn a_tap_says_when_there_is_something_to_take() {
+fn probe_is_ready_when_it_has_a_frame() {
     let (control, running) = start(None);
     let mut tap = control.tap("b", TapOptions::default(), LIMIT).unwrap();
     let mut taken = 0;
@@ -259,7 +259,7 @@ fn a_tap_says_when_there_is_something_to_take() {
         async_io::block_on(tap.ready());
         match tap.next(Duration::ZERO).unwrap() {
             Tapped::Frame(_) => taken += 1,
-            Tapped::Nothing => panic!("it was said that there was something"),
+            Tapped::Nothing => panic!("the probe is ready without a frame"),
             Tapped::Ended => break,
         }
         if taken == 100 {
@@ -271,7 +271,7 @@ fn a_tap_says_when_there_is_something_to_take() {
 }
 
 #[test]
-fn a_tap_thins_out_its_frames() {
+fn probe_decimates_frames() {
     let (control, running) = start(None);
     let options = TapOptions { every: 10, queue: 8, most_per_second: None };
     let mut tap = control.tap("a", options, LIMIT).unwrap();
@@ -298,7 +298,7 @@ fn a_tap_thins_out_its_frames() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_tapped() {
+fn probe_rejects_unknown_outputs() {
     let (control, running) = start(None);
     let refused = |output| {
         let error = control.tap(output, TapOptions::default(), LIMIT).err().unwrap();

@@ -1,10 +1,10 @@
-//! Whose turn it is to change the flowgraph: first come, first served.
+//! Order of changes of the flowgraph: first come, first served.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The line of those who want to change something.
+/// Queue of the callers that want to change the flowgraph.
 #[derive(Default)]
 pub(super) struct Turns {
     line: Mutex<Line>,
@@ -14,11 +14,11 @@ pub(super) struct Turns {
 #[derive(Default)]
 struct Line {
     next: u64,
-    /// Numbers of those who wait; it is the turn of the first one.
+    /// Numbers of the queued callers; the first one has the turn.
     waiting: VecDeque<u64>,
 }
 
-/// Nobody else changes anything until it is dropped, on whatever path: a panic ends the turn too.
+/// Exclusive right to change the flowgraph, until it is dropped; a panic drops it too.
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
@@ -26,7 +26,7 @@ impl Turns {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn; `None` if it did not come before `deadline`.
+    /// Waits for the turn up to `deadline`; `None` if the time limit passes first.
     pub fn take(&self, deadline: Instant) -> Option<Turn<'_>> {
         let mut line = self.line();
         let number = line.next;
@@ -62,11 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_taken_in_the_order_of_asking() {
+    fn turns_are_given_in_the_order_of_requests() {
         let turns = Turns::default();
         let order = Mutex::new(Vec::new());
         let first = take(&turns, Duration::ZERO).unwrap();
-        assert!(take(&turns, Duration::ZERO).is_none(), "it is taken");
+        assert!(take(&turns, Duration::ZERO).is_none(), "the turn is taken");
         std::thread::scope(|scope| {
             for number in 0..5 {
                 let (turns, order) = (&turns, &order);

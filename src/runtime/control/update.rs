@@ -1,4 +1,4 @@
-//! A whole flowgraph against the one that runs: what becomes of each block.
+//! Differences between a whole flowgraph and the running one, and the step for each block.
 
 use super::change::differences;
 use super::retune::clocks_differ;
@@ -10,42 +10,42 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What it takes to make one flowgraph of another; nothing is changed yet.
+/// Steps from the running flowgraph to another one, checked but not made yet.
 pub struct Update {
-    /// The blocks that run, in their order, then those that would be new.
+    /// The running blocks in their order, then new ones.
     pub blocks: Vec<BlockUpdate>,
-    /// What else only a new start changes.
+    /// Reasons for a restart that concern the whole flowgraph.
     pub restart_because: Vec<String>,
     pub(super) before: Arc<Plan>,
     pub(super) after: Plan,
 }
 
-/// What becomes of one block.
+/// Update of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockUpdate {
-    /// Its name.
+    /// Name of the block.
     pub block: String,
-    /// What becomes different.
+    /// Changed values.
     pub differences: Vec<Difference>,
-    /// What is done to it.
+    /// Step that makes the change.
     pub step: Step,
 }
 
-/// What an update does to a block.
+/// Step of an update for one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// No change.
     Same,
-    /// Live parameters change, in all these blocks at one timestamp.
+    /// Live update of parameters, at the timestamp of the whole update.
     Retune,
-    /// Another form of it takes its place.
+    /// Swap by this method.
     Swap(Way),
-    /// Not while the flowgraph runs, for this reason.
+    /// The change needs a restart, for this reason.
     Restart(String),
 }
 
 impl Update {
-    /// Everything for which a new start is needed; empty if the update can be made while frames flow.
+    /// Returns all reasons for a restart; empty if the update can be made while frames flow.
     #[must_use]
     pub fn obstacles(&self) -> Vec<String> {
         let of_block = |block: &BlockUpdate| match &block.step {
@@ -59,20 +59,20 @@ impl Update {
             .collect()
     }
 
-    /// What of it does not take effect at the timestamp of the others, and why.
+    /// Returns the changes that do not take effect at the effective timestamp, with the reason.
     #[must_use]
     pub fn not_atomic(&self) -> Vec<String> {
         let is_held = |block: &&BlockUpdate| matches!(block.step, Step::Swap(Way::Held { .. }));
         let told = |block: &BlockUpdate| {
             format!(
-                "`{}` has no outputs: it is swapped before the timestamp from which the others change",
+                "`{}` has no outputs and is swapped before the effective timestamp",
                 block.block
             )
         };
         self.blocks.iter().filter(is_held).map(told).collect()
     }
 
-    /// The flowgraph as it is wanted.
+    /// Returns the new flowgraph.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.after
@@ -87,13 +87,13 @@ impl Update {
     }
 }
 
-/// How a [`Difference`] of a parameter is called.
+/// Prefix of the key of a [`Difference`] of a parameter.
 const PARAMETERS: &str = "parameters.";
 
 impl Control {
-    /// Reads and checks a whole flowgraph (YAML or JSON), and says what it takes to have it run instead:
-    /// nothing is changed yet. `set` gives its parameters as at a start, and includes are looked for beside
-    /// the file of the flowgraph that runs.
+    /// Reads and checks a whole flowgraph (YAML or JSON), and returns the update to it without making it.
+    /// `set` gives its parameters as at a start. Includes are searched in the directory of the running
+    /// flowgraph's file.
     pub fn update(&self, text: &str, set: &[Setting]) -> Result<Update, Refused> {
         let before = self.plan();
         let (ground, name) = ((&*before.folder, &before.access), Path::new("flowgraph"));
@@ -105,19 +105,20 @@ impl Control {
         after.recorders.clone_from(&before.recorders);
         let mut restart_because = Vec::new();
         if after.name != before.name {
-            let why = format!("the flowgraph is called `{}`, not `{}`", after.name, before.name);
+            let why =
+                format!("the name of the flowgraph is `{}`, not `{}`", after.name, before.name);
             restart_because.push(why);
         }
         let (known, wanted) = (before.by_name(), after.by_name());
         let mut blocks: Vec<BlockUpdate> = visible(&before)
             .map(|old| match wanted.get(&*old.name) {
                 Some(index) => self.block_update(&before, old, &after, &after.blocks[*index]),
-                None => restart(&old.name, "it is taken away"),
+                None => restart(&old.name, "it is removed"),
             })
             .collect();
         let new = visible(&after).filter(|block| !known.contains_key(&*block.name));
         blocks.extend(new.map(|block| restart(&block.name, "it is new")));
-        // One timestamp holds for all that changes without a restart.
+        // All changes without a restart share one timestamp.
         let is_timed =
             |block: &&BlockUpdate| matches!(block.step, Step::Retune | Step::Swap(Way::Seamless));
         let timed = blocks.iter().filter(is_timed);
@@ -137,11 +138,11 @@ impl Control {
     ) -> BlockUpdate {
         let differences = differences(old, new);
         let fixed = [
-            (feeds(before, old) != feeds(after, new), "it reads other outputs"),
-            (old.thread != new.thread, "it runs on another thread"),
-            (old.queue != new.queue, "its queue has another length"),
-            (old.device != new.device, "it runs on another device"),
-            (old.shadow != new.shadow, "its shadow is another one"),
+            (feeds(before, old) != feeds(after, new), "its inputs are connected differently"),
+            (old.thread != new.thread, "its `thread` differs"),
+            (old.queue != new.queue, "its queue length differs"),
+            (old.device != new.device, "its device differs"),
+            (old.shadow != new.shadow, "its `shadow` differs"),
         ];
         let step = if let Some((_, why)) = fixed.iter().find(|(is_other, _)| *is_other) {
             Step::Restart((*why).to_owned())
@@ -161,7 +162,7 @@ impl Control {
         BlockUpdate { block: old.name.clone(), differences, step }
     }
 
-    /// Whether `differences` are live parameters and the block has nothing against their values.
+    /// Whether all `differences` are valid values of live parameters.
     fn is_live(&self, plan: &Plan, block: &PlannedBlock, differences: &[Difference]) -> bool {
         let Some(kind) = self.registry().get(block.kind) else { return false };
         let parameter = |difference: &Difference| {
@@ -177,7 +178,7 @@ impl Control {
     }
 }
 
-/// Of each parameter that is different its name and what `value` takes of that.
+/// Returns the names of the changed parameters with the values that `value` selects.
 pub(super) fn parameters(
     block: &BlockUpdate,
     value: impl Fn(&Difference) -> &Json,
@@ -189,7 +190,7 @@ pub(super) fn parameters(
     block.differences.iter().filter_map(of).collect()
 }
 
-/// The blocks that stand in the file.
+/// Returns the blocks in the file, without transfers.
 fn visible(plan: &Plan) -> impl Iterator<Item = &PlannedBlock> {
     plan.blocks.iter().filter(|block| !block.is_transfer())
 }
@@ -199,7 +200,7 @@ fn restart(block: &str, why: &str) -> BlockUpdate {
     BlockUpdate { block: block.to_owned(), differences: Vec::new(), step }
 }
 
-/// The outputs that a block reads, by name, without copies between devices.
+/// Returns the names of blocks and outputs that a block reads, past transfers between devices.
 fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)> {
     let source = |&(mut source, mut port): &(usize, usize)| {
         while plan.blocks[source].is_transfer() {
@@ -211,11 +212,11 @@ fn feeds<'a>(plan: &'a Plan, block: &'a PlannedBlock) -> Vec<(&'a str, &'a str)>
     block.inputs.iter().map(source).collect()
 }
 
-/// The change that makes `new` of `old`.
+/// Returns the change from `old` to `new`, as the text of a block.
 pub(super) fn form(old: &PlannedBlock, new: &PlannedBlock) -> String {
     let mut parameters = new.parameters.as_object().cloned().unwrap_or_default();
     if old.kind == new.kind {
-        // Parameters go over those in force: nothing takes one back to its default.
+        // Given parameters overwrite the current ones; null restores a default.
         for name in old.parameters.as_object().into_iter().flat_map(Map::keys) {
             parameters.entry(name.clone()).or_insert(Json::Null);
         }

@@ -1,8 +1,8 @@
-//! The one FutureSDR kernel: it hosts any [`Block`] and keeps its faults to itself.
+//! The only FutureSDR kernel: it hosts any [`Block`] and hides faults of the block from FutureSDR.
 //!
-//! FutureSDR forgets the cause of an error, skips the end of a block that failed and waits for
-//! ever for one that panicked. So it never sees any of that: whatever a block does, its adapter
-//! finishes in good order and the cause is kept in the [`Run`].
+//! FutureSDR discards the cause of an error, skips the end of a block that failed and waits
+//! forever for a block that panicked. Therefore the adapter always finishes normally and stores the cause
+//! in the [`Run`].
 
 use super::port::{InPort, OutPort};
 use super::survive::Survival;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// After this time a busy block lets others have its worker thread.
+/// Time after which a busy block yields its worker thread to other blocks.
 const SLICE: Duration = Duration::from_micros(200);
 
-/// A block between FutureSDR and its edges.
+/// A block with its ports, as a FutureSDR kernel.
 #[derive(futuresdr::runtime::macros::Block)]
 pub(super) struct Adapter {
     #[input]
@@ -57,8 +57,8 @@ impl Adapter {
         }
     }
 
-    /// Lets other blocks run if this one had its worker thread for long: FutureSDR itself goes
-    /// back to its executor only when a block has nothing to do.
+    /// Yields to other blocks if this one has used its worker thread for longer than [`SLICE`]: FutureSDR itself
+    /// returns to its executor only when a block has nothing to do.
     async fn share_the_thread(&mut self) {
         let now = Instant::now();
         if now - self.slice_began > SLICE {
@@ -75,7 +75,7 @@ impl Adapter {
         }
     }
 
-    /// Ends the block: neighbours first, so that they go on while it finishes.
+    /// Ends the block. Its ports end first, so that neighbours continue while it finishes.
     async fn end(&mut self) {
         let Some(Hosted { mut block, inputs, outputs, beside, .. }) = self.hosted.take() else {
             return;
@@ -93,7 +93,7 @@ impl Adapter {
         self.cell.set_state(State::Finished);
     }
 
-    /// Does what was asked of the block; says whether it is still sane.
+    /// Runs the commands in the mailbox; `false` if one of them panicked.
     fn obey(&mut self) -> bool {
         for command in self.cell.mailbox.take() {
             let Some(hosted) = self.hosted.as_mut() else { return false };
@@ -105,7 +105,7 @@ impl Adapter {
         true
     }
 
-    /// What comes before a call of the block's `work`; `false` if none is to come now.
+    /// Prepares a call of the block's `work`; `false` if the call must not happen now.
     fn begin_work(&mut self, io: &mut WorkIo) -> bool {
         if !self.obey() {
             io.finished = true;
@@ -139,7 +139,7 @@ impl Adapter {
         }
     }
 
-    /// Keeps the cause if `outcome` is bad.
+    /// Fails the run if `outcome` is a failure.
     fn note<T>(&self, outcome: Outcome<T>) -> Option<T> {
         match outcome {
             Outcome::Done(value) => return Some(value),
@@ -197,7 +197,7 @@ impl Kernel for Adapter {
                     self.cell.note_done(number, input.reader.turn_times());
                 }
             }
-            // Also a block that waits for a time: it may wait for nothing but its next turn.
+            // Also for a block that waits for a time: its only cause may be the limit of frames per turn.
             io.call_again = hosted.wants_another_turn();
         }
         let next = match outcome {

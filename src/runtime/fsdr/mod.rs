@@ -1,8 +1,7 @@
 //! The only module that uses FutureSDR.
 //!
-//! A port to another release touches these files and nothing else. Frames do not travel
-//! through FutureSDR: its ports connect blocks and carry wake-ups, frames go through
-//! [`Edge`](fxgraph_core::edge::Edge)s.
+//! An update of FutureSDR changes only these files. Frames do not pass through FutureSDR: its ports
+//! connect blocks and carry wake-ups, frames pass through [`Edge`](fxgraph_core::edge::Edge)s.
 
 mod adapter;
 mod port;
@@ -27,9 +26,9 @@ pub(super) fn launch(
     options: Options,
     run: &Arc<Run>,
 ) -> Result<(), StartError> {
-    // FutureSDR panics on settings that it cannot read.
+    // FutureSDR panics on invalid settings.
     std::panic::catch_unwind(configure).map_err(|_| {
-        let advice = "a config.toml here or a FUTURESDR_ variable sets one of its settings wrongly";
+        let advice = "invalid setting in `config.toml` here or in a `FUTURESDR_` variable";
         StartError::Runtime(advice.to_owned())
     })?;
     let mut threads = HashMap::new();
@@ -81,11 +80,11 @@ pub(super) fn launch(
     Ok(())
 }
 
-/// Takes FutureSDR's global settings out of the hands of its configuration files and variables.
+/// Overrides FutureSDR's global settings from its configuration files and environment variables.
 fn configure() {
-    // Its control port listens on a fixed port for everyone; ours does not need it.
+    // FutureSDR's control port is open to all hosts, and fxgraph does not need it.
     config::set("ctrlport_enable", false);
-    // It installs a subscriber if there is none; that one is to say nothing.
+    // FutureSDR installs a `tracing` subscriber if none is set; that subscriber must log nothing.
     config::set("log_level", "off");
     config::set("queue_size", 8192);
 }
@@ -93,7 +92,7 @@ fn configure() {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn fault_10_no_control_port_is_opened_and_nothing_is_logged_unasked() {
+    fn fault_10_configure_disables_control_port_and_log() {
         super::configure();
         let settings = super::config::config();
         assert!(!settings.ctrlport_enable);

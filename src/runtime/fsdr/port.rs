@@ -1,7 +1,7 @@
-//! Stream ports for FutureSDR: they hand each edge the notifiers of its two blocks.
+//! Stream ports for FutureSDR, which give each edge the notifiers of its two blocks.
 //!
-//! FutureSDR ends a writer when one of its readers finishes. These ports tell it nothing of the
-//! kind: ends travel as flags of the edges.
+//! FutureSDR ends a writer when one of its readers finishes. These ports never report that a reader has
+//! finished: the ends of streams are flags of the edges.
 
 use futuresdr::runtime::buffer::{BufferReader, BufferWriter, PortCore};
 use futuresdr::runtime::dev::{BlockInbox, BlockNotifier};
@@ -39,7 +39,7 @@ impl OutPort {
         if !self.edges.iter().any(|edge| Arc::ptr_eq(edge, &reader.edge)) {
             return Err(self.core.not_connected_error());
         }
-        // Notifying an inbox directly, not through its channel: wakes coalesce and cannot fail.
+        // Notifies the inbox directly, not through its channel: wake-ups coalesce and cannot fail.
         let set = |waker: &Waker, notifier: BlockNotifier| waker.set(move || notifier.notify());
         if set(&reader.edge.reader, reader.core.notifier())
             && set(&reader.edge.writer, self.core.notifier())
@@ -67,7 +67,7 @@ impl BufferWriter for OutPort {
     }
 
     fn connect(&mut self, reader: &mut InPort) {
-        // A refusal shows in `validate`.
+        // An error shows in `validate`.
         let _ = self.attach(reader);
     }
 

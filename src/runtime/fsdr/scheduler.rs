@@ -1,4 +1,4 @@
-//! FutureSDR's scheduler with a guard around each block, and threads for the blocks that ask.
+//! FutureSDR's scheduler with a guard around each block, and separate threads for blocks with `thread: own`.
 
 use crate::report::StartError;
 use crate::run::{Fault, Run};
@@ -20,7 +20,7 @@ type Ended = (BlockId, Box<dyn Block>);
 pub(super) struct OwnThread(mpsc::Sender<Job>);
 
 impl OwnThread {
-    /// The thread of `block`, bound to `core` if asked.
+    /// Creates the thread of `block`, bound to `core` if given.
     pub fn spawn(block: &str, core: Option<usize>) -> Result<Self, StartError> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let place = core.map(|id| cores.iter().copied().find(|core| core.id == id).ok_or(id));
@@ -35,7 +35,7 @@ impl OwnThread {
             .name(block.replace('\0', ""))
             .spawn(move || {
                 if let Some(core) = place.filter(|core| !core_affinity::set_for_current(*core)) {
-                    tracing::warn!("the thread could not be bound to core {}", core.id);
+                    tracing::warn!("cannot bind the thread to core {}", core.id);
                 }
                 if let Ok(job) = jobs.recv() {
                     async_io::block_on(job);
@@ -69,14 +69,14 @@ impl Guard {
         let job = Box::pin(async move {
             let _ = done.send(job.await);
         });
-        // The thread waits for exactly this job.
+        // The thread waits for this job only.
         let _ = thread.0.send(job);
         self.shared.spawn(async move { ended.await.expect("a guarded block always comes back") })
     }
 }
 
-/// The whole life of a block. The adapter catches what the block itself does wrong; a panic that
-/// still comes here would end a worker thread, and with it the process.
+/// Runs a block from its start to its end. The adapter catches faults of the block; any other panic would
+/// end a worker thread, and with it the process, and is caught here.
 async fn guarded(
     mut block: Box<dyn Block>,
     main: Sender<FlowgraphMessage>,
@@ -86,7 +86,7 @@ async fn guarded(
     let panicked = AssertUnwindSafe(block.run(main.clone())).catch_unwind().await.is_err();
     let cell = &run.cells[id.0];
     if panicked {
-        let cause = "the runtime failed around this block".to_owned();
+        let cause = "the runtime panicked outside the block's code".to_owned();
         run.fail(cell, Fault { cause, panic: true });
     }
     run.arrive(cell);

@@ -1,4 +1,4 @@
-//! What becomes of a block that failed: `on_fault`.
+//! Faults of a block under its `on_fault` policy.
 
 use super::adapter::Adapter;
 use crate::attend::{Call, Outcome, attend};
@@ -11,23 +11,23 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// So often within a minute a block is built anew; at the next fault the run stops.
+/// Largest number of restarts of a block within a minute; at the next fault the run stops.
 const RESTARTS: usize = 5;
 const MINUTE: Duration = Duration::from_mins(1);
-/// Before the second restart within a minute; twice that before the third, and so on.
+/// Pause before the second restart within a minute; doubled before each further one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a block needs to survive its faults.
+/// Faults of a block so far, for its `on_fault` policy.
 #[derive(Default)]
 pub(super) struct Survival {
-    /// Of the last minute.
+    /// Times of the restarts in the last minute.
     restarts: VecDeque<Instant>,
-    /// Frames that it had taken at its last fault.
+    /// Number of frames consumed at the last fault.
     taken: Option<u64>,
 }
 
 impl Adapter {
-    /// What comes after a call of `work` that failed.
+    /// Applies the `on_fault` policy after a call of `work` that failed.
     pub(super) async fn survive(&mut self, fault: Fault) -> Next {
         if self.hosted.as_mut().is_some_and(|hosted| hosted.roll_back(&fault)) {
             return Next::Wait;
@@ -39,7 +39,7 @@ impl Adapter {
                 Next::Finished
             }
             (OnFault::Skip, false) => self.skip(fault),
-            // What a panic leaves behind cannot be trusted.
+            // After a panic the block's state may be inconsistent.
             (OnFault::Restart, _) | (OnFault::Skip, true) => self.restart(fault).await,
         }
     }
@@ -47,8 +47,8 @@ impl Adapter {
     fn skip(&mut self, fault: Fault) -> Next {
         self.run.skip(&self.cell, fault);
         let Some(hosted) = self.hosted.as_mut() else { return Next::Finished };
-        // Mostly the block has taken the frame at which it failed. If it took none since its last
-        // fault, it fails at those that wait.
+        // Usually the block has consumed the frame at which it failed. If it consumed none since its last
+        // fault, it fails at the frames in its queues, and the first frame of each queue is skipped.
         let taken = hosted.inputs.iter().map(|input| input.reader.taken()).sum();
         if self.survival.taken.replace(taken) == Some(taken) {
             hosted.inputs.iter_mut().for_each(|input| input.reader.skip());
@@ -67,7 +67,7 @@ impl Adapter {
         }
         let restarts = recent.len();
         if restarts >= RESTARTS {
-            let why = format!("it was restarted {restarts} times within a minute");
+            let why = format!("gave up after {restarts} restarts within a minute");
             self.run.fail(&self.cell, fault.because(&why));
             return Next::Finished;
         }
@@ -78,7 +78,7 @@ impl Adapter {
                 return Next::Again;
             }
             Outcome::Failed(other) => {
-                let why = format!("it cannot be restarted: {}", other.cause);
+                let why = format!("cannot be restarted: {}", other.cause);
                 self.run.fail(&self.cell, fault.because(&why));
             }
             Outcome::Aborted => {}
@@ -86,25 +86,25 @@ impl Adapter {
         Next::Finished
     }
 
-    /// Ends the block and puts a new one in its place: same ports, next frame, next sequence
-    /// number.
+    /// Ends the block and starts a new one in its slot, which continues with the next frame and the next sequence
+    /// number on the same ports.
     async fn renew(&mut self, restarts: usize) -> Outcome<()> {
         let (run, cell) = (&self.run, &self.cell);
         let Some(hosted) = self.hosted.as_mut() else { return Outcome::Aborted };
         let mut old = std::mem::replace(&mut hosted.block, Box::new(Vacant));
-        // It failed already; how it ends says nothing new.
+        // The block has failed already; an error at its end is not news.
         let _ = attend(run, cell, Call::Finish, old.call_finish()).await;
         let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
         hosted.begun = cell.begun(hosted);
         let begun = hosted.begun;
         let rebuild = lock(&cell.tally).occupant.rebuild.clone();
         let Some(rebuild) = rebuild else {
-            let cause = "a fresh block could not go on where this one ended".to_owned();
+            let cause = "a fresh block cannot continue where this one ended".to_owned();
             return Outcome::Failed(Fault { cause, panic: false });
         };
         let pause = if restarts == 0 { Duration::ZERO } else { PAUSE * (1 << (restarts - 1)) };
         let built = async {
-            // What failed a moment ago, a cable or a file server, may need a moment more.
+            // A cause outside the program, such as a cable or a file server, may need time to recover.
             Timer::after(pause).await;
             rebuild(begun)
         };

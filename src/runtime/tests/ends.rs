@@ -1,15 +1,15 @@
-//! How runs end.
+//! Tests of starts and ends of runs.
 
 use super::*;
 use crate::Prepared;
 
 #[test]
-fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
+fn abort_drops_queued_frames_and_finishes_every_block() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
     let pushed = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&pushed);
-    // Never takes anything, and would not hear of a draining stop either.
+    // Never consumes a frame, so a draining stop does not end.
     net.add("stuck", &[src], 0, move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         Ok(Next::Wait)
@@ -28,7 +28,7 @@ fn an_abort_drops_what_is_queued_and_still_finishes_every_block() {
 }
 
 #[test]
-fn an_abort_before_the_start_ends_the_run_and_one_after_the_end_changes_nothing() {
+fn abort_before_the_start_ends_the_run_and_after_the_end_has_no_effect() {
     let endless = || {
         let mut net = Net::default();
         let src = net.add("src", &[], 1, source(u64::MAX));
@@ -47,7 +47,7 @@ fn an_abort_before_the_start_ends_the_run_and_one_after_the_end_changes_nothing(
 }
 
 #[test]
-fn a_run_that_is_forgotten_is_aborted() {
+fn dropped_run_is_aborted() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
     net.add("out", &[src], 0, Seen::default().sink());
@@ -58,7 +58,7 @@ fn a_run_that_is_forgotten_is_aborted() {
 }
 
 #[test]
-fn a_failed_finish_is_reported_and_the_others_finish() {
+fn failed_finish_is_reported_and_other_blocks_finish() {
     let mut net = Net::default();
     let full = || Err(BlockError::new("disk is full"));
     net.hooks("file", Box::new(|| Ok(())), Box::new(full));
@@ -90,7 +90,7 @@ fn no_block_works_before_all_have_started() {
     assert_eq!(net.run(TWO_WORKERS).failures, []);
 }
 
-/// A sink whose start takes a while, or fails.
+/// Sink whose start takes at least 20 ms, or then fails.
 struct Slow {
     log: Log,
     started: Result<(), &'static str>,
@@ -111,7 +111,7 @@ impl AsyncBlock for Slow {
 }
 
 #[test]
-fn source_starts_after_all_other_blocks_and_also_if_one_of_them_fails() {
+fn source_starts_after_all_receivers_even_if_one_fails() {
     for started in [Ok(()), Err("no")] {
         let mut net = Net::default();
         let src = net.add("src", &[], 1, source(0));
@@ -127,7 +127,7 @@ fn source_starts_after_all_other_blocks_and_also_if_one_of_them_fails() {
 }
 
 #[test]
-fn an_empty_flowgraph_ends_at_once() {
+fn empty_flowgraph_ends_at_once() {
     let report = Net::default().run(ONE_WORKER);
     assert!(report.failures.is_empty() && report.stats.is_empty());
 }
@@ -145,7 +145,7 @@ fn many_short_runs_leave_no_thread_behind() {
     run();
     let before = threads();
     (0..200).for_each(|_| run());
-    // Other tests run beside this one; one thread left by each run would show.
+    // Other tests run in parallel; one thread left by each run would exceed the margin.
     let began = std::time::Instant::now();
     while threads() > before + 60 {
         assert!(began.elapsed() < Duration::from_secs(30), "{before} threads became {}", threads());
@@ -154,7 +154,7 @@ fn many_short_runs_leave_no_thread_behind() {
 }
 
 #[test]
-fn a_block_that_pushes_as_long_as_it_can_still_hears_of_the_end() {
+fn block_that_pushes_in_a_loop_still_stops() {
     for readers in 0..2 {
         let mut net = Net::default();
         let pushed = Arc::new(AtomicU64::new(0));
@@ -167,7 +167,7 @@ fn a_block_that_pushes_as_long_as_it_can_still_hears_of_the_end() {
             Ok(if io.stopping { Next::Finished } else { Next::Wait })
         });
         if readers == 1 {
-            // Swallows as fast as anything can be pushed.
+            // Consumes as fast as frames can be pushed.
             net.add("out", &[src], 0, |io| {
                 while io.inputs[0].pop().is_some() {}
                 Ok(if io.inputs[0].ended() { Next::Finished } else { Next::Wait })

@@ -1,4 +1,4 @@
-//! Blocks that take each other's places while frames flow.
+//! Tests of swaps of blocks with outputs while frames flow.
 
 use super::*;
 use crate::exchange::{NotExchanged, Terms};
@@ -10,30 +10,30 @@ use std::time::Instant;
 /// Frames that one output of [`Sum`] depends on.
 const WINDOW: usize = 4;
 
-/// What a newcomer does wrong.
+/// Fault of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flaw {
     None,
     Start,
-    /// At a frame before it can be in place.
+    /// Error at a frame before the candidate can be in the slot.
     Early,
-    /// A panic a few frames later, when it is in place.
+    /// Error, or panic if `true`, in the slot.
     Late(bool),
-    /// Takes longer for a frame than the stream gives.
+    /// Longer processing time than the frame interval.
     Slow,
-    /// Its data are never whole.
+    /// Data that are never valid.
     Invalid,
-    /// Stops to make frames when it is in place.
+    /// No frames in the slot.
     Stalls,
 }
 
-/// The sum over the last frames, valid once it has seen all of them; `factor` tells one block from
-/// another.
+/// Block that outputs the sum over the last [`WINDOW`] frames, valid once it has consumed that many, and its
+/// `factor`, which identifies the block.
 struct Sum {
     factor: u64,
     flaw: Flaw,
     window: Vec<u64>,
-    /// Whether it is in place: frames of the flowgraph's own pool say so.
+    /// Number of blocks that have started and not finished.
     place: Arc<AtomicU64>,
 }
 
@@ -44,7 +44,7 @@ impl Sum {
 
     fn flawed(&mut self) -> Result<bool, BlockError> {
         let is_in_place =
-            std::thread::current().name().is_none_or(|name| !name.ends_with("companion"));
+            std::thread::current().name().is_none_or(|name| !name.ends_with("candidate"));
         match self.flaw {
             Flaw::Early if self.window.len() == 2 => return Err(BlockError::new("early")),
             Flaw::Late(panics) if is_in_place => {
@@ -65,7 +65,7 @@ impl Block for Sum {
         if self.flaw == Flaw::Start { Err(BlockError::new("no such core")) } else { Ok(()) }
     }
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
-        // Looking at a frame without taking it is part of the game.
+        // A block may peek at a frame without consuming it.
         while io.inputs[0].peek().is_some() {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             if self.flawed()? {
@@ -92,19 +92,19 @@ impl Block for Sum {
     }
 }
 
-/// What came out: timestamp, number, validity, sum, factor, configuration.
+/// An output frame: timestamp, sequence number, validity, sum, factor, configuration number.
 type Row = (u64, u64, u32, u64, u64, u64);
 
 struct Bench {
     running: Running,
     handle: Handle,
     rows: Arc<Mutex<Vec<Row>>>,
-    /// Blocks that started and did not finish.
+    /// Number of blocks that have started and not finished.
     blocks: Arc<AtomicU64>,
     pools: [Arc<Pool>; 1],
 }
 
-/// A frame every `period`, or as fast as they are taken.
+/// Starts a flowgraph whose source pushes a frame every `period`, or as fast as they are consumed.
 fn bench(period: Option<Duration>) -> Bench {
     let mut net = Net::default();
     let mut next = 0_u64;
@@ -125,7 +125,7 @@ fn bench(period: Option<Duration>) -> Bench {
         due += period.unwrap_or_default();
         Ok(Next::Again)
     });
-    // What teed frames hold.
+    // Large enough for the frames that the tee holds.
     let pool = Pool::new(&HostAllocator, 3 * DEPTH + 100, 16, 1).unwrap();
     net.parts[src].outputs[0].pool = Some(Arc::clone(&pool));
     let blocks = Arc::new(AtomicU64::new(0));
@@ -151,7 +151,7 @@ fn bench(period: Option<Duration>) -> Bench {
 }
 
 impl Bench {
-    /// Tries again where the machine held the newcomer up for a moment.
+    /// Swaps `mid`; tries again if a busy machine delayed the candidate.
     fn swap(&self, factor: u64, flaw: Flaw, terms: Terms) -> Result<(), NotExchanged> {
         loop {
             match self.try_swap(factor, flaw, terms) {
@@ -186,7 +186,8 @@ impl Bench {
         )
     }
 
-    /// Ends the run; every frame must have come once, in order and right. The factors in order.
+    /// Ends the run, checks that every frame arrived once, in order and with the right values, and returns the
+    /// factors in the order of their first frames.
     fn end(self) -> Vec<u64> {
         self.running.request_stop();
         let report = ended(self.running);
@@ -207,7 +208,7 @@ impl Bench {
             }
         }
         for pool in self.pools {
-            assert_eq!(pool.available(), pool.size(), "no frame is kept by anybody");
+            assert_eq!(pool.available(), pool.size(), "all frames are back in their pool");
         }
         factors
     }
@@ -225,7 +226,7 @@ impl Bench {
 const PERIOD: Duration = Duration::from_micros(500);
 
 #[test]
-fn a_newcomer_takes_over_without_a_lost_or_doubled_frame() {
+fn swap_drops_and_duplicates_no_frame() {
     for period in [Some(PERIOD), None] {
         let bench = bench(period);
         let terms = Terms { may_hold_up: period.is_none(), ..Bench::terms(2) };
@@ -238,7 +239,7 @@ fn a_newcomer_takes_over_without_a_lost_or_doubled_frame() {
 }
 
 #[test]
-fn a_newcomer_that_fails_before_it_is_in_place_changes_nothing() {
+fn candidate_that_fails_before_the_swap_changes_nothing() {
     let bench = bench(Some(PERIOD));
     let terms = Bench::terms(2);
     let not_started = Err(NotExchanged::NotStarted("no such core".to_owned()));
@@ -251,7 +252,7 @@ fn a_newcomer_that_fails_before_it_is_in_place_changes_nothing() {
 }
 
 #[test]
-fn a_newcomer_that_fails_in_place_gives_it_back_without_a_lost_or_doubled_frame() {
+fn roll_back_drops_and_duplicates_no_frame() {
     let bench = bench(Some(PERIOD));
     for (flaw, cause) in [(Flaw::Late(false), "late"), (Flaw::Late(true), "late")] {
         let error = bench.swap(2, flaw, Bench::terms(2)).unwrap_err();
@@ -259,12 +260,12 @@ fn a_newcomer_that_fails_in_place_gives_it_back_without_a_lost_or_doubled_frame(
     }
     let error = bench.swap(2, Flaw::Stalls, Bench::terms(2)).unwrap_err();
     let NotExchanged::RolledBack(cause) = error else { panic!("{error}") };
-    assert!(cause.contains("later with a frame"), "{cause}");
+    assert!(cause.contains("later than from the old block"), "{cause}");
     bench.end();
 }
 
 #[test]
-fn a_hundred_exchanges_under_load_lose_and_double_nothing() {
+fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
     let bench = bench(Some(PERIOD));
     let mut in_place = Vec::new();
     let mut rolled_back = 0;
@@ -285,20 +286,20 @@ fn a_hundred_exchanges_under_load_lose_and_double_nothing() {
             Err(error) => assert!(matches!(flaw, Flaw::Start | Flaw::Early), "{flaw:?}: {error}"),
         }
     }
-    assert!(rolled_back >= 15, "{rolled_back} came back");
-    assert!(in_place.len() >= 55, "{} are in place", in_place.len());
+    assert!(rolled_back >= 15, "{rolled_back} were rolled back");
+    assert!(in_place.len() >= 55, "{} were swapped", in_place.len());
     let seen = bench.end();
     assert!(in_place.iter().all(|factor| seen.contains(factor)));
 }
 
 #[test]
-fn an_exchange_ends_with_the_flowgraph() {
+fn swap_ends_with_the_flowgraph() {
     let bench = bench(Some(PERIOD));
     std::thread::scope(|scope| {
         let swap = scope.spawn(|| bench.swap(2, Flaw::Invalid, Bench::terms(2)));
         let has_tee = |hosted: &mut Hosted| hosted.inputs[0].reader.has_tee();
         while !bench.handle.ask("mid", Duration::from_mins(1), has_tee).unwrap() {
-            assert!(!swap.is_finished(), "it was not tried");
+            assert!(!swap.is_finished(), "the swap was not tried");
         }
         bench.running.request_stop();
         assert_eq!(swap.join().unwrap(), Err(NotExchanged::Ended));
@@ -307,7 +308,7 @@ fn an_exchange_ends_with_the_flowgraph() {
 }
 
 #[test]
-fn frames_that_wait_for_room_go_out_before_their_block_ends() {
+fn frames_that_wait_for_room_are_pushed_before_their_block_ends() {
     let [is_exchanged, is_open] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let mut net = Net::default();
     let (exchanged, open) = (Arc::clone(&is_exchanged), Arc::clone(&is_open));
@@ -340,7 +341,7 @@ fn frames_that_wait_for_room_go_out_before_their_block_ends() {
         }
     };
     pushed(1);
-    // As if the block had come here in exchange for another, with frames that it took before.
+    // As after a swap in which the new block kept frames from before.
     let exchange = |hosted: &mut Hosted| {
         let writer = &mut hosted.outputs[0].writer;
         let mut other = FrameWriter::new(Vec::new(), writer.pool(), 7);

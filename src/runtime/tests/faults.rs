@@ -1,4 +1,4 @@
-//! The faults of FutureSDR 0.0.40, each one shown closed; numbers as in `src/adr/001`.
+//! Tests that the faults of FutureSDR 0.0.40 do not affect fxgraph; numbers as in `src/adr/001`.
 
 use super::*;
 use crate::{StartError, State};
@@ -8,7 +8,7 @@ fn broken(text: &'static str) -> Result<Next, BlockError> {
         .because(BlockError::new("no such device").because(std::io::Error::other("cable pulled"))))
 }
 
-/// Fails or panics at frame 5, with an endless source before it and a sink behind it.
+/// Runs an endless source, a block that calls `fault` at frame 5, and a sink.
 fn failing(fault: impl Fn() -> Result<Next, BlockError> + Send + 'static) -> (Report, Log, Seen) {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
@@ -31,18 +31,18 @@ fn failing(fault: impl Fn() -> Result<Next, BlockError> + Send + 'static) -> (Re
 }
 
 #[test]
-fn fault_01_a_panic_in_work_ends_the_run_and_is_kept() {
+fn fault_01_panic_in_work_ends_the_run_and_is_reported() {
     let (report, log, seen) = failing(|| panic!("index {} is no use", 5));
     assert_eq!(report.failures.len(), 1);
     assert_eq!(report.failures[0].block, "mid");
     assert_eq!(report.failures[0].cause, "index 5 is no use");
     assert!(report.failures[0].panic);
     assert_eq!(log.count("finish"), 3);
-    assert_eq!(seen.get(), [0, 1, 2, 3, 4], "what was pushed before the panic still arrives");
+    assert_eq!(seen.get(), [0, 1, 2, 3, 4], "frames pushed before the panic still arrive");
 }
 
 #[test]
-fn fault_01_panics_in_start_and_finish_are_failures_too() {
+fn fault_01_panics_in_start_and_finish_are_failures() {
     let mut net = Net::default();
     net.hooks("late", Box::new(|| Ok(())), Box::new(|| panic!("in finish")));
     net.add("other", &[], 0, |_| Ok(Next::Finished));
@@ -56,7 +56,7 @@ fn fault_01_panics_in_start_and_finish_are_failures_too() {
 }
 
 #[test]
-fn fault_02_an_ended_block_still_answers() {
+fn fault_02_ended_block_still_has_statistics() {
     let mut net = Net::default();
     net.add("brief", &[], 0, |_| Ok(Next::Finished));
     net.add("long", &[], 0, |io| Ok(if io.stopping { Next::Finished } else { Next::Wait }));
@@ -70,14 +70,14 @@ fn fault_02_an_ended_block_still_answers() {
     running.request_stop();
     let handle = running.handle();
     assert!(ended(running).failures.is_empty());
-    // After the end too.
+    // Also after the end of the run.
     handle.request_stop();
     handle.abort();
     assert!(handle.is_ended());
     assert_eq!(handle.stats()[0].works, 1);
 }
 
-/// Awaits something that never comes.
+/// Block that awaits a timer without end.
 struct Deaf(Arc<AtomicU64>);
 
 #[fxgraph_core::async_trait]
@@ -95,7 +95,7 @@ impl AsyncBlock for Deaf {
 }
 
 #[test]
-fn fault_03_an_abort_reaches_a_block_that_awaits_for_ever() {
+fn fault_03_abort_ends_a_block_that_awaits_forever() {
     let at = Arc::new(AtomicU64::new(0));
     let mut net = Net::default();
     net.add_block("deaf", &[], 0, Box::new(Awaits(Deaf(Arc::clone(&at)))));
@@ -103,11 +103,11 @@ fn fault_03_an_abort_reaches_a_block_that_awaits_for_ever() {
     reach(&at, 1);
     running.abort();
     assert!(ended(running).failures.is_empty());
-    assert_eq!(at.load(Ordering::SeqCst), 2, "its end is not skipped");
+    assert_eq!(at.load(Ordering::SeqCst), 2, "`finish` was called");
 }
 
 #[test]
-fn fault_03_a_stop_reaches_a_block_that_waits_for_a_time() {
+fn fault_03_stop_wakes_a_block_that_waits_for_a_time() {
     let works = Arc::new(AtomicU64::new(0));
     let mut net = Net::default();
     let count = Arc::clone(&works);
@@ -122,7 +122,7 @@ fn fault_03_a_stop_reaches_a_block_that_waits_for_a_time() {
 }
 
 #[test]
-fn fault_04_the_whole_cause_of_an_error_is_kept_and_its_block_finishes() {
+fn fault_04_error_is_reported_with_all_causes_and_its_block_finishes() {
     let (report, log, _) = failing(|| broken("gpu 3 went away"));
     assert_eq!(report.failures.len(), 1);
     let text = report.failures[0].to_string();
@@ -134,7 +134,7 @@ fn fault_04_the_whole_cause_of_an_error_is_kept_and_its_block_finishes() {
 }
 
 #[test]
-fn fault_04_if_one_block_cannot_start_none_works_and_all_finish() {
+fn fault_04_failed_start_lets_no_block_work_and_all_finish() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
     net.add("out", &[src], 0, Seen::default().sink());
@@ -142,7 +142,7 @@ fn fault_04_if_one_block_cannot_start_none_works_and_all_finish() {
     net.hooks("bad", Box::new(cause), Box::new(|| Ok(())));
     let log = net.log.clone();
     let Err(StartError::Blocks(failures)) = start(net.assembly(), TWO_WORKERS) else {
-        panic!("it started")
+        panic!("the run started")
     };
     assert_eq!(failures.len(), 1);
     assert_eq!(failures[0].to_string(), "`bad` failed: udp port 7148 is in use");
@@ -150,7 +150,7 @@ fn fault_04_if_one_block_cannot_start_none_works_and_all_finish() {
 }
 
 #[test]
-fn fault_05_no_call_from_outside_can_end_a_block() {
+fn fault_05_wake_ups_and_statistics_do_not_end_a_block() {
     let mut net = Net::default();
     let at = net.add("src", &[], 1, source(20_000));
     let seen = Seen::default();
@@ -166,7 +166,7 @@ fn fault_05_no_call_from_outside_can_end_a_block() {
 }
 
 #[test]
-fn fault_06_a_draining_stop_loses_no_queued_frame() {
+fn fault_06_draining_stop_drops_no_queued_frame() {
     let mut net = Net::default();
     let pushed = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&pushed);
@@ -179,7 +179,7 @@ fn fault_06_a_draining_stop_loses_no_queued_frame() {
     let mid = net.add("mid", &[src], 1, copy());
     let seen = Seen::default();
     let mut sink = seen.sink();
-    // Slow, so that both queues are full when the stop comes.
+    // Slow, so that both queues are full at the stop.
     net.add("out", &[mid], 0, move |io| {
         std::thread::sleep(Duration::from_millis(2));
         sink(io)
@@ -196,7 +196,7 @@ fn fault_06_a_draining_stop_loses_no_queued_frame() {
 }
 
 #[test]
-fn fault_07_a_flowgraph_runs_once_and_several_run_side_by_side() {
+fn fault_07_several_flowgraphs_run_at_once_and_each_only_once() {
     let build = || {
         let mut net = Net::default();
         let src = net.add("src", &[], 1, source(500));
@@ -224,10 +224,10 @@ fn fault_07_a_flowgraph_runs_once_and_several_run_side_by_side() {
     assert_eq!(error.to_string(), "`out` cannot be connected: input 0 was part of another run");
 }
 
-// Fault 8, blocks that wander between threads, is closed by `thread: own`; see `threads`.
+// Fault 8, blocks that move between threads, is avoided by `thread: own`; see `threads`.
 
 #[test]
-fn fault_09_a_reader_that_finishes_early_stops_neither_writer_nor_siblings() {
+fn fault_09_reader_that_ends_early_stops_neither_writer_nor_other_readers() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(5_000));
     net.add("early", &[src], 0, early(2));
@@ -239,7 +239,7 @@ fn fault_09_a_reader_that_finishes_early_stops_neither_writer_nor_siblings() {
 }
 
 #[test]
-fn fault_09_a_writer_ends_when_all_its_readers_have() {
+fn fault_09_writer_ends_after_all_its_readers() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
     let mid = net.add("mid", &[src], 1, copy());
@@ -251,7 +251,7 @@ fn fault_09_a_writer_ends_when_all_its_readers_have() {
 }
 
 #[test]
-fn fault_11_an_edge_has_one_writer_and_one_reader() {
+fn fault_11_start_rejects_an_edge_without_exactly_one_writer_and_reader() {
     let build = || {
         let mut net = Net::default();
         let a = net.add("a", &[], 1, source(1));
@@ -263,14 +263,16 @@ fn fault_11_an_edge_has_one_writer_and_one_reader() {
 
     let mut net = build();
     net.parts[2].inputs[1] = Arc::clone(&net.parts[2].inputs[0]);
-    assert_eq!(refused(net), "`out` cannot be connected: input 1 shares its edge with another");
+    let shared = "`out` cannot be connected: input 1 shares its edge with another input";
+    assert_eq!(refused(net), shared);
     let mut net = build();
     let edge = Arc::clone(&net.parts[2].inputs[0]);
     net.parts[1].outputs[0].edges.push(edge);
-    assert_eq!(refused(net), "`b` cannot be connected: output 0 writes an edge nobody else reads");
+    let unread = "`b` cannot be connected: output 0 writes an edge without another reader";
+    assert_eq!(refused(net), unread);
     let mut net = build();
     net.parts[1].outputs[0].edges.clear();
-    assert_eq!(refused(net), "`out` cannot be connected: nobody writes input 1");
+    assert_eq!(refused(net), "`out` cannot be connected: no block writes input 1");
     let mut net = build();
     net.parts[1].name = "a".to_owned();
     assert_eq!(refused(net), "`a` cannot be connected: another block has the same name");

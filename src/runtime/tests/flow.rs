@@ -1,10 +1,10 @@
-//! How frames flow.
+//! Tests of the flow of frames.
 
 use super::*;
 use fxgraph_core::edge::{FrameReader, FrameWriter};
 
 #[test]
-fn every_reader_of_a_fan_out_sees_every_frame_in_order() {
+fn fan_out_delivers_every_frame_in_order_to_every_reader() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(3_000));
     let seen: Vec<Seen> = (0..4).map(|_| Seen::default()).collect();
@@ -22,7 +22,7 @@ fn every_reader_of_a_fan_out_sees_every_frame_in_order() {
 }
 
 #[test]
-fn a_slow_reader_holds_the_writer_back_to_the_depth_of_its_queue() {
+fn slow_reader_limits_the_writer_to_the_depth_of_its_queue() {
     let mut net = Net::default();
     let pushed = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&pushed);
@@ -51,7 +51,7 @@ fn a_slow_reader_holds_the_writer_back_to_the_depth_of_its_queue() {
 }
 
 #[test]
-fn an_output_without_readers_holds_nobody_up() {
+fn output_without_readers_does_not_block_the_writer() {
     let mut net = Net::default();
     net.add("src", &[], 1, source(1_000));
     let report = net.run(ONE_WORKER);
@@ -60,7 +60,7 @@ fn an_output_without_readers_holds_nobody_up() {
 }
 
 #[test]
-fn frames_pass_through_a_block_without_a_copy() {
+fn passed_frames_are_not_copied() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(300));
     let pass = net.add("pass", &[src], 1, |io| {
@@ -76,11 +76,11 @@ fn frames_pass_through_a_block_without_a_copy() {
     net.add("out", &[pass], 0, seen.sink());
     assert!(net.run(TWO_WORKERS).failures.is_empty());
     assert_eq!(seen.get(), (0..300).collect::<Vec<_>>());
-    assert_eq!(pool.available(), pool.size(), "all storage is home");
+    assert_eq!(pool.available(), pool.size(), "all frames are back in their pool");
 }
 
 #[test]
-fn headers_carry_sequence_and_configuration() {
+fn headers_carry_sequence_and_configuration_numbers() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(10));
     let mut next = 0;
@@ -97,7 +97,7 @@ fn headers_carry_sequence_and_configuration() {
 }
 
 #[test]
-fn a_reader_that_leaves_in_the_middle_keeps_no_frame_and_blocks_no_writer() {
+fn reader_that_leaves_keeps_no_frame_and_does_not_block_the_writer() {
     for taken in 0..50 {
         let edge = Edge::new(2);
         let pool = Pool::new(&HostAllocator, 8, 16, 0).unwrap();

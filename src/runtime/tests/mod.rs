@@ -1,4 +1,4 @@
-//! Small flowgraphs of purpose-built blocks.
+//! Tests with small flowgraphs of purpose-built blocks.
 
 mod ends;
 mod exchange;
@@ -38,7 +38,7 @@ fn port() -> PortType {
     }
 }
 
-/// What blocks write down: `start a`, `work a` (once), `finish a`.
+/// Log of calls of blocks: `start a`, `work a` (once), `finish a`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -144,7 +144,7 @@ impl Net {
         self.parts.len() - 1
     }
 
-    /// Replaces what a block does before or after its work.
+    /// Adds a block with these hooks, which finishes at its first `work`.
     fn hooks(&mut self, name: &str, start: Hook, finish: Hook) -> usize {
         let log = self.log.clone();
         let work = Box::new(|_: &mut Io<'_>| Ok(Next::Finished));
@@ -161,13 +161,13 @@ impl Net {
     }
 }
 
-/// The report of a run that must end by itself; a hang becomes a failed test.
+/// Waits for a run that must end by itself, and returns its report; a hang becomes a failed test.
 fn ended(running: Running) -> Report {
     assert!(running.wait_timeout(Duration::from_mins(1)), "the run hangs: {:?}", running.stats());
     running.wait()
 }
 
-/// Pushes frames with timestamps 0, 1, ... up to `limit`, or until a stop.
+/// Pushes `limit` frames with timestamps 0, 1, ..., or until a stop.
 fn source(limit: u64) -> impl FnMut(&mut Io<'_>) -> Result<Next, BlockError> + Send {
     let mut next = 0;
     move |io| {
@@ -194,12 +194,12 @@ fn copy() -> impl FnMut(&mut Io<'_>) -> Result<Next, BlockError> + Send {
     }
 }
 
-/// What a sink saw.
+/// Timestamps of the frames that a sink consumed.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<u64>>>);
 
 impl Seen {
-    /// Takes everything from all inputs.
+    /// Consumes all frames of all inputs.
     fn sink(&self) -> impl FnMut(&mut Io<'_>) -> Result<Next, BlockError> + Send + use<> {
         let seen = self.clone();
         move |io| {
@@ -217,7 +217,7 @@ impl Seen {
     }
 }
 
-/// Reads frames and ends after `limit` of them.
+/// Consumes frames and ends after `limit` of them.
 fn early(limit: u64) -> impl FnMut(&mut Io<'_>) -> Result<Next, BlockError> + Send {
     let mut taken = 0;
     move |io| {

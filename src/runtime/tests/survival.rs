@@ -1,14 +1,14 @@
-//! `on_fault`: what becomes of a block that failed.
+//! Tests of the `on_fault` policies.
 
 use super::*;
 use crate::State;
 use fxgraph_core::event::EventKind;
 
-/// Passes frames on, and fails at those of these timestamps.
+/// Block that passes frames on, and fails at the timestamps in `at`.
 struct Faulty {
     at: &'static [u64],
     fault: fn(u64) -> Result<Next, BlockError>,
-    /// Looks before it takes.
+    /// Peeks at a frame before consuming it.
     peeks: bool,
     log: Log,
 }
@@ -42,8 +42,8 @@ impl Block for Faulty {
     }
 }
 
-/// Timestamps and sequence numbers behind a faulty block, the report, the events, and what was
-/// called of the block.
+/// Timestamps and sequence numbers after a faulty block, the report, the events, and the calls of the
+/// block.
 type Seen = (Vec<(u64, u64)>, Report, Vec<(EventKind, String)>, Vec<String>);
 
 fn run(
@@ -83,13 +83,13 @@ fn broken(time: u64) -> Result<Next, BlockError> {
     Err(BlockError::new(format!("frame {time} is odd")))
 }
 
-/// All of 40 frames but these, with sequence numbers without gaps.
+/// Timestamps of 40 frames without those in `lost`, with sequence numbers without gaps.
 fn all_but(lost: &[u64]) -> Vec<(u64, u64)> {
     (0..40).filter(|time| !lost.contains(time)).zip(0..).collect()
 }
 
 #[test]
-fn a_skipped_frame_is_lost_counted_and_told_of_and_nothing_else_is() {
+fn skip_drops_counts_and_reports_only_the_failed_frame() {
     let (seen, report, events, calls) = run(OnFault::Skip, true, &[3, 7, 8], false, broken);
     assert_eq!(seen, all_but(&[3, 7, 8]));
     assert!(report.failures.is_empty());
@@ -98,20 +98,20 @@ fn a_skipped_frame_is_lost_counted_and_told_of_and_nothing_else_is() {
     assert_eq!(stats.last_fault.as_ref().unwrap().cause, "frame 8 is odd");
     let skipped = (EventKind::Skipped, "failed: frame 3 is odd".to_owned());
     assert_eq!(events.iter().filter(|event| event.0 == EventKind::Skipped).count(), 1);
-    assert!(events.contains(&skipped), "one in a second is told of: {events:?}");
+    assert!(events.contains(&skipped), "one event a second: {events:?}");
     assert_eq!(calls, ["start", "finish"]);
 }
 
 #[test]
-fn a_block_that_fails_before_it_takes_its_frame_does_not_fail_at_it_for_ever() {
+fn skip_of_a_block_that_fails_before_it_consumes_drops_the_frame() {
     let (seen, report, ..) = run(OnFault::Skip, true, &[3, 7], true, broken);
     assert_eq!(seen, all_but(&[3, 7]));
     assert!(report.failures.is_empty());
-    assert!(report.stats[1].faults >= 4, "it failed twice at each");
+    assert!(report.stats[1].faults >= 4, "two faults at each frame");
 }
 
 #[test]
-fn a_block_that_fails_at_its_end_ends() {
+fn skip_of_a_fault_after_the_last_frame_ends_the_block() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(5));
     let mid = net.add("mid", &[src], 0, |io| {
@@ -125,7 +125,7 @@ fn a_block_that_fails_at_its_end_ends() {
 }
 
 #[test]
-fn after_a_panic_the_block_is_built_anew_with_either_policy() {
+fn block_is_recreated_after_a_panic_with_skip_and_restart() {
     for policy in [OnFault::Skip, OnFault::Restart] {
         let (seen, report, events, calls) =
             run(policy, true, &[9], false, |time| panic!("no frame {time}"));
@@ -138,7 +138,7 @@ fn after_a_panic_the_block_is_built_anew_with_either_policy() {
 }
 
 #[test]
-fn a_restarted_block_goes_on_with_the_next_frame_and_the_next_number() {
+fn restarted_block_continues_with_the_next_frame_and_sequence_number() {
     let (seen, report, ..) = run(OnFault::Restart, true, &[0, 20], false, broken);
     assert_eq!(seen, all_but(&[0, 20]));
     assert!(report.failures.is_empty());
@@ -146,23 +146,23 @@ fn a_restarted_block_goes_on_with_the_next_frame_and_the_next_number() {
 }
 
 #[test]
-fn a_block_that_fails_again_and_again_stops_the_run_with_its_cause() {
+fn sixth_fault_within_a_minute_stops_the_run() {
     const ALL: &[u64] = &[1, 2, 3, 4, 5, 6, 7, 8];
     let (seen, report, _, calls) = run(OnFault::Restart, true, ALL, false, broken);
     assert_eq!(seen, [(0, 0)]);
     assert_eq!(
         report.failures[0].to_string(),
-        "`mid` failed: frame 6 is odd; it was restarted 5 times within a minute"
+        "`mid` failed: frame 6 is odd; gave up after 5 restarts within a minute"
     );
     assert_eq!(calls.iter().filter(|call| *call == "start").count(), 6);
 }
 
 #[test]
-fn a_block_that_cannot_be_rebuilt_stops_the_run_with_both_causes() {
+fn block_that_cannot_be_recreated_stops_the_run_with_both_causes() {
     let (_, report, ..) = run(OnFault::Skip, false, &[2], false, |_| panic!("out of range"));
     assert_eq!(
         report.failures[0].to_string(),
-        "`mid` panicked: out of range; it cannot be restarted: a fresh block could not go on where \
+        "`mid` panicked: out of range; cannot be restarted: a fresh block cannot continue where \
          this one ended"
     );
 }

@@ -1,4 +1,4 @@
-//! Which thread a block runs on, and who may keep whom from running.
+//! Tests of the threads of blocks, and of the sharing of worker threads.
 
 use super::*;
 use crate::StartError;
@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 /// The thread of a call, and the cores that thread may run on.
 type Place = (ThreadId, Vec<usize>);
 
-/// Notes where its three calls come.
+/// Block that records the threads of its calls.
 struct Where(Arc<Mutex<Vec<Place>>>, u32);
 
 impl Where {
@@ -40,7 +40,7 @@ impl Block for Where {
 }
 
 #[test]
-fn fault_08_a_block_with_its_own_thread_never_leaves_it() {
+fn fault_08_block_with_own_thread_never_leaves_it() {
     let core = core_affinity::get_core_ids().unwrap()[0].id;
     let mut net = Net::default();
     let threads: Vec<Arc<Mutex<Vec<Place>>>> = (0..2).map(|_| Arc::default()).collect();
@@ -60,7 +60,7 @@ fn fault_08_a_block_with_its_own_thread_never_leaves_it() {
 }
 
 #[test]
-fn a_core_that_is_not_there_is_refused_before_anything_starts() {
+fn start_rejects_unknown_core_before_any_block_starts() {
     let mut net = Net::default();
     net.add("rx", &[], 0, |_| Ok(Next::Finished));
     net.parts[0].thread = Thread::Own { core: Some(100_000) };
@@ -71,11 +71,11 @@ fn a_core_that_is_not_there_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_block_that_computes_keeps_no_own_thread_from_running() {
+fn busy_worker_does_not_delay_a_block_with_own_thread() {
     let free = Arc::new(AtomicBool::new(false));
     let mut net = Net::default();
     let waits = Arc::clone(&free);
-    // Holds the only worker until the other block has worked.
+    // Occupies the only worker until the other block has worked.
     net.add("heavy", &[], 0, move |_| {
         let began = std::time::Instant::now();
         while !waits.load(Ordering::SeqCst) {
@@ -100,7 +100,7 @@ fn a_block_that_computes_keeps_no_own_thread_from_running() {
 }
 
 #[test]
-fn a_block_that_always_wants_more_leaves_room_for_others_on_its_worker() {
+fn block_that_always_returns_again_yields_to_others_on_its_worker() {
     let done = Arc::new(AtomicBool::new(false));
     let mut net = Net::default();
     let end = Arc::clone(&done);
@@ -115,7 +115,7 @@ fn a_block_that_always_wants_more_leaves_room_for_others_on_its_worker() {
 }
 
 #[test]
-fn a_block_is_woken_from_any_thread() {
+fn waker_wakes_a_block_from_any_thread() {
     let mut net = Net::default();
     let told = Arc::new(AtomicU64::new(0));
     let (works, asked) = (Arc::new(AtomicU64::new(0)), Arc::clone(&told));

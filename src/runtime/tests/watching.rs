@@ -1,4 +1,4 @@
-//! What is seen of a run from outside, and what is asked of its blocks.
+//! Tests of monitoring a run, and of commands to its blocks.
 
 use super::*;
 use crate::{Prepared, RunState, State, Unanswered};
@@ -11,7 +11,7 @@ fn kinds(events: &[fxgraph_core::event::Event]) -> Vec<EventKind> {
 const LIMIT: Duration = Duration::from_mins(1);
 
 #[test]
-fn a_run_is_seen_from_its_start_to_its_end() {
+fn handle_shows_states_and_events_of_a_run() {
     let mut net = Net::default();
     let src = net.add("src", &[], 1, source(u64::MAX));
     net.add("out", &[src], 0, Seen::default().sink());
@@ -29,11 +29,11 @@ fn a_run_is_seen_from_its_start_to_its_end() {
     assert_eq!(kinds(&events), [EventKind::Started, EventKind::Stopping, EventKind::Ended]);
     assert_eq!(events[2].sequence, 3);
     handle.abort();
-    assert_eq!(handle.events_since(3), [], "nothing happens after the end");
+    assert_eq!(handle.events_since(3), [], "no events after the end");
 }
 
 #[test]
-fn a_fault_is_an_event_with_its_block_and_its_cause() {
+fn fault_is_an_event_with_block_and_cause() {
     let mut net = Net::default();
     net.add("bad", &[], 0, |_| Err(BlockError::new("cable pulled")));
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
@@ -50,10 +50,10 @@ fn a_fault_is_an_event_with_its_block_and_its_cause() {
 }
 
 #[test]
-fn what_was_lost_up_to_the_end_is_told_before_it() {
+fn missing_data_are_reported_before_the_end_event() {
     let mut net = Net::default();
     let counters = Counters::default();
-    let lost = counters.loss("late_packets_total", "packets that came too late");
+    let lost = counters.loss("late_packets_total", "packets that arrived too late");
     let counts = Box::new(move || {
         lost.add(3);
         Ok(())
@@ -70,7 +70,7 @@ fn what_was_lost_up_to_the_end_is_told_before_it() {
 }
 
 #[test]
-fn a_run_that_could_not_start_has_failed() {
+fn run_that_could_not_start_has_failed() {
     let mut net = Net::default();
     let cause = || Err(BlockError::new("udp port 7148 is in use"));
     net.hooks("bad", Box::new(cause), Box::new(|| Ok(())));
@@ -85,7 +85,7 @@ fn a_run_that_could_not_start_has_failed() {
 }
 
 #[test]
-fn what_is_asked_of_a_block_is_done_between_two_calls_of_its_work() {
+fn command_to_a_block_runs_between_two_calls_of_work() {
     let mut net = Net::default();
     let works = Arc::new(AtomicU64::new(0));
     let inside = Arc::clone(&works);
@@ -113,7 +113,7 @@ fn what_is_asked_of_a_block_is_done_between_two_calls_of_its_work() {
 }
 
 #[test]
-fn a_block_that_is_asked_too_late_does_not_do_it_later() {
+fn command_past_its_time_limit_does_not_run_later() {
     let (go, wait) = std::sync::mpsc::channel();
     let mut net = Net::default();
     let at = Arc::new(AtomicU64::new(0));
@@ -134,15 +134,15 @@ fn a_block_that_is_asked_too_late_does_not_do_it_later() {
     };
     let limit = Duration::from_millis(10);
     let error = handle.ask("slow", limit, count(&done)).unwrap_err();
-    assert_eq!(error.to_string(), "`slow` did not come to the end of a frame within 0.01 s");
+    assert_eq!(error.to_string(), "`slow` did not finish its frame within 0.01 s");
     go.send(()).unwrap();
-    assert_eq!(handle.ask("slow", LIMIT, count(&done)), Ok(0), "only this one was done");
+    assert_eq!(handle.ask("slow", LIMIT, count(&done)), Ok(0), "only this command ran");
     running.request_stop();
     ended(running);
 }
 
 #[test]
-fn a_panic_in_what_is_asked_is_a_fault_of_the_block() {
+fn panic_in_a_command_is_a_fault_of_the_block() {
     let mut net = Net::default();
     net.add("src", &[], 0, |io| Ok(if io.stopping { Next::Finished } else { Next::Wait }));
     let running = start(net.assembly(), TWO_WORKERS).unwrap();
@@ -153,7 +153,7 @@ fn a_panic_in_what_is_asked_is_a_fault_of_the_block() {
 }
 
 #[test]
-fn block_that_no_frame_passes_is_stalled_until_frames_pass_again() {
+fn block_without_frames_is_stalled_until_frames_pass_again() {
     let mut net = Net::default();
     let released = Arc::new(AtomicU64::new(0));
     let is_released = Arc::clone(&released);
@@ -196,11 +196,11 @@ fn block_that_no_frame_passes_is_stalled_until_frames_pass_again() {
     until(&|| handle.stats().iter().all(|stats| stats.state == State::Running));
     running.request_stop();
     ended(running);
-    assert_eq!(handle.stats()[0].lag_seconds, None, "what has ended does not lag");
+    assert_eq!(handle.stats()[0].lag_seconds, None, "a block that has ended does not lag");
 }
 
 #[test]
-fn block_that_takes_frames_and_pushes_none_is_stalled_until_it_pushes() {
+fn block_that_consumes_but_does_not_push_is_stalled_until_it_pushes() {
     let mut net = Net::default();
     let released = Arc::new(AtomicU64::new(0));
     let is_released = Arc::clone(&released);
@@ -243,7 +243,8 @@ fn block_that_takes_frames_and_pushes_none_is_stalled_until_it_pushes() {
     let [stalled] = &told(EventKind::Stalled)[..] else { panic!("{:?}", handle.events_since(0)) };
     assert_eq!(stalled.block.as_deref(), Some("swallow"));
     let is_said = |text: &str| {
-        text.starts_with("no frame for ") && text.ends_with(" s: it takes frames and pushes none")
+        text.starts_with("no frame for ")
+            && text.ends_with(" s: the block consumes frames and pushes none")
     };
     assert!(is_said(&stalled.text), "{}", stalled.text);
     released.store(1, Ordering::SeqCst);
@@ -255,7 +256,7 @@ fn block_that_takes_frames_and_pushes_none_is_stalled_until_it_pushes() {
 }
 
 #[test]
-fn lag_is_counted_from_what_the_source_knows_of_real_time() {
+fn lag_uses_the_real_time_known_to_the_source() {
     let mut net = Net::default();
     let counters = Counters::default();
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

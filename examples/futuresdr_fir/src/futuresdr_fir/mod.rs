@@ -15,8 +15,9 @@ use fxgraph_futuresdr::futuresdr::futuredsp::{
 use fxgraph_futuresdr::{BUFFER_BYTES, Host, Sample, Timing};
 use num_complex::Complex32;
 
-/// Taps and decimation for which FutureSDR's stream buffers have room.
+/// Largest number of taps for which FutureSDR's stream buffers have room.
 const MAX_TAPS: usize = 4095;
+/// Largest decimation for which FutureSDR's stream buffers have room.
 const MAX_DECIMATION: usize = 1024;
 
 /// Parameters of `futuresdr_fir`.
@@ -31,13 +32,13 @@ const MAX_DECIMATION: usize = 1024;
 pub struct FuturesdrFir {
     /// Frequency at which the amplitude is one half, in Hz; less than half of the sample rate.
     pub cutoff_hz: f64,
-    /// Length of the filter, an odd number up to 4095.
+    /// Number of filter taps, odd, up to 4095.
     #[param(default = 63, range = 1..=MAX_TAPS)]
     pub taps: usize,
-    /// Input samples for each output sample, 1 to 1024.
+    /// Number of input samples per output sample, 1 to 1024.
     #[param(default = 1, range = 1..=MAX_DECIMATION)]
     pub decimation: usize,
-    /// Samples of an output frame. By default those of an input frame, divided by `decimation`.
+    /// Number of samples of an output frame; by default that of an input frame divided by `decimation`.
     pub samples_per_frame: Option<usize>,
 }
 
@@ -94,7 +95,7 @@ impl KindSpec for FuturesdrFir {
         }
         if ![Dtype::F32, Dtype::Cf32].contains(&input.dtype) {
             let message = format!("`futuresdr_fir` needs f32 or cf32 samples, got `{input}`");
-            let help = "convert the samples, with `convert` or `ddc`";
+            let help = "insert a `convert` or a `ddc` before this block";
             refusals.push(Refusal::new(codes::INPUT_DTYPE, At::Input(0), message).help(help));
         }
         if !refusals.is_empty() {
@@ -105,11 +106,11 @@ impl KindSpec for FuturesdrFir {
 
     fn resources(block: &Configured<Self>) -> Resources {
         let output = &block.ports.outputs[0];
-        // A multiplication and an addition for each tap, in each part of a complex sample.
+        // One multiplication and one addition per tap, for each part of a complex sample.
         let parts = if output.dtype == Dtype::Cf32 { 2.0 } else { 1.0 };
         let operations_per_frame =
             2.0 * parts * (output.elements() * block.parameters.taps) as f64;
-        // Before and behind the filter.
+        // One buffer before and one after the filter.
         let host_bytes = 2 * BUFFER_BYTES;
         Resources { host_bytes, operations_per_frame, ..Resources::default() }
     }

@@ -17,13 +17,13 @@ fn samples(dtype: Dtype) -> PortType {
     }
 }
 
-/// A tone in the pass band and one far outside.
+/// Returns sample `n` of a tone in the pass band and one in the stop band.
 fn signal(n: i64) -> Complex64 {
     let tone = |hz: f64| Complex64::cis(TAU * hz / 1000.0 * n as f64);
     tone(20.0) + tone(-310.0)
 }
 
-/// The filter of the page, in double precision, centred at sample `n`.
+/// Returns the output of the filter as in README.md, in double precision, centred at sample `n`.
 fn filtered(kind: &FuturesdrFir, n: i64) -> Complex64 {
     let last = (kind.taps - 1) as f64;
     let tap = |at: usize| {
@@ -70,20 +70,20 @@ fn run(kind: &FuturesdrFir) {
             compared += 1;
         }
     }
-    // The first and the last heap have no whole filter.
+    // The filter is incomplete in the first and the last heap.
     assert_eq!(missing, 2 * heap);
     assert_eq!(compared + missing, 6 * LEN / kind.decimation);
 }
 
 #[test]
-fn output_is_that_of_a_double_precision_filter_at_its_timestamps() {
+fn output_equals_a_double_precision_filter_at_its_timestamps() {
     run(&FuturesdrFir { cutoff_hz: 60.0, taps: 63, decimation: 1, samples_per_frame: None });
     run(&FuturesdrFir { cutoff_hz: 60.0, taps: 63, decimation: 4, samples_per_frame: None });
     run(&FuturesdrFir { cutoff_hz: 60.0, taps: 5, decimation: 2, samples_per_frame: Some(64) });
 }
 
 #[test]
-fn parameters_and_inputs_that_do_not_fit_are_rejected_together() {
+fn ports_report_all_errors_of_parameters_and_input() {
     let kind =
         FuturesdrFir { cutoff_hz: 500.0, taps: 62, decimation: 1, samples_per_frame: None };
     assert_eq!(kind.outputs(&[samples(Dtype::Ci8)]).unwrap_err().len(), 3);

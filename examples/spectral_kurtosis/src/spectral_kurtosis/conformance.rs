@@ -1,11 +1,11 @@
-//! Cases that compare the implementation for GPUs with the one for CPUs.
+//! Cases in which the GPU implementation is checked against the CPU reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::json;
 
-/// The cases, with the implementation on `device`. Random samples have a kurtosis of about 0.4, so the limits flag none,
-/// some or all channels.
+/// Returns the cases for `device`. Random samples have a kurtosis of about 0.4, so that the limits flag no, some or all
+/// channels.
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |(pols, spectra, channels, sigmas, missing_every): (_, _, _, f64, Option<u64>)| {
         let source = json!({
@@ -23,7 +23,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             format!("{pols} pols, {spectra} spectra, {channels} channels, {sigmas} sigmas{missing}"),
             &json!({"sigmas": sigmas}),
             (&upstream, &["source"]),
-            // Sums in another order, in double precision; the kurtosis is rounded to single.
+            // Sums in double precision in another order; the kurtosis is rounded to single precision.
             Tolerance::floating(1e-6),
             device,
         )

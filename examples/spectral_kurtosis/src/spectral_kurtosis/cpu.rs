@@ -26,19 +26,15 @@ pub struct Counts {
 impl Counts {
     pub fn new(counters: &Counters) -> Self {
         Self {
-            flagged: counters.count(
-                "channels_flagged",
-                "channels of single polarisations and frames that were set to zero",
-            ),
-            incomplete: counters.count(
-                "frames_incomplete",
-                "frames with missing data, which were passed on as they are",
-            ),
+            flagged: counters
+                .count("channels_flagged", "channels set to zero, per polarisation and frame"),
+            incomplete: counters
+                .count("frames_incomplete", "frames with missing data, passed on unchanged"),
         }
     }
 }
 
-/// Distance from 1 beyond which the kurtosis of so many spectra is flagged.
+/// Returns the distance from 1 beyond which the kurtosis of `spectra` spectra is flagged.
 pub fn limit(sigmas: f64, spectra: usize) -> f64 {
     let m = spectra as f64;
     sigmas * (4.0 * m * m / ((m - 1.0) * (m + 2.0) * (m + 3.0))).sqrt()
@@ -90,7 +86,7 @@ impl Block for Flagger {
         if input.peek().is_none() {
             return Ok(if input.ended() { Next::Finished } else { Next::Wait });
         }
-        // Room first: a frame that is taken from the input must have somewhere to go.
+        // Output frames first: an input frame is consumed only if it can be processed.
         let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
         let Some(mut kurtosis) = io.outputs[1].take() else { return Ok(Next::Wait) };
         let Some(frame) = input.pop() else { return Ok(Next::Wait) };

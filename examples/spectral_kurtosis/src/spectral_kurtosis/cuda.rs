@@ -1,4 +1,4 @@
-//! The implementation for CUDA devices: one launch for each frame.
+//! The CUDA implementation: one launch per frame.
 
 use super::cpu::{Counts, limit};
 use super::{Shape, SpectralKurtosis};
@@ -16,8 +16,9 @@ pub(super) static PROGRAMS: &[ProgramSource] = &[ProgramSource {
     cases: &["SPECTRA=4 CHANNELS=1", "SPECTRA=256 CHANNELS=1024", "SPECTRA=4096 CHANNELS=32768"],
 }];
 
-/// Channels of a block of threads, and spectra that it reads at once; as the kernel has it.
+/// Number of channels of a thread block, as in the kernel.
 const COLUMNS: usize = 32;
+/// Number of spectra that a thread block reads at once, as in the kernel.
 const ROWS: usize = 8;
 
 /// The running block.
@@ -29,12 +30,12 @@ pub struct Flagger {
     full: u32,
     lane: Lane<Job>,
     kernel: Kernel,
-    /// Channels of a job's frame that were flagged.
+    /// Number of flagged channels in the frame of each job.
     flagged: Table<u64>,
     counts: Counts,
 }
 
-/// The outputs that the device writes, until it is done. The lane keeps the input.
+/// The output frames of a job. The CUDA pipeline keeps the input frame.
 struct Job {
     output: FrameMut,
     kurtosis: FrameMut,
@@ -61,7 +62,7 @@ impl Flagger {
         })
     }
 
-    /// Device memory besides frames, in bytes.
+    /// Device memory without frames, in bytes.
     pub const fn device_bytes() -> usize {
         Table::<u64>::device_bytes(1)
     }
@@ -105,8 +106,8 @@ impl Flagger {
         let Shape { pols, channels, .. } = self.shape;
         let grid =
             Grid { blocks: [channels.div_ceil(COLUMNS), pols, 1], threads: [COLUMNS, ROWS, 1] };
-        // SAFETY: these are the kernel's arguments; lane and job own the frames, which have the sizes that the kernel
-        // was compiled for, and no other job in flight has the slot.
+        // SAFETY: these are the kernel's arguments; the CUDA pipeline and the job own the frames, which have the sizes
+        // that the kernel was compiled for, and no other job in flight has the slot.
         unsafe { self.kernel.launch(self.lane.stream(), grid, &arguments) }?;
         self.lane.results()?;
         self.flagged.fetch(&mut self.lane, slot)?;

@@ -13,7 +13,7 @@ use fxgraph::{
     Kind, KindSpec, LiveKind, PortType, Refusal, Resources, ValidityType,
 };
 
-/// Fewest spectra of a frame whose kurtosis says something.
+/// Smallest number of spectra of a frame for a meaningful kurtosis.
 const MIN_SPECTRA: usize = 4;
 
 /// Parameters of `spectral_kurtosis`.
@@ -60,7 +60,7 @@ impl KindSpec for SpectralKurtosis {
         Implementation::cpu(|block, env| Ok(Box::new(cpu::Flagger::new(block, env)))),
         Implementation::<Self>::cuda(
             "cuda",
-            "one kernel, with the sums in double precision",
+            "one kernel, sums in double precision",
             |block, env| Ok(Box::new(cuda::Flagger::new(block, env)?)),
         )
         .device_bytes(|_| cuda::Flagger::device_bytes())
@@ -78,7 +78,7 @@ impl KindSpec for SpectralKurtosis {
         if shape.is_none() {
             let message = format!("`spectral_kurtosis` cannot read `{input}`");
             let help =
-                "connect cf32 [pol][spectrum][channel] with at least 4 spectra, as `fft` makes it";
+                "connect cf32 [pol][spectrum][channel] with at least 4 spectra, such as an `fft`";
             refusals.push(Refusal::new(codes::INPUT_AXIS, At::Input(0), message).help(help));
         }
         let Some(shape) = shape.filter(|_| refusals.is_empty()) else { return Err(refusals) };
@@ -92,7 +92,7 @@ impl KindSpec for SpectralKurtosis {
     }
 
     fn resources(block: &Configured<Self>) -> Resources {
-        // The power and its square are 3 and 1 operations, both sums 2.
+        // The power takes 3 operations, its square 1, both sums 2.
         let operations_per_frame = 6.0 * block.ports.inputs[0].elements() as f64;
         Resources { operations_per_frame, ..Resources::default() }
     }

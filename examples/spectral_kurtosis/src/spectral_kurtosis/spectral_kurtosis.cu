@@ -1,13 +1,13 @@
-// Spectral kurtosis of each polarisation and channel of a frame; channels beyond the limit become zero.
+// Spectral kurtosis of each polarisation and channel of a frame; sets channels beyond the limit to zero.
 //
-// input, output: complex [pol][SPECTRA][CHANNELS]; kurtosis: [pol][CHANNELS]; flagged: one sum.
-// Grid: CHANNELS / COLUMNS rounded up, pols. Block: COLUMNS channels of ROWS spectra at a time.
+// input, output: complex [pol][SPECTRA][CHANNELS]; kurtosis: [pol][CHANNELS]; flagged: number of flagged channels.
+// Grid: CHANNELS / COLUMNS rounded up, pols. Thread block: COLUMNS channels of ROWS spectra at a time.
 
 #ifndef SPECTRA
-#error "SPECTRA, the spectra of a frame, is not set"
+#error "SPECTRA, the number of spectra of a frame, is not set"
 #endif
 #ifndef CHANNELS
-#error "CHANNELS, the channels of a spectrum, is not set"
+#error "CHANNELS, the number of channels of a spectrum, is not set"
 #endif
 
 constexpr int COLUMNS = 32;
@@ -30,7 +30,7 @@ spectral_kurtosis(const float2 *input, float2 *output, float *kurtosis, unsigned
     if (is_inside && is_complete) {
         for (int spectrum = y; spectrum < SPECTRA; spectrum += ROWS) {
             const float2 value = input[(size_t)spectrum * CHANNELS];
-            // Rounded as on the CPU, which fuses nothing.
+            // Rounded as on the CPU, without fused multiply-add.
             const double power =
                 __fadd_rn(__fmul_rn(value.x, value.x), __fmul_rn(value.y, value.y));
             s1 += power;
@@ -47,7 +47,7 @@ spectral_kurtosis(const float2 *input, float2 *output, float *kurtosis, unsigned
             s2 += sums[1][row][x];
         }
         const double m = SPECTRA;
-        // Without power there is no kurtosis: NaN, which is not beyond the limit.
+        // NaN without power, which does not exceed the limit.
         const double sk = is_complete ? (m + 1) / (m - 1) * (m * s2 / (s1 * s1) - 1) : 0;
         kurtosis[pol * CHANNELS + channel] = (float)sk;
         is_flagged[x] = is_complete && fabs(sk - 1) > limit;

@@ -21,7 +21,7 @@ fn spectra() -> PortType {
     }
 }
 
-/// Uniform numbers in (0, 1) (xorshift64*).
+/// Returns a uniform random number in (0, 1), by xorshift64*.
 fn uniform(state: &mut u64) -> f32 {
     *state ^= *state >> 12;
     *state ^= *state << 25;
@@ -29,7 +29,7 @@ fn uniform(state: &mut u64) -> f32 {
     ((state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 41) as f32 + 0.5) / (1 << 23) as f32
 }
 
-/// Gaussian noise; a constant carrier in channel 2, pulses in channel 5.
+/// Returns spectra of Gaussian noise with a constant carrier in channel 2 and pulses in channel 5.
 fn observation() -> Vec<Complex32> {
     let mut state = 1;
     let mut values = Vec::new();
@@ -93,7 +93,7 @@ fn frame_with_missing_data_is_passed_on() {
 }
 
 #[test]
-fn parameters_and_streams_that_do_not_fit_are_rejected_together() {
+fn ports_report_all_errors_of_parameters_and_input() {
     let mut input = spectra();
     input.dtype = Dtype::Ci8;
     assert_eq!(SpectralKurtosis { sigmas: f64::NAN }.outputs(&[input]).unwrap_err().len(), 2);

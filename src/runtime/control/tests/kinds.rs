@@ -1,4 +1,4 @@
-//! Small kinds that really run.
+//! Small kinds for tests.
 
 use crate::Control;
 use fxgraph_core::block::{Block, Io, Next};
@@ -35,11 +35,11 @@ fn port(len: usize) -> PortType {
     }
 }
 
-/// Frames with the squares of their times, in real time.
+/// Source of frames with the squares of their timestamps, in real time.
 #[derive(Clone, Kind)]
 #[kind(name = "ticks", page = "../../../core/kind/test_page.md", outputs("output"))]
 struct Ticks {
-    /// Time between two frames.
+    /// Frame interval.
     period_microseconds: u64,
 }
 
@@ -81,13 +81,13 @@ impl Block for TicksBlock {
     }
 }
 
-/// What goes wrong.
+/// Fault of a `total`.
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum Flaw {
     Build,
     Start,
-    /// In its first frames in place.
+    /// Error at its first frames in the slot.
     Frames,
     Panic,
     Slow,
@@ -107,11 +107,11 @@ struct Total {
     /// Elements of the output.
     #[param(default = 1)]
     width: usize,
-    /// What goes wrong.
+    /// Fault of the block.
     flaw: Option<Flaw>,
 }
 
-/// Totals over a number of frames: how many there are, how many there were at once, and in all.
+/// Number of totals over a given number of frames: now, the maximum at once, and in all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Built {
     now: usize,
@@ -124,12 +124,12 @@ fn built() -> MutexGuard<'static, HashMap<usize, Built>> {
     BUILT.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The totals over `frames` frames so far.
+/// Number of totals over `frames` frames so far.
 pub fn totals(frames: usize) -> Built {
     built().get(&frames).copied().unwrap_or_default()
 }
 
-/// Counts a total over so many frames while it is there.
+/// Counts a total over this number of frames while it exists.
 struct Counted(usize);
 
 impl Counted {
@@ -151,7 +151,7 @@ impl Drop for Counted {
 struct TotalBlock {
     _counted: Counted,
     parameters: Total,
-    /// Running sums or sums made anew: the same results.
+    /// Running sum instead of a new sum for each frame; both give the same result.
     runs: bool,
     window: VecDeque<i64>,
     sum: i64,
@@ -199,7 +199,7 @@ impl Block for TotalBlock {
     fn work(&mut self, io: &mut Io<'_>) -> Result<Next, BlockError> {
         let Total { frames, flaw, .. } = self.parameters;
         let name = std::thread::current();
-        let is_aside = name.name().is_some_and(|name| name.ends_with("companion"));
+        let is_aside = name.name().is_some_and(|name| name.ends_with("candidate"));
         while io.inputs[0].queued() > 0 {
             let Some(mut output) = io.outputs[0].take() else { return Ok(Next::Wait) };
             match flaw {
@@ -226,7 +226,7 @@ impl Block for TotalBlock {
     }
 }
 
-/// Another kind with the ports of `total`.
+/// Kind with the ports of `total`: its input times 10.
 #[derive(Clone, Kind)]
 #[kind(
     name = "tenfold",
@@ -262,7 +262,7 @@ impl Block for TenfoldBlock {
     }
 }
 
-/// Timestamp, number, validity, value, configuration of a frame.
+/// Timestamp, sequence number, validity, value and configuration number of a frame.
 pub type Row = (u64, u64, u32, i64, u64);
 
 fn collected() -> &'static Mutex<HashMap<String, Vec<Row>>> {
@@ -270,21 +270,21 @@ fn collected() -> &'static Mutex<HashMap<String, Vec<Row>>> {
     COLLECTED.get_or_init(Mutex::default)
 }
 
-/// What sinks collected into `name`.
+/// Returns the frames that sinks collected into `name`.
 pub fn rows(name: &str) -> Vec<Row> {
     let all = collected().lock().unwrap_or_else(PoisonError::into_inner);
     all.get(name).cloned().unwrap_or_default()
 }
 
-/// Keeps what it sees, and puts it down at its end.
+/// Sink that keeps its frames, and stores them at its end.
 #[derive(Clone, Kind)]
 #[kind(name = "collect", page = "../../../core/kind/test_page.md", inputs("input"))]
 struct Collect {
-    /// Name under which it is kept.
+    /// Name under which the frames are stored.
     into: String,
-    /// A socket that only one of them can have.
+    /// Socket that only one block can bind.
     socket: Option<String>,
-    /// Whether it fails to start.
+    /// Whether the block fails to start.
     #[param(default)]
     fails_to_start: bool,
 }
@@ -327,7 +327,7 @@ impl Block for CollectBlock {
         if !io.inputs[0].ended() {
             return Ok(Next::Wait);
         }
-        // Only a block that sees its end puts down what it holds.
+        // Only a block whose input ends stores its frames.
         let mut all = collected().lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(self.parameters.into.clone()).or_default().append(&mut self.rows);
         Ok(Next::Finished)
@@ -340,10 +340,10 @@ pub fn events(control: &Control, kind: EventKind) -> Vec<String> {
     all.filter(|event| event.kind == kind).map(|event| event.text).collect()
 }
 
-/// A level that its kind panics at.
+/// Level at which the kind `level` panics.
 pub const UNLUCKY: i64 = -13;
 
-/// Its level, for every frame; live.
+/// Outputs its level for every frame.
 #[derive(Clone, Kind)]
 #[kind(
     name = "level",
@@ -352,12 +352,12 @@ pub const UNLUCKY: i64 = -13;
     outputs("output")
 )]
 struct Constant {
-    /// Its level; live.
+    /// Output value; live.
     #[param(live)]
     level: i64,
-    /// The frame at which it fails.
+    /// Timestamp of the frame at which the block fails.
     fails_at: u64,
-    /// Others at which it does.
+    /// Timestamps of further such frames.
     #[param(default)]
     fails_too: Vec<u64>,
 }

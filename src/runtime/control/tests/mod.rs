@@ -1,4 +1,4 @@
-//! A small flowgraph under control.
+//! Tests of the control of small flowgraphs.
 
 mod kinds;
 mod record;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A flowgraph whose sink collects into `name`.
+/// Starts a flowgraph whose sink collects into `name`.
 fn start(name: &str, frames: usize) -> (Control, Running) {
     let text = format!(
         "flowgraph: g
@@ -40,23 +40,23 @@ fn swap(control: &Control, block: &str, change: &str) -> Result<(), SwapError> {
     control.swap(&change, LIMIT, false)
 }
 
-/// Lets some frames come to the sink.
+/// Waits until the sink has consumed 10 more frames.
 fn flow(control: &Control) {
     let seen = || control.stats()[2].frames_in;
     let (began, before) = (std::time::Instant::now(), seen());
     while seen() < before + 10 {
-        assert!(began.elapsed() < Duration::from_mins(1), "nothing flows");
+        assert!(began.elapsed() < Duration::from_mins(1), "no frames arrive");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn stop(control: &Control, running: Running) -> Report {
     control.request_stop();
-    assert!(control.wait_timeout(Duration::from_mins(1)), "it hangs");
+    assert!(control.wait_timeout(Duration::from_mins(1)), "the run hangs");
     running.wait()
 }
 
-/// Every frame came once and in order; those before the first whole one are not valid.
+/// Checks that every frame arrived once, in order, with the right sum and validity.
 fn assert_whole(rows: &[Row], report: &Report, frames: i64, factor: impl Fn(&Row) -> i64) {
     assert_eq!(rows.len() as u64, report.stats[0].frames_out);
     for (n, row) in rows.iter().enumerate() {
@@ -72,7 +72,7 @@ fn assert_whole(rows: &[Row], report: &Report, frames: i64, factor: impl Fn(&Row
 }
 
 #[test]
-fn the_handle_tells_all_about_a_flowgraph() {
+fn control_shows_plan_state_and_events() {
     let (control, running) = start("told", 4);
     assert_eq!(control.state(), RunState::Running);
     let plan = control.plan();
@@ -83,11 +83,11 @@ fn the_handle_tells_all_about_a_flowgraph() {
     assert_eq!(control.state(), RunState::Ended);
     let names: Vec<_> = control.events_since(0).iter().map(|event| event.kind.name()).collect();
     assert_eq!(names, ["started", "stopping", "ended"]);
-    assert_eq!(events(&control, EventKind::Stopping), ["a stop was asked for"]);
+    assert_eq!(events(&control, EventKind::Stopping), ["stop requested"]);
 }
 
 #[test]
-fn a_start_that_is_asked_for_twice_is_one() {
+fn start_requested_twice_starts_once() {
     let text = "flowgraph: g\nblocks:\n  s: {kind: ticks, parameters: {period_microseconds: 300}}\n  \
                 o: {kind: collect, input: s, parameters: {into: once}}\n";
     let plan = load_text("g.yaml", text, &[], &registry()).result.ok().unwrap();
@@ -99,14 +99,14 @@ fn a_start_that_is_asked_for_twice_is_one() {
     let running = prepared.start(Options::default()).unwrap();
     control.note_started();
     control.request_start().unwrap();
-    assert!(control.wait_wanted(Duration::ZERO).is_none(), "it would start again at its end");
+    assert!(control.wait_wanted(Duration::ZERO).is_none(), "no second start at its end");
     stop(&control, running);
     control.request_start().unwrap();
     assert!(matches!(control.wait_wanted(LIMIT), Some(Wanted::Start)));
 }
 
 #[test]
-fn a_change_is_told_before_it_is_made() {
+fn change_reports_method_and_differences_without_making_it() {
     let (control, running) = start("dry", 4);
     let change = control.change("f", "implementation: running").ok().unwrap();
     assert_eq!((&change.way, change.way.gap().as_str()), (&Way::Seamless, "none"));
@@ -124,14 +124,14 @@ fn a_change_is_told_before_it_is_made() {
         "`ticks` has no inputs: its stream would begin again: stop the flowgraph and start it with \
          the change"
     );
-    let Err(refused) = control.change("f", "parameters: {width: 2}") else { panic!("taken") };
+    let Err(refused) = control.change("f", "parameters: {width: 2}") else { panic!("accepted") };
     assert_eq!(refused.problems[0].code, "E0401");
-    assert_eq!(control.plan().blocks[1].implementation, "cpu", "nothing was changed");
+    assert_eq!(control.plan().blocks[1].implementation, "cpu", "no change was made");
     stop(&control, running);
 }
 
 #[test]
-fn a_swapped_block_goes_on_where_the_old_one_was() {
+fn swapped_block_continues_where_the_old_one_ended() {
     let (control, running) = start("swapped", 4);
     flow(&control);
     let before = control.plan();
@@ -153,17 +153,17 @@ fn a_swapped_block_goes_on_where_the_old_one_was() {
     assert!(rows.len() > between);
     assert_whole(&rows, &report, 4, |row| if row.4 == last { 10 } else { 1 });
     for id in [before.config_id(), after.config_id(), last] {
-        assert!(rows.iter().any(|row| row.4 == id), "frames of all three");
+        assert!(rows.iter().any(|row| row.4 == id), "frames of all three configurations");
     }
     let summed = report.stats[1].counters.iter().find(|named| named.name == "frames").unwrap();
     let by_total = rows.iter().filter(|row| row.4 != last).count() as u64;
     let counted = summed.counter.get();
-    // A frame that was counted on the side and came out in place, or the other way round.
+    // Frames counted outside the slot and pushed in the slot, or the other way round.
     assert!(counted.abs_diff(by_total) <= 128, "{counted} counted of {by_total}");
 }
 
 #[test]
-fn a_hundred_swaps_under_load_lose_and_double_nothing() {
+fn hundred_swaps_under_load_drop_and_duplicate_no_frame() {
     let (control, running) = start("hundred", 5);
     let mut is_running = false;
     let (mut swapped, mut rolled_back) = (0, 0);
@@ -187,7 +187,7 @@ fn a_hundred_swaps_under_load_lose_and_double_nothing() {
             }
             ("build", Err(error)) => assert!(matches!(error, SwapError::Build(_)), "{error}"),
             ("start", Err(error)) => {
-                assert_eq!(error.to_string(), "it could not be started: no such core");
+                assert_eq!(error.to_string(), "the new block could not be started: no such core");
             }
             ("frames" | "panic", Err(SwapError::NotExchanged(NotExchanged::RolledBack(_)))) => {
                 rolled_back += 1;
@@ -206,15 +206,15 @@ fn a_hundred_swaps_under_load_lose_and_double_nothing() {
 }
 
 #[test]
-fn a_sink_is_followed_by_another_and_none_misses_a_frame() {
+fn swap_of_a_sink_drops_no_frame() {
     let (control, running) = start("sink", 4);
-    // The same socket: one after the other. Another one: both at a time.
+    // With the same socket one after the other, with another socket both at once.
     flow(&control);
     swap(&control, "o", "parameters: {into: sink_2}").unwrap();
     flow(&control);
     swap(&control, "o", "parameters: {into: sink_3, socket: there}").unwrap();
     flow(&control);
-    // Back to the one before, twice.
+    // Two failed swaps, after which the old block is back.
     for change in ["{fails_to_start: true}", "{fails_to_start: true, socket: elsewhere}"] {
         let error = swap(&control, "o", &format!("parameters: {change}")).unwrap_err();
         assert!(error.to_string().contains("no such network"), "{error}");
@@ -229,18 +229,18 @@ fn a_sink_is_followed_by_another_and_none_misses_a_frame() {
 }
 
 #[test]
-fn swap_of_long_frames_gets_time_for_several_of_them() {
+fn finishing_limit_of_long_frames_is_eight_frames() {
     let (control, running) = start("long", 4);
     let mut change = control.change("f", "implementation: running").ok().unwrap();
     assert_eq!(change.finishing_limit(), Duration::from_secs(5));
-    // Of a signal of 1 MHz.
+    // At a sample rate of 1 MHz.
     change.after.blocks[1].ports.outputs[0].clock.samples_per_frame = 8_000_000;
     assert_eq!(change.finishing_limit(), Duration::from_secs(64));
     stop(&control, running);
 }
 
 #[test]
-fn swaps_queue_for_their_turn() {
+fn second_swap_waits_for_the_first() {
     let (control, running) = start("queued", 4);
     let slow = control.change("f", "parameters: {flaw: slow}").ok().unwrap();
     let other = control.change("f", "implementation: running").ok().unwrap();
@@ -252,7 +252,7 @@ fn swaps_queue_for_their_turn() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| control.swap(&slow, limit, false));
         while !is_accompanied() {
-            assert!(!first.is_finished(), "it was not tried");
+            assert!(!first.is_finished(), "the swap was not tried");
         }
         assert!(matches!(control.swap(&other, Duration::ZERO, false), Err(SwapError::Busy)));
         control.swap(&other, LIMIT, false).unwrap();
@@ -260,5 +260,6 @@ fn swaps_queue_for_their_turn() {
     });
     stop(&control, running);
     let not_made = events(&control, EventKind::NotSwapped);
-    assert_eq!(not_made, ["it is too slow: frames came faster than it took them"]);
+    let too_slow = "the new block is too slow: frames arrived faster than it consumed them";
+    assert_eq!(not_made, [too_slow]);
 }

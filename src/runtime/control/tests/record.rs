@@ -1,4 +1,4 @@
-//! Recordings of a flowgraph at work.
+//! Tests of recordings of a running flowgraph.
 
 use super::kinds::{Row, events, rows};
 use super::{Control, LIMIT, assert_whole, flow, start, stop, swap};
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Five frames from before the trigger, three from after it: a frame is a microsecond of the signal.
+/// Options to record five frames before the trigger and three after it; a frame is 1 us of the signal.
 fn around(trigger: Trigger) -> RecorderOptions {
     RecorderOptions {
         path: "r_{timestamp}.npy".into(),
@@ -24,7 +24,7 @@ fn around(trigger: Trigger) -> RecorderOptions {
     }
 }
 
-/// An array of 64-bit numbers.
+/// Reads an array of 64-bit integers.
 fn numbers(path: &Path) -> Vec<i64> {
     let header = Header::read(&File::open(path).unwrap(), 0).unwrap();
     let bytes = fs::read(path).unwrap().split_off(header.data_offset as usize);
@@ -44,7 +44,7 @@ fn first(control: &Control, name: &str) -> Recorded {
     }
 }
 
-/// Waits until a recorder has what is to be kept from before a trigger.
+/// Waits until a recorder has all frames that it keeps from before a trigger.
 fn has_before(control: &Control, name: &str) {
     let began = Instant::now();
     while control.recorder(name).unwrap().frames_kept < 5 {
@@ -53,7 +53,7 @@ fn has_before(control: &Control, name: &str) {
     }
 }
 
-/// What was recorded is what came to the sink, which saw `rows`.
+/// Checks that the recorded frames are those that the sink collected in `rows`.
 fn assert_same(recorded: &Recorded, rows: &[Row]) {
     let timestamps = numbers(&recorded.path.with_extension("timestamp.npy"));
     let (values, first) = (numbers(&recorded.path), timestamps[0] as usize);
@@ -66,7 +66,7 @@ fn assert_same(recorded: &Recorded, rows: &[Row]) {
 }
 
 #[test]
-fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
+fn recording_around_a_request_does_not_affect_the_flowgraph() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("recorded", 4);
     let options = || around(Trigger::Request);
@@ -82,7 +82,7 @@ fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
     let recorded = first(&control, "1");
     assert_eq!((recorded.frames, recorded.lost), (8, 0));
     assert!(recorded.path.starts_with(folder.path().join("new")));
-    // Another one, for as long as the run lasts.
+    // A second recorder, until the end of the run.
     let long = control.recorder_options("s.output", "{}").unwrap();
     assert_eq!(control.record("s.output", long, LIMIT).unwrap().name, "2");
     flow(&control);
@@ -107,7 +107,7 @@ fn an_output_is_recorded_around_a_request_and_the_flowgraph_does_not_notice() {
 }
 
 #[test]
-fn an_event_is_recorded_with_what_came_before_it() {
+fn recording_of_an_event_includes_frames_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("eventful", 4);
     control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
@@ -125,7 +125,7 @@ fn an_event_is_recorded_with_what_came_before_it() {
 }
 
 #[test]
-fn recordings_that_cannot_be_are_refused() {
+fn record_rejects_invalid_requests() {
     let folder = tempfile::tempdir().unwrap();
     let (control, running) = start("unrecorded", 4);
     control.allow_recordings(folder.path(), 1 << 20, 0).unwrap();
@@ -135,9 +135,9 @@ fn recordings_that_cannot_be_are_refused() {
         control.record(output, options, LIMIT).unwrap_err().to_string()
     };
     assert_eq!(refused("x", |_| {}), "there is no block `x`");
-    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is no name of a file"));
+    assert!(refused("f", |o| o.path = "../x.npz".into()).contains("is not a valid file name"));
     assert!(refused("f", |o| o.path = "x.txt".into()).contains("not a NumPy file name"));
-    assert!(refused("f", |o| o.before_seconds = 1e6).contains("are to be kept in memory"));
+    assert!(refused("f", |o| o.before_seconds = 1e6).contains("bytes of memory for frames"));
     assert!(refused("f", |o| o.before_seconds = 1e300).contains("do not fit"));
     for (request, code) in [
         ("[]", "E0108"),
@@ -148,14 +148,14 @@ fn recordings_that_cannot_be_are_refused() {
         ("{path: x.txt, after_seconds: -1}", "E0201"),
     ] {
         let Err(RecordError::Request(refused)) = control.recorder_options("f", request) else {
-            panic!("{request} is taken")
+            panic!("{request} is accepted")
         };
         assert_eq!(refused.problems[0].code, code, "{:?}", refused.problems);
     }
     for _ in 0..16 {
         control.record("f", around(Trigger::Request), LIMIT).unwrap();
     }
-    assert!(refused("f", |_| {}).contains("there are 16 recorders"));
+    assert!(refused("f", |_| {}).contains("16 recorders are running"));
     control.delete_recorder("3").unwrap();
     control.record("f", around(Trigger::Request), LIMIT).unwrap();
     stop(&control, running);

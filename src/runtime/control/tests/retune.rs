@@ -1,4 +1,4 @@
-//! Retuned and tapped blocks that fail or are swapped.
+//! Tests of live updates and probes of blocks that fail or are swapped.
 
 use super::super::{TapOptions, Tapped};
 use super::*;
@@ -6,10 +6,10 @@ use fxgraph_core::edge::Harness;
 use fxgraph_core::retune::Undecided;
 use fxgraph_flowgraph::Plan;
 
-/// A time at which no test is any more.
+/// Timestamp that no test reaches.
 const NEVER: u64 = 100_000_000;
 
-/// A flowgraph with a level that fails at `fails_at`; its sink collects into `name`.
+/// Starts a flowgraph with a level that fails at `fails_at`; its sink collects into `name`.
 fn start_level(name: &str, fails_at: u64) -> (Control, Running) {
     let text = format!(
         "flowgraph: g
@@ -30,12 +30,12 @@ blocks:
 /// Waits until the sink has seen frames up to timestamp `until`, and stops.
 fn run_until(control: &Control, running: Running, until: u64) -> Report {
     while control.stats()[2].newest_timestamp.unwrap_or_default() < until {
-        assert!(!control.wait_timeout(Duration::from_millis(1)), "it ended");
+        assert!(!control.wait_timeout(Duration::from_millis(1)), "the run ended");
     }
     stop(control, running)
 }
 
-/// Each frame has the level that holds at its time: of `levels`, the last one that has begun.
+/// Checks that each frame has the level in effect at its timestamp: the latest one of `levels`.
 fn assert_levels(name: &str, levels: &[(u64, i64)]) {
     let rows = rows(name);
     assert!(rows.last().is_some_and(|row| row.0 > levels.last().unwrap().0));
@@ -46,25 +46,25 @@ fn assert_levels(name: &str, levels: &[(u64, i64)]) {
 }
 
 #[test]
-fn a_block_that_was_retuned_is_built_anew_with_its_new_values() {
-    let (control, running) = start_level("retuned", 8000);
+fn restarted_block_keeps_live_values() {
+    let (control, running) = start_level("live_values", 8000);
     let before = control.plan().config_id();
     let done = control.retune("f: {level: 5}", None, LIMIT).unwrap();
     let at = done.effective_timestamp;
     assert!(at < 8000);
     let report = run_until(&control, running, 8200);
     assert_eq!((report.failures.len(), report.stats[1].restarts), (0, 1));
-    assert_levels("retuned", &[(0, 1), (at, 5)]);
-    for (time, _, _, _, config_id) in rows("retuned") {
+    assert_levels("live_values", &[(0, 1), (at, 5)]);
+    for (time, _, _, _, config_id) in rows("live_values") {
         assert_ne!(time, 8000);
         assert_eq!(config_id, if time < at { before } else { done.config_id }, "at {time}");
     }
 }
 
 #[test]
-fn retune_right_after_a_survived_fault_holds_from_its_timestamp() {
+fn retune_right_after_a_fault_takes_effect_at_its_timestamp() {
     const BLOCKS: usize = 20;
-    // Each survives as many faults within a minute.
+    // As many faults within a minute as a block survives.
     const FAULTS: [u64; 5] = [20, 40, 60, 80, 100];
     let blocks = |entry: &dyn Fn(usize) -> String| (0..BLOCKS).map(entry).collect::<String>();
     let text = format!(
@@ -88,12 +88,12 @@ fn retune_right_after_a_survived_fault_holds_from_its_timestamp() {
             let restarts =
                 |n: usize| stats[control.plan().block(&format!("f{n}")).unwrap()].restarts;
             let Some(next) = waiting.iter().position(|n| restarts(*n) > round as u64) else {
-                assert!(!control.wait_timeout(Duration::ZERO), "it ended");
+                assert!(!control.wait_timeout(Duration::ZERO), "the run ended");
                 continue;
             };
             let n = waiting.remove(next);
             let level = round as i64 + 1;
-            // One of them asks for a timestamp that has passed.
+            // Every second block gets a timestamp that has passed.
             let at = (n % 2 == 1).then_some(fault / 2);
             let done = control.retune(&format!("f{n}: {{level: {level}}}"), at, LIMIT).unwrap();
             assert!(done.effective_timestamp > fault, "{done:?}");
@@ -104,7 +104,7 @@ fn retune_right_after_a_survived_fault_holds_from_its_timestamp() {
     let last = levels.iter().map(|levels| levels.last().unwrap().0).max().unwrap();
     while control.stats().iter().any(|stats| stats.newest_timestamp.unwrap_or_default() < last + 5)
     {
-        assert!(!control.wait_timeout(Duration::from_millis(1)), "it ended");
+        assert!(!control.wait_timeout(Duration::from_millis(1)), "the run ended");
     }
     assert_eq!(stop(&control, running).failures, []);
     for (n, levels) in levels.iter().enumerate() {
@@ -113,7 +113,7 @@ fn retune_right_after_a_survived_fault_holds_from_its_timestamp() {
 }
 
 #[test]
-fn retune_of_a_block_without_frames_is_never_refused_for_the_number_before_it() {
+fn retune_of_a_block_without_frames_accepts_any_number_of_changes() {
     let text = "flowgraph: g
 blocks:
   s: {kind: ticks, parameters: {period_microseconds: 60000000000}}
@@ -133,7 +133,7 @@ blocks:
 }
 
 #[test]
-fn panic_of_a_live_value_is_a_diagnostic_and_holds_no_other_change_up() {
+fn panic_of_a_live_value_is_a_diagnostic_and_does_not_block_other_changes() {
     let (control, running) = start_level("unlucky", NEVER);
     flow(&control);
     let refused = control.retune(&format!("f: {{level: {}}}", kinds::UNLUCKY), None, LIMIT);
@@ -144,7 +144,7 @@ fn panic_of_a_live_value_is_a_diagnostic_and_holds_no_other_change_up() {
 }
 
 #[test]
-fn change_that_outlives_its_run_has_no_say_in_the_next_one() {
+fn change_of_an_ended_run_is_rejected_in_the_next_one() {
     let (control, running) = start_level("outlived", NEVER);
     flow(&control);
     let change = control.change("f", "parameters: {level: 4}").ok().unwrap();
@@ -157,7 +157,7 @@ fn change_that_outlives_its_run_has_no_say_in_the_next_one() {
 }
 
 #[test]
-fn parameters_that_wait_for_their_timestamps_are_bounded_in_bytes() {
+fn scheduled_parameters_are_limited_in_bytes() {
     let large = (0..50_000).map(|n| (NEVER + n).to_string()).collect::<Vec<_>>().join(",");
     let text = format!(
         "flowgraph: g
@@ -189,11 +189,11 @@ blocks:
 }
 
 #[test]
-fn retune_leaves_blocks_alone_that_do_not_change() {
+fn retune_does_not_affect_other_blocks() {
     let (control, running) = start_level("unchanged", NEVER);
     flow(&control);
     let before = control.plan().config_id();
-    // More than an output keeps, and the source hears of them when it pushes a frame.
+    // More changes than an output keeps; the source receives them when it pushes a frame.
     let mut done = control.retune("f: {level: 2}", None, LIMIT).unwrap();
     for level in 3..1200 {
         done = control.retune(&format!("f: {{level: {level}}}"), None, LIMIT).unwrap();
@@ -205,13 +205,13 @@ fn retune_leaves_blocks_alone_that_do_not_change() {
 }
 
 #[test]
-fn what_waits_for_its_time_outlives_the_block_that_it_was_said_to() {
+fn scheduled_values_survive_a_restart_of_the_block() {
     let (control, running) = start_level("waiting", 6000);
     let retune = |level: i64, at| {
         let done = control.retune(&format!("f: {{level: {level}}}"), Some(at), LIMIT).unwrap();
         assert_eq!((done.effective_timestamp, done.is_late), (at, false));
     };
-    // One of them has come when the block fails, and one is replaced.
+    // One value is in effect when the block fails, and one is replaced.
     for (level, at) in [(2, 5000), (3, 10000), (4, 12000), (5, 11000)] {
         retune(level, at);
     }
@@ -221,7 +221,7 @@ fn what_waits_for_its_time_outlives_the_block_that_it_was_said_to() {
 }
 
 #[test]
-fn what_waits_for_its_time_is_handed_to_the_block_that_is_swapped_in() {
+fn scheduled_values_survive_a_swap() {
     let (control, running) = start_level("handed", NEVER);
     flow(&control);
     let at = |later: u64| control.stats()[1].newest_timestamp.unwrap() + later;
@@ -237,7 +237,7 @@ fn what_waits_for_its_time_is_handed_to_the_block_that_is_swapped_in() {
 }
 
 #[test]
-fn a_swap_that_gives_a_parameter_another_value_has_the_last_word_on_it() {
+fn swap_that_changes_a_parameter_replaces_its_scheduled_values() {
     let (control, running) = start_level("last_word", NEVER);
     flow(&control);
     let at = control.stats()[1].newest_timestamp.unwrap() + 4000;
@@ -253,7 +253,7 @@ fn a_swap_that_gives_a_parameter_another_value_has_the_last_word_on_it() {
 }
 
 #[test]
-fn what_has_come_holds_from_the_start_of_the_next_run() {
+fn settled_plan_starts_with_values_in_effect_and_keeps_scheduled_ones() {
     let (control, running) = start_level("again", NEVER);
     let done = control.retune("f: {level: 2}", None, LIMIT).unwrap();
     let later = done.effective_timestamp + 3000;
@@ -270,7 +270,7 @@ fn what_has_come_holds_from_the_start_of_the_next_run() {
 }
 
 #[test]
-fn a_block_built_anew_before_the_decision_knows_of_the_offer() {
+fn block_restarted_before_the_decision_has_the_scheduled_values() {
     let text = "flowgraph: g
 blocks:
   s: {kind: ticks, parameters: {period_microseconds: 300}}
@@ -301,16 +301,16 @@ blocks:
 }
 
 #[test]
-fn a_tap_goes_on_when_its_block_is_swapped() {
+fn probe_continues_after_a_swap_of_its_block() {
     let (control, running) = start("tapped", 4);
     let mut tap = control.tap("f", TapOptions::default(), LIMIT).unwrap();
     let mut last = 0;
     for change in ["implementation: running", "implementation: cpu", "implementation: running"] {
         swap(&control, "f", change).unwrap();
         let seen = control.stats()[1].frames_out;
-        // Frames of the new block come, and no frame comes twice.
+        // Frames of the new block arrive, and no frame arrives twice.
         while last < seen + 20 {
-            let Tapped::Frame(frame) = tap.next(LIMIT).unwrap() else { panic!("nothing comes") };
+            let Tapped::Frame(frame) = tap.next(LIMIT).unwrap() else { panic!("no frame") };
             assert!(frame.header.sequence > last || last == 0);
             last = frame.header.sequence;
         }

@@ -1,4 +1,4 @@
-//! Second forms of a block on the same frames.
+//! Tests of shadows.
 
 use super::*;
 use crate::control::ShadowReport;
@@ -10,7 +10,7 @@ fn shadow(control: &Control, change: &str, ends_at_difference: bool) {
     control.shadow(&change, ends_at_difference).unwrap();
 }
 
-/// The report of the only shadow once `enough` is seen.
+/// Waits until the comparison of the only shadow is `enough`, and returns its report.
 fn wait(control: &Control, enough: impl Fn(&Compared) -> bool) -> ShadowReport {
     let began = Instant::now();
     loop {
@@ -24,7 +24,7 @@ fn wait(control: &Control, enough: impl Fn(&Compared) -> bool) -> ShadowReport {
 }
 
 #[test]
-fn a_shadow_that_does_the_same_shows_no_difference() {
+fn shadow_with_the_same_result_shows_no_difference() {
     let (control, running) = start("same", 4);
     flow(&control);
     shadow(&control, "implementation: running", false);
@@ -34,13 +34,13 @@ fn a_shadow_that_does_the_same_shows_no_difference() {
     assert_eq!((seen_of.frames_different, seen_of.values.values_different), (0, 0));
     assert!(seen_of.values.max == 0.0 && seen_of.values.rms() == 0.0);
     assert!(seen.compared.block_time.is_some() && seen.compared.shadow_time.is_some());
-    // The first frames of the shadow are not whole, those of the block are.
+    // The first frames of the shadow are not valid, those of the block are.
     assert!(seen_of.frames_alone >= 3, "{:?}", seen.compared);
     let last = control.end_shadow("f").unwrap().unwrap();
     assert!(last.compared.difference.frames >= seen_of.frames);
     assert_eq!(last.compared.ended, None);
     assert!(control.shadows().is_empty() && control.end_shadow("f").unwrap().is_none());
-    // The place is free again.
+    // The block can be swapped again.
     swap(&control, "f", "implementation: running").unwrap();
     let report = stop(&control, running);
     assert_eq!(report.failures, []);
@@ -48,12 +48,12 @@ fn a_shadow_that_does_the_same_shows_no_difference() {
 }
 
 #[test]
-fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
+fn shadow_with_another_result_shows_the_difference_and_the_first_frame() {
     let (control, running) = start("other", 1);
     shadow(&control, "kind: tenfold", true);
     let Compared { difference: StreamDifference { frames, values, .. }, first, .. } =
         wait(&control, |compared| compared.difference.frames_different > 0).compared;
-    // All frames before time 1 are zero in both.
+    // The frame at timestamp 0 is zero in both.
     let pair = first.unwrap();
     let time = pair.timestamp as i64;
     assert_eq!(pair.block, (time * time).to_ne_bytes());
@@ -62,22 +62,24 @@ fn a_shadow_that_does_something_else_shows_by_how_much_and_where_first() {
     assert!((values.max - difference).abs() < 1e-9);
     assert!((values.rms() - difference / (frames as f64).sqrt()).abs() < 1e-6);
     assert_eq!((values.values, values.values_different), (frames, 1));
-    // Nothing is compared after that.
+    // No frame is compared after the first difference.
     std::thread::sleep(Duration::from_millis(50));
     let after = &control.shadows()[0].compared;
     assert_eq!(
         (after.difference.frames, after.ended.as_deref()),
         (frames, Some("a frame differs"))
     );
-    let text =
-        format!("the frame of time {time} differs in 1 of 1 values, by up to {}", 9 * time * time);
+    let text = format!(
+        "the frame with timestamp {time} differs in 1 of 1 values, by up to {}",
+        9 * time * time
+    );
     assert_eq!(events(&control, EventKind::ShadowDiffers), [text]);
     let report = stop(&control, running);
     assert_whole(&rows("other"), &report, 1, |_| 1);
 }
 
 #[test]
-fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
+fn slow_or_failed_shadow_does_not_affect_the_flowgraph() {
     let (control, running) = start("slow", 4);
     shadow(&control, "parameters: {flaw: slow}", false);
     let busy = control.change("f", "implementation: running").ok().unwrap();
@@ -90,10 +92,10 @@ fn a_shadow_that_is_too_slow_or_fails_is_its_own_trouble() {
     control.end_shadow("f").unwrap().unwrap();
     let failing = control.change("f", "parameters: {flaw: start}").ok().unwrap();
     let error = control.shadow(&failing, false).unwrap_err();
-    assert_eq!(error.to_string(), "it could not be started: no such core");
+    assert_eq!(error.to_string(), "the new block could not be started: no such core");
     let sink = control.change("o", "parameters: {socket: there}").ok().unwrap();
     assert!(matches!(control.shadow(&sink, false), Err(SwapError::NoShadow(_))));
-    // It goes with the flowgraph.
+    // A shadow ends with the flowgraph.
     shadow(&control, "implementation: running", false);
     let report = stop(&control, running);
     assert_eq!(report.failures, []);

@@ -1,10 +1,11 @@
-//! A whole flowgraph in place of the one that runs.
+//! Tests of updates of a whole flowgraph.
 
 use super::kinds::totals;
 use super::*;
 use crate::control::{Step, Update, UpdateError};
 
-/// A flowgraph with two branches of totals, which collect into `name` and nowhere, and one with a level.
+/// Text of a flowgraph with two totals, `f` and `g`, and a level, whose sinks collect into names that begin with
+/// `name`.
 fn text(name: &str, level: i64, f: &str, g: &str, more: &str) -> String {
     format!(
         "flowgraph: g
@@ -43,7 +44,7 @@ fn steps(update: &Update) -> Vec<(&str, &Step)> {
 }
 
 #[test]
-fn a_flowgraph_becomes_another_one_in_one_change() {
+fn apply_changes_a_flowgraph_at_one_timestamp() {
     let (control, running) = begin("whole");
     flow(&control);
     let same = update(&control, &text("whole", 1, TOTAL, TOTAL, ""));
@@ -55,10 +56,10 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
     let changed: Vec<_> =
         steps(&live).into_iter().filter(|(_, step)| **step != Step::Same).collect();
     assert_eq!(changed, [("f", &seamless), ("l", &Step::Retune)]);
-    assert_eq!(control.plan().blocks[1].kind, "total", "nothing is changed by asking");
+    assert_eq!(control.plan().blocks[1].kind, "total", "the check changes nothing");
     let at = control.apply(&live, LIMIT, false).unwrap().effective_timestamp.unwrap();
     flow(&control);
-    assert_eq!(control.plan().config_hash, live.plan().config_hash, "as if started so");
+    assert_eq!(control.plan().config_hash, live.plan().config_hash, "as after a start");
     assert!(steps(&update(&control, &wanted)).iter().all(|(_, step)| **step == Step::Same));
     assert!(matches!(control.apply(&live, LIMIT, false), Err(UpdateError::Outdated)));
     let report = stop(&control, running);
@@ -72,7 +73,7 @@ fn a_flowgraph_becomes_another_one_in_one_change() {
     assert_whole(&rows, &report, 1, |row| if row.0 < at { 1 } else { 10 });
 }
 
-/// A flowgraph with four totals on one source, which collect into `name` and a number.
+/// Text of a flowgraph with four blocks on one source, which collect into `name` and a number.
 fn four(name: &str, forms: [&str; 4]) -> String {
     let mut text =
         "flowgraph: g\nblocks:\n  s: {kind: ticks, parameters: {period_microseconds: 1000}}\n"
@@ -96,7 +97,7 @@ fn swaps_of_one_update_take_effect_at_one_timestamp() {
     let wanted = update(&control, &four("four", [tenfold; 4]));
     let at = control.apply(&wanted, LIMIT, false).unwrap().effective_timestamp.unwrap();
     flow(&control);
-    // A fourth one that cannot be made, or fails in place: the others are as they were.
+    // The fourth block cannot be built, or fails to start: the others are unchanged.
     let config = control.plan().config_hash.clone();
     for flaw in ["build", "start"] {
         let flawed = format!("kind: total, parameters: {{frames: 1, flaw: {flaw}}}");
@@ -122,12 +123,12 @@ fn swaps_of_one_update_take_effect_at_one_timestamp() {
             );
             assert_eq!(*config_id != rows[0].4, is_new, "f{n} at {time}");
         }
-        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "none is lost or doubled");
+        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "each frame once");
     }
 }
 
 #[test]
-fn update_that_fails_in_place_says_what_data_show_of_it() {
+fn update_that_fails_after_its_timestamp_lists_the_affected_blocks() {
     let plan =
         load_text("g.yaml", &four("fails", [TOTAL; 4]), &[], &registry()).result.ok().unwrap();
     let before = plan.config_hash.clone();
@@ -151,7 +152,7 @@ fn update_that_fails_in_place_says_what_data_show_of_it() {
     let report = stop(&control, running);
     for n in 0..4 {
         let rows = rows(&format!("fails_{n}"));
-        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "none is lost or doubled");
+        assert_eq!(rows.len() as u64, report.stats[0].frames_out, "each frame once");
         let is_other = |row: &&Row| row.3 != (row.0 * row.0) as i64;
         assert!(rows.iter().filter(is_other).all(|row| n != 3 && row.0 >= at));
         assert_eq!(rows.last().unwrap().3, (rows.last().unwrap().0 as i64).pow(2));
@@ -159,8 +160,8 @@ fn update_that_fails_in_place_says_what_data_show_of_it() {
 }
 
 #[test]
-fn new_block_that_was_too_slow_is_gone_before_the_next_one_is_built() {
-    // A number of frames that no other test has.
+fn slow_candidate_is_dropped_before_the_next_one_is_built() {
+    // A number of frames that no other test uses.
     let total = |flaw: &str| format!("kind: total, parameters: {{frames: 71{flaw}}}");
     let (before, slow) = (total(""), total(", flaw: slow"));
     let plan =
@@ -173,17 +174,17 @@ fn new_block_that_was_too_slow_is_gone_before_the_next_one_is_built() {
         let built = totals(71).in_all;
         let made = control.apply(&wanted, Duration::from_millis(500), false);
         assert!(matches!(made, Err(UpdateError::Swap { .. })), "{made:?}");
-        // One that was built only once was not tried again.
+        // With one build only, there was no second try.
         if totals(71).in_all > built + 1 {
             break;
         }
     }
-    assert_eq!(totals(71).at_once, 2, "the one that runs, and one beside it");
+    assert_eq!(totals(71).at_once, 2, "the running block and one candidate");
     stop(&control, running);
 }
 
 #[test]
-fn the_text_is_kept_as_it_was_written_while_it_says_what_runs() {
+fn written_text_is_kept_while_it_describes_the_running_flowgraph() {
     let (control, running) = begin("written");
     let written = || control.plan().written_yaml().map(str::to_owned);
     let first = text("written", 1, TOTAL, TOTAL, "");
@@ -197,14 +198,14 @@ fn the_text_is_kept_as_it_was_written_while_it_says_what_runs() {
     }
     let kept = written();
     control.retune("l: {level: 4}", None, LIMIT).unwrap();
-    assert_eq!(written(), None, "the text says another level");
+    assert_eq!(written(), None, "the text has another level");
     control.retune("l: {level: 3}", None, LIMIT).unwrap();
     assert_eq!(written(), kept);
     assert_eq!(stop(&control, running).failures, []);
 }
 
 #[test]
-fn includes_are_looked_for_beside_the_file_that_runs() {
+fn includes_are_searched_in_the_directory_of_the_running_file() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("more.yaml"), "parameters: {level: 1}\n").unwrap();
     let text = format!("include: [more.yaml]\n{}", text("beside", 1, TOTAL, TOTAL, ""));
@@ -214,7 +215,7 @@ fn includes_are_looked_for_beside_the_file_that_runs() {
     assert_eq!(plan.written_yaml(), Some(&*text));
     let set = [fxgraph_flowgraph::Setting::typed("level", "2")];
     let other = load_text(&file, &text, &set, &registry()).result.ok().unwrap();
-    assert_eq!(other.written_yaml(), None, "the text alone says another level");
+    assert_eq!(other.written_yaml(), None, "the text alone has another level");
     let (control, prepared) = Control::prepared(plan, registry()).unwrap();
     let running = prepared.start(Options::default()).unwrap();
     assert!(steps(&update(&control, &text)).iter().all(|(_, step)| **step == Step::Same));
@@ -222,7 +223,7 @@ fn includes_are_looked_for_beside_the_file_that_runs() {
 }
 
 #[test]
-fn an_update_that_fails_leaves_everything_as_it_was() {
+fn failed_update_leaves_the_flowgraph_unchanged() {
     let (control, running) = begin("half");
     flow(&control);
     let before = control.plan();
@@ -231,14 +232,14 @@ fn an_update_that_fails_leaves_everything_as_it_was() {
     let made = control.apply(&update(&control, &wanted), LIMIT, false);
     assert!(matches!(made, Err(UpdateError::Swap { block, .. }) if block == "g"));
     assert_eq!(control.plan().config_hash, before.config_hash);
-    assert_eq!(events(&control, EventKind::Swapped).len(), 2, "there and back");
+    assert_eq!(events(&control, EventKind::Swapped).len(), 2, "swapped and swapped back");
     flow(&control);
     let new = "  n: {kind: collect, input: s, parameters: {into: nowhere, socket: there}}\n";
     let f = "kind: total, queue: 7, parameters: {frames: 1}";
     let larger = update(&control, &text("half", 3, f, TOTAL, new));
     assert_eq!(
         larger.obstacles(),
-        ["`f`: its queue has another length", "`n`: it is new"],
+        ["`f`: its queue length differs", "`n`: it is new"],
         "all reasons at once"
     );
     assert!(matches!(control.apply(&larger, LIMIT, false), Err(UpdateError::Restart(_))));
@@ -253,13 +254,13 @@ fn an_update_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn another_run_follows_and_its_events_go_on() {
+fn next_run_continues_the_events() {
     let (control, running) = begin("first");
     flow(&control);
     let other = || update(&control, &text("second", 2, "kind: tenfold", TOTAL, "")).plan().clone();
     control.request_other(other()).unwrap();
     assert_eq!(control.request_other(other()), Err(NotStartable::Another), "one at a time");
-    assert!(control.wait_timeout(Duration::from_mins(1)), "it was not stopped");
+    assert!(control.wait_timeout(Duration::from_mins(1)), "the run was not stopped");
     assert_eq!(running.wait().failures, []);
     let Some(Wanted::Other(plan)) = control.wait_wanted(Duration::ZERO) else { panic!("nothing") };
     let running = control.prepare(*plan).unwrap();
@@ -279,11 +280,11 @@ fn another_run_follows_and_its_events_go_on() {
     assert_eq!(control.request_start(), Ok(()));
     assert!(control.take_last_wanted().is_some());
     control.request_other(other()).unwrap();
-    assert!(control.take_last_wanted().is_some(), "nothing asked for is lost");
+    assert!(control.take_last_wanted().is_some(), "the request is kept");
 }
 
 #[test]
-fn request_after_the_last_look_at_the_end_is_refused() {
+fn request_after_the_end_is_rejected() {
     let (control, running) = begin("over");
     assert_eq!(stop(&control, running).failures, []);
     assert!(control.take_last_wanted().is_none());
