@@ -231,7 +231,9 @@ fn recording_without_a_directory_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::start(folder.path(), ENDLESS, &[]);
     let record = "/api/v1/blocks/source/outputs/output/recordings";
-    assert!(send(&program, "POST", record, "{}").problem(409).contains("no directory for recordings"));
+    assert!(
+        send(&program, "POST", record, "{}").problem(409).contains("no directory for recordings")
+    );
     program.post("/api/v1/flowgraph/abort");
     let _ = program.end();
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SUFFIXES = {".md", ".rs", ".js", ".html", ".css", ".yaml", ".yml", ".cu", ".cuh", ".py", ".sh", ".toml", ".txt"}
-SKIPPED = ["CHANGELOG.md", "*/snapshots/*", ".ci/language/*", "Cargo.lock", "fuzz/corpus/*", "benches/results/*.txt"]
+SKIPPED = ["CHANGELOG.md", "web/ui/vendor/*", "*/snapshots/*", ".ci/language/*", "Cargo.lock", "fuzz/corpus/*", "benches/results/*.txt"]
 
 # A comment or a string, whichever begins first.
 RUST = re.compile(
