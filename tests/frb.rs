@@ -1,6 +1,8 @@
 //! The FRB beamformer at the telescope's size, against NumPy in double precision.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -43,6 +45,9 @@ fn succeeds(command: &mut Command) -> String {
 
 #[test]
 fn frb_intensities_agree_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("frb.yaml"), FLOWGRAPH).unwrap();
     let mut run = Command::new(env!("CARGO_BIN_EXE_fxgraph"));

@@ -1,6 +1,8 @@
 //! Compilation of all GPU kernels with NVRTC for several architectures; needs no GPU.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -17,6 +19,9 @@ fn fxgraph(arguments: &[&str]) -> Output {
 
 #[test]
 fn every_kernel_compiles_for_every_architecture() {
+    if !needs::nvrtc() {
+        return;
+    }
     let output = fxgraph(&["kernels", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
@@ -40,6 +45,9 @@ fn every_kernel_compiles_for_every_architecture() {
 
 #[test]
 fn kernel_error_names_file_and_line() {
+    if !needs::nvrtc() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let broken =
         "// one\nextern \"C\" __global__ void matrix_peak(int *sums) { *sums = nothing; }\n";

@@ -1,6 +1,8 @@
 //! The flowgraphs of the repository, as users run them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -93,6 +95,9 @@ fn readme_shows_an_error_as_written_by_the_program() {
 
 #[test]
 fn array_of_several_processes_correlates_over_loopback_multicast() {
+    if !needs::python() {
+        return;
+    }
     // All runs use the same groups; the port separates simultaneous runs.
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let mut listener = Command::new(python::python());

@@ -5,6 +5,8 @@
 
 #[path = "support/cargo.rs"]
 mod cargo;
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -145,6 +147,9 @@ impl Observation<'_> {
 
 #[test]
 fn block_of_another_crate_works_with_every_command() {
+    if !needs::nvrtc() {
+        return;
+    }
     let example = Example::built("spectral_kurtosis", "fxgraph-sk", "3 passed");
     const FLOWGRAPH: &str = "flowgraphs/spectral_kurtosis.yaml";
 

@@ -2,6 +2,8 @@
 //! computes the expected output.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -50,26 +52,41 @@ fn f_engine(arguments: &[&str]) {
 
 #[test]
 fn f_engine_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     f_engine(&[]);
 }
 
 #[test]
 fn f_engine_with_missing_heaps_flags_exactly_the_affected_output() {
+    if !needs::python() {
+        return;
+    }
     f_engine(&["--lose", "0.01", "--heaps", "1600"]);
 }
 
 #[test]
 fn f_engine_with_changing_delays_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     f_engine(&["--delays", "tracking"]);
 }
 
 #[test]
 fn f_engine_with_longest_delays_and_unzip_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     f_engine(&["--delays", "far", "--unzip", "4"]);
 }
 
 #[test]
 fn f_engine_with_four_bits_in_k_major_layout_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     f_engine(&["--delays", "tracking", "--bits", "4", "--layout", "k_major", "--unzip", "2"]);
 }
 
@@ -97,35 +114,56 @@ fn x_engine(arguments: &[&str]) {
 
 #[test]
 fn x_engine_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&[]);
 }
 
 #[test]
 fn x_engine_with_one_heap_per_dump_in_k_major_layout_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--heaps-per-dump", "1", "--layout", "k_major"]);
 }
 
 #[test]
 fn x_engine_with_four_bit_voltages_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--heaps-per-dump", "6", "--four-bit"]);
 }
 
 #[test]
 fn x_engine_with_four_bits_in_k_major_layout_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--heaps-per-dump", "12", "--four-bit", "--layout", "k_major"]);
 }
 
 #[test]
 fn x_engine_with_narrowband_streams_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--decimation", "8"]);
 }
 
 #[test]
 fn x_engine_that_scales_partial_dumps_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--heaps-per-dump", "6", "--partial-dumps", "scale"]);
 }
 
 #[test]
 fn x_engine_that_sends_partial_dumps_agrees_with_numpy() {
+    if !needs::python() {
+        return;
+    }
     x_engine(&["--partial-dumps", "send"]);
 }

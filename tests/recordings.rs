@@ -3,6 +3,8 @@
 
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "support/python.rs"]
 mod python;
 
@@ -53,6 +55,9 @@ blocks:
 
 #[test]
 fn recorded_edge_plays_bit_identical_and_correlates_to_the_same_dumps() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let flowgraphs = root().join("flowgraphs");
@@ -93,6 +98,9 @@ blocks:
 
 #[test]
 fn fatal_fault_triggers_a_recording_of_earlier_frames() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let whole = "flowgraph: whole\nblocks:\n  source: {kind: null_source, parameters: {dtype: i16, \

@@ -6,6 +6,8 @@
 mod compare;
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "terminal/pty.rs"]
 mod pty;
 #[path = "support/python.rs"]

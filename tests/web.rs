@@ -12,6 +12,8 @@ mod http;
 mod lifecycle;
 #[path = "web/metrics.rs"]
 mod metrics;
+#[path = "support/needs.rs"]
+mod needs;
 #[path = "web/outputs.rs"]
 mod outputs;
 #[path = "support/python.rs"]

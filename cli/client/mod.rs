@@ -1,7 +1,7 @@
 //! REST client for a running flowgraph, with the API that the web page uses.
 //!
 //! # Layout
-//! - [`answers`]: responses
+//! - [`answers`]: responses of REST
 //! - [`output`]: look-up of an output by the name that the user gives
 //! - [`stream`]: server-sent events
 //! - `problem`: error responses

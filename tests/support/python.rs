@@ -1,8 +1,10 @@
 //! Python virtual environments with pinned packages, created when first needed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// The interpreter of the tests' environment.
 #[allow(dead_code)] // the benchmark includes this file too, and has its own environment
@@ -22,6 +24,20 @@ pub fn nvrtc() -> PathBuf {
 /// Returns the interpreter of the environment `name` with the packages in the file `requirements` of the
 /// repository. Created under `target`, and reused if the requirements are the same.
 pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
+    // Without a network an attempt takes seconds: one for each environment is enough.
+    static FAILED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(reason) = failed.get(name) {
+        return Err(reason.clone());
+    }
+    let made = make_environment(name, requirements);
+    if let Err(reason) = &made {
+        failed.insert(name.to_owned(), reason.clone());
+    }
+    made
+}
+
+fn make_environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let root = root.canonicalize().map_err(|error| error.to_string())?;
     let requirements = root.join(requirements);
@@ -39,7 +55,7 @@ pub fn environment(name: &str, requirements: &str) -> Result<PathBuf, String> {
     if std::fs::read_to_string(&done).ok().as_ref() != Some(&wanted) {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
         run(Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet", "-r"])
+            .args(["-m", "pip", "install", "--quiet", "--retries", "1", "-r"])
             .arg(requirements))?;
         std::fs::write(done, wanted).map_err(said)?;
     }

@@ -1,7 +1,7 @@
 //! Tests of `fxgraph compare`.
 
 use crate::http::{FILTERED, Program};
-use crate::{python, refused, stderr, stop, told};
+use crate::{needs, python, refused, stderr, stop, told};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -54,6 +54,9 @@ print(apart.size, np.count_nonzero(apart), apart.max(), np.sqrt(np.mean(apart **
 
 #[test]
 fn compare_saves_the_first_differing_frames() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let (block, gains) = ("a=f[0].postproc", "b={parameters: {gains: 0.9}}");
     let stop = ["--stop-at-first-difference", "--save", "first", "--json", "--max-error", "0.5"];
@@ -143,6 +146,9 @@ for name, array in {'a': a, 'b': b, 'turned': np.asfortranarray(a)}.items():
 
 #[test]
 fn compare_checks_numpy_arrays_value_by_value() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut numpy = Command::new(python::python());
     assert!(numpy.args(["-c", ARRAYS]).current_dir(folder.path()).status().unwrap().success());

@@ -1,7 +1,7 @@
 //! Admission of requests, and limits of clients.
 
 use super::http::{self, FILTERED, Program, Response, connect};
-use super::{ENDLESS, TUNABLE, python, stop};
+use super::{ENDLESS, TUNABLE, needs, python, stop};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -389,6 +389,9 @@ fn listening_for_other_machines_requires_a_token() {
 
 #[test]
 fn server_with_certificate_speaks_tls_only() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     fs::write(folder.path().join("cert.pem"), made.cert.pem()).unwrap();
@@ -423,6 +426,9 @@ print(urllib.request.urlopen(url, context=trust).read().decode())
 
 #[test]
 fn fuzzed_requests_cause_no_server_errors_and_no_drops() {
+    if !needs::schemathesis() {
+        return;
+    }
     let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     // A free port; other tests use no fixed ports.
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

@@ -1,7 +1,7 @@
 //! Metrics, alert rules and dashboard, checked with Prometheus.
 
 use super::http::{self, Program};
-use super::{ENDLESS, stop};
+use super::{ENDLESS, needs, stop};
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -34,6 +34,9 @@ fn scrape(program: &Program) -> (HashMap<String, f64>, HashMap<String, String>) 
 
 #[test]
 fn counters_never_decrease_and_promtool_accepts_metrics() {
+    if !needs::promtool() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), ENDLESS, &[]);
     let (mut before, _) = scrape(&program);
@@ -134,6 +137,9 @@ fn prometheus_scrapes_a_running_flowgraph() {
 
 #[test]
 fn dashboard_writes_rules_that_promtool_accepts() {
+    if !needs::promtool() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let write = |flag: &str| {
@@ -237,6 +243,9 @@ tests:
 
 #[test]
 fn alerts_name_dead_and_lagging_processes() {
+    if !needs::promtool() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("flowgraph.yaml"), ENDLESS).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fxgraph"));

@@ -1,7 +1,7 @@
 //! Shadows over HTTP.
 
 use super::http::{self, FILTERED, Program};
-use super::{patch, python, stop};
+use super::{needs, patch, python, stop};
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ print(a.dtype, a.shape == b.shape == (1, 64, 32), (a != b).any(), then == other 
 
 #[test]
 fn shadow_starts_compares_and_ends() {
+    if !needs::python() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let program = Program::running(folder.path(), FILTERED, &[]);
     let path = "/api/v1/blocks/f/shadow";

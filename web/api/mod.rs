@@ -7,7 +7,7 @@
 //! - [`kinds`]: kinds of blocks
 //! - [`events`]: events, as a list and as a stream
 //! - `output`: look-up of an output
-//! - [`recordings`]: recorders
+//! - `recordings`: recorders
 //! - `request`: query values and blocking work, shared by handlers
 //! - [`snapshot`]: one frame of an output
 //! - [`stream`]: frames of an output

@@ -5,7 +5,7 @@
 //! - [`live`]: a block of a running flowgraph and its shadow
 //! - [`arrays`]: two NumPy arrays
 //! - [`pairing`]: frames of two outputs, pair by pair
-//! - [`report`]: results
+//! - [`report`]: text of the results
 
 mod arrays;
 mod live;

@@ -1,0 +1,56 @@
+//! Requirements of tests besides Rust: packages from the network, a browser, promtool. A test whose requirement is
+//! missing is skipped with a reason on stderr, unless `CI=true`.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use super::python;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// NumPy, spead2 and other packages of tests/requirements.txt.
+pub fn python() -> bool {
+    is_met(python::environment("tests-python", "tests/requirements.txt").map(drop))
+}
+
+/// NVRTC, from a package.
+pub fn nvrtc() -> bool {
+    is_met(python::environment("kernels-python", "kernels/requirements.txt").map(drop))
+}
+
+/// Chromium and Playwright.
+pub fn browser() -> bool {
+    is_met(
+        program("chromium").and_then(|()| {
+            python::environment("tests-playwright", "tests/playwright.txt").map(drop)
+        }),
+    )
+}
+
+/// Schemathesis.
+pub fn schemathesis() -> bool {
+    is_met(python::environment("tests-schemathesis", "tests/schemathesis.txt").map(drop))
+}
+
+/// Debian's package `prometheus`.
+pub fn promtool() -> bool {
+    is_met(program("promtool"))
+}
+
+fn program(name: &str) -> Result<(), String> {
+    let mut command = Command::new(name);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop).map_err(|error| format!("`{name}` cannot be started: {error}"))
+}
+
+fn is_met(found: Result<(), String>) -> bool {
+    let Err(reason) = found else { return true };
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+    let thread = std::thread::current();
+    // Not `eprintln`, which the test runner keeps to itself.
+    let _ = writeln!(
+        std::io::stderr(),
+        "test {} skipped: {reason}; CI=true makes this a failure",
+        thread.name().unwrap_or_default()
+    );
+    false
+}
