@@ -95,7 +95,9 @@ impl Control {
             Way::Nothing => return Ok(()),
             Way::Restart(why) => return Err(SwapError::Restart(why.clone())),
             Way::Seamless => self.exchange(change, limit, may_hold_up),
-            Way::Held { ends_first } => self.replace(change, *ends_first, limit),
+            Way::Held { ends_first } => self.replace(change, *ends_first, limit).inspect(|()| {
+                change.run.say_config(When::at(0).config(change.after.config_id()));
+            }),
         };
         match &made {
             Ok(()) => {
@@ -128,8 +130,14 @@ impl Control {
             let moment = Undecided::new();
             let sent = change.send(moment.when(), deadline, may_hold_up)?;
             sent.exchange.wait_ready(deadline)?;
+            // Frames of all outputs carry the new configuration from the same timestamp on.
+            change.run.say_config(moment.when().config(change.after.config_id()));
             moment.decide(0);
-            sent.exchange.finish(deadline)?;
+            let finished = sent.exchange.finish(deadline);
+            if finished.is_err() {
+                change.run.say_config(When::at(0).config(change.before.config_id()));
+            }
+            finished?;
             sent.settle();
             Ok(())
         };
