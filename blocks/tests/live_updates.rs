@@ -329,7 +329,7 @@ fn delays_beyond_the_room_that_is_kept_are_refused_with_what_makes_it() {
     run(&text, 2, |control| {
         let error = control.retune("{pfb: {delays: [[{delay_samples: 1}], []]}}", None, LIMIT);
         let text = error.unwrap_err().to_string();
-        assert!(text.contains("keeps room for delays up to 0 s"), "{text}");
+        assert!(text.contains("it buffers delays up to 0 s"), "{text}");
     });
 }
 

@@ -416,7 +416,7 @@ fn refusals(parameters: serde_json::Value, inputs: &[PortType]) -> Vec<fxgraph::
 }
 
 #[test]
-fn hostile_parameters_are_refused_with_the_nearest_good_value() {
+fn pfb_rejects_hostile_parameters_with_nearest_valid_value() {
     let port = Digitised::new(Vec::new()).port();
     let one = |parameters| {
         let mut all = refusals(parameters, std::slice::from_ref(&port));
@@ -424,7 +424,7 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
         all.remove(0)
     };
     let help = one(json!({"channels": 1000})).help.unwrap();
-    assert_eq!(help, "512 and 1024 are the nearest");
+    assert_eq!(help, "use 512 or 1024, the nearest powers of two");
     for parameters in [
         json!({"channels": 0}),
         json!({"channels": u64::MAX}),
@@ -454,11 +454,11 @@ fn hostile_parameters_are_refused_with_the_nearest_good_value() {
     });
     assert!(KindSpec::outputs(&kind::<Pfb>(room), std::slice::from_ref(&port)).is_ok());
     let both = refusals(json!({"channels": 3, "taps": 0}), &[port]);
-    assert_eq!(both.len(), 2, "all refusals at once");
+    assert_eq!(both.len(), 2, "all diagnostics at once");
 }
 
 #[test]
-fn inputs_that_do_not_fit_are_refused() {
+fn pfb_rejects_mismatched_inputs() {
     let good = Digitised::new(Vec::new()).port();
     let mut dtype = good.clone();
     dtype.dtype = Dtype::Packed(11);
@@ -481,7 +481,7 @@ fn inputs_that_do_not_fit_are_refused() {
     let pols = [3e8, 4e8].map(|hz| PortType { band: Some(band(hz)), ..complex.clone() });
     let differ = refusals(json!({"channels": 64}), &pols);
     assert_eq!(differ.len(), 1, "{differ:?}");
-    assert!(differ[0].message.contains("300000000 Hz, and around 400000000 Hz"), "{differ:?}");
+    assert!(differ[0].message.contains("300000000 Hz and at 400000000 Hz"), "{differ:?}");
     assert!(
         KindSpec::outputs(&kind::<Pfb>(json!({"channels": 64, "centre_hz": 1e9})), &pols).is_ok()
     );

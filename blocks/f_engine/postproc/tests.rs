@@ -295,7 +295,7 @@ fn frames_at_the_end_of_all_timestamps_are_dropped_and_counted() {
 }
 
 #[test]
-fn hostile_parameters_and_inputs_are_refused() {
+fn postproc_rejects_hostile_parameters_and_inputs() {
     let samples = Digitised::new(Vec::new());
     let before =
         then::<Fft>(json!({}), pfb(json!({"channels": 16, "spectra_per_frame": 8}), &[samples]));
@@ -323,7 +323,7 @@ fn hostile_parameters_and_inputs_are_refused() {
     wide.clock.samples_per_frame = 8 << 21;
     let all = KindSpec::outputs(&kind::<Postproc>(json!({"spectra_per_heap": 65536})), &[wide]);
     let all = all.unwrap_err();
-    assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("2048 fit into 4 GiB")));
+    assert_eq!((all.len(), all[0].help.as_deref()), (1, Some("use at most 2048")));
     let mut slow = port.clone();
     slow.clock.samples_per_frame += 8;
     assert_eq!(refusals(json!({}), &slow), 1);
