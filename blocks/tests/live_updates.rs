@@ -418,7 +418,7 @@ fn another_part_of_the_band_comes_from_the_first_heap_at_the_timestamp_on() {
                 control.retune(&format!("d: {{centre_hz: {new_hz}}}"), Some(at), LIMIT).unwrap();
             assert_eq!((done.effective_timestamp, done.is_late), (at, false));
             let outside = control.retune("d: {centre_hz: 1.0e+6}", None, LIMIT).unwrap_err();
-            assert!(outside.to_string().contains("does not lie within"), "{outside}");
+            assert!(outside.to_string().contains("is not within"), "{outside}");
         });
         assert!(values(&found) == joined(&before, &after, at), "at {at}");
         assert_ne!(values(&found), values(&before));

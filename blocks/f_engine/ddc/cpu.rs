@@ -33,7 +33,7 @@ pub fn count(env: &Env) -> Count {
     Count {
         spectra_missing: env.counters.loss(
             "heaps_missing",
-            "heaps of 256 output samples that touch missing samples; look for lost heaps upstream",
+            "groups of 256 output samples that touch missing samples; look for missing heaps upstream",
         ),
         ..Count::of_misplaced(&env.counters)
     }

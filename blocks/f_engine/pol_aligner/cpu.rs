@@ -27,9 +27,9 @@ impl Aligner {
     }
 
     pub fn new(wait_seconds: f64, counters: &Counters) -> Self {
-        let help = "Frames whose partner never came: look at the other polarisation's source.";
+        let help = "frames dropped because their partner did not arrive; look at the other polarisation's source";
         Self {
-            pairs: counters.count("pairs", "Pairs passed on."),
+            pairs: counters.count("pairs", "pairs passed on"),
             unpaired: [
                 counters.loss("pol0_frames_unpaired", help),
                 counters.loss("pol1_frames_unpaired", help),

@@ -42,7 +42,10 @@ pub fn refuse_pols(postproc: &Postproc, shape: Shape) -> Option<Refusal> {
     if postproc.layout == Layout::KMajor || shape.pols <= MOST_MIXED_POLS {
         return None;
     }
-    let message = format!("a GPU does not let {} polarisations alternate", shape.pols);
+    let message = format!(
+        "`layout: standard` on a GPU allows at most {MOST_MIXED_POLS} polarisations, got {}",
+        shape.pols
+    );
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "pol"), message);
     Some(refusal.help("use `layout: k_major`, or `implementation: cpu`"))
 }

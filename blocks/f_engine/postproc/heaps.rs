@@ -57,7 +57,7 @@ impl Collector {
                 / (shape.step * postproc.spectra_per_heap) as f64) as u64,
             heaps_missing: counters.loss(
                 "heaps_missing",
-                "heaps between valid ones that lack a spectrum; look for lost data upstream",
+                "heaps between valid ones that lack a spectrum; look for missing data upstream",
             ),
             values_saturated: counters.count(
                 "values_saturated",
@@ -65,7 +65,7 @@ impl Collector {
             ),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late, not at a multiple of the spectrum step, or beyond all times; look for a faulty source",
+                "input frames that were late, not at a multiple of the spectrum length, or beyond the range of timestamps; look for a faulty source",
             ),
         }
     }

@@ -113,11 +113,11 @@ pub fn owes_copies(schedule: &Schedule<Lending>) -> bool {
     schedule.pols.iter().any(|pol| !pol.store.copies.is_empty())
 }
 
-/// Refuses polarisations whose samples are of different types: kernels read one.
+/// Diagnostic for polarisations with different sample types; kernels read one type.
 pub fn refuse_mixed(ports: &Ports) -> Option<Refusal> {
     let first = ports.inputs[0].dtype;
     let other = ports.inputs.iter().position(|input| input.dtype != first)?;
-    let message = "the polarisations have samples of different types, and a GPU reads one";
+    let message = "the polarisations must have the same sample type on a GPU";
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::Input(other), message);
     let refusal = refusal.label(format!("these are {}", ports.inputs[other].dtype));
     Some(refusal.note(At::Input(0), format!("these are {first}")))

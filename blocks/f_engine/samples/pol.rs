@@ -28,7 +28,7 @@ impl Count {
         let delay = |name: &&'static str| {
             counters.gauge_of(
                 "applied_delay_seconds",
-                "delay of the first spectrum of the newest frame, by the delay model of the input",
+                "delay of an input for the first spectrum of the newest frame, from its delay model",
                 "input",
                 *name,
             )
@@ -37,11 +37,11 @@ impl Count {
             delays: INPUTS.iter().take(ports.inputs.len()).map(delay).collect(),
             spectra_missing: counters.loss(
                 "spectra_missing",
-                "spectra of one polarisation that touch missing samples; look for lost heaps upstream",
+                "spectra of one polarisation that touch missing samples; look for missing heaps upstream",
             ),
             delays_out_of_range: counters.loss(
                 "spectra_delay_out_of_range",
-                "spectra whose delay went beyond max_delay_seconds; send newer delay models",
+                "spectra whose delay exceeds max_delay_seconds; send newer delay models",
             ),
             samples_clipped: counters.count(
                 "samples_clipped",
@@ -60,7 +60,7 @@ impl Count {
             delays: Vec::new(),
             frames_misplaced: counters.loss(
                 "frames_misplaced",
-                "input frames that were late, not at a multiple of 8 samples, or beyond all times; look for a faulty source",
+                "input frames that were late, not at a multiple of 8 samples, or beyond the range of timestamps; look for a faulty source",
             ),
         }
     }

@@ -63,16 +63,16 @@ impl Level {
             recent: Measured::default(),
             rms_dbfs: gauge(
                 "digitiser_level_dbfs",
-                "rms of the digitiser's samples in the last second relative to a sine of full scale, at least -120; \
+                "rms of the digitiser's samples in the last second, relative to a full-scale sine, at least -120; \
                  adjust the level at its input",
             ),
             clipped_ratio: gauge(
                 "digitiser_clipped_ratio",
-                "part of the digitiser's samples in the last second that is at its limits; lower the level at its input",
+                "fraction of the digitiser's samples in the last second at its limits; lower the level at its input",
             ),
             clipped_samples: gauge(
                 "digitiser_clipped_samples",
-                "samples at the limits of the digitiser since the start",
+                "number of samples at the limits of the digitiser since the start",
             ),
         }
     }

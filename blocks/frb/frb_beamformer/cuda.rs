@@ -70,7 +70,7 @@ pub(super) fn defines(stages: &Stages) -> Vec<(&'static str, String)> {
     numbers.map(|(name, number)| (name, number.to_string())).to_vec()
 }
 
-/// A refusal of this implementation because of `at`.
+/// Diagnostic of an implementation, at `at`.
 pub(super) fn refusal(at: At, message: String, help: &str) -> Refusal {
     Refusal::new(codes::IMPLEMENTATION, at, message).help(help)
 }

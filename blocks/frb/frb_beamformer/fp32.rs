@@ -1,4 +1,4 @@
-//! The plain form in single precision.
+//! The implementation `fp32`: direct computation in single precision.
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::Stages;
@@ -62,33 +62,38 @@ fn roots(len: usize) -> Vec<Complex32> {
     (0..len).map(|n| rounded(root(n))).collect()
 }
 
-/// Why this form cannot do these stages.
+/// Diagnostics for stages that `fp32` does not support.
 pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     let sizes = stages.sizes;
     let mut refusals = Vec::new();
     let points = stages.points.unwrap_or(1);
     if !points.is_power_of_two() || points > MOST_POINTS {
-        let message = format!("`fp32` makes no transform of {points} points");
+        let message =
+            format!("`fp32` needs a power of two up to {MOST_POINTS} as points, got {points}");
         let at = At::Parameter("north_south.points");
-        refusals.push(refusal(at, message, "powers of two up to 4096"));
+        refusals.push(refusal(at, message, "use a power of two, for example 512"));
     }
     if sizes.feeds > MOST_POINTS {
-        let message = format!("`fp32` reads no cylinders of {} feeds", sizes.feeds);
-        refusals.push(refusal(At::InputAxis(0, "north_south"), message, "up to 4096"));
+        let message =
+            format!("`fp32` supports up to {MOST_POINTS} feeds per cylinder, got {}", sizes.feeds);
+        let help = "use `implementation: cpu`";
+        refusals.push(refusal(At::InputAxis(0, "north_south"), message, help));
     }
     let fine = sizes.fine_channels;
     if !fine.is_power_of_two() || fine > MOST_FINE {
-        let message = format!("`fp32` makes no {fine} channels of one");
-        refusals.push(refusal(At::Parameter("upchannelise"), message, "powers of two up to 128"));
+        let message =
+            format!("`fp32` needs a power of two up to {MOST_FINE} as `upchannelise`, got {fine}");
+        let help = "use a power of two, for example 128";
+        refusals.push(refusal(At::Parameter("upchannelise"), message, help));
     }
     if has_times(&sizes) && sizes.channels.max(sizes.output_spectra()) > MOST_BLOCKS {
         let message = format!(
-            "`fp32` makes no {} spectra of {} channels at once",
+            "`fp32` supports up to {MOST_BLOCKS} output spectra and channels of a frame, got {} and {}",
             sizes.output_spectra(),
             sizes.channels
         );
         let at = At::InputAxis(0, "spectrum");
-        refusals.push(refusal(at, message, "up to 65535 of each in a frame"));
+        refusals.push(refusal(at, message, "use shorter frames, or fewer channels"));
     }
     refusals
 }

@@ -1,4 +1,4 @@
-//! The forms on matrix units, in half precision.
+//! The implementations `radix8` and `tensor_core`: matrix instructions in half precision.
 #![allow(unsafe_code)] // launches on memory that the caller vouches for
 
 use super::cuda::{Form, Job, Method, defines, refusal};
@@ -65,23 +65,28 @@ impl Tables {
     }
 }
 
-/// Why this implementation cannot do these stages, on `gpu` if there is one.
+/// Diagnostics for stages that `method` does not support, on `gpu` if there is one.
 pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>) -> Vec<Refusal> {
     let sizes = stages.sizes;
     let mut refusals = Vec::new();
     if sizes.feeds != FEEDS {
-        let message = format!("`{method}` transforms 256 feeds, not {}", sizes.feeds);
+        let message = format!("`{method}` needs {FEEDS} feeds per cylinder, got {}", sizes.feeds);
         let at = At::InputAxis(0, "north_south");
-        refusals.push(refusal(at, message, "`fp32` takes any number"));
+        refusals.push(refusal(at, message, "set `implementation: fp32`"));
     } else if stages.points != Some(POINTS) {
         let at = At::Parameter("north_south");
-        let message = format!("`{method}` transforms feeds to 512 points");
-        refusals.push(refusal(at, message, "give `north_south: {points: 512}`, or take `fp32`"));
+        let message = format!("`{method}` needs a transform of {POINTS} points");
+        let help = "set `north_south: {points: 512}`, or `implementation: fp32`";
+        refusals.push(refusal(at, message, help));
     }
     let is_clamped = !stages.index_map.is_empty();
     if is_clamped && !sizes.row_beams.is_multiple_of(BEAMS_STEP) {
-        let message = format!("`{method}` keeps no {} beams", sizes.row_beams);
-        refusals.push(refusal(At::Parameter("clamp.beams"), message, "64, 128, 192 or 256"));
+        let message = format!(
+            "`{method}` needs a multiple of {BEAMS_STEP} as `clamp.beams`, got {}",
+            sizes.row_beams
+        );
+        let help = "set 64, 128, 192 or 256";
+        refusals.push(refusal(At::Parameter("clamp.beams"), message, help));
     }
     match (sizes.fine_channels, sizes.integrate) {
         (1, None) => {}
@@ -91,17 +96,17 @@ pub(super) fn refusals(stages: &Stages, method: Method, gpu: Option<&Properties>
                 && gpu.shared_bytes_per_block < needed
             {
                 let message = format!(
-                    "intensities take {needed} bytes of shared memory, {} has {}",
+                    "`{method}` needs {needed} bytes of shared memory for intensities, {} has {}",
                     gpu.name, gpu.shared_bytes_per_block
                 );
-                let help = "a shorter `upchannelise`, fewer beams, or `fp32`";
+                let help = "reduce `upchannelise` or the beams, or set `implementation: fp32`";
                 refusals.push(refusal(At::Parameter("upchannelise"), message, help));
             }
         }
         _ => {
-            let message = format!("`{method}` does not do these stages together");
-            let help = "`upchannelise` of 32, 64 or 128 with `clamp` and `integrate`, or none of the later stages; \
-                        `fp32` does any";
+            let message = format!("`{method}` does not support this combination of stages");
+            let help = "set `upchannelise` to 32, 64 or 128 with `clamp` and `integrate`, omit the later stages, \
+                        or set `implementation: fp32`";
             refusals.push(refusal(At::Parameter("upchannelise"), message, help));
         }
     }

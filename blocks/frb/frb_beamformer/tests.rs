@@ -335,7 +335,7 @@ fn gains_bring_feeds_into_phase() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_its_place() {
+fn frb_beamformer_rejects_mismatched_stages_and_inputs() {
     let port = SMALL.port();
     let refused = |parameters: Value, port: &PortType| {
         let kind = kind::<FrbBeamformer>(parameters);
@@ -343,45 +343,48 @@ fn what_does_not_fit_is_refused_with_its_place() {
         refusals.iter().map(|refusal| refusal.message.clone()).collect::<Vec<_>>().join("; ")
     };
     let cases = [
-        (json!({"north_south": {"points": 8}}), "12 feeds do not fit a transform of 8 points"),
-        (json!({"clamp": {"beams": 4}}), "there are no beams to choose from"),
+        (
+            json!({"north_south": {"points": 8}}),
+            "`north_south.points` must be between 12, the feeds, and 65536, got 8",
+        ),
+        (json!({"clamp": {"beams": 4}}), "`clamp` needs `north_south`"),
         (
             json!({"north_south": {"points": 24}, "clamp": {"beams": 12, "reference_hz": 300e6}}),
-            "the index map leaves the sky: the sine of beam 0 is -1.639",
+            "`clamp` points beams below the horizon: the sine of beam 0 is -1.639",
         ),
         (
             json!({"north_south": {"points": 24}, "clamp": {"beams": 13}}),
-            "13 beams cannot be told apart by 12 feeds",
+            "`clamp.beams` must be between 1 and 12, the feeds, got 13",
         ),
-        (json!({"upchannelise": 5}), "16 spectra of a frame are not whole transforms of 5"),
+        (json!({"upchannelise": 5}), "`upchannelise` must divide the 16 spectra of a frame, got 5"),
         (
             json!({"upchannelise": 8, "integrate": {"channels": 3}}),
-            "8 narrow channels are not whole sums of 3",
+            "`integrate.channels` must divide the 8 narrow channels, got 3",
         ),
         (
             json!({"upchannelise": 8, "integrate": {"spectra": 3}}),
-            "2 spectra of a frame are not whole sums of 3",
+            "`integrate.spectra` must divide the 2 transforms of a frame, got 3",
         ),
-        (json!({"gains": [[1, 2], [3, 4]]}), "the lists of gains are [2][2]"),
-        (json!({"east_west": {"angles_degrees": [91]}}), "a beam points below the horizon"),
+        (json!({"gains": [[1, 2], [3, 4]]}), "`gains` has the shape [2][2]"),
+        (
+            json!({"east_west": {"angles_degrees": [91]}}),
+            "`east_west.angles_degrees` must be between -90 and 90",
+        ),
         (
             json!({"east_west": {"angles_degrees": vec![0; 65_536]}}),
-            "there are no such beams across the cylinders",
+            "`east_west.angles_degrees` must have 1 to 65535 entries, got 65536",
         ),
     ];
     for (parameters, message) in cases {
         assert_eq!(refused(parameters, &port), message);
     }
     let without_band = PortType { band: None, ..port.clone() };
-    assert_eq!(
-        refused(json!({"east_west": {}}), &without_band),
-        "the channels have no frequencies"
-    );
+    assert_eq!(refused(json!({"east_west": {}}), &without_band), "the input has no band");
     let other = PortType { dtype: Dtype::F32, ..port.clone() };
-    assert!(refused(json!({}), &other).contains("ci4, ci8 or cf16, not f32"));
+    assert!(refused(json!({}), &other).contains("ci4, ci8 or cf16, got f32"));
     let mut other = port;
     other.axes.swap(0, 1);
     assert!(refused(json!({}), &other).contains("expected the axes [spectrum][channel][pol]"));
     let uneven = serde_json::from_value::<FrbBeamformer>(json!({"gains": [[1, 2], [3]]}));
-    assert!(uneven.unwrap_err().to_string().contains("of one length"));
+    assert!(uneven.unwrap_err().to_string().contains("of equal length"));
 }

@@ -36,7 +36,7 @@ impl Simulator {
             frame: 0,
             values_clipped: env.counters.count(
                 "values_clipped",
-                "Voltages of which one part was beyond full scale: lower noise and amplitudes.",
+                "voltages whose real or imaginary part was beyond full scale; lower noise and amplitudes",
             ),
             parameters,
         })

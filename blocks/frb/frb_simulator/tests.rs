@@ -67,7 +67,7 @@ fn a_source_turns_from_feed_to_feed_as_its_place_says() {
 }
 
 #[test]
-fn a_pulse_comes_when_its_dispersion_lets_it() {
+fn pulse_arrives_with_dispersion_delay() {
     let parameters = json!({
         "spectra_per_frame": 64, "frames": 64, "channels": 2, "cylinders": 1, "feeds": 1, "dtype": "ci8", "noise": 0,
         "band": {"channels": 16, "first_channel": 3},
@@ -91,7 +91,7 @@ fn a_pulse_comes_when_its_dispersion_lets_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn frb_simulator_rejects_invalid_parameters() {
     let refused = |change: Value| {
         let mut parameters = small();
         let changes = change.as_object().unwrap().clone();
@@ -101,10 +101,10 @@ fn what_cannot_be_is_refused() {
     };
     assert_eq!(
         refused(json!({"channels": 2000})),
-        "the band has 1024 channels, 2000 are asked for"
+        "`band.first_channel` + `channels` must be at most the 1024 channels of the band, got 2000"
     );
     let pulse = json!({"at_seconds": 0, "width_seconds": 1, "amplitude": 1});
-    assert_eq!(refused(json!({"pulse": pulse})), "there is no source to have a pulse");
-    assert_eq!(refused(json!({"feeds": 0})), "0 is out of range");
-    assert_eq!(refused(json!({"noise": -1})), "noise of -1 is none");
+    assert_eq!(refused(json!({"pulse": pulse})), "`pulse` needs a `source`");
+    assert_eq!(refused(json!({"feeds": 0})), "`feeds` must be between 1 and 1048576, got 0");
+    assert_eq!(refused(json!({"noise": -1})), "`noise` must be at least 0 and below 1e6, got -1");
 }

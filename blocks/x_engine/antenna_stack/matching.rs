@@ -51,14 +51,17 @@ impl Matching {
             next: None,
             heaps: ports.inputs[0].axes[0].len as u64,
             missing: counters
-                .loss("antenna_heaps_missing", "Heaps of antennas that were not there in time."),
+                .loss(
+                    "antenna_heaps_missing",
+                    "heaps of antennas that had not arrived when the frame was output",
+                ),
             silences: counters.count(
                 "antennas_given_up",
-                "Times an antenna was silent for so long that the others went on without it.",
+                "times the block stopped waiting for a silent antenna",
             ),
             late: counters.loss(
                 "frames_late",
-                "Frames that came after their time had gone out: enlarge `window` or `wait_seconds`.",
+                "frames dropped because they arrived after the output of their time; increase `window` or `wait_seconds`",
             ),
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn tunable(parameters: &Beamformer, shape: &Stacked) -> Tunable {
     }
 }
 
-/// How the beams are cut on this GPU; none if the weights of so many antennas do not fit it.
+/// Tiling of the beams for this GPU; `None` if the weights of all antennas do not fit in shared memory.
 fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<Tiles> {
     let of_pol = [0, 1].map(|pol| parameters.beams.iter().filter(|beam| beam.pol == pol).count());
     let roomy = gpu.shared_bytes_per_multiprocessor / RESIDENT_BLOCKS;
@@ -83,7 +83,7 @@ fn tiles(parameters: &Beamformer, shape: &Stacked, gpu: &Properties) -> Option<T
     rooms.iter().find_map(|&bytes| Tiles::new(of_pol, shape.antennas, bytes))
 }
 
-/// Why the kernel cannot form these beams, on `gpu` if there is one.
+/// Diagnostics if the kernel cannot form these beams, on `gpu` if there is one.
 pub(super) fn refusals(
     parameters: &Beamformer,
     shape: &Stacked,
@@ -95,14 +95,18 @@ pub(super) fn refusals(
         weights.map(|weight| (weight * beam.gain).abs()).any(|size| size > f64::from(f32::MAX))
     };
     if let Some(beam) = parameters.beams.iter().position(too_large) {
-        let message = format!("weights times gain of beam {beam} are beyond single precision");
+        let message =
+            format!("weights times gain of beam {beam} exceed the range of single precision");
         let at = At::Parameter("beams");
         refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
     }
     if let Some(gpu) = gpu
         && tiles(parameters, shape, gpu).is_none()
     {
-        let message = format!("the weights of {} antennas do not fit {}", shape.antennas, gpu.name);
+        let message = format!(
+            "the weights of {} antennas do not fit in the shared memory of {}",
+            shape.antennas, gpu.name
+        );
         let at = At::InputAxis(0, "antenna");
         refusals.push(Refusal::new(codes::IMPLEMENTATION, at, message));
     }
@@ -120,8 +124,9 @@ impl Cuda {
         let pols = weights.pols.clone();
         let beams = pols.len();
         let properties = device.properties();
-        let tiles = tiles(parameters, &shape, properties)
-            .ok_or_else(|| BlockError::new("the weights of so many antennas do not fit the GPU"))?;
+        let tiles = tiles(parameters, &shape, properties).ok_or_else(|| {
+            BlockError::new("the weights of the antennas do not fit in shared memory")
+        })?;
         let tunable = tunable(parameters, &shape);
         let way = device.chosen(&tunable);
         let warps = tunable.number(way, "WARPS");
@@ -269,12 +274,12 @@ impl GpuMap for Cuda {
     fn retune(&mut self, change: Change) -> Result<(), BlockError> {
         let weights = change.value::<Weights>("beams");
         if weights.is_some_and(|weights| weights.pols != self.pols) {
-            let text = "on a GPU the polarisations of its beams cannot change while it runs";
+            let text = "`pol` of a beam cannot change while the block runs on a GPU";
             return Err(BlockError::new(text));
         }
         let is_too_large = |z: &Complex32| !z.re.is_finite() || !z.im.is_finite();
         if weights.is_some_and(|weights| weights.table.iter().any(is_too_large)) {
-            return Err(BlockError::new("weights times gain are beyond single precision"));
+            return Err(BlockError::new("weights times gain exceed the range of single precision"));
         }
         refuse_many(&["beams"], &self.changes, &change)?;
         self.changes.offer(change)

@@ -252,23 +252,23 @@ fn dither_keeps_the_mean_of_a_fraction_and_does_not_depend_on_threads() {
 }
 
 #[test]
-fn bad_beams_are_refused_all_at_once() {
+fn beamformer_rejects_all_bad_beams_at_once() {
     let input = port(&SHAPE);
     let each = |n: usize| PerAntenna::Each(vec![1e-9; n]);
     let kind = plain(vec![
         Beam { weights: each(4), ..beam(2) },
         Beam { gain: f64::NAN, phases_radians: PerAntenna::All(f64::INFINITY), ..beam(0) },
-        // The input of this test names no frequencies.
+        // The input of this test has no band.
         Beam { delays_seconds: each(5), ..beam(1) },
     ]);
     let refusals = kind.outputs(std::slice::from_ref(&input)).unwrap_err();
     assert_eq!(refusals.len(), 5, "{refusals:?}");
-    assert!(refusals.iter().any(|r| r.message.contains("has 4 numbers")));
+    assert!(refusals.iter().any(|r| r.message.contains("one for each antenna, got 4")));
     assert_eq!(plain(vec![]).outputs(&[input]).unwrap_err().len(), 1);
 }
 
 #[test]
-fn weights_may_be_a_number_or_a_list() {
+fn weights_accept_number_or_list() {
     let text = r#"{"beams": [{"pol": 1, "weights": 2}, {"pol": 0, "weights": [1, 0.5]}]}"#;
     let kind: Beamformer = serde_json::from_str(text).unwrap();
     assert_eq!(kind.beams[0].weights, PerAntenna::All(2.0));
@@ -278,7 +278,7 @@ fn weights_may_be_a_number_or_a_list() {
 }
 
 #[test]
-fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_there() {
+fn beam_towards_direction_has_delays_and_phases_of_wave_from_it() {
     let direction = Direction { azimuth_degrees: 123.0, elevation_degrees: 34.0 };
     let places = [[0.0; 3], [900.0, 5.0, 1.0], [-20.0, 40.0, 0.0], [3.0, -70.0, 2.0], [1.0; 3]];
     let late: Vec<f64> = places.iter().map(|place| direction.delay_seconds(*place)).collect();
@@ -295,5 +295,9 @@ fn a_beam_towards_a_direction_is_one_with_the_delays_and_phases_of_a_wave_from_t
     }
     let input = PortType { band: Some(BAND), ..port(&SHAPE) };
     assert!(kind(vec![pointed.clone()]).outputs(std::slice::from_ref(&input)).is_ok());
-    assert_eq!(plain(vec![pointed]).outputs(&[input]).unwrap_err().len(), 1, "nobody is placed");
+    assert_eq!(
+        plain(vec![pointed]).outputs(&[input]).unwrap_err().len(),
+        1,
+        "no antenna has a position"
+    );
 }

@@ -43,25 +43,25 @@ struct Figures {
 impl Figures {
     fn new(counters: &Counters) -> Self {
         Self {
-            dumps: counters.count("dumps", "Dumps put out."),
+            dumps: counters.count("dumps", "dumps output"),
             dumps_incomplete: counters.count(
                 "dumps_incomplete",
-                "Dumps in which some baseline lacks some heap; look for lost packets upstream.",
+                "dumps in which some baseline lacks some heap; look for missing packets upstream",
             ),
             visibilities_saturated: counters.count(
                 "visibilities_saturated",
-                "Visibilities that did not fit 32 bits and were clamped; use shorter dumps or \
-                 lower gains.",
+                "visibilities that did not fit 32 bits and were clamped; use shorter dumps or \
+                 lower gains",
             ),
             heaps_before_first_dump: counters.count(
                 "heaps_before_first_dump",
-                "Heaps (of all antennas) left out at the start because their dump had begun \
-                 before the first one; needs no action.",
+                "heaps (of all antennas) left out because the stream began within their dump; \
+                 no action needed",
             ),
             heaps_late: counters.loss(
                 "heaps_late",
-                "Heaps (of all antennas) left out because their time had passed; the source \
-                 sends timestamps out of order.",
+                "heaps (of all antennas) dropped because of earlier timestamps; check the order \
+                 of the source's timestamps",
             ),
         }
     }

@@ -1,4 +1,4 @@
-//! The kernels that multiply, and how the visibilities of an array are cut into their tiles.
+//! Correlation kernels on the GPU, and the tiling of the visibilities of an array.
 #![allow(unsafe_code)] // launches
 
 use super::rows::{Rows, STAGE_BYTES};
@@ -12,20 +12,20 @@ use fxgraph::{At, Dtype, Refusal};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The compute capability whose instructions `hopper` uses.
+/// Compute capability that `hopper` needs.
 const HOPPER: (usize, usize) = (9, 0);
 
-/// The kernels for GPUs.
+/// Kernels of the GPU implementations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Warpgroup instructions and the copy engine.
+    /// Warpgroup matrix instructions and the tensor memory accelerator (TMA).
     Hopper,
     /// Matrix instructions of warps.
     TensorCore,
 }
 
 impl Form {
-    /// The faster one for voltages of this type on a GPU of this compute capability.
+    /// Returns the faster kernel for voltages of `dtype` on a GPU of this compute capability.
     pub(super) fn best(dtype: Dtype, capability: (usize, usize)) -> Self {
         match (dtype, capability) {
             (Dtype::Cf16, _) => Self::TensorCore,
@@ -35,20 +35,20 @@ impl Form {
     }
 }
 
-/// Refuses `hopper` for voltages that it does not multiply, and on a GPU that lacks its instructions.
+/// Diagnostic for `hopper` with unsupported voltages, or on a GPU without its instructions.
 pub(super) fn refuse_hopper(dtype: Dtype, gpu: Option<&Properties>) -> Option<Refusal> {
     let refuse = |message: String, help: &str| {
         Some(Refusal::new(codes::IMPLEMENTATION, At::Implementation, message).help(help))
     };
     if dtype == Dtype::Cf16 {
-        let help = "`tensor_core` multiplies halves too, and `cuda` takes it for them";
-        return refuse(format!("`hopper` multiplies 8-bit integers, not `{dtype}`"), help);
+        let help = "set `implementation: tensor_core`, or `cuda`, which selects it";
+        return refuse(format!("`hopper` needs 8-bit or 4-bit integers, got `{dtype}`"), help);
     }
     let Properties { name, capability: (major, minor), .. } =
         gpu.filter(|gpu| gpu.capability != HOPPER)?;
     let message =
-        format!("`hopper` needs a GPU of compute capability 9.0, and {name} has {major}.{minor}");
-    refuse(message, "`cuda` takes the form for the GPU at hand")
+        format!("`hopper` needs a GPU of compute capability 9.0, {name} has {major}.{minor}");
+    refuse(message, "set `implementation: cuda`, which selects the kernel for the installed GPU")
 }
 
 /// Sizes of the visibilities in device memory: `[channel][row][column][re, im]`, of which the

@@ -21,7 +21,7 @@ const CHANNELS_AT_ONCE: usize = 4;
 /// Largest grid in y.
 const MOST_BLOCKS_Y: usize = 65_535;
 
-/// Refuses what the kernels would have to count with more than 32 bits.
+/// Diagnostic for sizes that exceed the 32-bit indices of the kernels.
 pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
     let counted = [
         2 * shape.spectra,
@@ -33,10 +33,10 @@ pub(super) fn refuse_size(shape: &Stacked) -> Option<Refusal> {
     }
     let Stacked { antennas, channels, spectra, .. } = shape;
     let message = format!(
-        "kernels cannot count {antennas} antennas, {channels} channels and {spectra} spectra in 32 bits"
+        "{antennas} antennas, {channels} channels and {spectra} spectra exceed the 32-bit indices of the kernels"
     );
     let refusal = Refusal::new(codes::IMPLEMENTATION, At::InputAxis(0, "channel"), message);
-    Some(refusal.help("share the channels among several correlators, or use `implementation: cpu`"))
+    Some(refusal.help("split the channels among several correlators, or use `implementation: cpu`"))
 }
 
 /// Sums of one dump, and what is needed to add to them.

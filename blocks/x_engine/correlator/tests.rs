@@ -423,18 +423,18 @@ fn refused(kind: &Correlator, input: &PortType) -> Vec<Refusal> {
 }
 
 #[test]
-fn a_dump_of_broken_heaps_is_refused_with_the_nearest_lengths() {
+fn correlator_rejects_dump_of_partial_heaps_with_nearest_lengths() {
     let kind = Correlator { spectra_per_dump: Some(40), ..Default::default() };
     let refusals = refused(&kind, &port(&SHAPE));
     assert_eq!(refusals.len(), 1);
-    assert_eq!(refusals[0].help.as_deref(), Some("32 and 48 are the nearest"));
+    assert_eq!(refusals[0].help.as_deref(), Some("use 32 or 48, the nearest multiples"));
     let kind = Correlator { spectra_per_dump: Some(5), ..Default::default() };
     let refusals = refused(&kind, &port(&SHAPE));
-    assert_eq!(refusals[0].help.as_deref(), Some("16 is the nearest"));
+    assert_eq!(refusals[0].help.as_deref(), Some("use 16, the shortest dump"));
 }
 
 #[test]
-fn senseless_parameters_are_refused() {
+fn correlator_rejects_invalid_dump_lengths() {
     let input = port(&SHAPE);
     let none = Correlator::default();
     for kind in [
@@ -451,7 +451,7 @@ fn senseless_parameters_are_refused() {
 }
 
 #[test]
-fn all_problems_of_an_input_are_named_at_once() {
+fn correlator_reports_all_diagnostics_of_an_input_at_once() {
     let kind = Correlator { spectra_per_dump: Some(16), ..Default::default() };
     let mut input = port(&SHAPE);
     input.dtype = Dtype::Cf32;
@@ -463,7 +463,7 @@ fn all_problems_of_an_input_are_named_at_once() {
 }
 
 #[test]
-fn seconds_are_rounded_to_whole_heaps() {
+fn dump_seconds_are_rounded_to_whole_heaps() {
     // A heap lasts 128 us.
     for (seconds, heaps) in [(1e-9, 1), (500e-6, 4), (1.0, 7813)] {
         let kind = Correlator { dump_seconds: Some(seconds), ..Default::default() };

@@ -91,7 +91,7 @@ fn expected_fringes_pass_and_the_table_names_every_baseline() {
 #[test]
 fn a_wrong_phase_fails_and_is_measured() {
     let (summary, result) = check(&parameters(), 0.0, 30.0);
-    assert!(result.unwrap_err().contains("is off by 30.00 degrees, 1 are allowed"));
+    assert!(result.unwrap_err().contains("deviates by 30.00 degrees, the limit is 1"));
     assert!(summary.contains("30.00"), "{summary}");
 }
 
@@ -113,7 +113,7 @@ fn a_delay_error_alone_fails_where_a_limit_is_set() {
     parameters.max_delay_error_seconds = Some(1e-10);
     assert_eq!(check(&parameters, 0.0, 0.0).1, Ok(()));
     let error = check(&parameters, 3e-10, degrees).1.unwrap_err();
-    assert!(error.contains("delay of baseline") && error.contains("0.100 are allowed"), "{error}");
+    assert!(error.contains("delay of baseline") && error.contains("the limit is 0.100"), "{error}");
 }
 
 #[test]
