@@ -1,8 +1,7 @@
 //! Headers of the output frames, for all implementations.
 //!
-//! `pfb`, `fft` and `postproc` exchange frames of spectra. Here the place of such a frame is taken by a header
-//! alone, as long as the output frame: the schedule of `pfb` fills the header, the collector of `postproc`
-//! reads it.
+//! Between `pfb`, `fft` and `postproc` there are frames of spectra. Here such a frame, as long as the output frame,
+//! is only a header: the schedule of `pfb` fills it, and the collector of `postproc` reads it.
 
 use super::FEngine;
 use crate::f_engine::postproc::heaps::Collector;
