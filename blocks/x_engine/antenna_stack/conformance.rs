@@ -1,10 +1,10 @@
-//! Cases that hold the form for a GPU to the definition.
+//! Cases that compare the GPU implementation with the reference.
 
 use fxgraph::DeviceName;
 use fxgraph::examples::{Case, Tolerance};
 use serde_json::{Value, json};
 
-/// Antennas of which number `n` begins `n % 3` frames late and sends one frame less after each.
+/// YAML of `count` antennas. Antenna `n` starts `n % 3` frames late and sends as many frames less.
 fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> String {
     let axis = |name: &str, len: usize| json!({ "name": name, "len": len });
     let source = |n: usize| {
@@ -18,7 +18,7 @@ fn antennas(count: usize, dtype: &str, channels: usize, spectra: usize) -> Strin
     (0..count).map(source).collect()
 }
 
-/// The cases, with the form on `device`.
+/// Returns the cases, with the GPU implementation on `device`.
 #[must_use]
 pub fn cases(device: DeviceName) -> Vec<Case> {
     let case = |name: &str, upstream: &str, count: usize, parameters: Value| {
