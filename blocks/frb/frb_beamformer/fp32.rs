@@ -1,5 +1,5 @@
 //! The implementation `fp32`: direct computation in single precision.
-#![allow(unsafe_code)] // launches on memory that the caller vouches for
+#![allow(unsafe_code)] // launches on memory that the caller guarantees
 
 use super::Stages;
 use super::cuda::{Form, Job, defines, refusal};
@@ -13,26 +13,27 @@ use num_complex::{Complex32, Complex64};
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// Threads of a block; as `kernels/frb/frb_fp32.cu` has them.
+/// Threads per block, equal to the constant in `kernels/frb/frb_fp32.cu`.
 const THREADS: usize = 256;
-/// Longest transforms, for which shared memory is there without asking.
+/// Largest transforms, which fit in the default shared memory.
 const MOST_POINTS: usize = 4096;
 const MOST_FINE: usize = 128;
 
-/// Most blocks of threads in y and z.
+/// Largest number of thread blocks in y and z.
 const MOST_BLOCKS: usize = 65_535;
 
-/// Words of a weight: both parts.
+/// Number of words per weight: real and imaginary part.
 pub(super) const WEIGHT_WORDS: usize = 2;
 
 /// Kernels and tables.
 pub(super) struct Fp32 {
     rows: Kernel,
-    /// Lines of a spectrum, `[channel][pol]`, and blocks that share the rows of one.
+    /// Lines `[channel][pol]` per spectrum.
     lines: usize,
+    /// Thread blocks that share the rows of a line.
     row_groups: usize,
     spectra: usize,
-    /// What comes after the transform of feeds, if anything does.
+    /// Stages after the transform of feeds, if any.
     times: Option<Times>,
     map: DeviceArray<u32>,
     roots: DeviceArray<Complex32>,
@@ -46,7 +47,7 @@ struct Times {
     roots: DeviceArray<Complex32>,
 }
 
-/// Beams that a block works on together, and rows; as the kernels have them.
+/// Beams per thread block, as in the kernels.
 const fn tile(fine: usize) -> usize {
     if fine > 64 { 16 } else { 32 }
 }
@@ -98,7 +99,7 @@ pub(super) fn refusals(stages: &Stages) -> Vec<Refusal> {
     refusals
 }
 
-/// Device memory of map, roots and beams in between.
+/// Device memory of map, roots and intermediate beams, in bytes.
 pub(super) fn device_bytes(stages: &Stages) -> usize {
     let sizes = stages.sizes;
     let between = sizes.spectra * sizes.channels * sizes.pols * sizes.beams() * 8;
@@ -159,7 +160,7 @@ impl Form for Fp32 {
 
     unsafe fn launch(&mut self, lane: &Lane<Frames>, job: &Job<'_>) -> Result<(), BlockError> {
         let between = self.times.as_ref().map_or(job.to, |times| times.beams.address());
-        // One launch for all spectra that have the same weights.
+        // One launch for all adjacent spectra with the same weights.
         for Stretch { first, count, address, .. } in job.stretches(0..self.spectra) {
             let arguments = [
                 job.from.into(),
@@ -171,13 +172,13 @@ impl Form for Fp32 {
                 ((first * self.lines) as u32).into(),
             ];
             let grid = Grid::new([count * self.lines, self.row_groups, 1], THREADS);
-            // SAFETY: the kernel's arguments; tables live as long as the block.
+            // SAFETY: the arguments match the kernel; tables live as long as the block.
             unsafe { self.rows.launch(lane.stream(), grid, &arguments) }?;
         }
         if let Some(Times { kernel, grid, roots, .. }) = &mut self.times {
             let arguments =
                 [between.into(), job.to.into(), roots.address().into(), job.units.into()];
-            // SAFETY: as above; jobs follow each other on the stream, so the beams are this job's.
+            // SAFETY: as above; jobs are in order on the stream, so the beams belong to this job.
             unsafe { kernel.launch(lane.stream(), *grid, &arguments) }?;
         }
         Ok(())

@@ -22,7 +22,7 @@ fn small() -> Value {
 }
 
 #[test]
-fn noise_has_its_power_and_is_the_same_for_any_number_of_threads() {
+fn noise_has_configured_power_and_is_independent_of_threads() {
     let mut parameters = small();
     parameters["noise"] = json!(20);
     parameters["threads"] = json!(1);
@@ -40,7 +40,7 @@ fn noise_has_its_power_and_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_source_turns_from_feed_to_feed_as_its_place_says() {
+fn source_phase_from_feed_to_feed_matches_its_direction() {
     let mut parameters = small();
     // 10 degrees per spectrum of 2.56 us, from -20 degrees on.
     parameters["source"] = json!({
@@ -55,7 +55,7 @@ fn a_source_turns_from_feed_to_feed_as_its_place_says() {
             let east = f64::to_radians(-20.0 + 10.0 * t as f64).sin();
             let north = f64::to_radians(35.0).sin();
             let row = &values[(t * 2 + c) * 2 * 48..][..48];
-            // Rounding leaves 0.71 here and there.
+            // Rounding to integers changes a value by up to 0.71.
             for (n, value) in row.iter().enumerate().filter(|_| row[0].norm() > 15.0) {
                 let (x, feed) = ((n / 16) as f64, (n % 16) as f64);
                 let seconds = (0.3048 * feed * north - 22.0 * x * east) / 299_792_458.0;

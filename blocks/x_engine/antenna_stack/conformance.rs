@@ -43,7 +43,7 @@ pub fn cases(device: DeviceName) -> Vec<Case> {
             5,
             json!({ "first_channel": 2, "channels": 3 }),
         ),
-        case("halves", &antennas(3, "cf16", 5, 24), 3, json!({})),
+        case("half precision", &antennas(3, "cf16", 5, 24), 3, json!({})),
         case("64 antennas", &antennas(64, "ci8", 8, 64), 64, json!({ "first_channel": 4 })),
     ]
 }
