@@ -141,8 +141,8 @@ struct Place {
         x[0] = {both.x, both.y};
         x[1] = {both.z, both.w};
 #else
-        // Z_{pm+s} = sum over r of e^{-2 pi j rp/n} e^{-2 pi j rs/N} Z^r_s. Place m - s has the conjugate twiddle factors
-        // except for a factor e^{-2 pi j r/n}, which shifts p by one: its sum q is for channel q m - s.
+        // Z_{pm+s} = sum over r of e^{-2 pi j rp/n} e^{-2 pi j rs/N} Z^r_s. Place m - s has the conjugate twiddle
+        // factors except for a factor e^{-2 pi j r/n}, which shifts p by one: its sum q is for channel q m - s.
         c32 low[UNZIP], high[UNZIP];
         const u32 mirror = s == 0 ? 0 : PART - s;
 #pragma unroll

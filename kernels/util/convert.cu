@@ -1,7 +1,7 @@
 // Conversion between data types.
 //
-// Macros: `FROM` and `TO`, types of the numbers (`I4`, `U8`, `I8`, `I16`, `I32`, `F16`, `F32`, `F64`); `PARTS`, 1, or 2 if
-// an element is a complex number; `DOUBLE`, 1 to calculate in double precision.
+// Macros: `FROM` and `TO`, types of the numbers (`I4`, `U8`, `I8`, `I16`, `I32`, `F16`, `F32`, `F64`); `PARTS`, 1,
+// or 2 if an element is a complex number; `DOUBLE`, 1 to calculate in double precision.
 #if !defined(FROM) || !defined(TO) || !defined(PARTS) || !defined(DOUBLE)
 #error "convert.cu needs FROM, TO, PARTS and DOUBLE"
 #endif

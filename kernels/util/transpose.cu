@@ -6,7 +6,8 @@
 //   ROW_INPUT_LENGTHS, ROW_INPUT_STRIDES          the rows of the matrices in the input
 //   ROW_OUTPUT_LENGTHS, ROW_OUTPUT_STRIDES        and in the output, where they are contiguous, or in runs that
 //                                                 are multiples of a vector
-//   COLUMN_INPUT_LENGTHS, COLUMN_INPUT_STRIDES    the columns in the input, where they are contiguous in this sense,
+//   COLUMN_INPUT_LENGTHS, COLUMN_INPUT_STRIDES    the columns in the input, where they are contiguous, or in such
+//   runs,
 //   COLUMN_OUTPUT_LENGTHS, COLUMN_OUTPUT_STRIDES  and in the output
 //   BATCH_LENGTHS, BATCH_INPUT_STRIDES, BATCH_OUTPUT_STRIDES    the other axes (1, 0, 0 if there are none)
 #if !defined(ELEMENT_BYTES) || !defined(BLOCK) || !defined(VTX) || !defined(VTY) || !defined(VECTOR) || \

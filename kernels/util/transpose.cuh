@@ -15,15 +15,15 @@
 // the matrix ends within the access.
 //
 // Each thread loads m rows of m elements, where m elements are one memory access, transposes this square in its
-// registers, and writes its rows to shared memory. All accesses to shared memory are whole vectors too, and free of bank
-// conflicts.
+// registers, and writes its rows to shared memory. All accesses to shared memory are whole vectors too, and free of
+// bank conflicts.
 #pragma once
 #include "types.cuh"
 
-/// Configuration of a tile. `block` x `block` work items share a tile, each with `vty` rows and `vtx` columns: the tile
-/// has block vty rows and block vtx columns. Copies reach the memory bandwidth with rows of 256 bytes on both sides.
-/// `vector_bytes` is the size of a memory access, to which every run must be aligned on both sides. The `thread_count`
-/// threads of a block take turns as the work items. All numbers are powers of two.
+/// Configuration of a tile. `block` x `block` work items share a tile, each with `vty` rows and `vtx` columns: the
+/// tile has block vty rows and block vtx columns. Copies reach the memory bandwidth with rows of 256 bytes on both
+/// sides. `vector_bytes` is the size of a memory access, to which every run must be aligned on both sides. The
+/// `thread_count` threads of a block take turns as the work items. All numbers are powers of two.
 template <int block, int vtx, int vty, int vector_bytes, int thread_count> struct Geometry {
     static constexpr int tile_rows = block * vty;
     static constexpr int tile_columns = block * vtx;
@@ -139,8 +139,9 @@ template <typename T, typename G> struct Transpose {
     /// Size of the shared memory, which must be aligned like the vectors.
     static constexpr int shared_bytes = G::tile_rows * G::tile_columns * sizeof(T);
 
-    /// Moves the tile from (`first_row`, `first_column`) on, which are multiples of the tile's size, of a matrix of `rows` x
-    /// `columns`. All threads must call it. Before the next use of `shared`, the caller must synchronise the threads.
+    /// Moves the tile from (`first_row`, `first_column`) on, which are multiples of the tile's size, of a matrix of
+    /// `rows` x `columns`. All threads must call it. Before the next use of `shared`, the caller must synchronise
+    /// the threads.
     template <typename Load, typename Store>
     static __device__ __forceinline__ void tile(void *shared, u32 first_row, u32 first_column,
                                                 u32 rows, u32 columns, Load load, Store store) {
@@ -161,9 +162,9 @@ template <typename T, typename G> struct Transpose {
     }
 
   private:
-    /// Place in shared memory of run `down` of column `column` of the tile. The runs of a column are adjacent. Their order
-    /// rotates with the squares across, so that both threads that write adjacent columns and threads that read one column use
-    /// different banks.
+    /// Place in shared memory of run `down` of column `column` of the tile. The runs of a column are adjacent. Their
+    /// order rotates with the squares across, so that both threads that write adjacent columns and threads that read
+    /// one column use different banks.
     static __device__ __forceinline__ int place(int column, int down) {
         return column * tall + (down ^ (column / m & (tall - 1)));
     }

@@ -5,8 +5,8 @@
 // weight is the sum of WEIGHT_PARTS `f16`: with 2 it is as exact as in single precision. Voltages are loaded from
 // memory directly into the registers of the matrix operands; weights are kept in shared memory.
 //
-// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input; `BEAMS`; `TILES_0`,
-// `TILES_1`: tiles of four beams of polarisation 0 and 1 per thread block; `GROUPS`: blocks for all beams;
+// Macros: `HEAPS`, `ANTENNAS`, `CHANNELS`, `SPECTRA`, `K_MAJOR`, `FOUR_BIT` (0 or 1) of the input; `BEAMS`;
+// `TILES_0`, `TILES_1`: tiles of four beams of polarisation 0 and 1 per thread block; `GROUPS`: blocks for all beams;
 // `WEIGHT_PARTS` (1 or 2), `DITHER` (0 or 1), `WARPS`.
 #if !defined(HEAPS) || !defined(ANTENNAS) || !defined(CHANNELS) || !defined(SPECTRA)
 #error "beamformer.cu needs HEAPS, ANTENNAS, CHANNELS and SPECTRA"
@@ -143,7 +143,8 @@ __device__ __forceinline__ void read_run(u32* to, const u8* from) {
 }
 
 /// Reads the voltages of `antenna` that a thread needs, in the rows from `rows` on. Padding of the last step reads
-/// antenna 0 again, so that no memory beyond the frame is read. Spectra after the end of a row are read, but not used.
+/// antenna 0 again, so that no memory beyond the frame is read. Spectra after the end of a row are read, but not
+/// used.
 __device__ __forceinline__ void read_voltages(Raw& raw, const u8* rows, const Heap& heap, int antenna) {
     const u8* row = rows + (antenna < ANTENNAS ? antenna : 0) * antenna_bytes;
     raw.present = heap.present[antenna];
@@ -154,8 +155,8 @@ __device__ __forceinline__ void read_voltages(Raw& raw, const u8* rows, const He
 
 /// Voltages of polarisation `pol` of each spectrum, (re, im) in `f16`; 0 if the antenna is absent.
 __device__ __forceinline__ void convert(u32 (&pairs)[lane_times], const Raw& raw, int pol) {
-    // A byte or nibble with its sign bit flipped is an unsigned offset. As the low bits of an `f16` it is this integer
-    // plus 1024.
+    // A byte or nibble with its sign bit flipped is an unsigned offset. As the low bits of an `f16` it is this
+    // integer plus 1024.
     constexpr u32 signs = FOUR_BIT ? 0x88888888 : 0x80808080;
     constexpr u32 thousand = 0x64646464;
     constexpr u32 offsets = FOUR_BIT ? 0x64086408 : 0x64806480;

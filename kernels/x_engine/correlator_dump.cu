@@ -99,8 +99,8 @@ __device__ __forceinline__ u32 clamps_of(int4 v, Wide sums) {
 
 /// State of the sums.
 struct State {
-    /// Largest autocorrelation in the 32-bit sums, and therefore the largest sum: the square of a visibility is at most
-    /// the product of the autocorrelations of its inputs.
+    /// Largest autocorrelation in the 32-bit sums, and therefore the largest sum: the square of a visibility is at
+    /// most the product of the autocorrelations of its inputs.
     u32 largest;
     /// Whether the 64-bit sums are in use.
     u32 widened;

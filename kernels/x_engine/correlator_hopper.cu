@@ -18,13 +18,13 @@
 #error "ROW_BLOCKS must be 1 to 4, or 1 to 5 with SINGLE_TILE"
 #endif
 
-// Rows are processed in blocks of 32. The 16 rows of a warp in a matrix instruction are 8 rows of voltages, followed by
-// the same 8 rows rotated. So one instruction of a warpgroup yields real and imaginary parts of 32 rows, and every
+// Rows are processed in blocks of 32. The 16 rows of a warp in a matrix instruction are 8 rows of voltages, followed
+// by the same 8 rows rotated. So one instruction of a warpgroup yields real and imaginary parts of 32 rows, and every
 // thread has complete visibilities. Columns are read without rearrangement.
 constexpr int BLOCK_ROWS = 32;
 constexpr int BLOCK_BYTES = BLOCK_ROWS * STAGE_BYTES;
-/// With several tiles, the tiles of the last row may have fewer existing blocks of rows. They have the same layout, and
-/// a separate launch: in a kernel with more kinds of tiles the compiler serialises the matrix instructions.
+/// With several tiles, the tiles of the last row may have fewer existing blocks of rows. They have the same layout,
+/// and a separate launch: in a kernel with more kinds of tiles the compiler serialises the matrix instructions.
 constexpr int TILE_ROWS = (SINGLE_TILE ? ROW_BLOCKS : 4) * BLOCK_ROWS;
 constexpr int OPERAND_BYTES = TILE_ROWS * STAGE_BYTES;
 /// Tiles on the diagonal use the same samples for rows and columns.
@@ -37,8 +37,9 @@ constexpr int CONSUMER_WARPS = CONSUMERS * WARPGROUP / 32;
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int PRODUCER_REGISTERS = 24;
 
-// Visibilities are output through boxes in shared memory: 16 columns (128 bytes) x 32 rows. Several boxes fill a slot,
-// and while one slot is read the next one is filled. A single tile is output often, so all of it fits in the slots.
+// Visibilities are output through boxes in shared memory: 16 columns (128 bytes) x 32 rows. Several boxes fill a
+// slot, and while one slot is read the next one is filled. A single tile is output often, so all of it fits in the
+// slots.
 constexpr int BOX_COLUMNS = 16;
 constexpr int BOX_BYTES = BLOCK_ROWS * BOX_COLUMNS * 8;
 constexpr int SLOT_BOXES = SINGLE_TILE ? 2 : 4;
@@ -324,8 +325,8 @@ __device__ __forceinline__ void copy_segments(u32 base, const TensorMap* samples
     }
 }
 
-/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to the present values. For a
-/// tile on the diagonal, blocks of 32 x 32 are written completely.
+/// Adds the visibilities of some stages of samples, and the sums of the rows' real parts, to the present values. For
+/// a tile on the diagonal, blocks of 32 x 32 are written completely.
 ///
 /// samples       tensor (bytes of a run, 2 polarisations, antennas, channels, runs) of bytes, box
 ///               (128, 2, TILE_ROWS / 2, 1, 1), 128-byte swizzle

@@ -45,9 +45,9 @@ template <> struct ArithmeticOf<16> {
 using Arithmetic = ArithmeticOf<SAMPLE_BITS>;
 using Sum = Arithmetic::Sum;
 
-// Rows are processed in groups of eight: the 16 rows of a matrix instruction are 8 rows of voltages and the same 8 rows
-// rotated. So one instruction yields real and imaginary parts of 8 x 8 visibilities. The columns are read without
-// rearrangement.
+// Rows are processed in groups of eight: the 16 rows of a matrix instruction are 8 rows of voltages and the same 8
+// rows rotated. So one instruction yields real and imaginary parts of 8 x 8 visibilities. The columns are read
+// without rearrangement.
 constexpr int GROUP = 8;
 
 // A tile is shared among 2 x 4 warps, each with twice as many rows as columns. Large parts reuse each sample that is
@@ -60,8 +60,8 @@ constexpr int COLUMN_GROUPS = TILE_ROWS / 4 / GROUP;
 constexpr int RESIDENT = TILE_ROWS == 128 ? 1 : TILE_ROWS == 96 ? 2 : 3;
 
 // On the diagonal some warps have full work, some a part of it, and two none. Warps w and w + 4 share a scheduler, so
-// they are paired such that all schedulers have about the same work. These masks give the rows (bit w) and columns (two
-// bits each, warp 0 lowest) of warp w.
+// they are paired such that all schedulers have about the same work. These masks give the rows (bit w) and columns
+// (two bits each, warp 0 lowest) of warp w.
 constexpr u32 ROWS_OF_WARPS = 0b1000'1011;
 constexpr u32 COLUMNS_OF_WARPS = 0b11'01'11'10'10'00'01'00;
 
@@ -84,8 +84,8 @@ struct Samples {
     i32 run_bytes, stages_per_run;
 };
 
-/// Copies the stages of one segment to shared memory in sequence. Every thread copies the same 16 bytes of a stage for
-/// some rows, `STEP` apart.
+/// Copies the stages of one segment to shared memory in sequence. Every thread copies the same 16 bytes of a stage
+/// for some rows, `STEP` apart.
 struct Loader {
     static constexpr int STEP = THREADS / PARTS;
     static constexpr int COPIES = TILE_ROWS / STEP;
@@ -155,8 +155,8 @@ struct Part {
     }
 };
 
-/// Visibilities of a warp: for row group i, the column groups up to i + `DIAGONAL`, without those above the diagonal of
-/// visibilities. With `SUM`, also sums of the rows' real parts.
+/// Visibilities of a warp: for row group i, the column groups up to i + `DIAGONAL`, without those above the diagonal
+/// of visibilities. With `SUM`, also sums of the rows' real parts.
 template <int DIAGONAL, bool SUM> struct Product {
     Sum sums[ROW_GROUPS][COLUMN_GROUPS][4] = {};
     i32 real_parts[ROW_GROUPS] = {};

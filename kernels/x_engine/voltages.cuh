@@ -28,8 +28,8 @@ struct Work {
 
     __device__ __forceinline__ i32 begin() const { return starts[blockIdx.x]; }
     __device__ __forceinline__ i32 end() const { return starts[blockIdx.x + 1]; }
-    /// A segment scaled to the present stages, counted from the first run on. It may be empty. Adjacent segments of the
-    /// list stay adjacent.
+    /// A segment scaled to the present stages, counted from the first run on. It may be empty. Adjacent segments of
+    /// the list stay adjacent.
     __device__ __forceinline__ Segment operator[](i32 index) const {
         Segment s = segments[index];
         s.first = first + s.first * stages / listed;
